@@ -6,64 +6,65 @@ import (
 	"writ"
 )
 
-// Account is what one node uses to reach its queue.
+// Account is the login of one node for its queue.
 type Account struct {
 	Password string
 	Runner   Runner
 }
 
-// Runner says what is known of the program of a node.
+// Runner is the kind of a node's program, as far as it is known.
 type Runner int
 
-// The kinds of runners.
+// Kinds of runners.
 const (
-	RunnerUnknown Runner = iota // it has not said anything; an account that it has stays as it is
-	RunnerOlder                 // built before nodes lost the right to bring scripts to the queue
+	RunnerUnknown Runner = iota // no information yet; an existing account is unchanged
+	RunnerOlder                 // built before nodes lost the right to load scripts into the queue
 	RunnerCurrent
 )
 
-// Accounts lets nodes into a transport that knows who is who: each has an account with which it reaches its own queue and streams and
-// nothing else.
+// Accounts manages access to a transport with authentication: each node has an account for its own queue and streams
+// only.
 type Accounts interface {
 	// User returns the name of a node's account.
 	User(node writ.NodeID) string
-	// Apply makes the accounts of nodes be these: it makes those that are missing or have another password, and removes all others, with
-	// the connections that use them. What is right already stays untouched. The error wraps errors.ErrUnsupported if this transport has
-	// no accounts or does not let us make any; else it is as those of Queue.
+	// Apply makes these the only accounts of nodes: it creates missing accounts, changes passwords, and removes all
+	// other accounts together with their connections. Correct accounts are unchanged. The error wraps
+	// errors.ErrUnsupported if this transport has no accounts or does not permit changing them; otherwise it is as for
+	// Queue.
 	Apply(ctx context.Context, accounts map[writ.NodeID]Account) error
-	// Survey looks at what nodes put into the transport since the last call, and at a part of what they have there. It returns what they may
-	// not. A node that holds more than Budget allows is found within some calls.
+	// Survey checks the data that nodes sent since the last call, and a part of the data that they store, and returns
+	// violations. A node over its budget is found within some calls.
 	Survey(ctx context.Context) ([]Finding, error)
-	// Clear removes everything that a node has in the transport. What is lost is sent again by whoever misses it.
+	// Clear deletes all data of a node in the transport. Lost data is sent again when its receiver detects the loss.
 	Clear(ctx context.Context, node writ.NodeID) error
 }
 
-// What one node may have in the transport at a time.
+// Budget of one node in the transport.
 const (
 	BudgetBytes   = 64 << 20
 	BudgetEntries = 200_000
-	BudgetKeys    = 20_000 // of a transport that has some: a job that waits is one, and no node has half as many of these
-	// BudgetConnections is how many connections a node may have while it is not sure that others get any.
+	BudgetKeys    = 20_000 // where the transport has keys: a waiting job is one, and no honest node has half as many
+	// BudgetConnections limits the connections of a node when connections for other nodes may run out.
 	BudgetConnections = 64
 )
 
-// Offence is something that a node must not do to the transport.
+// Offence is a forbidden action of a node in the transport.
 type Offence string
 
-// The offences.
+// Offences.
 const (
-	OverBudget Offence = "over budget"    // it has more there than Budget allows
+	OverBudget Offence = "over budget"    // it stores more than its budget
 	Oversize   Offence = "oversize"       // it sent messages that were dropped unread
-	WrongType  Offence = "wrong type"     // something under a name of its own is not what belongs there; it was replaced
-	TooFast    Offence = "sends too fast" // what it sends is read later
-	TooMany    Offence = "connections"    // it has more than BudgetConnections, which others may need
+	WrongType  Offence = "wrong type"     // a key of its queue had another type; it was replaced
+	TooFast    Offence = "sends too fast" // its messages are read with a delay
+	TooMany    Offence = "connections"    // more than BudgetConnections, when other nodes may need them
 )
 
 // Finding is an offence of a node.
 type Finding struct {
 	Node    writ.NodeID
 	Offence Offence
-	Count   int64  // of messages or entries
-	Bytes   int64  // that they have together, as far as it is known
-	What    string // more about it, "" if there is no more to say
+	Count   int64  // number of messages or entries
+	Bytes   int64  // their total size, as far as it is known
+	What    string // details, or ""
 }

@@ -9,7 +9,7 @@ import (
 	"writ/runner/queue/memory"
 )
 
-// A supervisor pushes a job to a node. The node works on it, and sends what came of it to its out stream.
+// A supervisor pushes a job to a node. The node executes it and sends the result to its out stream.
 func ExampleQueue() {
 	ctx, stop := context.WithCancel(context.Background())
 	supervisor := memory.New()
@@ -27,7 +27,7 @@ func ExampleQueue() {
 	}()
 
 	task := queue.Task{ID: "run-1-1-1", Body: []byte("the signed job"), EndBy: time.Now().Add(time.Minute)}
-	if err := supervisor.Push(ctx, "n1", task, task); err != nil { // a second task with the same id is dropped
+	if err := supervisor.Push(ctx, "n1", task, task); err != nil { // a second task with the same ID is dropped
 		fmt.Println(err)
 	}
 	messages, err := supervisor.Receive(ctx, time.Minute, out)

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// Handle calls h and comes back even if it panics, which it logs with its stack: one bad task must not end the process that
-// works on the others.
+// Handle calls h and recovers from a panic, which it logs with its stack: one bad task must not end the process with
+// all others.
 func (h Handler) Handle(ctx context.Context, log *slog.Logger, task Task) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,6 +1,7 @@
-// Package queue carries opaque signed bytes between a supervisor and its nodes: jobs to a node's queue, messages to its `in`
-// stream, results and beats from its `out` stream. It only delivers; losing everything in it loses nothing, because both ends
-// remember. It must not know what the bytes mean. Three implementations pass queuetest: asynq on Redis, asynq on miniredis, memory.
+// Package queue carries opaque signed bytes between a supervisor and its nodes: jobs to a node's queue, messages to its
+// `in` stream, results and beats from its `out` stream. It is for delivery only: a loss of all its data is harmless,
+// because both ends have their own records. It must not know the meaning of the bytes. Three implementations pass
+// queuetest: asynq on Redis, asynq on miniredis, memory.
 package queue
 
 import (
@@ -10,30 +11,30 @@ import (
 	"writ"
 )
 
-// MaxBody is how many bytes a task or message can have. A longer message may be dropped unread.
+// MaxBody limits a task or message in bytes. A longer message may be dropped unread.
 const MaxBody = 5 << 20
 
 // Task is one delivery of a job.
 type Task struct {
-	ID    string    // "<run>-<seq>-<attempt>-<delivery>"; a second task with the same id is dropped
+	ID    string    // "<run>-<seq>-<attempt>-<delivery>"; a second task with the same ID is dropped
 	Body  []byte    // signed
-	EndBy time.Time // after this nobody needs the task any more
+	EndBy time.Time // the task is useless afterwards
 }
 
-// Handler takes a task. It must return only when the task's outcome is remembered; whatever it returns or panics with, the task
-// is not delivered again by the queue unless the process dies. ctx ends when the queue is told to stop, not at EndBy.
+// Handler handles a task. It must return only when the outcome of the task is recorded. After it returns or panics, the
+// queue does not deliver the task again, unless the process dies. ctx ends when the queue stops, not at EndBy.
 type Handler func(ctx context.Context, task Task)
 
-// Direction tells the two streams of a node apart.
+// Direction distinguishes the two streams of a node.
 type Direction string
 
-// The directions, as seen from the node.
+// Directions, from the node's view.
 const (
 	In  Direction = "in"
 	Out Direction = "out"
 )
 
-// Stream names a stream of a node.
+// Stream identifies a stream of a node.
 type Stream struct {
 	Node      writ.NodeID
 	Direction Direction
@@ -46,33 +47,35 @@ type Message struct {
 	Body   []byte // signed
 }
 
-// Queue is the transport. All methods may be called concurrently. An error means that the transport is away, a
-// *writ.Error with QUEUE_UNAVAILABLE; whether a Push or Send that returned an error took place is unknown, and repeating it is safe.
+// Queue is the transport. All methods may be called concurrently. An error means that the transport is unavailable: a
+// *writ.Error with QUEUE_UNAVAILABLE. A Push or Send that returned an error may have taken effect; repeating it is
+// safe.
 type Queue interface {
-	// Push puts tasks into the queue of a node, in order. A task whose id is there already counts as pushed.
+	// Push adds tasks to the queue of a node, in order. A task whose ID already exists counts as added.
 	Push(ctx context.Context, node writ.NodeID, tasks ...Task) error
-	// Withdraw removes tasks that nobody took yet and returns the ids of those: no handler has seen them or ever will. The others may
-	// run all the same.
+	// Withdraw removes tasks that were never taken and returns their IDs: no handler has seen them or ever will. The
+	// others may still run.
 	Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (withdrawn []string, err error)
-	// Missing returns those of ids that the node's queue does not hold in any form (waiting, or being worked on).
+	// Missing returns those of ids that are neither waiting in the node's queue nor in a handler.
 	Missing(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error)
-	// Serve hands the tasks of the node's queue to handle, at most slots at a time, until ctx ends and the running handlers returned.
-	// It survives the transport's absence.
+	// Serve passes the tasks of the node's queue to handle, at most slots at a time, until ctx ends and the running
+	// handlers have returned. It tolerates outages of the transport.
 	Serve(ctx context.Context, node writ.NodeID, slots int, handle Handler) error
 
 	// Send appends a message to a stream.
 	Send(ctx context.Context, stream Stream, body []byte) error
-	// Receive waits up to wait for messages on any of the streams and returns at most 100 of them, oldest first per stream; none is no
-	// error. Messages that were received before by this reader and never acknowledged come again, first, when a process reads a
-	// stream for the first time. There is one reader per stream. What is wrong with one stream keeps nobody from reading the others.
+	// Receive waits up to wait for messages on any of the streams and returns at most 100 of them, oldest first per
+	// stream. An empty result is not an error. When a process reads a stream for the first time, messages that this
+	// reader received before and did not acknowledge come again first. There is one reader per stream. A defect of one
+	// stream does not affect the others.
 	Receive(ctx context.Context, wait time.Duration, streams ...Stream) ([]Message, error)
-	// Acknowledge removes messages of Receive for good.
+	// Acknowledge permanently removes messages of Receive.
 	Acknowledge(ctx context.Context, messages ...Message) error
 
-	// Generation returns the mark that the supervisor set, "" if the transport lost it, and everything else with it.
+	// Generation returns the mark that the supervisor set, or "" if the transport has lost its data.
 	Generation(ctx context.Context) (string, error)
 	// SetGeneration sets the mark.
 	SetGeneration(ctx context.Context, mark string) error
-	// Close frees what the transport holds. Nothing may be called afterwards.
+	// Close releases the resources of the queue. No method may be called afterwards.
 	Close() error
 }

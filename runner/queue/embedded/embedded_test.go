@@ -37,7 +37,7 @@ func TestEmbeddedRedisLivesAsLongAsRun(t *testing.T) {
 	if err := c.Set(t.Context(), "short", "1", time.Millisecond).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for c.Exists(t.Context(), "short").Val() == 1 && t.Context().Err() == nil { // ends only if times to live do
+	for c.Exists(t.Context(), "short").Val() == 1 && t.Context().Err() == nil { // ends only if keys expire
 	}
 	if err := c.Set(t.Context(), "long", "1", time.Hour).Err(); err != nil {
 		t.Fatal(err)

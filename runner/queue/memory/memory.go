@@ -1,6 +1,6 @@
-// Package memory is the queue without a server, for simulations in virtual time: it has no sockets and works inside a testing/synctest
-// bubble. It keeps what it holds in this process, can be told to lose everything (Flush), to go back in time (Save, Restore) and to be away
-// (Cut), and knows nothing of what it carries.
+// Package memory implements the queue without a server, for simulations in virtual time: it has no sockets and works in
+// a testing/synctest bubble. All data is in this process. It can simulate a loss of all data (Flush), an old snapshot
+// (Save, Restore) and an outage (Cut). It does not know the content of the data.
 package memory
 
 import (
@@ -13,41 +13,41 @@ import (
 	"writ/runner/queue"
 )
 
-// maxReceived is how many messages one Receive returns, as package queue says.
+// maxReceived limits the messages of one Receive, as package queue specifies.
 const maxReceived = 100
 
 // Queue is one process's access to a transport in memory. Make it with New or Attach.
 type Queue struct {
-	// Log gets the panics of handlers; it may be nil. Set it before Serve.
+	// Log gets the panics of handlers; may be nil. Set it before Serve.
 	Log *slog.Logger
 
 	store *store
-	// What follows is guarded by store.mu.
-	changed  chan struct{} // closed and replaced when something came for this process
+	// The following fields are guarded by store.mu.
+	changed  chan struct{} // closed and replaced when new data for this process arrives
 	serves   map[writ.NodeID]bool
 	away     bool
 	closed   bool
-	finished map[*item]bool         // handled while away: to be taken off when the transport is back
-	read     map[queue.Stream]int64 // the last message of each stream that came
+	finished map[*item]bool         // handled during an outage, to be removed afterwards
+	read     map[queue.Stream]int64 // the last received message of each stream
 }
 
 var _ queue.Queue = (*Queue)(nil)
 
-// store is what Redis is for other implementations: it outlives the processes that use it.
+// store corresponds to the Redis of other implementations: it survives the processes that use it.
 type store struct {
 	mu         sync.Mutex
-	processes  map[*Queue]bool // that were not closed
+	processes  map[*Queue]bool // open ones
 	waiting    map[writ.NodeID][]*item
 	active     map[writ.NodeID][]*item
 	streams    map[queue.Stream][]entry
-	sent       int64 // messages ever, so that ids are never used again
+	sent       int64 // number of messages ever sent, so that IDs are never reused
 	generation string
 }
 
-// item is a task that waits or is worked on.
+// item is a waiting or active task.
 type item struct {
 	task queue.Task
-	by   *Queue // who took it last, nil if nobody ever did
+	by   *Queue // the process that took it last, or nil
 }
 
 type entry struct {
@@ -69,7 +69,7 @@ func (q *Queue) Attach() *Queue {
 	return q.store.attach(q.Log)
 }
 
-// attach adds a process. The caller holds the lock, if there are others.
+// attach adds a process. The caller must hold the lock if there are other processes.
 func (s *store) attach(log *slog.Logger) *Queue {
 	q := &Queue{
 		Log: log, store: s, changed: make(chan struct{}), serves: map[writ.NodeID]bool{}, finished: map[*item]bool{},
@@ -79,7 +79,7 @@ func (s *store) attach(log *slog.Logger) *Queue {
 	return q
 }
 
-// Flush loses everything that the transport holds, as FLUSHALL does.
+// Flush deletes all data of the transport, like FLUSHALL.
 func (q *Queue) Flush() {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
@@ -87,14 +87,14 @@ func (q *Queue) Flush() {
 	q.store.wake()
 }
 
-// Saved is what a transport held at a moment.
+// Saved is a snapshot of a transport.
 type Saved struct {
 	waiting    map[writ.NodeID][]queue.Task
 	streams    map[queue.Stream][]queue.Message
 	generation string
 }
 
-// Save returns what the transport holds now.
+// Save returns a snapshot of the transport.
 func (q *Queue) Save() Saved {
 	s := q.store
 	s.mu.Lock()
@@ -115,8 +115,8 @@ func (q *Queue) Save() Saved {
 	return saved
 }
 
-// Restore puts the transport back to what was saved, as a server does that comes back with an old snapshot: what was delivered since
-// comes again, and what was sent since is lost.
+// Restore resets the transport to a snapshot, like a server that restarts with an old one: data delivered since then
+// comes again, and data sent since then is lost.
 func (q *Queue) Restore(saved Saved) {
 	s := q.store
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (q *Queue) Restore(saved Saved) {
 	s.wake()
 }
 
-// Cut makes the transport unreachable for this process, or reachable again. What it holds stays.
+// Cut makes the transport unreachable for this process, or reachable again. Its data stays.
 func (q *Queue) Cut(away bool) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
@@ -147,7 +147,8 @@ func (q *Queue) Cut(away bool) {
 	q.wake()
 }
 
-// Close cuts the process off for good. A task that it works on is delivered again to the next one, as if it had been killed.
+// Close cuts the process off permanently. Its active tasks are delivered again to the next process, as if it had been
+// killed.
 func (q *Queue) Close() error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
@@ -205,9 +206,10 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 	}
 }
 
-// unread takes messages that this process has not received yet, whoever received them before. The caller holds the lock.
+// unread returns messages that this process has not received yet, even if other processes have. The caller must hold
+// the lock.
 func (q *Queue) unread(streams []queue.Stream) []queue.Message {
-	for _, stream := range streams { // from now on it is told of what comes there
+	for _, stream := range streams { // from now on the process is notified of new messages there
 		if _, known := q.read[stream]; !known {
 			q.read[stream] = 0
 		}
@@ -243,7 +245,7 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 	})
 }
 
-// do changes or reads the store, if this process can reach it.
+// do calls change with the store, unless this process is cut off.
 func (q *Queue) do(ctx context.Context, change func(s *store)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -257,7 +259,7 @@ func (q *Queue) do(ctx context.Context, change func(s *store)) error {
 	return nil
 }
 
-// empty forgets everything. The caller holds the lock.
+// empty deletes everything. The caller must hold the lock.
 func (s *store) empty() {
 	s.waiting = map[writ.NodeID][]*item{}
 	s.active = map[writ.NodeID][]*item{}
@@ -265,14 +267,14 @@ func (s *store) empty() {
 	s.generation = ""
 }
 
-// wake lets every process look again. The caller holds the lock.
+// wake notifies every process of a change. The caller must hold the lock.
 func (s *store) wake() {
 	for q := range s.processes {
 		q.wake()
 	}
 }
 
-// wake lets those who wait in this process look again. The caller holds the lock.
+// wake notifies waiting callers in this process of a change. The caller must hold the lock.
 func (q *Queue) wake() {
 	close(q.changed)
 	q.changed = make(chan struct{})

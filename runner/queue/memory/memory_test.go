@@ -9,7 +9,7 @@ import (
 	"writ/runner/queue/queuetest"
 )
 
-// transport examines the queue in memory: all processes are cut together.
+// transport runs the suite on the queue in memory; all processes are cut together.
 type transport struct {
 	first *memory.Queue
 	open  []*memory.Queue
@@ -38,7 +38,7 @@ func (tr *transport) Restore(*testing.T) {
 
 func (tr *transport) Kill(_ *testing.T, q queue.Queue) { _ = q.Close() }
 
-// In a bubble the suite takes no time, and a goroutine that is left behind fails it.
+// In a synctest bubble the suite takes no real time, and a leaked goroutine fails it.
 func TestMemoryPassesTheConformanceSuite(t *testing.T) {
 	for _, c := range queuetest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {

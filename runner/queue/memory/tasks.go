@@ -57,13 +57,13 @@ func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) (m
 	return missing, err
 }
 
-// holds reports whether a task waits or is worked on. The caller holds the lock.
+// holds reports whether a task is waiting or active. The caller must hold the lock.
 func (s *store) holds(node writ.NodeID, id string) bool {
 	has := func(t *item) bool { return t.task.ID == id }
 	return slices.ContainsFunc(s.waiting[node], has) || slices.ContainsFunc(s.active[node], has)
 }
 
-// Serve implements queue.Queue. Tasks that a process took which is not there any more come again first.
+// Serve implements queue.Queue. Tasks that a previous process took come first.
 func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle queue.Handler) error {
 	log := cmp.Or(q.Log, slog.New(slog.DiscardHandler))
 	var running sync.WaitGroup
@@ -112,7 +112,8 @@ func (q *Queue) next(ctx context.Context, node writ.NodeID, began *bool) *item {
 	}
 }
 
-// takeOver puts back what other processes took: there is one Serve per node, so they are gone. The caller holds the lock.
+// takeOver returns the tasks of other processes to the queue: there is one Serve per node, so those processes have
+// ended. The caller must hold the lock.
 func (q *Queue) takeOver(node writ.NodeID) {
 	s := q.store
 	var back []*item
@@ -125,7 +126,7 @@ func (q *Queue) takeOver(node writ.NodeID) {
 	s.waiting[node] = append(back, s.waiting[node]...)
 }
 
-// take takes the oldest task, nil if there is none. The caller holds the lock.
+// take takes the oldest task, or returns nil. The caller must hold the lock.
 func (q *Queue) take(node writ.NodeID) *item {
 	s := q.store
 	if len(s.waiting[node]) == 0 {
@@ -138,7 +139,7 @@ func (q *Queue) take(node writ.NodeID) *item {
 	return t
 }
 
-// finish takes a task off that was handled, or notes that it is to be taken off once the transport is back.
+// finish removes a handled task, during an outage afterwards.
 func (q *Queue) finish(t *item) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
@@ -146,7 +147,7 @@ func (q *Queue) finish(t *item) {
 	q.removeFinished()
 }
 
-// removeFinished takes finished tasks off, if the transport can be reached. The caller holds the lock.
+// removeFinished removes handled tasks if the transport is reachable. The caller must hold the lock.
 func (q *Queue) removeFinished() {
 	if q.away || q.closed || len(q.finished) == 0 {
 		return

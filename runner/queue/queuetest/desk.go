@@ -14,10 +14,10 @@ import (
 // node is the node of most cases.
 const node = writ.NodeID("0192f6c2-0000-7000-8000-000000000001")
 
-// guard ends a wait for what does not come. Promises are kept in a fraction of it.
+// guard limits a wait for an event. Implementations need a fraction of it.
 const guard = 60 * time.Second
 
-// endBy is an end with milliseconds, which must not be lost on the way.
+// endBy has milliseconds, which must be preserved.
 var endBy = time.UnixMilli(1_900_000_000_123)
 
 func task(id string) queue.Task {
@@ -57,10 +57,10 @@ func from[T any](t *testing.T, c <-chan T, what string) T {
 type delivery struct {
 	queue.Task
 	ctx    context.Context
-	finish func() // lets the handler return
+	finish func() // makes the handler return
 }
 
-// serving is a Serve at work.
+// serving is a running Serve.
 type serving struct {
 	t      *testing.T
 	came   chan delivery
@@ -68,7 +68,7 @@ type serving struct {
 	done   chan error
 }
 
-// serve runs Serve with a handler that hands each task to the test and waits for its finish.
+// serve runs Serve with a handler that passes each task to the test and waits for its finish.
 func serve(t *testing.T, q queue.Queue, slots int) *serving {
 	t.Helper()
 	s := &serving{t: t, came: make(chan delivery, 1000)}
@@ -80,7 +80,7 @@ func serve(t *testing.T, q queue.Queue, slots int) *serving {
 	return s
 }
 
-// serveAll runs Serve with a handler that hands each task to the test and returns.
+// serveAll runs Serve with a handler that passes each task to the test and returns.
 func serveAll(t *testing.T, q queue.Queue, slots int) *serving {
 	t.Helper()
 	s := &serving{t: t, came: make(chan delivery, 1000)}
@@ -98,7 +98,7 @@ func (s *serving) start(q queue.Queue, slots int, handle queue.Handler) {
 	})
 }
 
-// finishAll lets handlers return until Serve has, so that a failed test ends too.
+// finishAll makes handlers return until Serve has returned, so that a failed test ends as well.
 func (s *serving) finishAll() {
 	timer := time.NewTimer(guard)
 	defer timer.Stop()
@@ -116,7 +116,7 @@ func (s *serving) finishAll() {
 	}
 }
 
-// next returns the next delivery, which must be of the task id, whole.
+// next returns the next delivery, which must be the complete task id.
 func (s *serving) next(id string) delivery {
 	s.t.Helper()
 	d := from(s.t, s.came, "task "+id)
@@ -127,7 +127,7 @@ func (s *serving) next(id string) delivery {
 	return d
 }
 
-// two returns the next two deliveries, whose handlers began in any order.
+// two returns the next two deliveries, in any order.
 func (s *serving) two(a, b string) map[string]delivery {
 	s.t.Helper()
 	both := map[string]delivery{}
@@ -146,7 +146,7 @@ func (s *serving) two(a, b string) map[string]delivery {
 	return both
 }
 
-// nothing fails the test if a task came.
+// nothing fails the test if a task was delivered.
 func (s *serving) nothing() {
 	s.t.Helper()
 	select {
@@ -164,7 +164,7 @@ func (s *serving) stop() {
 	s.returned()
 }
 
-// returned waits for Serve, which was told to end.
+// returned waits for the end of Serve.
 func (s *serving) returned() {
 	s.t.Helper()
 	err := from(s.t, s.done, "the end of Serve")
@@ -183,7 +183,7 @@ func texts(messages []queue.Message) []string {
 	return all
 }
 
-// collect receives n messages. An error in between is passed over if the transport may be on its way back.
+// collect receives n messages. It ignores QUEUE_UNAVAILABLE in between, because the transport may be recovering.
 func collect(t *testing.T, q queue.Queue, n int, streams ...queue.Stream) []queue.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guard)
@@ -202,7 +202,7 @@ func collect(t *testing.T, q queue.Queue, n int, streams ...queue.Stream) []queu
 	return all
 }
 
-// eventually calls do until it succeeds: the way of a caller whose transport is on its way back.
+// eventually calls do until it succeeds, like a caller whose transport is recovering.
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
 	began := time.Now()

@@ -50,7 +50,7 @@ func messagesComeInOrderUntilAcknowledged(t *testing.T, transport Transport) {
 		t.Errorf("the next process: %s", diff)
 	}
 	must(t, next.Acknowledge(t.Context(), got...))
-	must(t, next.Acknowledge(t.Context(), got...)) // a lost answer is no harm
+	must(t, next.Acknowledge(t.Context(), got...)) // repeating it after a lost answer is harmless
 	if got, err := transport.Open(t).Receive(t.Context(), time.Millisecond, out, in); err != nil || len(got) != 0 {
 		t.Errorf("after all is acknowledged: %q, %v", texts(got), err)
 	}

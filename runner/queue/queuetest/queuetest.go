@@ -1,5 +1,5 @@
-// Package queuetest is the conformance suite of package queue: every implementation has to pass it. It knows the promises of queue.Queue, and of an
-// implementation only how to open, flush and cut it.
+// Package queuetest is the conformance suite for implementations of package queue. It only knows the promises of
+// queue.Queue, and how to open, flush and cut a transport.
 package queuetest
 
 import (
@@ -8,26 +8,26 @@ import (
 	"writ/runner/queue"
 )
 
-// Transport is an implementation under examination. It begins empty.
+// Transport is an implementation under test. It is initially empty.
 type Transport interface {
 	// Open returns the queue of another process at this transport. It is closed when the test ends, if not before.
 	Open(t *testing.T) queue.Queue
-	// Flush loses everything that the transport holds.
+	// Flush deletes all data of the transport.
 	Flush(t *testing.T)
-	// Cut makes the transport unreachable for all processes; Restore ends this. What it holds stays.
+	// Cut makes the transport unreachable for all processes until Restore. Its data stays.
 	Cut(t *testing.T)
 	Restore(t *testing.T)
-	// Kill makes the transport unreachable, for good, for the process that has q: to the transport it is as if it had been killed.
+	// Kill makes the transport permanently unreachable for the process of q, as if that had been killed.
 	Kill(t *testing.T, q queue.Queue)
 }
 
-// Case is one promise.
+// Case is the test of one promise.
 type Case struct {
 	Name string
 	Run  func(t *testing.T, transport Transport)
 }
 
-// Cases returns all promises. Each wants a transport of its own.
+// Cases returns all cases. Each needs its own transport.
 func Cases() []Case {
 	return []Case{
 		{"TasksComeInOrder", tasksComeInOrder},
@@ -51,7 +51,7 @@ func Cases() []Case {
 	}
 }
 
-// Run examines an implementation in real time. start returns a new transport, which the test's cleanup ends.
+// Run tests an implementation in real time. start returns a new transport, which the cleanup of the test must end.
 func Run(t *testing.T, start func(t *testing.T) Transport) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, start(t)) })

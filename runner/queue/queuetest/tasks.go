@@ -17,7 +17,7 @@ func tasksComeInOrder(t *testing.T, transport Transport) {
 	all := tasks("t", 150)
 	must(t, q.Push(t.Context(), node, all[:1]...))
 	must(t, q.Push(t.Context(), node, all[1:]...))
-	must(t, q.Push(t.Context(), node)) // none is fine
+	must(t, q.Push(t.Context(), node)) // none is allowed
 	s := serveAll(t, transport.Open(t), 1)
 	for _, want := range all {
 		s.next(want.ID)
@@ -33,7 +33,7 @@ func taskIsPushedOnce(t *testing.T, transport Transport) {
 	s := serve(t, transport.Open(t), 2)
 	both := s.two("a", "b")
 	a, b := both["a"], both["b"]
-	must(t, q.Push(t.Context(), node, task("a"), task("c"))) // a is being worked on
+	must(t, q.Push(t.Context(), node, task("a"), task("c"))) // a is in its handler
 	b.finish()
 	c := s.next("c")
 	a.finish()
@@ -114,7 +114,7 @@ func missingTellsWhatIsHeld(t *testing.T, transport Transport) {
 	missing("c")
 	s := serve(t, transport.Open(t), 1)
 	a := s.next("a")
-	missing("c") // a is being worked on, b waits
+	missing("c") // a is in its handler, b waits
 	a.finish()
 	b := s.next("b")
 	missing("a", "c")
@@ -138,12 +138,12 @@ func withdrawnTaskDoesNotRun(t *testing.T, transport Transport) {
 			t.Errorf("Withdraw(%q): %v %s", ids, err, diff)
 		}
 	}
-	withdraw(nil, "a") // never heard of it, nor of the node
+	withdraw(nil, "a") // both task and node are unknown
 	withdraw(nil)
 	must(t, q.Push(t.Context(), node, task("a"), task("b"), task("c")))
 	s := serve(t, worker, 1)
 	a := s.next("a")
-	withdraw([]string{"b"}, "a", "b", "x") // a is being worked on, x is unknown
+	withdraw([]string{"b"}, "a", "b", "x") // a is in its handler, x is unknown
 	transport.Kill(t, worker)              // the process of a
 	s.cancel()
 	a.finish()
@@ -162,7 +162,7 @@ func withdrawnTaskDoesNotRun(t *testing.T, transport Transport) {
 	withdraw([]string{"e"}, "e")
 }
 
-// A task that came back from a dead process was in a handler: only the node can say what became of it.
+// A task that returned from a dead process was in a handler: only the node knows its outcome.
 func takenTaskIsNotWithdrawn(t *testing.T, transport Transport) {
 	q, dying := transport.Open(t), transport.Open(t)
 	must(t, q.Push(t.Context(), node, task("a"), task("b"), task("c")))
@@ -215,7 +215,7 @@ func taskOfADeadProcessComesAgain(t *testing.T, transport Transport) {
 	must(t, q.Push(t.Context(), node, tasks("t", 4)...))
 	s := serve(t, dying, 2)
 	both := s.two("t-0000", "t-0001")
-	transport.Kill(t, dying) // nothing that it does now counts
+	transport.Kill(t, dying) // its later actions have no effect
 	if missing, err := q.Missing(t.Context(), node, "t-0000", "t-0001"); err != nil || len(missing) != 0 {
 		t.Errorf("Missing = %q, %v; want none: they will come again", missing, err)
 	}
@@ -236,7 +236,7 @@ func taskHandledWhileAwayIsNotHandledAgain(t *testing.T, transport Transport) {
 	s := serve(t, worker, 1)
 	a := s.next("a")
 	transport.Cut(t)
-	a.finish() // the transport cannot be told
+	a.finish() // the transport does not learn about it
 	s.stop()
 	transport.Restore(t)
 
@@ -300,7 +300,8 @@ func workGoesOnAfterAbsence(t *testing.T, transport Transport) {
 	eventually(t, "Push", func() error { return q.Push(t.Context(), node, task("b")) })
 	s.next("b").finish()
 	a.finish()
-	if got := texts(collect(t, q, 1, out)); got[len(got)-1] != "2" { // 1, which is not acknowledged, may come again before it
+	// 1 is not acknowledged and may come again before it.
+	if got := texts(collect(t, q, 1, out)); got[len(got)-1] != "2" {
 		collect(t, q, 1, out)
 	}
 	eventually(t, "Acknowledge", func() error { return q.Acknowledge(t.Context(), first...) })
@@ -322,6 +323,6 @@ func serveBeginsWithoutTransport(t *testing.T, transport Transport) {
 
 	transport.Cut(t)
 	again := serveAll(t, worker, 2)
-	again.stop() // it ends all the same
+	again.stop() // it ends nevertheless
 	transport.Restore(t)
 }

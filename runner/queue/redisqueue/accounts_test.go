@@ -16,7 +16,7 @@ import (
 	"writ/runner/queue"
 )
 
-// A node that somebody took over has its account, and tries everything with it.
+// A compromised node has its account and tries every command with it.
 func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -43,7 +43,7 @@ func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	lua := func(key string, call string) []any { return []any{"EVAL", "return redis.call(" + call + ")", 1, key} }
 	refused := []string{"NOPERM", "The user executing the script can't", "DEBUG command not allowed"}
 	for _, command := range [][]any{
-		// What another node is told, does and says.
+		// Jobs, state and messages of another node.
 		{"HGET", theirJob, "msg"}, {"LRANGE", key(otherNode, "pending"), 0, -1}, {"RPOPLPUSH", key(otherNode, "pending"), key(otherNode, "active")},
 		{"RPOPLPUSH", key(otherNode, "pending"), key(testNode, "pending")}, {"DEL", theirJob}, {"HSET", theirJob, "msg", "forged"},
 		{"RPUSH", key(otherNode, "pending"), "forged"}, {"EXISTS", theirJob},
@@ -51,24 +51,24 @@ func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 		{"XREADGROUP", "GROUP", group, consumer, "STREAMS", stream(otherNode, queue.In), ">"}, {"XDEL", stream(otherNode, queue.Out), "0-1"},
 		{"XACK", stream(otherNode, queue.In), group, "0-1"}, {"XGROUP", "CREATE", stream(otherNode, queue.In), "spy", "0"},
 		{"XRANGE", stream(otherNode, queue.Out), "-", "+"}, {"XLEN", stream(otherNode, queue.Out)},
-		// The same from a script: declared, hidden, and as a key of its own.
+		// The same from a script: as a declared key, as a hidden one, and in a script that only names its own key.
 		lua(theirJob, `"HGET", KEYS[1], "msg"`), lua(key(testNode, "x"), `"HGET", "`+theirJob+`", "msg"`),
 		lua(key(testNode, "x"), `"XADD", "`+stream(otherNode, queue.Out)+`", "*", "b", "forged"`), lua(key(testNode, "x"), `"PUBLISH", "asynq:cancel", "job"`),
 		lua(key(testNode, "x"), `"FLUSHALL"`), lua(key(testNode, "x"), `"KEYS", "*"`), lua("writ:generation", `"GET", KEYS[1]`),
-		// Its own streams the wrong way round.
+		// Its own streams in the wrong direction.
 		{"XADD", stream(testNode, queue.In), "*", "b", "x"}, {"XREADGROUP", "GROUP", group, consumer, "STREAMS", stream(testNode, queue.Out), ">"},
 		{"XGROUP", "DESTROY", stream(testNode, queue.In), group}, {"XGROUP", "SETID", stream(testNode, queue.In), group, "0"}, {"XTRIM", stream(testNode, queue.Out), "MAXLEN", 0},
-		// What all share.
+		// Shared keys.
 		{"GET", generationKey}, {"SET", generationKey, "2"}, {"DEL", generationKey}, {"SMEMBERS", "asynq:queues"}, {"DEL", "asynq:queues"},
 		{"ZRANGE", "asynq:servers", 0, -1}, {"ZADD", "asynq:workers", 1, "x"}, {"HSET", "asynq:workers:{x}", "a", "b"}, {"SET", "x", "y"}, {"GET", "x"},
 		{"PUBLISH", "asynq:cancel", "job"}, {"SPUBLISH", "asynq:cancel", "job"}, {"SUBSCRIBE", "other"}, {"PSUBSCRIBE", "*"}, {"SSUBSCRIBE", "asynq:cancel"},
 		{"PUBSUB", "CHANNELS"},
-		// Looking around.
+		// Inspection.
 		{"KEYS", "*"}, {"SCAN", 0}, {"RANDOMKEY"}, {"DBSIZE"}, {"INFO"}, {"MONITOR"}, {"CLIENT", "LIST"}, {"CLIENT", "KILL", "TYPE", "normal"}, {"CLIENT", "PAUSE", 1},
 		{"SLOWLOG", "GET"}, {"OBJECT", "ENCODING", key(testNode, "x")}, {"MEMORY", "USAGE", theirJob}, {"COMMAND", "COUNT"}, {"SELECT", 1}, {"DUMP", theirJob},
 		{"COPY", theirJob, key(testNode, "x")}, {"RENAME", theirJob, key(testNode, "x")}, {"SORT", key(testNode, "pending"), "BY", "x*", "GET", theirJob},
 		{"SUNIONSTORE", key(testNode, "x"), "asynq:queues"}, {"BITOP", "NOT", key(testNode, "x"), theirJob},
-		// Power.
+		// Administration.
 		{"FLUSHALL"}, {"FLUSHDB"}, {"SWAPDB", 0, 1}, {"CONFIG", "GET", "*"}, {"CONFIG", "SET", "dir", "/"}, {"DEBUG", "SLEEP", 0}, {"SHUTDOWN", "NOSAVE"}, {"SAVE"}, {"BGSAVE"},
 		{"BGREWRITEAOF"}, {"REPLICAOF", "127.0.0.1", 1}, {"MODULE", "LIST"}, {"MIGRATE", "127.0.0.1", 1, "x", 0, 1}, {"RESTORE", key(testNode, "x"), 0, "x"},
 		{"EVAL", "return 1", 0}, {"EVAL_RO", "return 1", 0}, {"FUNCTION", "LOAD", "#!lua name=x\nredis.register_function('x', function() end)"}, {"FCALL_RO", "x", 0},
@@ -85,7 +85,7 @@ func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	}
 }
 
-// withPasswords are accounts of nodes that have said nothing.
+// withPasswords returns accounts of nodes of unknown version.
 func withPasswords(passwords map[writ.NodeID]string) map[writ.NodeID]queue.Account {
 	all := make(map[writ.NodeID]queue.Account)
 	for node, password := range passwords {
@@ -139,7 +139,8 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		t.Error("accounts do not work as they were made")
 	}
 
-	// One that is right is left alone; one that is gone, off, changed, or of another version of this program is mended.
+	// A correct account is unchanged; one that is missing, disabled, changed, or from another version of this program
+	// is repaired.
 	for name, harm := range map[string][]any{
 		"gone": {"ACL", "DELUSER", accounts.User(testNode)}, "off": {"ACL", "SETUSER", accounts.User(testNode), "off"},
 		"changed": {"ACL", "SETUSER", accounts.User(testNode), "resetpass", ">z"},
@@ -172,7 +173,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		t.Errorf("accounts that are right were made again: %s, then %s", n, m)
 	}
 
-	// A removed one cannot do anything any more, over a connection that it has either.
+	// A removed account cannot execute commands any more, even over an existing connection.
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func TestRedisWithoutAccountsSaysSo(t *testing.T) {
 	}
 }
 
-// A password that Redis does not take any more is asked for again.
+// After Redis has rejected a password, Login is called again.
 func TestLoginIsAskedForAgainWhenItIsRefused(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -272,11 +273,11 @@ func TestLoginIsAskedForAgainWhenItIsRefused(t *testing.T) {
 	if err := send(); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.ACLDelUser(t.Context(), name).Err(); err != nil { // and the connection with it
+	if err := admin.ACLDelUser(t.Context(), name).Err(); err != nil { // closes the connection as well
 		t.Fatal(err)
 	}
 	set("second")
-	for send() == nil { // the connection may be found dead only now
+	for send() == nil { // the dead connection may only be detected now
 		_ = sleep.For(t.Context(), time.Millisecond)
 	}
 	password = "second"

@@ -18,17 +18,18 @@ import (
 	"writ/runner/queue"
 )
 
-// allowance is what an account may do with some keys.
+// allowance holds the rights of an account for some keys.
 type allowance struct {
-	keys     []string // patterns; {node} stands for the node's id in braces
+	keys     []string // patterns; {node} stands for the node's ID in braces
 	channels []string
 	commands []string
 }
 
-// allowances are all that a node needs, found out with asynq 0.26 by taking away one after the other. Scripts run with the rights of the
-// account that calls them, so the commands in asynq's and our own scripts are here too. Whatever is not named is refused. EVAL and SCRIPT LOAD
-// are not among them: with a script of its own a node could fill or stop Redis with one command (see scripts.go). Nor is XGROUP: the names of groups
-// take memory that MEMORY USAGE does not count, so the supervisor makes the one group that a node reads with.
+// allowances are the minimal rights of a node, determined with asynq 0.26 by removing one after the other. Scripts run
+// with the rights of the calling account, so the commands in asynq's and our own scripts are included. All others are
+// forbidden. EVAL and SCRIPT LOAD are excluded, because with its own script a node could fill or block Redis (see
+// scripts.go). XGROUP is excluded as well: names of groups use memory that MEMORY USAGE does not count, so the
+// supervisor makes the only group of a node.
 var allowances = []allowance{
 	{ // the node's queue
 		keys: []string{"~asynq:{node}:*"},
@@ -39,22 +40,22 @@ var allowances = []allowance{
 			"zadd", "zrange", "zrangebyscore", "zrem",
 		},
 	},
-	{ // what the supervisor tells it
+	{ // messages from the supervisor
 		keys:     []string{"~writ:{node}:in"},
 		commands: []string{"xreadgroup", "xack", "xdel"},
 	},
-	{ // what it tells the supervisor; it cannot read there
+	{ // messages to the supervisor; the node cannot read them
 		keys:     []string{"%W~writ:{node}:out"},
 		commands: []string{"xadd"},
 	},
-	{ // where asynq would be told to cancel tasks: it insists on listening, and on hearing that the line is alive; nobody speaks there
+	{ // asynq's channel for cancelled tasks: it insists on subscribing and on pings; the channel is unused
 		channels: []string{"&asynq:cancel"},
 		commands: []string{"subscribe", "ping"},
 	},
 }
 
-// rules returns what ACL SETUSER is told of a node whose password has this hash. db is the database's number: only those who are not in
-// the first one must choose it.
+// rules returns the arguments of ACL SETUSER for a node with the hash of its password. db is the number of the
+// database; only a number other than 0 must be selected.
 func rules(node writ.NodeID, hash string, db int, allowances []allowance) []string {
 	all := []string{"reset", "on", "#" + hash}
 	if db != 0 {
@@ -74,21 +75,23 @@ func rules(node writ.NodeID, hash string, db int, allowances []allowance) []stri
 	return all
 }
 
-// anyPrefix begins the names of users that supervisors make.
+// anyPrefix is the prefix of all users that supervisors make.
 const anyPrefix = "writ:"
 
-// Accounts gives the nodes of a datacenter users of Redis. It needs Redis 7, and a login that may use ACL SETUSER, DELUSER and LIST.
+// Accounts manages the Redis users of a datacenter's nodes. It needs Redis 7, and a login that may use ACL SETUSER,
+// DELUSER and LIST.
 type Accounts struct {
 	queue  *Queue
 	prefix string
 
-	mu    sync.Mutex // one survey at a time
+	mu    sync.Mutex // serialises surveys
 	sweep sweep
 }
 
 var _ queue.Accounts = (*Accounts)(nil)
 
-// Accounts returns the accounts of a datacenter. Redis has its users for all databases, so their names have the datacenter in them.
+// Accounts returns the accounts of a datacenter. Users of Redis are common to all databases, so their names contain the
+// datacenter.
 func (q *Queue) Accounts(datacenter writ.DatacenterID) *Accounts {
 	return &Accounts{queue: q, prefix: anyPrefix + string(datacenter) + ":"}
 }
@@ -96,18 +99,18 @@ func (q *Queue) Accounts(datacenter writ.DatacenterID) *Accounts {
 // User implements queue.Accounts.
 func (a *Accounts) User(node writ.NodeID) string { return a.prefix + string(node) }
 
-// olderAllowances are the allowances for a runner that takes tasks as it did before.
+// olderAllowances returns the rights for a runner of an earlier version.
 func olderAllowances() []allowance {
 	all := slices.Clone(allowances)
 	all[0].commands = append(slices.Clone(all[0].commands), "rpoplpush", "zremrangebyscore")
 	return all
 }
 
-// Apply implements queue.Accounts. It keeps the scripts of nodes loaded, and the groups there that they read with, too.
+// Apply implements queue.Accounts. It also keeps the scripts and stream groups for nodes loaded.
 //
-// A node that is connected says nothing when its supervisor is started again, so what its user may do tells whether its runner is an older one. A user
-// that may do what neither of them does was made by another version of this program: it goes, with its connections, and its node asks for
-// another one.
+// A node that stays connected sends no information after a restart of the supervisor, so the rights of its user show
+// whether its runner is an older one. A user with other rights was made by another version of this program. It is
+// deleted together with its connections, and its node requests a new one.
 func (a *Accounts) Apply(ctx context.Context, accounts map[writ.NodeID]queue.Account) error {
 	lines, err := a.queue.client.ACLList(ctx).Result()
 	if err != nil {
@@ -136,7 +139,7 @@ func (a *Accounts) Apply(ctx context.Context, accounts map[writ.NodeID]queue.Acc
 		switch {
 		case strings.HasPrefix(name, a.prefix):
 			have[name] = u
-		case strings.HasPrefix(name, anyPrefix): // of another datacenter: scripts are for all
+		case strings.HasPrefix(name, anyPrefix): // of another datacenter: scripts are common to all
 			needOlder = needOlder || u.runner == queue.RunnerOlder
 		}
 	}
@@ -175,7 +178,7 @@ func (a *Accounts) Apply(ctx context.Context, accounts map[writ.NodeID]queue.Acc
 	return unsupported(ctx, err)
 }
 
-// inStreams are the streams that the nodes with accounts read.
+// inStreams returns the streams that the nodes with accounts read.
 func inStreams(accounts map[writ.NodeID]queue.Account) []queue.Stream {
 	streams := make([]queue.Stream, 0, len(accounts))
 	for node := range accounts {
@@ -184,8 +187,8 @@ func inStreams(accounts map[writ.NodeID]queue.Account) []queue.Stream {
 	return streams
 }
 
-// parseUser reads a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". What is off has no hash. Commands
-// are sorted.
+// parseUser parses a line of ACL LIST: "user NAME on sanitize-payload #HASH … (~KEYS … +COMMAND …) …". A disabled user
+// has no hash. Commands are sorted.
 func parseUser(line string) (name, hash string, commands []string) {
 	words := strings.Fields(line)
 	if len(words) < 3 || words[0] != "user" {
@@ -208,7 +211,7 @@ func hashOf(password string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unsupported tells a Redis that has no accounts for us from one that is away.
+// unsupported distinguishes a Redis without usable accounts from an unreachable one.
 func unsupported(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return away(ctx, err)

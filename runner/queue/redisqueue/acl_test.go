@@ -44,7 +44,7 @@ func as(redisURL, name, password string) string {
 	return u.String()
 }
 
-// account makes the account of a node with these allowances and returns its URL.
+// account makes the account of a node with these rights and returns its URL.
 func account(t *testing.T, admin *redis.Client, redisURL string, node writ.NodeID, allowances []allowance) string {
 	t.Helper()
 	name := (&Accounts{prefix: "test:"}).User(node)
@@ -57,9 +57,9 @@ func account(t *testing.T, admin *redis.Client, redisURL string, node writ.NodeI
 	return as(redisURL, name, "secret")
 }
 
-// traffic is everything that a node does at its queue: it takes over what a dead process left, serves, is stopped with work in hand,
-// comes back after Redis lost everything, reads and writes its streams, and is idle for a while. It returns when all of it was done, or at
-// once when Redis refused something.
+// traffic executes all operations of a node: it takes over tasks of a dead process, serves, is stopped during a task,
+// recovers after Redis lost all data, reads and writes its streams, and is idle for a while. It returns when all are
+// done, or at once when Redis has refused a command.
 func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Client, nodeURL string, idle time.Duration, refused func() bool, watch ...redis.Hook) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), guard)
@@ -85,11 +85,11 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 		return !refused()
 	}
 
-	must(admin.ScriptFlush(ctx).Err()) // Redis knows what any user has loaded
+	must(admin.ScriptFlush(ctx).Err()) // scripts are common to all users
 	if len(watch) == 0 {
 		must(loadScripts(ctx, admin, false))
 	}
-	// What a dead process left: a task in hand, with a lease that has run out. asynq's own recovery finds it before ours would.
+	// State of a dead process: an active task with an expired lease. asynq's own recovery finds it before ours would.
 	push("left", "left too")
 	for _, id := range []string{"left", "left too"} {
 		must(admin.LRem(ctx, key(node, "pending"), 0, id).Err())
@@ -141,7 +141,7 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	until("work", func() bool { return count() == 4 })
 	stop()
 
-	// Stopped with one task in hand and others behind it.
+	// Stopped with one task in its handler and others waiting.
 	stop = serve(1, func(ctx context.Context, _ string) { <-ctx.Done() })
 	push("c", "d", "e")
 	until("a full slot", func() bool { return count() == 5 })
@@ -150,14 +150,14 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	until("what waited", func() bool { return count() == 7 })
 
 	// Streams.
-	must(supervisor.makeStreams(ctx, []queue.Stream{in})) // as every second
+	must(supervisor.makeStreams(ctx, []queue.Stream{in})) // runs every second
 	must(supervisor.Send(ctx, in, []byte("hello")))
 	got, err := q.Receive(ctx, time.Second, in)
 	must(err)
 	must(q.Acknowledge(ctx, got...))
 	must(q.Send(ctx, out, []byte("beat")))
 	for key := range slices.Values(admin.Keys(ctx, "*{"+string(node)+"}*").Val()) {
-		must(admin.Del(ctx, key).Err()) // as FLUSHALL does
+		must(admin.Del(ctx, key).Err()) // like FLUSHALL
 	}
 	must(supervisor.Send(ctx, in, []byte("again")))
 	if sleep.For(ctx, 2*scriptPause) == nil && len(watch) == 0 { // the node waits for its group
@@ -179,10 +179,10 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 	_ = q.Close()
 }
 
-// asynq does something every so often: it looks whether its line is alive (3 s), extends leases (5 s), sweeps (8 s).
+// asynq has periodic operations: it pings its connection (3 s), extends leases (5 s), and cleans up (8 s).
 const allOfAsynq = 9 * time.Second
 
-// refusals returns what Redis refused to the user of a node.
+// refusals returns the commands that Redis refused to the user of a node.
 func refusals(t *testing.T, admin *redis.Client, node writ.NodeID) []string {
 	t.Helper()
 	entries, err := admin.ACLLog(context.WithoutCancel(t.Context()), 1000).Result()

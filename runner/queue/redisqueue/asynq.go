@@ -19,27 +19,28 @@ import (
 	"writ/runner/queue"
 )
 
-// What every task gets. asynq would archive, for ever, a task without retries whose process died; and end the context of one
-// without a timeout after 30 minutes and give it to somebody else. Nothing here counts as a failure, so retries are never used up.
+// Options of every task. asynq would archive a task without retries forever if its process died. Without a timeout, it
+// would cancel the task's context after 30 minutes and give the task to another process. IsFailure is always false
+// here, so retries are never used up.
 const (
 	taskType   = "job"
 	maxRetries = 10
 	afterEnd   = time.Hour // between a task's end-by and its timeout; handlers end by themselves long before
-	endHeader  = "end-by"  // unix milliseconds
+	endHeader  = "end-by"  // Unix time in milliseconds
 )
 
-// handlersMayTake is how long asynq waits for handlers when it is stopped, before it gives their tasks away. Serve waits for them in
-// any case, so it is more than any handler takes.
+// handlersMayTake limits asynq's wait for handlers during its shutdown, before it returns their tasks to the queue.
+// Serve waits for them anyway, so the limit exceeds the duration of any handler.
 const handlersMayTake = 24 * time.Hour
 
-// lookAgain is asynq's own mean pause after it got nothing. It comes between two waits for tasks, and between two looks of a node whose account
-// may not wait (see lookouts).
+// lookAgain is asynq's mean pause after an empty result. It separates two waits for tasks, or two polls of a node whose
+// account may not wait (see lookouts).
 const lookAgain = 2 * time.Millisecond
 
-// errStopping is the outcome of a task that was taken when Serve was told to end, before its handler ran.
+// errStopping is the error of a task that was taken but not handled before Serve ended.
 var errStopping = errors.New("the queue is being stopped")
 
-// asynqClient puts tasks into queues.
+// asynqClient adds tasks to queues.
 type asynqClient = asynq.Client
 
 func newAsynqClient(client *redis.Client) *asynqClient { return asynq.NewClientFromRedisClient(client) }
@@ -71,8 +72,9 @@ func (q *Queue) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Tas
 	return err
 }
 
-// pushAgain puts tasks there after the queue itself was found to be something else. What the script of a task had done before it noticed is undone, or
-// the task would count as being there. One that its node works on all the same comes twice then, as after any loss.
+// pushAgain adds tasks after a key of the queue had the wrong type and was deleted. It first undoes the writes of the
+// failed script, because the task would count as existing. If the node is already working on a task, it gets the task
+// twice, as after any loss of data.
 func (q *Queue) pushAgain(ctx context.Context, node writ.NodeID, tasks []queue.Task, err error) error {
 	ids, keys := make([]string, len(tasks)), make([]string, len(tasks))
 	for i, t := range tasks {
@@ -101,8 +103,8 @@ func (q *Queue) push(ctx context.Context, node writ.NodeID, t queue.Task) error 
 	return err
 }
 
-// Serve implements queue.Queue. There must be one at a time for a node, in all processes: what others took of its queue is taken
-// over at the beginning.
+// Serve implements queue.Queue. A node must have only one at a time, in all processes: tasks that other processes took
+// are taken over at the start.
 func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle queue.Handler) error {
 	q.serving.Add(1)
 	defer q.serving.Done()
@@ -121,19 +123,19 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	s.wait()
 	if left := q.lookouts.end(s.lookout); len(left) > 0 {
 		slices.Reverse(left)
-		_ = q.move(context.WithoutCancel(ctx), node, putBackScript, left) // else the next Serve puts them back
+		_ = q.move(context.WithoutCancel(ctx), node, putBackScript, left) // otherwise the next Serve returns them
 	}
 	return err
 }
 
-// config is that of the asynq server of a Serve.
+// config returns the configuration of the asynq server of a Serve.
 func (q *Queue) config(node writ.NodeID, slots int) asynq.Config {
 	return asynq.Config{
 		Queues:                   map[string]int{string(node): 1},
 		Concurrency:              slots,
 		TaskCheckInterval:        lookAgain,
 		ShutdownTimeout:          handlersMayTake,
-		DelayedTaskCheckInterval: 24 * time.Hour, // tend puts tasks back, see layout.go
+		DelayedTaskCheckInterval: 24 * time.Hour, // tend returns tasks to the queue, see layout.go
 		IsFailure:                func(error) bool { return false },
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:                 asynq.WarnLevel,
@@ -141,18 +143,19 @@ func (q *Queue) config(node writ.NodeID, slots int) asynq.Config {
 	}
 }
 
-// service is one Serve at work.
+// service is one running Serve.
 type service struct {
 	queue    *Queue
 	node     writ.NodeID
 	handle   queue.Handler
-	free     chan struct{} // one place per slot
+	free     chan struct{} // one entry per used slot
 	lookout  *lookout
 	handlers sync.WaitGroup
 	stopping sync.WaitGroup
 }
 
-// start starts an asynq server, which stops when ctx ends. One is enough: it gets tasks one after the other, and most of them from memory.
+// start starts an asynq server, which stops when ctx ends. One server is enough, because it gets tasks one by one,
+// mostly from memory.
 func (s *service) start(ctx context.Context) error {
 	server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, cap(s.free)))
 	err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
@@ -169,8 +172,8 @@ func (s *service) start(ctx context.Context) error {
 	return nil
 }
 
-// take unpacks a task. ctx is that of Serve; asynq's own ends when asynq loses patience with the task, which is none of the handler's
-// business.
+// take decodes a task. ctx is that of Serve. The handler does not use asynq's context, which ends when the lease or the
+// timeout of the task expires.
 func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
 	id, _ := asynq.GetTaskID(asynqCtx)
 	defer s.lookout.done(id)
@@ -179,11 +182,12 @@ func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
 	return s.run(ctx, queue.Task{ID: id, Body: t.Payload(), EndBy: time.UnixMilli(endBy)})
 }
 
-// taskStack is about what handling a task takes of its goroutine's stack.
+// taskStack is about the stack size for handling a task.
 const taskStack = 12 << 10
 
-// growStack makes the stack of a new goroutine as big as it will be needed, at once, while there is little on it: asynq starts one for each
-// task, and to grow stacks step by step, deep in calls that have to be moved, took a twentieth of a node's CPU.
+// growStack grows the stack of a new goroutine to its final size at once, while it is almost empty. asynq starts a
+// goroutine for each task, and growing stacks step by step, deep in calls whose frames must be copied, took a twentieth
+// of a node's CPU time.
 //
 //go:noinline
 func growStack(i int) byte {
@@ -191,8 +195,8 @@ func growStack(i int) byte {
 	return room[i]
 }
 
-// run has a task handled, once, as soon as a slot is free. It returns nil if it was, whatever came of it. asynq counts slots too, but
-// takes those for free whose tasks it has given up.
+// run handles a task once, as soon as a slot is free. It returns nil if the task was handled, with any result. asynq
+// counts slots, too, but considers those of tasks that it has given up as free.
 func (s *service) run(ctx context.Context, task queue.Task) error {
 	d, fresh := s.queue.deliveries.begin(s.node, task.ID)
 	if !fresh {
@@ -219,13 +223,14 @@ func (s *service) run(ctx context.Context, task queue.Task) error {
 	return nil
 }
 
-// wait returns when asynq has stopped and every handler has returned, also those that asynq does not wait for any more.
+// wait returns when asynq has stopped and every handler has returned, including those that asynq no longer waits for.
 func (s *service) wait() {
 	s.stopping.Wait()
 	s.handlers.Wait()
 }
 
-// asynqLog passes on what asynq says: while Redis is away it says the same many times a second.
+// asynqLog forwards log messages of asynq at a limited rate: during an outage of Redis, asynq repeats them many times a
+// second.
 type asynqLog struct {
 	log   *slog.Logger
 	lines limit.Lines
@@ -235,7 +240,7 @@ func (l *asynqLog) Debug(...any)      {}
 func (l *asynqLog) Info(...any)       {}
 func (l *asynqLog) Warn(args ...any)  { l.warn(args) }
 func (l *asynqLog) Error(args ...any) { l.warn(args) }
-func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself goes on
+func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself continues
 
 func (l *asynqLog) warn(args []any) {
 	if times, say := l.lines.Say("", time.Now()); say {

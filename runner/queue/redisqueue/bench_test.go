@@ -14,7 +14,7 @@ import (
 	"writ/runner/queue"
 )
 
-// The cost of the transport alone: 256 byte bodies, empty handlers, client, server and Redis on one machine.
+// The cost of the transport alone: bodies of 256 bytes, empty handlers, and client, server and Redis on one machine.
 
 const benchNode = writ.NodeID("0192f6c2-0000-7000-8000-0000000000be")
 
@@ -49,7 +49,7 @@ func BenchmarkTasks(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 }
 
-// BenchmarkTaskAlone pushes one task at a time into an idle queue: what a call waits for its node.
+// BenchmarkTaskAlone pushes one task at a time to an idle queue. It measures the delay between a call and its node.
 func BenchmarkTaskAlone(b *testing.B) {
 	q := benchQueue(b)
 	came := make(chan struct{}, 1)
@@ -65,7 +65,7 @@ func BenchmarkTaskAlone(b *testing.B) {
 		}
 		<-came
 		took = append(took, time.Since(began))
-		time.Sleep(time.Duration(i%7) * time.Millisecond) // not in step with the polls
+		time.Sleep(time.Duration(i%7) * time.Millisecond) // out of step with the polls
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-p50")

@@ -13,32 +13,33 @@ import (
 	"syscall"
 )
 
-// What nodes put into Redis is theirs to choose: a field of a message can have 512 MiB, and a message a million fields. So the connections on which
-// streams are read go through a filter that keeps the replies of Redis within bounds before anything of them is in memory. What is too much is read and thrown away, in
-// pieces, and a short mark stands in its place.
+// Nodes choose the data that they write to Redis: a field of a message can have 512 MiB, and a message a million
+// fields. Therefore, the connections for reading streams have a filter that limits replies of Redis before they reach
+// memory. It reads and discards oversized parts in pieces and inserts a short mark instead.
 
-// The bounds of a reply. A string longer than maxString is replaced by a mark, and so is one longer than maxShort once the reply has maxReply bytes;
-// a list of connections that is longer than maxString keeps its users only;
-// a list with more than maxNested entries, so deep in a reply that only the fields of a message are there, is replaced by an empty one.
+// Limits of a reply. A string longer than maxString is replaced by a mark, and a string longer than maxShort once the
+// reply has maxReply bytes. A list of connections longer than maxString is reduced to its users. A list with more than
+// maxNested entries is replaced by an empty one if it is nested so deep that it can only hold the fields of a message.
 const (
 	maxString = 5<<20 + 64<<10 // more than queue.MaxBody
 	maxReply  = 8 << 20
 	maxShort  = 1 << 10
 	maxNested = 64
-	nestedAt  = 3 // lists around it, at least
+	nestedAt  = 3 // minimum number of enclosing lists
 )
 
-// maxHeader bounds the first line of what is not a string of given length. Redis writes short ones.
+// maxHeader limits the first line of an element. Redis writes short ones.
 const maxHeader = 64 << 10
 
-// errReply is the end of a connection whose replies cannot be followed.
+// errReply is the error of a reply that does not follow the protocol. The connection must be closed.
 var errReply = errors.New("a reply of Redis cannot be followed")
 
-// Marks begin with something that nobody knows, so that no node can write one.
+// Marks begin with a random text, so that a node cannot forge one.
 var (
 	markPrefix = "writ:" + randomHex() + ":"
-	markLarge  = markPrefix + "large:" // and the length of what it stands for; what usersOf keeps of it may be in the next lines
-	markLater  = markPrefix + "later:" // likewise: to be read in another reply
+	// Followed by the length of the replaced string; the next lines may have the fields that usersOf extracted.
+	markLarge = markPrefix + "large:"
+	markLater = markPrefix + "later:" // likewise; the string is in a later reply
 )
 
 func randomHex() string {
@@ -47,7 +48,7 @@ func randomHex() string {
 	return hex.EncodeToString(b[:])
 }
 
-// marked returns what a mark stands for, and its length; ok is false if text is none.
+// marked parses a mark and returns its kind and the length of the replaced string. ok is false if text is not a mark.
 func marked(text string) (later bool, size int64, ok bool) {
 	if !strings.HasPrefix(text, markPrefix) {
 		return false, 0, false
@@ -60,10 +61,10 @@ func marked(text string) (later bool, size int64, ok bool) {
 	return false, number(rest), ok
 }
 
-// dialing opens connections, as net.Dialer.DialContext.
+// dialing opens connections, like net.Dialer.DialContext.
 type dialing func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialBounded makes connections be read through the filter.
+// dialBounded adds the filter to connections.
 func dialBounded(dial dialing) dialing {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -71,7 +72,7 @@ func dialBounded(dial dialing) dialing {
 			return nil, err
 		}
 		b := &boundedConn{Conn: conn}
-		if raw, ok := conn.(syscall.Conn); ok { // go-redis looks whether an idle connection has ended
+		if raw, ok := conn.(syscall.Conn); ok { // go-redis uses it to detect closed idle connections
 			return struct {
 				*boundedConn
 				syscall.Conn
@@ -81,27 +82,27 @@ func dialBounded(dial dialing) dialing {
 	}
 }
 
-// boundedConn is a connection to Redis whose replies are bounded. It follows RESP 2 and 3.
+// boundedConn is a connection to Redis with limited replies. It parses RESP 2 and 3.
 type boundedConn struct {
 	net.Conn
 	buffer [32 << 10]byte
-	out    []byte // to be handed out
-	head   []byte // the beginning of a line whose end has not come
+	out    []byte // filtered bytes for Read
+	head   []byte // incomplete line
 
-	pass, drop int64    // bytes of a string that are still to be handed out, or not
-	mark       []byte   // that takes the place of the bytes to be dropped, behind them: nothing of a reply may be left when its end is handed out
-	users      *usersOf // in these bytes; may be nil
-	lists      []nest   // around what comes next
-	dropping   int      // so many of them, the innermost ones, are not handed out
-	size       int64    // of the reply so far
+	pass, drop int64    // remaining bytes of a string to copy, or to discard
+	mark       []byte   // written after the bytes to discard, so that a reply is complete when its end is returned
+	users      *usersOf // extracts users from the discarded bytes; may be nil
+	lists      []nest   // enclosing lists
+	dropping   int      // number of innermost lists that are discarded
+	size       int64    // size of the reply so far
 }
 
-// nest is a list of a reply with so many entries to come.
+// nest is a list with its number of remaining entries.
 type nest struct{ left int64 }
 
 func (c *boundedConn) Read(p []byte) (int, error) {
 	for len(c.out) == 0 {
-		if c.pass > 2 && c.dropping == 0 && len(p) > 0 { // in the middle of a string; its last two bytes end it
+		if c.pass > 2 && c.dropping == 0 && len(p) > 0 { // within a string; its last two bytes are the terminator
 			n, err := c.Conn.Read(p[:min(int64(len(p)), c.pass-2)])
 			c.pass -= int64(n)
 			c.size += int64(n)
@@ -122,7 +123,7 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// follow goes on with what came.
+// follow parses the next bytes.
 func (c *boundedConn) follow(in []byte) error {
 	c.out = c.out[:0]
 	for len(in) > 0 {
@@ -171,7 +172,7 @@ func (c *boundedConn) follow(in []byte) error {
 	return nil
 }
 
-// emit hands something out, unless it is in a list that is not.
+// emit appends output, unless it is within a discarded list.
 func (c *boundedConn) emit(b []byte) {
 	if c.dropping == 0 {
 		c.out = append(c.out, b...)
@@ -179,7 +180,7 @@ func (c *boundedConn) emit(b []byte) {
 	}
 }
 
-// line takes the first line of an element.
+// line handles the first line of an element.
 func (c *boundedConn) line(line []byte) error {
 	switch line[0] {
 	case '$', '=', '!':
@@ -223,14 +224,15 @@ func (c *boundedConn) line(line []byte) error {
 			c.emit(line)
 			c.lists = append(c.lists, nest{n})
 		}
-	default: // all that is one line
+	default: // single-line elements
 		c.emit(line)
 		c.end()
 	}
 	return nil
 }
 
-// replace has a mark handed out instead of a string, with the users that are in it: of a list of connections all. What a message has is not read.
+// replace replaces a string by a mark. The mark includes the users in the string: all of a list of connections, but
+// none of a message.
 func (c *boundedConn) replace(mark string, n int64) {
 	c.mark = strconv.AppendInt([]byte(mark), n, 10)
 	switch {
@@ -241,12 +243,12 @@ func (c *boundedConn) replace(mark string, n int64) {
 	}
 }
 
-// asBulk is a string as Redis sends it.
+// asBulk encodes a string like Redis.
 func asBulk(text []byte) []byte {
 	return slices.Concat([]byte("$"+strconv.Itoa(len(text))+"\r\n"), text, []byte("\r\n"))
 }
 
-// end ends an element, and the lists that end with it.
+// end completes an element, and the lists that end with it.
 func (c *boundedConn) end() {
 	for len(c.lists) > 0 {
 		last := &c.lists[len(c.lists)-1]
@@ -262,7 +264,7 @@ func (c *boundedConn) end() {
 	c.size = 0
 }
 
-// length reads the number of a line, -1 for nothing.
+// length parses the number in a line; -1 means null.
 func length(line []byte) (n int64, err error) {
 	digits := line[1:]
 	for len(digits) > 0 && (digits[len(digits)-1] == '\n' || digits[len(digits)-1] == '\r') {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pieces is a connection on which bytes come in pieces of any length.
+// pieces is a connection whose bytes arrive in pieces of any length.
 type pieces struct {
 	net.Conn
 	text []byte
@@ -84,7 +84,7 @@ func TestAnOversizedReplyIsReplacedByAMark(t *testing.T) {
 	}
 }
 
-// FuzzReplies: whatever comes, what is handed out is bounded, and it does not depend on how it was cut.
+// FuzzReplies checks for any input that the output is limited, and independent of the pieces.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte("*2\r\n$1\r\na\r\n:1\r\n"))
 	f.Add([]byte("%1\r\n$3\r\nkey\r\n*1\r\n*2\r\n$3\r\n1-0\r\n*-1\r\n"))

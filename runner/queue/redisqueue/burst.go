@@ -8,24 +8,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxBurst bounds the bytes of the tasks that one script puts into a queue, but for the last of them. Redis reads a request in pieces of
-// 16 KiB between others; one that fills the buffers of its connection can stand still until TCP asks again, after 200 ms (read off on
-// loopback, with Linux 6.18 and requests of 150 KB). A node begins with the first ones meanwhile.
+// maxBurst limits the bytes of the tasks in one script, not counting the last one. Redis reads a request in pieces of
+// 16 KiB, alternating with other connections. A request that fills the buffers of its connection can stall until TCP
+// probes again after 200 ms (measured on loopback, with Linux 6.18 and requests of 150 KB). Meanwhile the node can
+// start with the first tasks.
 const maxBurst = 32 << 10
 
-// burst puts tasks of one Push into a queue with one script, in order, although asynq's client knows single tasks only: what the script
-// of each says joins the burst instead of being sent, and asynq is told that it put the task there. What Redis says of all of them comes
-// later. Whether a task was there already makes no difference to Push, and of errors it hears itself.
+// burst adds the tasks of one Push to a queue with one script, in order. asynq's client adds single tasks only: the
+// script call of each is intercepted and collected in the burst, and asynq gets a positive answer. The script for all
+// of them is sent later. Push treats existing tasks as added, and gets the error of the script itself.
 type burst struct {
 	prefix, pending string // keys
-	since           any    // when the first was put there, as asynq says it
-	tasks           []any  // ids and messages in turns
-	size            int    // of the messages, in bytes
+	since           any    // time of the first task, as asynq formats it
+	tasks           []any  // alternating IDs and messages
+	size            int    // bytes of all messages
 }
 
 type burstKey struct{}
 
-// pushScript puts tasks into a queue that are not there. KEYS: pending. ARGV: prefix of tasks, the time, ids and messages in turns.
+// pushScript adds missing tasks to a queue. KEYS: pending. ARGV: prefix of tasks, the time, alternating ids and
+// messages.
 var pushScript = newScript(`
 local fresh = {}
 for i = 3, #ARGV, 2 do
@@ -40,7 +42,7 @@ if #fresh > 0 then
 end
 return redis.status_reply("OK")`)
 
-// burstHook takes scripts whose context has a burst.
+// burstHook intercepts scripts whose context has a burst.
 type burstHook struct{}
 
 func (burstHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -59,9 +61,9 @@ func (burstHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// join takes what a command of asynq puts into a queue. It returns false if that is something else, or for another queue.
+// join collects the task of an asynq command. It returns false for another command, or for another queue.
 func (b *burst) join(cmd redis.Cmder) bool {
-	const keys = 2 // where the number of keys stands; they follow, and then message, id and time
+	const keys = 2 // index of the key count; the keys follow, then message, ID and time
 	script, ok := cmd.(*redis.Cmd)
 	args := cmd.Args()
 	if !ok || cmd.Name() != "evalsha" || len(args) != keys+6 || args[keys] != 2 {
@@ -80,7 +82,7 @@ func (b *burst) join(cmd redis.Cmder) bool {
 	if b.prefix != prefix || b.pending != pending {
 		return false
 	}
-	script.SetVal(int64(1)) // that the task is new
+	script.SetVal(int64(1)) // means that the task is new
 	b.tasks = append(b.tasks, id, args[keys+3])
 	if message, ok := args[keys+3].([]byte); ok {
 		b.size += len(message)
@@ -88,7 +90,7 @@ func (b *burst) join(cmd redis.Cmder) bool {
 	return true
 }
 
-// put sends what has joined, and begins anew.
+// put sends the collected tasks and resets the burst.
 func (b *burst) put(ctx context.Context, client *redis.Client) error {
 	if len(b.tasks) == 0 {
 		return nil
@@ -97,13 +99,13 @@ func (b *burst) put(ctx context.Context, client *redis.Client) error {
 	return pushScript.Run(ctx, client, []string{b.pending}, append([]any{b.prefix, b.since}, b.tasks...)...).Err()
 }
 
-// together runs do for 0 to n-1 so that what the one script that each of them calls with the given context would do is done by few. It
-// returns the first error.
+// together calls do for 0 to n-1. The tasks that the calls would add with the given context, one script each, are added
+// with few scripts. It returns the first error.
 func together(ctx context.Context, client *redis.Client, n int, do func(ctx context.Context, i int) error) (first error) {
 	b := &burst{}
 	joint := context.WithValue(ctx, burstKey{}, b)
 	for i := range n {
-		err := do(joint, i) // fails if it did not get as far as its script
+		err := do(joint, i) // fails if it did not reach its script
 		if b.size >= maxBurst || i == n-1 {
 			err = cmp.Or(err, b.put(ctx, client))
 		}

@@ -12,7 +12,7 @@ import (
 	"writ/runner/queue"
 )
 
-// asynq is told that each task of a Push was put there before Redis has heard of any.
+// asynq gets a positive answer for each task of a Push before Redis gets any.
 func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -24,7 +24,7 @@ func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 		}
 		return q.Push(t.Context(), testNode, tasks...)
 	}
-	for _, ids := range [][]string{{"1", "2", "3"}, {"2", "4", "1", "5"}} { // that some are there already is no error
+	for _, ids := range [][]string{{"1", "2", "3"}, {"2", "4", "1", "5"}} { // existing tasks are not an error
 		if err := redis.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "2", "3", "4", "5"}, pending); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// asynq's own script is not sent for any of them. If this fails, it may have another one now.
+	// asynq's own script is not sent. If this fails, asynq may have another script.
 	if err := redis.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 	if stats := redis.Info(t.Context(), "commandstats").Val(); !strings.Contains(stats, "cmdstat_evalsha:calls=1,") {
 		t.Errorf("four tasks took more than one script:\n%s", stats)
 	}
-	// No request is so long that it fills the buffers of a connection.
+	// No request is long enough to fill the buffers of a connection.
 	var ids []string
 	for i := range 30 {
-		ids = append(ids, strings.Repeat(string(rune('A'+i)), maxBurst/20)) // once as a name and once as the body
+		ids = append(ids, strings.Repeat(string(rune('A'+i)), maxBurst/20)) // once as the ID and once as the body
 	}
 	if err := redis.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestTasksThatArePushedTogetherAreThereInOrder(t *testing.T) {
 	if diff := cmp.Diff(ids, pending); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// Redis takes no writes: the script fails, and asynq hears nothing of it.
+	// Redis rejects writes: the script fails, but asynq is not affected.
 	if err := redis.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -14,18 +14,21 @@ import (
 	"writ/runner/queue"
 )
 
-// Redis limits connections of all users together, and refuses new ones beyond. When half of them are taken, those of each node are counted. A client gives
-// its connection a name, which is as long as it likes and belongs to no key: when Redis keeps more than keys, these names are measured.
+// Redis has one limit for the connections of all users and rejects new ones above it. When half of it is in use, the
+// connections of each node are counted. A client can give its connection a name of any length, which is not part of any
+// key. If Redis uses more memory than its keys, these names are measured.
 
-// NodeConnections is what a node sets Server.Connections to: with all that go-redis opens besides, it stays within queue.BudgetConnections.
+// NodeConnections is the value of Server.Connections for nodes. Together with the other connections of go-redis, it
+// stays within queue.BudgetConnections.
 const NodeConnections = 16
 
-// namesMost is how many bytes of names the connections of a node may have when Redis keeps more than keys.
+// namesMost limits the bytes of names of a node's connections, checked when Redis uses more memory than its keys.
 const namesMost = 16 << 20
 
-// named returns the nodes whose connections have long names, if Redis keeps more than keys. To list such connections would take as much memory again, so
-// those of one node after the other are closed, and what that frees is what their names took: nobody else does anything in between. Nodes connect
-// again at once. A supervisor that may not close connections leaves it: Examine says so.
+// named returns the nodes whose connections have long names, if Redis uses more memory than its keys. Listing such
+// connections would use the same amount of memory again. Therefore, it closes the connections of one node after
+// another; the freed memory is that of their names, because no other command runs in between. Nodes reconnect at once.
+// Without the right to close connections it has no effect; Examine reports that.
 func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding, err error) {
 	if !a.sweep.unexplained(used) {
 		return nil, nil
@@ -49,16 +52,17 @@ func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding
 				What: fmt.Sprintf("its %d connections to the queue had names of %d MiB", closed, freed>>20)})
 		}
 	}
-	_ = a.queue.client.Do(ctx, "slowlog", "reset").Err() // each entry has a copy of the name; a supervisor that may not do it lets them be displaced
+	// Each entry of the slow log has a copy of the name. Without the right to reset it, later entries displace them.
+	_ = a.queue.client.Do(ctx, "slowlog", "reset").Err()
 	left, err := a.queue.info(ctx)
 	if err == nil {
-		a.sweep.others = max(dataset(left)-a.sweep.keys, 0) // it is not the nodes'
+		a.sweep.others = max(dataset(left)-a.sweep.keys, 0) // not caused by nodes
 	}
 	return found, err
 }
 
-// closeAll closes the connections of a user, and returns how many there were and how much memory that freed. Redis carries out what comes in one packet
-// without a pause. It queues no transaction while its memory is full.
+// closeAll closes the connections of a user and returns their number and the freed memory. Redis executes commands from
+// one packet without interruption. A transaction is not possible, because Redis rejects it when its memory is full.
 func (a *Accounts) closeAll(ctx context.Context, user string) (freed, closed int64, err error) {
 	var before, after *redis.StringCmd
 	var killed *redis.IntCmd
@@ -75,8 +79,8 @@ func (a *Accounts) closeAll(ctx context.Context, user string) (freed, closed int
 	return of(before) - of(after), killed.Val(), nil
 }
 
-// dataset returns the bytes of Redis that hold data. Redis subtracts its overhead from its memory without a sign, and both change meanwhile. A
-// difference below zero shows as a number that is too large for an int64. It counts as 0.
+// dataset returns the bytes of Redis that hold data. Redis computes memory minus overhead as an unsigned number, and
+// both change meanwhile. A negative difference appears as a number that exceeds an int64, and counts as 0.
 func dataset(info map[string]string) int64 {
 	bytes, err := strconv.ParseInt(info["used_memory_dataset"], 10, 64)
 	if err != nil {
@@ -85,7 +89,7 @@ func dataset(info map[string]string) int64 {
 	return bytes
 }
 
-// unlessRefused returns no error for what Redis refuses.
+// unlessRefused returns nil for error replies of Redis.
 func unlessRefused(ctx context.Context, err error) error {
 	if _, refused := errors.AsType[redis.Error](err); refused {
 		return nil
@@ -93,13 +97,13 @@ func unlessRefused(ctx context.Context, err error) error {
 	return away(ctx, err)
 }
 
-// crowds returns the nodes with too many connections, if half of those that Redis allows are taken. A supervisor that may not list them leaves it:
-// Examine says so.
+// crowds returns the nodes with too many connections, if at least half of the limit of Redis is in use. Without the
+// right to list connections it has no effect; Examine reports that.
 func (a *Accounts) crowds(ctx context.Context, info map[string]string) (found []queue.Finding, err error) {
 	if taken := number(info["connected_clients"]); taken == 0 || taken <= number(info["maxclients"])/2 {
 		return nil, nil
 	}
-	text, err := a.queue.reader.Do(ctx, "client", "list").Text() // the filter on this connection bounds what it reads
+	text, err := a.queue.reader.Do(ctx, "client", "list").Text() // the filter on this connection limits the reply
 	if err != nil {
 		return nil, unlessRefused(ctx, err)
 	}
@@ -117,7 +121,7 @@ func (a *Accounts) crowds(ctx context.Context, info map[string]string) (found []
 	return found, nil
 }
 
-// nodeOf reads a line of usersOf; false if the user is no node of this datacenter.
+// nodeOf returns the node in a line of usersOf. It returns false if the user is not a node of this datacenter.
 func (a *Accounts) nodeOf(line string) (writ.NodeID, bool) {
 	id, is := strings.CutPrefix(strings.TrimSpace(line), userField+a.prefix)
 	return writ.NodeID(id), is && writ.ValidUUID(id)
@@ -125,14 +129,14 @@ func (a *Accounts) nodeOf(line string) (writ.NodeID, bool) {
 
 const (
 	userField = "user="
-	maxField  = 256 // bytes of a field with a user; the names of ours have half as many
+	maxField  = 256 // bytes of a field with a user; our names have half as many
 )
 
-// usersOf keeps the fields with the users of a CLIENT LIST, and of what an ACL LOG tells of a connection, each in a line. Each of the other fields can be
-// as long as a client likes: its name is one.
+// usersOf extracts the user fields of a CLIENT LIST, or of the client info in an ACL LOG, one per line. Other fields
+// can have any length, because a client chooses the name of its connection.
 type usersOf struct {
 	text  []byte
-	most  int // fields, any number if 0: a string that is no list can be made of anything
+	most  int // maximum number of fields; 0 means any, because a forged string that is not a list may have many
 	kept  int
 	field []byte
 	long  bool
@@ -168,7 +172,7 @@ func (u *usersOf) write(some []byte) {
 	}
 }
 
-// usersIn is what usersOf keeps of a text, also of one that the filter has replaced by that.
+// usersIn returns the user fields of a text, even if the filter has replaced the text.
 func usersIn(text string) string {
 	if _, _, replaced := marked(text); replaced {
 		_, text, _ = strings.Cut(text, "\n")

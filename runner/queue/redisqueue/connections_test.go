@@ -15,7 +15,7 @@ import (
 	"writ/runner/queue"
 )
 
-// connectAs opens a connection as a user, under a name that the client chooses.
+// connectAs opens a connection as a user, with a client name.
 func connectAs(t *testing.T, redisURL, user, password, name string) *bare {
 	t.Helper()
 	at, err := url.Parse(redisURL)
@@ -37,7 +37,7 @@ func connectAs(t *testing.T, redisURL, user, password, name string) *bare {
 	return c
 }
 
-// bare is a connection without a client.
+// bare is a connection without a client library.
 type bare struct {
 	*bufio.Reader
 	t    *testing.T
@@ -60,7 +60,7 @@ func (c *bare) say(words ...string) {
 func (c *bare) fails(words ...string) {
 	c.t.Helper()
 	c.say(words...)
-	for { // what is left of the answer before it
+	for { // the rest of the previous reply
 		line, err := c.ReadString('\n')
 		if err != nil {
 			c.t.Fatal(err)
@@ -115,14 +115,14 @@ func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
 	}
 }
 
-// With connections for pipelines and for messages to all, a node has no more than the supervisor lets it.
+// Including connections for pipelines and for subscriptions, a node stays within the supervisor's limit.
 func TestANodeStaysWithinItsConnections(t *testing.T) {
 	q, err := Server{URL: testenv.Redis(t).URL, Connections: NodeConnections}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	most := 2 // what asynq listens on
+	most := 2 // asynq's subscriptions
 	for _, o := range []struct{ pool, pipelines int }{
 		{q.client.Options().PoolSize, q.client.Options().PipelinePoolSize}, {q.reader.Options().PoolSize, q.reader.Options().PipelinePoolSize},
 	} {
@@ -133,7 +133,7 @@ func TestANodeStaysWithinItsConnections(t *testing.T) {
 	}
 }
 
-// Redis writes a negative difference as an unsigned number. It accused a node of exabytes of names.
+// Redis writes a negative difference as an unsigned number, which once led to a finding of exabytes of names.
 func TestDatasetBelowZeroIsZero(t *testing.T) {
 	for text, want := range map[string]int64{"18446744073709011728": 0, "123": 123, "": 0} {
 		if got := dataset(map[string]string{"used_memory_dataset": text}); got != want {

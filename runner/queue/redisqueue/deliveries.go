@@ -7,9 +7,9 @@ import (
 	"writ"
 )
 
-// deliveries is what this process does and did with the tasks that asynq gave it. asynq may give a task again although its handler
-// runs or has returned: when it could not write that the task is done, when a lease or timeout ran out, when Redis was away. This
-// process answers then from here. An entry stays until Redis holds the task no more.
+// deliveries tracks the tasks that asynq passed to this process. asynq may pass a task again although its handler runs
+// or has returned: if the completion could not be written, if a lease or timeout expired, or after an outage of Redis.
+// This process then answers from its own record. An entry is kept until Redis has dropped the task.
 type deliveries struct {
 	mu sync.Mutex
 	of map[writ.NodeID]map[string]*delivery
@@ -17,9 +17,9 @@ type deliveries struct {
 
 // delivery is one task in this process.
 type delivery struct {
-	done chan struct{} // closed when it is over
-	err  error         // why it is over without its handler having run; valid once done
-	seen bool          // over when tend last looked; of tend alone
+	done chan struct{} // closed when it is finished
+	err  error         // why it finished without running its handler; valid once done is closed
+	seen bool          // it was finished at the last run of tend; used only by tend
 }
 
 func (d *delivery) over() bool {
@@ -56,7 +56,7 @@ func (ds *deliveries) abandon(node writ.NodeID, id string, d *delivery, err erro
 	ds.forget(node, id)
 }
 
-// forget drops tasks that Redis does not hold any more.
+// forget drops tasks that are no longer in Redis.
 func (ds *deliveries) forget(node writ.NodeID, ids ...string) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -65,7 +65,7 @@ func (ds *deliveries) forget(node writ.NodeID, ids ...string) {
 	}
 }
 
-// gone is forget for those who know the key of the tasks that are worked on, and not the node.
+// gone is forget for callers that have the key of active tasks instead of the node.
 func (ds *deliveries) gone(active string, ids []string) {
 	if _, rest, ok := strings.Cut(active, "{"); ok {
 		node, _, _ := strings.Cut(rest, "}")
@@ -73,14 +73,14 @@ func (ds *deliveries) gone(active string, ids []string) {
 	}
 }
 
-// get returns the delivery of a task, nil if this process knows nothing of it.
+// get returns the delivery of a task, or nil if it is unknown.
 func (ds *deliveries) get(node writ.NodeID, id string) *delivery {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	return ds.of[node][id]
 }
 
-// over returns the ids of the tasks whose handlers returned.
+// over returns the IDs of the tasks whose handlers have returned.
 func (ds *deliveries) over(node writ.NodeID) []string {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()

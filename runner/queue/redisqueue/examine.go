@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// infoOf reads the answer to INFO.
+// infoOf parses a reply to INFO.
 func infoOf(text string) map[string]string {
 	info := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -19,23 +19,23 @@ func infoOf(text string) map[string]string {
 	return info
 }
 
-// What one client can have Redis keep at once, as docs/manual/redis.md has it.
+// Limits for memory that a client can use beyond maxmemory, as recommended in docs/manual/redis.md.
 const (
-	mostString  = 16 << 20 // of proto-max-bulk-len
-	mostEntries = 8        // of acllog-max-len and slowlog-max-len
+	mostString  = 16 << 20 // limit of proto-max-bulk-len
+	mostEntries = 8        // limit of acllog-max-len and slowlog-max-len
 )
 
-// minMajor is the oldest major version of Redis whose accounts are fine enough for nodes.
+// minMajor is the first major version of Redis with sufficient accounts for nodes.
 const minMajor = 7
 
-// Finding is something about a Redis that should be otherwise.
+// Finding is an inadequate setting of Redis.
 type Finding struct {
 	What string // a sentence
-	Fix  string // what to do about it
+	Fix  string // the remedy
 }
 
-// Examine looks at the settings of Redis and returns its version and what should be otherwise. Nothing that it finds makes results
-// wrong: what Redis loses is delivered again, but only as long as it takes what is sent.
+// Examine checks the settings of Redis and returns its version and its inadequate settings. None of them leads to wrong
+// results: lost data is delivered again, provided that Redis accepts writes.
 func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, err error) {
 	text, err := q.client.Info(ctx).Result()
 	if err != nil {
@@ -64,7 +64,8 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 			"redis-cli CONFIG SET maxmemory 2gb, and the same in redis.conf: 64 MiB for each node are the most that nodes can keep there",
 		})
 	}
-	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil && limit["maxmemory-clients"] == "0" { // who may not ask is not told
+	// Skipped without the right to read settings.
+	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil && limit["maxmemory-clients"] == "0" {
 		found = append(found, Finding{
 			"maxmemory-clients is 0: a node that asks for much and reads nothing can fill its memory with answers",
 			"redis-cli CONFIG SET maxmemory-clients 256mb, and the same in redis.conf",

@@ -9,35 +9,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxGathered bounds the commands of one round trip: the first of them waits for the last.
+// maxGathered limits the commands of one round trip, because the first command waits for the last one.
 const maxGathered = 128
 
-// gathered are the commands that wait for others: the short ones that come once or more for each task. None of them may block, because
-// whatever is behind it would, too. EVAL is not among them: it is what the caller sends when Redis does not know a script yet.
+// gathered lists the commands that are batched: the short ones that occur at least once per task. A blocking command
+// must not be among them, because it would delay all later ones. EVAL is excluded: callers send it when Redis does not
+// know a script.
 var gathered = map[string]bool{"evalsha": true, "xadd": true}
 
-// gatherHook sends commands that come at the same time, from asynq's servers and from here, in one round trip: system calls and
-// wake-ups, here and in Redis, are most of what a short command costs. One round trip is under way at a time, and what comes meanwhile
-// goes with the next; a command that comes alone goes at once. It starts no goroutine: each round trip is made by one of those who
-// wait for it.
+// gatherHook sends concurrent commands, of asynq and of this package, in one round trip. System calls and wake-ups,
+// here and in Redis, are most of the cost of a short command. Only one round trip runs at a time; commands that arrive
+// meanwhile go with the next one, and a single command goes at once. The hook starts no goroutines: each round trip is
+// made by one of the waiting callers.
 //
-// The commands of a round trip that take off tasks which are done become one.
+// In a round trip, the commands that remove finished tasks are merged into one.
 type gatherHook struct {
 	client *redis.Client
-	gone   func(active string, ids []string) // hears of tasks that were taken off, if it is not nil
+	gone   func(active string, ids []string) // called with removed tasks, unless nil
 
 	mu      sync.Mutex
 	flying  bool
 	waiting []*gatheredCmd
 }
 
-// gatheredCmd is a command that waits.
+// gatheredCmd is a waiting command.
 type gatheredCmd struct {
 	redis.Cmder
-	ending *ending   // nil if it is none
+	ending *ending   // nil for another command
 	turn   chan bool // true: make the next round trip; false: this command has its reply
-	// again says that the round trip ended with the patience of the one who made it, and the caller is to try by itself. Valid once turn
-	// said false.
+	// again reports that the caller must send the command itself, because the context of the caller that made the round
+	// trip ended. It is valid after turn received false.
 	again bool
 }
 
@@ -53,7 +54,7 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		c, alone := g.join(cmd)
-		if alone && c.ending != nil { // many of them come at once: those who wait for one message of results
+		if alone && c.ending != nil { // many come at once: all tasks whose results are in one message
 			g.fly(ctx, c)
 			return cmd.Err()
 		}
@@ -66,7 +67,7 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			if g.leave(c) {
 				return ctx.Err()
 			}
-			// It is on its way, or the next round trip is waiting for this caller.
+			// The command is being sent, or this caller must make the next round trip.
 			if <-c.turn {
 				g.land()
 				return ctx.Err()
@@ -83,7 +84,8 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// join lets a command wait for the next round trip. If none is under way it goes alone, and who sends it calls land afterwards.
+// join adds a command to the next round trip. If no round trip is running, the command goes alone, and the caller must
+// call land afterwards.
 func (g *gatherHook) join(cmd redis.Cmder) (c *gatheredCmd, alone bool) {
 	c = &gatheredCmd{Cmder: cmd, ending: endingOf(cmd)}
 	g.mu.Lock()
@@ -97,7 +99,7 @@ func (g *gatherHook) join(cmd redis.Cmder) (c *gatheredCmd, alone bool) {
 	return c, false
 }
 
-// leave takes a command back that waits. It returns false if it does not wait any more.
+// leave removes a waiting command. It returns false if the command no longer waits.
 func (g *gatherHook) leave(c *gatheredCmd) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,7 +112,7 @@ func (g *gatherHook) leave(c *gatheredCmd) bool {
 	return false
 }
 
-// land ends a round trip: the first of those who wait makes the next one.
+// land ends a round trip; the first waiting caller makes the next one.
 func (g *gatherHook) land() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,9 +125,9 @@ func (g *gatherHook) land() {
 	first.turn <- true
 }
 
-// fly makes a round trip with the command of the caller and all that wait.
+// fly makes a round trip with the caller's command and all waiting ones.
 func (g *gatherHook) fly(ctx context.Context, own *gatheredCmd) {
-	runtime.Gosched() // lets those join who got their replies with the last one
+	runtime.Gosched() // lets callers join that got replies of the last one
 	g.mu.Lock()
 	n := min(len(g.waiting), maxGathered-1)
 	others := g.waiting[:n:n]
@@ -160,7 +162,7 @@ func (g *gatherHook) fly(ctx context.Context, own *gatheredCmd) {
 	}
 }
 
-// isReply reports whether Redis itself said so.
+// isReply reports whether err is nil or an error reply of Redis.
 func isReply(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return err == nil || ok

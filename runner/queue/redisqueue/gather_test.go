@@ -17,17 +17,17 @@ import (
 	"writ/runner/queue"
 )
 
-// gathering is a client whose commands are gathered, and which can be held up.
+// gathering is a client with batched commands that can be blocked.
 type gathering struct {
 	*redis.Client
 	hook *gatherHook
 
 	mu    sync.Mutex
-	trips []int           // commands of each round trip with the gathered
-	holds []chan struct{} // the first round trips wait until theirs is closed
+	trips []int           // number of commands in each round trip with batched ones
+	holds []chan struct{} // the first round trips wait until their channel is closed
 }
 
-// newGathering holds up the first round trips.
+// newGathering blocks the first round trips.
 func newGathering(t *testing.T, held int) *gathering {
 	g := &gathering{Client: client(t, testenv.Redis(t).URL)}
 	for range held {
@@ -42,7 +42,7 @@ func newGathering(t *testing.T, held int) *gathering {
 	return g
 }
 
-// tripHook sees what is really sent.
+// tripHook observes the actual round trips.
 type tripHook struct{ g *gathering }
 
 func (h tripHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -58,7 +58,7 @@ func (h tripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (h tripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if gathered[cmds[0].Name()] { // else it is go-redis that says hello
+		if gathered[cmds[0].Name()] { // otherwise it is the HELLO of go-redis
 			h.g.trip(ctx, len(cmds))
 		}
 		return next(ctx, cmds)
@@ -78,7 +78,7 @@ func (g *gathering) trip(ctx context.Context, commands int) {
 	}
 }
 
-// until waits until so many round trips have begun and so many commands wait.
+// until waits for a number of started round trips and of waiting commands.
 func (g *gathering) until(t *testing.T, trips, waiting int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guard)
@@ -105,8 +105,8 @@ func (g *gathering) add(ctx context.Context, key string) <-chan error {
 	return ended
 }
 
-// What comes while a round trip is under way goes with the next one, and each caller gets the answer to its own command: also the one
-// that fails, the one whose script Redis does not know, and the one who does not wait any longer.
+// Commands that arrive during a round trip go with the next one, and each caller gets the reply to its own command.
+// This includes a command that fails, one whose script Redis does not know, and one whose caller gives up.
 func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	g := newGathering(t, 1)
@@ -158,7 +158,7 @@ func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 	}
 }
 
-// The one who makes the round trip for all has its own patience, and the others have theirs.
+// The caller that makes the round trip has its own deadline, and so do the others.
 func TestCallersOfASharedRoundTripKeepTheirOwnDeadlines(t *testing.T) {
 	t.Parallel()
 	g := newGathering(t, 2)
@@ -190,7 +190,7 @@ func TestCallersOfASharedRoundTripKeepTheirOwnDeadlines(t *testing.T) {
 	}
 }
 
-// What may block must not hold up the others.
+// A blocking command must not delay others.
 func TestBlockingCommandsAreNotBatched(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"xreadgroup", "xread", "blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "subscribe", "wait", "eval"} {
@@ -200,7 +200,7 @@ func TestBlockingCommandsAreNotBatched(t *testing.T) {
 	}
 }
 
-// The script that puts tasks into a queue is unknown to a Redis that was started anew.
+// A restarted Redis does not know the script that adds tasks to a queue.
 func TestTasksOfAPushKeepTheirOrderWhenRedisForgotTheScript(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

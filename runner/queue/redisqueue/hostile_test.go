@@ -16,7 +16,7 @@ import (
 	"writ/runner/queue"
 )
 
-// two is a datacenter with a node that somebody took over and one that nobody did: each has its own account and nothing else.
+// two is a datacenter with a compromised node and an honest one. Each only has its own account.
 type two struct {
 	t               *testing.T
 	admin           *redis.Client
@@ -47,7 +47,8 @@ func newTwo(t *testing.T) *two {
 	return d
 }
 
-// honestWord has the honest node say something, and fails the test unless it is heard. It returns what else was heard on the way.
+// honestWord sends a message from the honest node and fails the test unless it is received. It returns the other
+// messages received meanwhile.
 func (d *two) honestWord() (others []queue.Message) {
 	d.t.Helper()
 	d.sent++
@@ -75,7 +76,7 @@ func (d *two) honestWord() (others []queue.Message) {
 	}
 }
 
-// findings are the offences that were found.
+// findings returns the findings of a survey.
 func (d *two) findings() map[queue.Offence]queue.Finding {
 	d.t.Helper()
 	all := map[queue.Offence]queue.Finding{}
@@ -93,7 +94,7 @@ func (d *two) findings() map[queue.Offence]queue.Finding {
 }
 
 func TestOversizeMessagesAreDroppedBeforeTheyAreInMemory(t *testing.T) {
-	d := newTwo(t) // not in parallel: it measures the heap
+	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 50, 16 << 20
 	func() {
 		body := strings.Repeat("x", size)
@@ -113,7 +114,8 @@ func TestOversizeMessagesAreDroppedBeforeTheyAreInMemory(t *testing.T) {
 		d.honestWord()
 	}
 	runtime.ReadMemStats(&after)
-	if grown := int64(after.TotalAlloc) - int64(before.TotalAlloc); grown > 128<<20 { // all of it, not only what is left
+	// All allocations, not only live ones.
+	if grown := int64(after.TotalAlloc) - int64(before.TotalAlloc); grown > 128<<20 {
 		t.Errorf("%d MiB were taken from the heap to throw %d MiB away", grown>>20, n*size>>20)
 	}
 	if got := d.findings()[queue.Oversize]; got.Count != n || got.Bytes != n*size {
@@ -164,7 +166,8 @@ func TestLargeMessagesComeInOrderAndWithoutDelayForOthers(t *testing.T) {
 func TestANodeThatSendsTooMuchWaitsAlone(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
-	d.supervisor.meters[d.bad] = &meter{perSecond: 0.001, messages: 1, bytes: readBytes} // its share is over with the first read
+	// Its share is used up by the first read.
+	d.supervisor.meters[d.bad] = &meter{perSecond: 0.001, messages: 1, bytes: readBytes}
 	for range 20 {
 		_, err := d.hostile.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range 100 {
@@ -188,7 +191,7 @@ func TestANodeThatSendsTooMuchWaitsAlone(t *testing.T) {
 	}
 }
 
-// Every name that a node may write, and everything that can be put there with its account; and by others, who can do more.
+// Every key that a node may write, with every type that its account permits; other types are set by an administrator.
 func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -211,7 +214,7 @@ func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
 				continue
 			}
 			by := d.hostile
-			if kind == "string" || kind == "stream" || belongs == "stream" { // it may not: somebody else spoils it
+			if kind == "string" || kind == "stream" || belongs == "stream" { // its account does not permit this
 				by = d.admin
 			}
 			if err := d.admin.Del(t.Context(), name).Err(); err != nil {
@@ -270,7 +273,7 @@ func TestAStreamWithoutItsGroupCostsItsNodeOnly(t *testing.T) {
 		func() error { return d.admin.Del(t.Context(), streamKey(d.bad)).Err() },
 	} {
 		received := make(chan error, 1)
-		go func() { // it waits when that comes
+		go func() { // Receive is waiting when that happens
 			_, err := d.supervisor.Receive(t.Context(), 50*time.Millisecond, d.bad, d.good)
 			received <- err
 		}()
@@ -374,7 +377,7 @@ func TestALargeKeyIsFoundAmongVeryMany(t *testing.T) {
 		d.tinyKeys(writ.NodeID(fmt.Sprintf("01920000-0000-7000-8000-0000000001%02d", i)), keys)
 	}
 	d.tinyKeys(testNode, keys)
-	for range 2 { // also when it was found and removed before
+	for range 2 { // also after it was found and removed
 		if err := d.admin.SetRange(t.Context(), key(testNode, "large"), queue.BudgetBytes+1<<20, "x").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +399,7 @@ func TestANodeHasItsShareOfKeys(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	d.tinyKeys(testNode, queue.BudgetKeys-10)
-	for range 3 { // at least one whole pass
+	for range 3 { // at least one complete pass
 		if got := d.findings(); len(got) > 0 {
 			t.Errorf("found %+v", got)
 		}
@@ -411,13 +414,13 @@ func TestANodeHasItsShareOfKeys(t *testing.T) {
 	}
 }
 
-// used is how much memory Redis has in use, in MiB.
+// used returns the memory of Redis in MiB.
 func (d *two) used() int64 {
 	d.t.Helper()
 	return number(infoOf(d.admin.Info(d.t.Context(), "memory").Val())["used_memory"]) >> 20
 }
 
-// The names of groups, and those that a node is refused, take memory that belongs to no key.
+// Names of groups and of forbidden keys use memory outside of keys.
 func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -449,7 +452,7 @@ func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 	}
 }
 
-// The entries of a set are copied from one to the next, as often as a node likes, by a script of asynq that nothing here needs.
+// A script of asynq that writ does not use copies the entries of sets, as often as a node likes.
 func TestNoScriptCopiesAsOftenAsItsCallerLikes(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -475,7 +478,7 @@ func TestNoScriptCopiesAsOftenAsItsCallerLikes(t *testing.T) {
 	}
 }
 
-// A client that fails to log in has said itself under which name: that proves nothing about the node of that name.
+// A client that fails to log in chose the name itself, which proves nothing about the node with that name.
 func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"": strings.Repeat("x", 2<<20), "under a name that is not read": strings.Repeat("x", maxString+1)} {
@@ -484,14 +487,16 @@ func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
 			d := newTwo(t)
 			c := connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode].Password, name)
 			c.fails("AUTH", d.accounts.User(otherNode), "guess")
-			if got := d.findings()[queue.OverBudget]; got.Bytes < int64(len(name)) || got.What == "" { // findings also fails for another node's
+			// findings also fails for a finding about another node.
+			if got := d.findings()[queue.OverBudget]; got.Bytes < int64(len(name)) || got.What == "" {
 				t.Errorf("found %+v", got)
 			}
 		})
 	}
 }
 
-// A name of a connection takes memory that belongs to no key, and Redis refuses the writes of all others for it.
+// The name of a connection uses memory outside of keys, and Redis rejects the writes of all other clients because of
+// it.
 func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
@@ -519,9 +524,10 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 	}
 }
 
-// A node chooses names of keys, too. Several long ones at once take a script of Redis longer than anybody waits, and they must not come here.
+// A node chooses the names of its keys as well. Several long ones at once block a script of Redis for too long, and
+// must not reach this process.
 func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
-	d := newTwo(t) // not in parallel: it measures the heap
+	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 10, 8 << 20
 	for i := range n {
 		if err := d.hostile.HSet(t.Context(), key(testNode, fmt.Sprint(i)+strings.Repeat("x", size)), "a", "b").Err(); err != nil {

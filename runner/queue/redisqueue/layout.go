@@ -12,22 +12,24 @@ import (
 	"writ/internal/failpoint"
 )
 
-// This file knows how asynq 0.26 lays out a queue: a hash per task with its state; the lists of ids `pending` (taken from the right)
-// and `active` (grown on the right, by asynq itself on the left); the sorted sets `lease` (of active tasks) and `retry`. A task that nobody took has the field
-// pending_since, which the first taker removes and nothing here restores: that is how Withdraw tells.
+// This file depends on the layout of a queue in asynq 0.26: a hash per task with its state; the lists of IDs `pending`
+// (taken from the right) and `active` (extended on the right; by asynq itself on the left); the sorted sets `lease`
+// (for active tasks) and `retry`. A task that was never taken has the field pending_since. The first taker removes it,
+// and this package never restores it: Withdraw relies on that.
 //
-// asynq gives a task of a dead process to another one after one to three minutes. There is one process per node, so it is simpler
-// and faster here: what is active and unknown to this process is nobody's, and goes back to the queue at once.
+// asynq gives a task of a dead process to another one after one to three minutes. Because there is one process per
+// node, this package is simpler and faster: active tasks that this process does not know have no owner, and return to
+// the queue at once.
 
 func key(node writ.NodeID, name string) string { return "asynq:{" + string(node) + "}:" + name }
 
-const taskKey = "t:" // before the id
+const taskKey = "t:" // followed by the ID
 
-// tendEvery is the pause between two looks after what asynq left behind.
+// tendEvery is the interval of repairs.
 const tendEvery = time.Second
 
-// heldScript tells which tasks are there. ARGV: prefix of tasks, ids. It returns the ids of those that are not: a state that is none is not read, because
-// its node chooses how long it is; what is no task goes.
+// heldScript checks which tasks exist. ARGV: prefix of tasks, ids. It returns the ids of missing tasks. It does not
+// read an implausibly long state, because a node chooses its length, and it deletes a key of another type.
 var heldScript = newScript(`
 local missing = {}
 for i = 2, #ARGV do
@@ -44,7 +46,7 @@ for i = 2, #ARGV do
 end
 return missing`)
 
-// maxAsked bounds the tasks that one script is asked for.
+// maxAsked limits the tasks of one script.
 const maxAsked = 1000
 
 // Missing implements queue.Queue.
@@ -60,7 +62,7 @@ func (q *Queue) Missing(ctx context.Context, node writ.NodeID, ids ...string) ([
 	return missing, nil
 }
 
-// gone is Missing for the node itself, with what its account may do.
+// gone is Missing with the rights of a node's account.
 func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -79,7 +81,8 @@ func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) ([]st
 	for i, id := range ids {
 		state, err := states[i].Result()
 		switch {
-		case errors.Is(err, redis.Nil), state == "archived", state == "completed", redis.HasErrorPrefix(err, "WRONGTYPE"): // no task has that
+		// Not the state of a task.
+		case errors.Is(err, redis.Nil), state == "archived", state == "completed", redis.HasErrorPrefix(err, "WRONGTYPE"):
 			missing = append(missing, id)
 		case err != nil:
 			return nil, away(ctx, err)
@@ -88,7 +91,8 @@ func (q *Queue) gone(ctx context.Context, node writ.NodeID, ids ...string) ([]st
 	return missing, nil
 }
 
-// withdrawScript removes tasks that nobody took. KEYS: pending. ARGV: prefix of tasks, ids. It returns the ids that it removed.
+// withdrawScript removes tasks that were never taken. KEYS: pending. ARGV: prefix of tasks, ids. It returns the removed
+// ids.
 var withdrawScript = newScript(`
 local gone = {}
 for i = 2, #ARGV do
@@ -109,7 +113,7 @@ func (q *Queue) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (
 	var all, withdrawn []string
 	failpoint.Begin(ctx)
 	var err error
-	for some := range slices.Chunk(ids, maxMoved) { // each script goes through a list whose length its node chooses
+	for some := range slices.Chunk(ids, maxMoved) { // each script scans a list whose length the node controls
 		withdraw := func() (err error) {
 			withdrawn, err = withdrawScript.Run(ctx, q.client, []string{key(node, "pending")}, arguments(node, some)...).StringSlice()
 			return err
@@ -131,8 +135,8 @@ func arguments(node writ.NodeID, ids []string) []any {
 	return args
 }
 
-// putBackScript puts tasks that nobody works on back where they are taken next. KEYS: active, lease, retry, pending. ARGV: prefix of
-// tasks, ids, the one to be taken last first.
+// putBackScript returns tasks without a handler to the queue, to be taken next. KEYS: active, lease, retry, pending.
+// ARGV: prefix of tasks, ids, with the one to be taken last first.
 var putBackScript = newScript(`
 local most = math.floor(2000000 / #ARGV)
 if #redis.call("LRANGE", KEYS[1], most, most) > 0 then
@@ -150,7 +154,7 @@ for i = 2, #ARGV do
 end
 return redis.status_reply("OK")`)
 
-// finishScript takes tasks off whose handlers returned. KEYS and ARGV as for putBackScript.
+// finishScript removes tasks whose handlers have returned. KEYS and ARGV as for putBackScript.
 var finishScript = newScript(`
 local most = math.floor(2000000 / #ARGV)
 if #redis.call("LRANGE", KEYS[1], most, most) + #redis.call("LRANGE", KEYS[4], most, most) > 0 then
@@ -165,8 +169,8 @@ for i = 2, #ARGV do
 end
 return redis.status_reply("OK")`)
 
-// takeOver puts back everything that a process before this one left behind. It tries until it can, and returns false if ctx or the
-// queue ends before.
+// takeOver returns all tasks of a previous process to the queue. It retries until it succeeds, and returns false if ctx
+// or the queue ends before.
 func (q *Queue) takeOver(ctx context.Context, node writ.NodeID) bool {
 	warned := false
 	for {
@@ -188,7 +192,7 @@ func (q *Queue) takeOver(ctx context.Context, node writ.NodeID) bool {
 	}
 }
 
-// tend repairs again and again until ctx or the queue ends.
+// tend repairs regularly until ctx or the queue ends.
 func (q *Queue) tend(ctx context.Context, node writ.NodeID) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -203,16 +207,16 @@ func (q *Queue) tend(ctx context.Context, node writ.NodeID) {
 		}
 		next, err := q.repair(ctx, node, strangers)
 		if err != nil {
-			next = []string{} // asynq says enough about the absence of Redis
+			next = []string{} // asynq logs the outage of Redis
 		}
 		strangers = next
 	}
 }
 
-// repair compares what Redis believes to be worked on with what this process works on. A task whose handler returned a while ago is
-// taken off. One that nobody knows is put back: at once if before is nil, else if it was a stranger the time before, because it
-// may be on its way from Redis to its handler. One that asynq got and that no handler has after the same time is refused. repair returns the
-// strangers.
+// repair compares the active tasks in Redis with those of this process. A task whose handler has returned a while ago
+// is removed. An unknown task is returned to the queue: at once if before is nil, otherwise only if it was already
+// unknown in before, because it may be in transit from Redis to its handler. A task that asynq received and that has no
+// handler after the same time is refused. repair returns the unknown tasks.
 func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (strangers []string, err error) {
 	var active, failed *redis.StringSliceCmd
 	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -258,8 +262,8 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	return strangers, q.forget(ctx, node)
 }
 
-// refuse takes tasks off that asynq got and gave to no handler: it cannot decode them, or they are over before they begin. It would get them
-// again and again. Whoever waits for one misses it, and sends another.
+// refuse removes tasks that asynq received without calling a handler: it cannot decode them, or they had expired
+// before. It would receive them again and again. The sender detects the missing task and sends another one.
 func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -268,7 +272,8 @@ func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids [
 		return err
 	}
 	by.done(ids...)
-	if times, say := q.unreadable.Say("", time.Now()); say { // whoever has Redis can put in as many as he likes, under any name
+	// An attacker with access to Redis can add any number of such tasks under any name.
+	if times, say := q.unreadable.Say("", time.Now()); say {
 		q.log().WarnContext(ctx, "unreadable tasks were removed from the queue", "code", writ.CodeBadRequest, "node", node, "tasks", len(ids), "times", times)
 	}
 	return nil
@@ -291,7 +296,7 @@ func (q *Queue) move(ctx context.Context, node writ.NodeID, script script, ids [
 	return nil
 }
 
-// forget drops the memory of tasks that are over here and gone there.
+// forget drops finished tasks that are no longer in Redis.
 func (q *Queue) forget(ctx context.Context, node writ.NodeID) error {
 	gone, err := q.gone(ctx, node, q.deliveries.over(node)...)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"writ"
 )
 
-// Listening is how Redis listens for the nodes of its datacenter: with TLS and nothing else.
+// Listening configures the TLS port of Redis for the nodes of its datacenter.
 type Listening struct {
-	Address     string // "10.0.0.2:6379" of the host of Redis
-	Certificate string // files (PEM) that Redis can read: its certificate with the authority's, and the key
+	Address     string // such as "10.0.0.2:6379", an address of Redis's host
+	Certificate string // PEM files that Redis can read: its certificate with that of the authority, and the key
 	Key         string
 }
 
-// Listens reports whether Redis listens as it is told to. Redis forgets that when it starts again.
+// Listens reports whether Redis has this configuration. A restart of Redis loses it.
 func (q *Queue) Listens(ctx context.Context, l Listening) (bool, error) {
 	have, err := q.settings(ctx, "tls-*", "bind")
 	if err != nil {
@@ -35,13 +35,14 @@ func (q *Queue) Listens(ctx context.Context, l Listening) (bool, error) {
 	return true, nil
 }
 
-// Listen has Redis listen, and read the files again. The error says what to do if Redis does not let this process change settings.
+// Listen configures Redis, and makes it read the files again. If Redis forbids this process to change settings, the
+// error has the remedy.
 func (q *Queue) Listen(ctx context.Context, l Listening) error {
 	have, err := q.settings(ctx, "tls-*", "bind", "port")
 	if err != nil {
 		return err
 	}
-	if have["port"] != "0" { // bind counts for both ports
+	if have["port"] != "0" { // bind applies to both ports
 		return writ.Errorf(writ.CodeUsage, "Redis listens at port %s without TLS, and would do so at %s", have["port"], l.Address).
 			WithHint("write `port 0` into redis.conf, and give the supervisor a socket: --redis unix:///run/redis/redis.sock")
 	}
@@ -59,13 +60,13 @@ func (q *Queue) Listen(ctx context.Context, l Listening) error {
 	return nil
 }
 
-// settings are names and values, in an order in which Redis takes them together.
+// settings returns names and values in an order that CONFIG SET accepts.
 func (l Listening) settings(have map[string]string) ([]string, error) {
 	host, port, err := net.SplitHostPort(l.Address)
 	if err != nil || host == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", l.Address).WithHint("it looks like 10.0.0.2:6379")
 	}
-	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // which is what Redis does that was told no address
+	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // the default of Redis
 	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host }) {
 		bind = append(bind, host)
 	}
@@ -76,7 +77,7 @@ func (l Listening) settings(have map[string]string) ([]string, error) {
 	}, nil
 }
 
-// everywhere reports whether Redis takes an address for every address of its machine.
+// everywhere reports whether Redis listens on all addresses of its host for a bind value.
 func everywhere(bind string) bool {
 	return slices.Contains([]string{"*", "::*", "0.0.0.0", "::"}, strings.TrimPrefix(bind, "-"))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// credentials returns what go-redis asks before each connection.
+// credentials returns the function that go-redis calls before each connection.
 func (q *Queue) credentials(name, password string) func(context.Context) (string, string, error) {
 	return func(ctx context.Context) (string, string, error) {
 		if q.Login == nil {
@@ -17,7 +17,7 @@ func (q *Queue) credentials(name, password string) func(context.Context) (string
 		refused := q.refused.Swap(false)
 		own, secret, err := q.Login(ctx, refused)
 		if err != nil {
-			q.refused.CompareAndSwap(false, refused) // it was not taken note of
+			q.refused.CompareAndSwap(false, refused) // this refusal was not handled
 			return "", "", err
 		}
 		if own == "" {
@@ -27,7 +27,7 @@ func (q *Queue) credentials(name, password string) func(context.Context) (string
 	}
 }
 
-// refusalHook notices that Redis does not take a login, or wants one.
+// refusalHook detects that Redis rejects a login or requires one.
 type refusalHook struct{ refused *atomic.Bool }
 
 func (h refusalHook) DialHook(next redis.DialHook) redis.DialHook { return next }

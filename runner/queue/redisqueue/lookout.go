@@ -14,36 +14,36 @@ import (
 	"writ"
 )
 
-// lookouts let asynq wait for tasks, and take several at once. asynq knows only to look into a queue for one task, to sleep if there is
-// none, and to look again: whoever looks often burns CPU while nothing is to be done, and whoever does not makes every task wait; and a
-// look costs here and in Redis as much for one task as for many. Here one look takes as many as there are slots for, from which asynq's
-// next looks are answered; and when there were fewer, the next one is held back until Redis says that there is something to find. asynq
-// does not notice, and makes its own pause only after a wait in vain.
+// lookouts make asynq wait for tasks and take several at once. asynq itself polls: it tries to take one task from a
+// queue, and sleeps if the queue is empty. Frequent polling wastes CPU when idle, rare polling delays every task, and
+// taking one task costs as much as taking many. Here one request takes as many tasks as there are free slots, and the
+// next requests of asynq are answered from memory. If there were fewer, the next request blocks until Redis has a task.
+// asynq does not notice, and sleeps only after a wait without result.
 type lookouts struct {
 	client *redis.Client
-	reader *redis.Client // for commands that block
+	reader *redis.Client // for blocking commands
 
 	mu sync.Mutex
-	of map[string]*lookout // by the key of the tasks that wait
+	of map[string]*lookout // by the key of the pending tasks
 }
 
-// lookout is that of one queue that is being served, by one of asynq's servers: nobody else asks it.
+// lookout is the lookout of one served queue. Only one asynq server uses it.
 type lookout struct {
-	keys  []string        // of asynq's script that takes a task: pending, paused, active, lease
-	slots int             // how many tasks asynq has at a time
-	over  <-chan struct{} // closed when nobody is to wait any more
+	keys  []string        // arguments of asynq's script that takes a task: pending, paused, active, lease
+	slots int             // number of tasks that asynq handles at a time
+	over  <-chan struct{} // closed when waits must end
 
-	more bool // the last look found as many tasks as were wanted: there may be more; of the one who asks alone
+	more bool // the last request returned as many tasks as requested, so there may be more; used by a single goroutine
 
 	mu    sync.Mutex
-	taken []takenTask     // taken out of the queue, and not given to asynq yet
-	given map[string]bool // the ids of those that asynq has
+	taken []takenTask     // taken from the queue, not yet returned to asynq
+	given map[string]bool // IDs of tasks that asynq has
 }
 
-// takenTask is a task that Redis counts as active.
+// takenTask is a task that is active in Redis.
 type takenTask struct{ id, message string }
 
-// begin lets a queue be waited for until over is closed and end is called.
+// begin adds the lookout of a queue. It works until over is closed and end is called.
 func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int) *lookout {
 	o := &lookout{slots: slots, over: over, given: map[string]bool{}}
 	for _, name := range []string{"pending", "paused", "active", "lease"} {
@@ -58,7 +58,7 @@ func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int) *loo
 	return o
 }
 
-// end returns the tasks that were taken for nobody.
+// end removes a lookout and returns the tasks that asynq has not received.
 func (l *lookouts) end(o *lookout) (left []string) {
 	l.mu.Lock()
 	delete(l.of, o.keys[0])
@@ -71,14 +71,14 @@ func (l *lookouts) end(o *lookout) (left []string) {
 	return left
 }
 
-// at returns the lookout of a node's queue, nil if it is not being served.
+// at returns the lookout of a node's queue, or nil if the queue is not served.
 func (l *lookouts) at(node writ.NodeID) *lookout {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[key(node, "pending")]
 }
 
-// holds reports whether a task was taken out of the queue and not given to asynq yet.
+// holds reports whether a task was taken from the queue and not yet returned to asynq.
 func (o *lookout) holds(id string) bool {
 	if o == nil {
 		return false
@@ -88,7 +88,7 @@ func (o *lookout) holds(id string) bool {
 	return slices.ContainsFunc(o.taken, func(t takenTask) bool { return t.id == id })
 }
 
-// gave returns the tasks that asynq got and that are not over.
+// gave returns the unfinished tasks of asynq.
 func (o *lookout) gave() []string {
 	if o == nil {
 		return nil
@@ -98,7 +98,7 @@ func (o *lookout) gave() []string {
 	return slices.Collect(maps.Keys(o.given))
 }
 
-// done is called when asynq has done with tasks.
+// done records that asynq has finished tasks.
 func (o *lookout) done(ids ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,9 +107,9 @@ func (o *lookout) done(ids ...string) {
 	}
 }
 
-// find returns the lookout of the queue that a command takes a task from, nil if it does something else.
+// find returns the lookout for a command that takes a task, or nil for another command.
 func (l *lookouts) find(cmd redis.Cmder) (*lookout, *redis.Cmd) {
-	const keys = 2 // where the number of keys stands; they follow, and then the end of the lease and the prefix of tasks
+	const keys = 2 // index of the key count; the keys follow, then the end of the lease and the prefix of task keys
 	ask, ok := cmd.(*redis.Cmd)
 	args := cmd.Args()
 	if !ok || cmd.Name() != "evalsha" || len(args) != keys+7 || args[keys] != 4 {
@@ -147,7 +147,8 @@ func (l *lookouts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// next returns the task that asynq gets, redis.Nil if there is none. asynq asks again at once after an error, and soon after it got none.
+// next returns the next task for asynq, or redis.Nil. After an error asynq asks again at once, and after redis.Nil
+// soon.
 func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenTask, error) {
 	select {
 	case <-o.over:
@@ -163,7 +164,7 @@ func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenT
 		if errors.Is(err, redis.Nil) {
 			return takenTask{}, err
 		}
-		// An account that may not wait was made by a supervisor that is older than this node: then asynq's way has to do.
+		// The account was made by a supervisor older than this node and has no BLMOVE. Then asynq's polling is used.
 		waited = !redis.HasErrorPrefix(err, "NOPERM")
 	}
 	found, err := o.look(ctx, l.client, ask)
@@ -179,14 +180,14 @@ func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenT
 	return takenTask{}, redis.Nil
 }
 
-// wait returns nil as soon as the queue has a task, and redis.Nil when it was empty for a while. It takes nothing out: a task that moves from
-// the end of a list to its end stays where it was, and Redis waits for one to come.
+// wait returns nil as soon as the queue has a task, and redis.Nil if it stayed empty for blockFor. It does not change
+// the queue: BLMOVE moves a task from the end of the list to the same end.
 func (o *lookout) wait(ctx context.Context, reader *redis.Client) error {
-	// Written out, because go-redis has whole seconds for this command.
+	// Written out, because go-redis rounds the timeout of this command to whole seconds.
 	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 }
 
-// look takes as many tasks as there are slots for, at least one, and returns how many there were.
+// look takes as many tasks as there are free slots, at least one, and returns their number.
 func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
 	o.mu.Lock()
@@ -204,7 +205,7 @@ func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd
 	return len(tasks), nil
 }
 
-// handOut returns the task that was taken first.
+// handOut returns the first taken task.
 func (o *lookout) handOut() (t takenTask, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -217,7 +218,7 @@ func (o *lookout) handOut() (t takenTask, ok bool) {
 	return t, true
 }
 
-// rest waits a while.
+// rest waits for blockFor or until over is closed.
 func (o *lookout) rest() {
 	timer := time.NewTimer(blockFor)
 	defer timer.Stop()

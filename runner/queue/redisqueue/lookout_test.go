@@ -25,17 +25,17 @@ func TestAnIdleNodeWaitsInsteadOfLooking(t *testing.T) {
 	w := startWorker(t, server.URL, release)
 	w.push("first")
 	w.next("first")
-	w.untilCalled("blmove", 2) // one ended in vain, for whoever looked for more came to wait after it
+	w.untilCalled("blmove", 2) // the first one timed out, the second one belongs to the next wait
 	before := w.called("evalsha")
 	w.untilCalled("blmove", w.called("blmove")+2)
-	if n := w.called("evalsha") - before; n > 3 { // asynq has other scripts, for now and then
+	if n := w.called("evalsha") - before; n > 3 { // asynq runs other scripts from time to time
 		t.Errorf("%d scripts in half a second in which there was nothing to do", n)
 	}
 	w.push("second")
 	w.next("second")
 }
 
-// older are the allowances of an account that was made by a supervisor which does not know of waiting.
+// older returns the rights of an account that was made by a supervisor without BLMOVE.
 func older() []allowance {
 	all := slices.Clone(allowances)
 	all[0].commands = slices.DeleteFunc(slices.Clone(all[0].commands), func(c string) bool { return c == "blmove" })
@@ -87,7 +87,7 @@ func TestANodeDoesNotHurryARedisThatTakesNoWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.paused(true) // so that it cannot take the task before Redis is full
+			w.paused(true) // so that the task stays until Redis is full
 			push("b")
 			full("1")
 			w.paused(false)
@@ -115,7 +115,7 @@ func TestANodeDoesNotHurryAQueueThatIsPaused(t *testing.T) {
 	w.next("b")
 }
 
-// There are more of them than slots, and what asynq gets wrong must not count as what it works on.
+// There are more of them than slots, and they must not count as tasks in a handler.
 func TestTasksThatCannotBeReadAreTakenOff(t *testing.T) {
 	t.Parallel()
 	redisURL := testenv.Redis(t).URL
@@ -146,7 +146,7 @@ func TestTasksThatCannotBeReadAreTakenOff(t *testing.T) {
 	}
 }
 
-// Whoever has Redis puts in what nobody can read as often as he likes.
+// An attacker with access to Redis can add any number of unreadable tasks.
 func TestTasksThatCannotBeReadAreAFewLines(t *testing.T) {
 	t.Parallel()
 	q, log := open(t, testenv.Redis(t).URL), new(testenv.Log)
@@ -161,7 +161,7 @@ func TestTasksThatCannotBeReadAreAFewLines(t *testing.T) {
 	}
 }
 
-// paused pauses the queue, or lets it go on.
+// paused pauses or resumes the queue.
 func (w *worker) paused(yes bool) {
 	w.t.Helper()
 	err := w.redis.Del(w.t.Context(), key(testNode, "paused")).Err()
@@ -173,7 +173,7 @@ func (w *worker) paused(yes bool) {
 	}
 }
 
-// whileTended returns how often the queue was looked into and waited for while it was tended so many times, which is once a second.
+// whileTended returns the number of reads and waits of the queue while it is repaired a number of times, once a second.
 func (w *worker) whileTended(times int) (looks, waits int) {
 	w.t.Helper()
 	w.untilCalled("lrange", w.called("lrange")+1)
@@ -182,7 +182,7 @@ func (w *worker) whileTended(times int) (looks, waits int) {
 	return w.called("evalsha") - looks, w.called("blmove") - waits
 }
 
-// called returns how often Redis carried out a command.
+// called returns how often Redis executed a command.
 func (w *worker) called(command string) int {
 	w.t.Helper()
 	calls := statOf(w.redis.Info(w.t.Context(), "commandstats").Val(), command)

@@ -29,7 +29,7 @@ func TestManualListsWhatAccountsMayDo(t *testing.T) {
 	}
 }
 
-// The user that the manual gives to a supervisor is enough for it.
+// The supervisor's user from the manual has all necessary rights.
 func TestManualsUserOfTheSupervisorIsEnough(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisWithPassword(t)
@@ -42,7 +42,8 @@ func TestManualsUserOfTheSupervisorIsEnough(t *testing.T) {
 	if err := admin.ACLSetUser(t.Context(), "supervisor", strings.Fields(line)...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"maxmemory": "2gb", "maxmemory-policy": "noeviction", "proto-max-bulk-len": "16mb", "acllog-max-len": "8", "slowlog-max-len": "8"} { // as the manual's redis.conf; Examine asks
+	// The values of the manual's redis.conf, which Examine checks.
+	for name, value := range map[string]string{"maxmemory": "2gb", "maxmemory-policy": "noeviction", "proto-max-bulk-len": "16mb", "acllog-max-len": "8", "slowlog-max-len": "8"} {
 		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -6,22 +6,22 @@ import (
 	"writ/runner/queue"
 )
 
-// What is read of one node in a second, and at once after it was quiet. What is more stays in its stream until there is room for it again: it costs
-// that node time, and if it goes on sending, its stream is found to be over budget.
+// Limits of reading from one node per second, and the burst after a quiet time. Further messages stay in their stream.
+// This delays only that node, and if it keeps sending, its stream exceeds its budget.
 const (
 	readMessages = 5000
 	readBytes    = 16 << 20
 	readAtOnce   = 4 // seconds
 )
 
-// meter is what may still be read of a stream: it fills with time. A nil one is full.
+// meter is a token bucket for reading a stream. A nil meter is full.
 type meter struct {
 	perSecond       float64 // messages
 	messages, bytes float64
 	last            time.Time
 }
 
-// meter returns that of a stream. The caller holds mu.
+// meter returns the meter of a stream. The caller must hold mu.
 func (q *Queue) meter(s queue.Stream) *meter {
 	m := q.meters[s]
 	if m == nil {
@@ -31,7 +31,7 @@ func (q *Queue) meter(s queue.Stream) *meter {
 	return m
 }
 
-// fill lets time pass.
+// fill adds the tokens since the last call.
 func (m *meter) fill(now time.Time) {
 	passed := now.Sub(m.last).Seconds()
 	if m.last.IsZero() {
@@ -42,7 +42,7 @@ func (m *meter) fill(now time.Time) {
 	m.last = now
 }
 
-// empty reports whether nothing may be read now.
+// empty reports whether reading must pause.
 func (m *meter) empty(now time.Time) bool {
 	if m == nil {
 		return false
@@ -51,7 +51,7 @@ func (m *meter) empty(now time.Time) bool {
 	return m.messages <= 0 || m.bytes <= 0
 }
 
-// take counts what was read, and reports whether that was the last for now.
+// take subtracts the amount read and reports whether the meter has just become empty.
 func (m *meter) take(now time.Time, messages, bytes int64) bool {
 	m.fill(now)
 	before := m.messages > 0 && m.bytes > 0

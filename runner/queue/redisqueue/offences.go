@@ -8,7 +8,7 @@ import (
 	"writ/runner/queue"
 )
 
-// offences are what nodes did since they were last asked for, one of a kind for each node.
+// offences are the offences of nodes since the last survey, one of each kind per node.
 type offences struct {
 	mu  sync.Mutex
 	all map[offence]queue.Finding
@@ -32,7 +32,7 @@ func (o *offences) add(f queue.Finding) {
 	o.all[at] = f
 }
 
-// take returns what was added, and forgets it.
+// take returns and clears all offences.
 func (o *offences) take() (all []queue.Finding) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +43,7 @@ func (o *offences) take() (all []queue.Finding) {
 	return all
 }
 
-// number reads a number that Redis wrote, 0 if it is none.
+// number parses a number from Redis; 0 if invalid.
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

@@ -1,7 +1,8 @@
 package redisqueue
 
-// Scripts of runners that were built before nodes lost EVAL. They are loaded only as long as a node is there that needs them, because what they do
-// grows with what their caller names: a hostile node could keep Redis at work for ever with them. The first one is asynq's, under its license.
+// Scripts of runners that were built before nodes lost EVAL. They are loaded only while a node needs them, because
+// their work grows with their arguments: a hostile node could keep Redis busy forever with them. The first one is
+// asynq's, under its license.
 var olderScripts = map[string]script{
 	"reclaim groups": newScript(`
 local staleSetKeys = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", ARGV[1])

@@ -7,7 +7,7 @@ import (
 	"writ/internal/serveraddr"
 )
 
-// parse reads the URL of a Redis. Its error, a USAGE error, contains no part of a password.
+// parse parses the URL of a Redis. Its error, a USAGE error, contains no part of a password.
 func parse(text string) (*redis.Options, error) {
 	_, err := serveraddr.Parse(text)
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package redisqueue is the queue on Redis: asynq for jobs, streams for messages. It knows Redis and asynq, and not what it carries.
-// Redis here is delivery only: what is lost in it is delivered again from the journals at both ends.
+// Package redisqueue implements the queue on Redis, with asynq for jobs and streams for messages. It knows Redis and
+// asynq, but not the content of tasks and messages. Redis is used for delivery only: data lost in it is delivered again
+// from the journals at both ends.
 //
-// Keys of a node: those of asynq ("asynq:{<node>}:…") and its two streams ("writ:{<node>}:in", "writ:{<node>}:out"). The generation
-// is one key, so a Redis database belongs to one datacenter. At most about 10,000 messages wait in a stream; then the oldest are
-// dropped, because a reader that stays away must not fill the memory of Redis: results are sent until they are acknowledged, and a
-// newer beat says more than an older one.
+// Keys of a node: those of asynq ("asynq:{<node>}:…") and its two streams ("writ:{<node>}:in", "writ:{<node>}:out").
+// There is one key for the generation, so a Redis database belongs to one datacenter. A stream holds at most about
+// 10,000 messages. Beyond that the oldest are dropped, because an absent reader must not fill the memory of Redis. This
+// is safe: results are sent until they are acknowledged, and a newer beat replaces an older one.
 package redisqueue
 
 import (
@@ -27,18 +28,19 @@ import (
 
 const generationKey = "writ:generation"
 
-// Queue is a queue on Redis. Make it with Open or New; set its fields before the first call.
+// Queue is a queue on Redis. Make it with Open or New, and set its fields before the first call.
 type Queue struct {
-	// Log gets what happens in the background; it may be nil.
+	// Log gets background events; may be nil.
 	Log *slog.Logger
-	// Login returns the name and password for a new connection; those of the URL, if any, if it is nil or returns no name. refused says
-	// that Redis did not take the last ones.
+	// Login returns the name and password for a new connection. If it is nil or returns no name, those of the URL are
+	// used, if any. refused reports that Redis rejected the last ones.
 	Login func(ctx context.Context, refused bool) (name, password string, err error)
 
-	client     *redis.Client
-	borrowed   bool          // client is the caller's
-	reader     *redis.Client // for commands that block, which must not take the pool's connections; and for what nodes wrote, which is bounded
-	refused    atomic.Bool   // Redis refused a login since the last one was asked for
+	client   *redis.Client
+	borrowed bool // client belongs to the caller
+	// For blocking commands, which must not use the pool's connections, and for data from nodes, with limited replies.
+	reader     *redis.Client
+	refused    atomic.Bool // Redis rejected a login since the last call of Login
 	tasks      *asynqClient
 	deliveries deliveries
 	lookouts   lookouts
@@ -50,22 +52,22 @@ type Queue struct {
 
 	mu           sync.Mutex
 	cursors      map[queue.Stream]*cursor
-	held         map[queue.Stream][]queue.Message // received and not handed out yet
+	held         map[queue.Stream][]queue.Message // received and not yet returned
 	meters       map[queue.Stream]*meter
-	readMessages float64 // of a node in a second
-	turn         int     // of the streams: who comes first in a reply gets most of its room
+	readMessages float64 // limit per node and second
+	turn         int     // rotates the streams: the first in a reply gets most of its space
 }
 
 var _ queue.Queue = (*Queue)(nil)
 
-// Silence stops go-redis from writing to stderr, for the whole process. Everything that it writes there is also in an error that this
-// package returns or logs; while Redis is away it is many lines a second. It is for main functions.
+// Silence stops go-redis from writing to stderr, for the whole process. Its messages are also in the errors that this
+// package returns or logs; during an outage of Redis they are many lines a second. Silence is for main functions.
 func Silence() { logging.Disable() }
 
-// Open returns the queue at a Redis URL, as Server.Open does.
+// Open returns the queue at a Redis URL; see Server.Open.
 func Open(rawURL string) (*Queue, error) { return Server{URL: rawURL}.Open() }
 
-// New returns the queue at the Redis of client, which stays the caller's to close.
+// New returns the queue at the Redis of client, which the caller must close.
 func New(client *redis.Client) *Queue {
 	q := &Queue{borrowed: true}
 	q.init(client)
@@ -75,7 +77,7 @@ func New(client *redis.Client) *Queue {
 func (q *Queue) init(client *redis.Client) {
 	options := *client.Options()
 	options.Dialer = dialBounded(options.Dialer)
-	// A read that is tried again after its reply was lost would pass over what was in the reply.
+	// If a read were retried after its reply was lost, the messages in the reply would be skipped.
 	options.MaxRetries = -1
 	q.client, q.reader = client, redis.NewClient(&options)
 	q.closed = make(chan struct{})
@@ -90,10 +92,10 @@ func (q *Queue) init(client *redis.Client) {
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}
-	client.AddHook(scriptHook{}) // the last one: what it asks again goes straight to Redis
+	client.AddHook(scriptHook{}) // last, so that its retries go directly to Redis
 }
 
-// Close implements queue.Queue. A Serve that is still at work ends first: asynq does not survive that its client is closed.
+// Close implements queue.Queue. It waits for a running Serve, because asynq does not tolerate a closed client.
 func (q *Queue) Close() error {
 	q.closing.Do(func() { close(q.closed) })
 	q.serving.Wait()
@@ -123,7 +125,8 @@ func (q *Queue) SetGeneration(ctx context.Context, mark string) error {
 
 func (q *Queue) log() *slog.Logger { return cmp.Or(q.Log, slog.New(slog.DiscardHandler)) }
 
-// away makes an error of Redis or of the way to it the one error of this package. The end of the caller's own context stays what it is.
+// away converts an error of Redis or of the connection to QUEUE_UNAVAILABLE. If ctx has ended, it returns the error of
+// ctx.
 func away(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

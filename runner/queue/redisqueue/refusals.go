@@ -10,19 +10,20 @@ import (
 	"writ/runner/queue"
 )
 
-// Redis notes whole names that a user may not use in a log, which going through keys does not find and which stays when the user is gone. It has
-// 128 entries, and an entry can have as much as a request.
+// Redis logs the full names of forbidden keys and commands. This log is not part of the keys, and stays when the user
+// is deleted. It has 128 entries, each as large as a request.
 
 const (
-	refusalsRead = 1000    // entries of the log: all, unless the operator wants a longer one
-	refusalLong  = 4 << 10 // bytes of an entry that nobody means
-	refusalsMost = 1 << 20 // bytes of such entries in the log
+	refusalsRead = 1000    // read entries: all, unless the operator configured a longer log
+	refusalLong  = 4 << 10 // minimum size in bytes of a suspicious entry
+	refusalsMost = 1 << 20 // limit in bytes for all suspicious entries
 )
 
-// refusals clears that log if it takes much memory, and returns the nodes that had it take that. A supervisor that may not read it leaves it:
-// Examine says so.
+// refusals clears the log if it uses much memory, and returns the responsible nodes. Without the right to read the log
+// it has no effect; Examine reports that.
 func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
-	entries, err := a.queue.reader.Do(ctx, "acl", "log", refusalsRead).Slice() // the filter on this connection bounds what it reads
+	// The filter on this connection limits the reply.
+	entries, err := a.queue.reader.Do(ctx, "acl", "log", refusalsRead).Slice()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -45,7 +46,7 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	if err == nil && total < refusalsMost {
 		return nil, nil
 	}
-	if err := a.queue.client.ACLLogReset(ctx).Err(); err != nil { // also if it is too large to be read in time
+	if err := a.queue.client.ACLLogReset(ctx).Err(); err != nil { // even if it is too large to be read in time
 		return nil, err
 	}
 	var found []queue.Finding
@@ -56,7 +57,8 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	return found, err
 }
 
-// refusal returns about how long an entry is, and whose connection it is about. Its username is what somebody said who failed to log in.
+// refusal returns the approximate size of an entry and the connection that caused it. It ignores the username field,
+// because a client that failed to log in chose it freely.
 func refusal(entry any) (size int64, client string) {
 	fields := map[string]any{}
 	switch e := entry.(type) {

@@ -7,10 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynq 0.26 keeps a register of all its servers and of what each works on, payloads included, in keys that every server writes; for
-// tools to show, and for nothing that a queue needs. It is left out here: a node that could write there could read there what others
-// do. The same goes for groups of tasks, which nothing here makes, and after whose leftovers asynq looks every minute. registryHook answers the
-// commands for both, so that nothing is sent.
+// asynq 0.26 keeps a registry of all its servers and their current tasks, including payloads, in keys that every server
+// writes. Only tools for display need it. It is suppressed here, because a node with write access could read the data
+// of other nodes there. Groups of tasks, which writ does not use and which asynq checks every minute, are suppressed as
+// well. registryHook answers the commands for both without sending them.
 type registryHook struct{}
 
 func (registryHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -28,13 +28,13 @@ func (registryHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return next
 }
 
-// forRegistry reports whether a command is for the register alone, or for groups.
+// forRegistry reports whether a command is only for the registry or for groups.
 func forRegistry(cmd redis.Cmder) bool {
 	place := 1
 	switch cmd.Name() {
 	case "zadd", "zrem":
 	case "eval", "evalsha":
-		place = 3 // the first key, after the script and their number
+		place = 3 // index of the first key, after the script and the key count
 	default:
 		return false
 	}

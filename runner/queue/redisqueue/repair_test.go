@@ -21,16 +21,16 @@ import (
 
 const (
 	testNode = writ.NodeID("0192f6c2-0000-7000-8000-000000000003")
-	guard    = 60 * time.Second // of a test that hangs; nothing here takes more than a few seconds
+	guard    = 60 * time.Second // for a test that hangs; all take only a few seconds
 )
 
-// worker is a Serve whose handler notes what comes, and the client that looks behind its back.
+// worker is a Serve whose handler reports its tasks, with a client for inspection.
 type worker struct {
 	t       *testing.T
 	queue   *Queue
 	redis   *redis.Client
 	came    chan string
-	release chan struct{} // closed to let handlers return
+	release chan struct{} // closed to make handlers return
 	stop    func()
 }
 
@@ -83,7 +83,7 @@ func (w *worker) next(want string) {
 	}
 }
 
-// gone waits until the queue holds none of ids and the process remembers none.
+// gone waits until the queue and the process have dropped ids.
 func (w *worker) gone(ids ...string) {
 	w.t.Helper()
 	for began := time.Now(); ; {
@@ -105,7 +105,8 @@ func released() chan struct{} {
 	return c
 }
 
-// The reply to asynq's dequeue was lost: Redis counts the task as active, and no handler has it. asynq would notice after a minute.
+// The reply to asynq's dequeue was lost: the task is active in Redis but has no handler. asynq would notice after a
+// minute.
 func TestTaskThatGotLostOnItsWayToTheHandlerComesAgain(t *testing.T) {
 	t.Parallel()
 	redisURL := testenv.Redis(t).URL
@@ -119,7 +120,8 @@ func TestTaskThatGotLostOnItsWayToTheHandlerComesAgain(t *testing.T) {
 		}
 		var err error
 		if state == "active" {
-			err = w.redis.LPush(t.Context(), key(testNode, "active"), id).Err() // without a lease: asynq would never notice
+			// Without a lease, so asynq would never notice.
+			err = w.redis.LPush(t.Context(), key(testNode, "active"), id).Err()
 		} else {
 			err = w.redis.ZAdd(t.Context(), key(testNode, "retry"), redis.Z{Member: id, Score: 1e12}).Err()
 		}
@@ -147,7 +149,7 @@ func message(t *testing.T, redisURL, id string) string {
 	return text
 }
 
-// asynq could not write that a task is done, because Redis was away: it would give it to the handler once more.
+// asynq could not record the end of a task during an outage of Redis, and would pass it to the handler again.
 func TestTaskThatEndedWhileRedisWasAwayIsTakenOff(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -172,7 +174,7 @@ func TestTaskThatEndedWhileRedisWasAwayIsTakenOff(t *testing.T) {
 	w.next("c")
 }
 
-// The same, from the inside: it happens whatever the timing was.
+// The same with internal functions, independent of timing.
 func TestTaskWhoseEndRedisDoesNotKnowIsTakenOff(t *testing.T) {
 	t.Parallel()
 	redisURL := startEmbedded(t)
@@ -196,7 +198,7 @@ func TestTaskWhoseEndRedisDoesNotKnowIsTakenOff(t *testing.T) {
 	}
 }
 
-// asynq gives a task up when its lease or timeout runs out, and takes its slot for free.
+// asynq gives up a task when its lease or timeout expires, and considers its slot as free.
 func TestSlotsAndTheEndOfServeCountWhatAsynqGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, running := make(chan struct{}), make(chan string, 2)
@@ -208,7 +210,7 @@ func TestSlotsAndTheEndOfServeCountWhatAsynqGaveUp(t *testing.T) {
 		run := func(id string) { ended <- s.run(t.Context(), queue.Task{ID: id}) }
 		go run("a")
 		synctest.Wait()
-		go run("a") // again
+		go run("a") // the same task again
 		go run("b")
 		synctest.Wait()
 		if n := len(running); n != 1 {
@@ -242,7 +244,8 @@ func TestRedisMayBeKilledAndLoseEverything(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	w := startWorker(t, server.URL, released())
-	if err := w.redis.ConfigSet(t.Context(), "appendfsync", "always").Err(); err != nil { // else a write may wait a second
+	// Otherwise a write may be delayed by a second.
+	if err := w.redis.ConfigSet(t.Context(), "appendfsync", "always").Err(); err != nil {
 		t.Fatal(err)
 	}
 	w.push("a")
@@ -255,17 +258,17 @@ func TestRedisMayBeKilledAndLoseEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := w.queue.Receive(t.Context(), time.Millisecond, other); err != nil { // caught up
+	if _, err := w.queue.Receive(t.Context(), time.Millisecond, other); err != nil { // all old messages were read
 		t.Fatal(err)
 	}
 	if err := w.queue.Send(t.Context(), other, []byte("lost reply")); err != nil {
 		t.Fatal(err)
 	}
 	read := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Streams: []string{streamKey(other), ">"}}
-	if err := w.redis.XReadGroup(t.Context(), read).Err(); err != nil { // as if by this process, but it never saw the reply
+	if err := w.redis.XReadGroup(t.Context(), read).Err(); err != nil { // as by this process, but without its reply
 		t.Fatal(err)
 	}
-	server.Kill() // its files stay
+	server.Kill() // its files are kept
 	if got, err := w.queue.Receive(t.Context(), time.Millisecond, other); writ.CodeOf(err) != writ.CodeQueueUnavailable {
 		t.Errorf("Receive without Redis = %v, %v", got, err)
 	}
@@ -292,7 +295,7 @@ func TestRedisMayBeKilledAndLoseEverything(t *testing.T) {
 	w.gone("a", "b")
 }
 
-// A process must not remember every task that it ever handled.
+// A process must not keep all tasks that it ever handled in memory.
 func TestHandledTasksAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := startWorker(t, startEmbedded(t), released())
@@ -361,7 +364,7 @@ func TestStreamOfAnAbsentReaderDoesNotGrowForEver(t *testing.T) {
 		t.Errorf("%d messages wait, want about %d at most", waiting, maxWaiting)
 	}
 
-	next, err := Open(server.URL) // the reader's next process: of what it got before, the oldest is gone
+	next, err := Open(server.URL) // the reader's next process: the oldest of its messages were dropped
 	if err != nil {
 		t.Fatal(err)
 	}

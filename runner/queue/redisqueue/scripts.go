@@ -13,13 +13,14 @@ import (
 	"writ/internal/sleep"
 )
 
-// A node may not bring scripts of its own to Redis: its account has EVALSHA and neither EVAL nor SCRIPT LOAD. The supervisor loads the scripts
-// that runners use, and loads them again when Redis has lost them.
+// Nodes may not load scripts into Redis: their accounts have EVALSHA, but neither EVAL nor SCRIPT LOAD. The supervisor
+// loads the scripts of runners, and reloads them if Redis loses them.
 //
-// Whatever Redis has loaded any node can call, with its own rights on its own keys, and with any arguments. So each script that is loaded must
-// end soon whatever it is given: loops are over what is there, and what multiplies with the length of a list is bounded by two million comparisons.
+// A node can call every loaded script, with any keys of its own and any arguments. Therefore, each loaded script must
+// terminate quickly for all inputs: loops only cover existing entries, and work that multiplies with the length of a
+// list is limited to two million comparisons.
 
-// script is one with its text, by which Redis knows it.
+// script is a script with its text, whose hash is its name in Redis.
 type script struct {
 	*redis.Script
 	text string
@@ -27,16 +28,16 @@ type script struct {
 
 func newScript(text string) script { return script{redis.NewScript(text), text} }
 
-// nodeScripts are the scripts of runners of this version.
+// nodeScripts returns the scripts of runners of this version.
 func nodeScripts() []script {
 	return append(slices.Collect(maps.Values(asynqScripts)), takeScript, endScript, putBackScript, finishScript)
 }
 
-// maxMoved is how many tasks are moved by one script. It is few, so that long lists stay within the bound of the script.
+// maxMoved limits the tasks that one script moves. It is small, so that long lists stay within the limit of the script.
 const maxMoved = 20
 
-// loadScripts makes Redis know the scripts of runners. older says whether a node is there that needs those of before. When no such node is
-// left, Redis forgets them together with all others, and knows the present ones again at once.
+// loadScripts loads the scripts of runners into Redis. older also loads those of earlier versions. Without older, it
+// flushes all scripts if old ones are loaded, and loads the current ones again at once.
 func loadScripts(ctx context.Context, client *redis.Client, older bool) error {
 	present := nodeScripts()
 	before := slices.Collect(maps.Values(olderScripts))
@@ -71,11 +72,12 @@ func loadScripts(ctx context.Context, client *redis.Client, older bool) error {
 	return err
 }
 
-// scriptHook lets accounts that may not use EVAL wait for the supervisor. go-redis says EVAL when Redis does not know a script: Redis was started
-// again, or somebody had it forget its scripts. If EVAL is refused the script will be loaded within a second or so.
+// scriptHook makes accounts without EVAL wait for the supervisor. go-redis sends EVAL if Redis does not know a script,
+// after a restart or a SCRIPT FLUSH. If EVAL is forbidden, the supervisor will load the script within about a second.
 type scriptHook struct{}
 
-// A script that Redis does not know is asked for so often, with a pause between; together more than five of the supervisor's looks.
+// Number of attempts for an unknown script, and the pause between them. Together they cover more than five checks of
+// the supervisor.
 const (
 	scriptAsked = 50
 	scriptPause = 100 * time.Millisecond
@@ -95,7 +97,7 @@ func (scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return err
 		}
 		text, _ := cmd.Args()[1].(string)
-		sum := sha1.Sum([]byte(text)) // as Redis names scripts
+		sum := sha1.Sum([]byte(text)) // Redis names scripts by their SHA-1
 		args := slices.Concat([]any{"evalsha", hex.EncodeToString(sum[:])}, cmd.Args()[2:])
 		for range scriptAsked {
 			if wait := sleep.For(ctx, scriptPause); wait != nil {

@@ -19,7 +19,7 @@ import (
 	"writ/runner/queue"
 )
 
-// evals notes the scripts that are brought to Redis because it does not know them.
+// evals collects the scripts sent to Redis with EVAL because it did not know them.
 type evals struct {
 	mu    sync.Mutex
 	texts map[string]bool
@@ -42,7 +42,8 @@ func (e *evals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// What a node uses is found out by letting it do all that it does at a Redis that knows no script, with the right to bring its own.
+// The scripts of a node are determined by running all its operations at a Redis without scripts, with an account that
+// may use EVAL.
 func TestTheScriptsThatAreLoadedAreThoseThatNodesUse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -63,7 +64,7 @@ func TestTheScriptsThatAreLoadedAreThoseThatNodesUse(t *testing.T) {
 	}
 }
 
-// Some of asynq's scripts are for what happens once a day or in a moment that no test can choose: these are compared with its source.
+// Some of asynq's scripts run once a day, or in situations that no test can trigger: they are compared with its source.
 func TestTheScriptsOfAsynqAreThoseOfItsSource(t *testing.T) {
 	file, _ := runtime.FuncForPC(reflect.ValueOf(asynq.NewServer).Pointer()).FileLine(0)
 	source, err := os.ReadFile(filepath.Join(filepath.Dir(file), "internal", "rdb", "rdb.go"))
@@ -77,7 +78,7 @@ func TestTheScriptsOfAsynqAreThoseOfItsSource(t *testing.T) {
 	}
 }
 
-// applyAccounts gives nodes their accounts.
+// applyAccounts makes the accounts of nodes.
 func applyAccounts(t *testing.T, q *Queue, accounts map[writ.NodeID]queue.Account) *Accounts {
 	t.Helper()
 	a := q.Accounts(testDatacenter)
@@ -106,13 +107,13 @@ func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	push("b")
-	if err := accounts.Apply(t.Context(), all); err != nil { // as every second
+	if err := accounts.Apply(t.Context(), all); err != nil { // runs every second
 		t.Fatal(err)
 	}
 	w.next("b")
 }
 
-// A runner of before brings the scripts of before when Redis does not know them, takes tasks with RPOPLPUSH, and asks for its account without a word.
+// An older runner uses EVAL with its own scripts, takes tasks with RPOPLPUSH, and does not report its version.
 func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -140,7 +141,7 @@ func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
 		keys := []string{key(testNode, "pending"), key(testNode, "paused"), key(testNode, "active"), key(testNode, "lease")}
 		return olderScripts["take"].Run(t.Context(), old, keys, 1, key(testNode, taskKey), 1).Err()
 	}
-	for range 2 { // the second time it is connected, and its supervisor has forgotten what it is
+	for range 2 { // the second time the node is connected, and the supervisor does not know its version
 		applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerOlder}})
 		if err := take(); err != nil {
 			t.Errorf("an older runner takes a task: %v", err)
@@ -159,7 +160,7 @@ func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
 	}
 }
 
-// A node calls every script that is loaded with keys and arguments that nobody means.
+// A node calls every loaded script with arbitrary keys and arguments.
 func TestScriptsEndForAnyInputOfNodes(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

@@ -22,23 +22,24 @@ import (
 	"writ/internal/unixsocket"
 )
 
-// Server says where a Redis is and how to know that it is the right one.
+// Server is the address of a Redis and the way to authenticate it.
 type Server struct {
 	// URL is redis://[user:password@]host:port/db, rediss://… with TLS, or unix:///path?db=n.
 	URL string
-	// CA is a file with the certificates (PEM) that may have signed that of Redis; those of the system if "". It needs rediss://, as do the
-	// other two.
+	// CA is a PEM file with the authorities for the certificate of Redis; "" means those of the system. CA, Certificate
+	// and Key need rediss://.
 	CA string
-	// Certificate and Key are files (PEM) with what this process shows to Redis; nothing if "".
+	// Certificate and Key are PEM files for the client certificate of this process; "" means none.
 	Certificate, Key string
-	// Verify decides about the Redis that answers at a host, in place of CA. It may be nil.
+	// Verify decides about the Redis at a host instead of CA. May be nil.
 	Verify func(host string, s tls.ConnectionState) error
-	// Connections is how many each pool of connections has at most; that of go-redis if 0.
+	// Connections limits each connection pool; 0 means the default of go-redis.
 	Connections int
 }
 
-// Open returns the queue at the server. It does not connect. The files are read now, to find what is wrong with them, and again for
-// every new connection, so that certificates are renewed by replacing them. What cannot be used is a USAGE error.
+// Open returns the queue at the server. It does not connect. It reads the files to detect errors; they are read again
+// for every new connection, so certificates can be renewed by replacing them. It returns a USAGE error for unusable
+// settings.
 func (s Server) Open() (*Queue, error) {
 	options, err := parse(s.URL)
 	if err != nil {
@@ -50,9 +51,9 @@ func (s Server) Open() (*Queue, error) {
 	options.DialTimeout = cmp.Or(options.DialTimeout, 2*time.Second)
 	options.ReadTimeout = cmp.Or(options.ReadTimeout, 3*time.Second)
 	options.PoolSize = cmp.Or(options.PoolSize, s.Connections)
-	options.DialerRetries = 1 // a command is tried again as a whole
+	options.DialerRetries = 1 // a command is retried as a whole
 	options.ContextTimeoutEnabled = true
-	options.DisableIdentity = true // one command less that a node's account must allow
+	options.DisableIdentity = true // saves a command that a node's account would need
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if options.TLSConfig != nil {
 		name := options.TLSConfig.ServerName
@@ -70,13 +71,13 @@ func (s Server) Open() (*Queue, error) {
 	return q, nil
 }
 
-// HasLogin reports whether the URL says who connects.
+// HasLogin reports whether the URL contains a login.
 func (s Server) HasLogin() bool {
 	u, err := url.Parse(s.URL)
 	return err == nil && u.User != nil
 }
 
-// WithoutLogin returns the same server for somebody who has a login of his own.
+// WithoutLogin returns the same server without the login, for a client with its own.
 func (s Server) WithoutLogin() Server {
 	if u, err := url.Parse(s.URL); err == nil {
 		u.User = nil
@@ -85,7 +86,7 @@ func (s Server) WithoutLogin() Server {
 	return s
 }
 
-// check refuses what would not be safe or cannot work.
+// check rejects settings that would be insecure or cannot work.
 func (s Server) check(options *redis.Options) error {
 	switch {
 	case options.TLSConfig == nil && s.CA+s.Certificate+s.Key != "":
@@ -111,7 +112,7 @@ func isLoopback(address string) bool {
 	return err == nil && reach.Loopback(host)
 }
 
-// dial makes a connection with TLS.
+// dial makes a TLS connection.
 func (s Server) dial(ctx context.Context, network, address, name string) (net.Conn, error) {
 	config, err := s.config(name)
 	if err != nil {
@@ -133,7 +134,7 @@ func (s Server) dial(ctx context.Context, network, address, name string) (net.Co
 func (s Server) config(name string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS13}
 	if s.Verify != nil && s.CA == "" {
-		config.InsecureSkipVerify = true // Verify does it
+		config.InsecureSkipVerify = true // Verify replaces it
 		config.VerifyConnection = func(state tls.ConnectionState) error { return s.Verify(name, state) }
 	}
 	if s.CA != "" {
@@ -156,7 +157,7 @@ func (s Server) config(name string) (*tls.Config, error) {
 	return config, nil
 }
 
-// explain says what to do about a handshake that failed, as far as it is known.
+// explain adds the remedy to the error of a failed handshake, if it is known.
 func (s Server) explain(err error) error {
 	what, hint := "", ""
 	known, _ := errors.AsType[*writ.Error](err)
@@ -171,7 +172,8 @@ func (s Server) explain(err error) error {
 		what, hint = "its certificate has expired or is not valid yet", "renew it, and check the clocks of both machines"
 	case strings.Contains(err.Error(), "protocol version"):
 		what, hint = "it does not speak TLS 1.3", "write tls-protocols \"TLSv1.3\" into its configuration; Redis needs OpenSSL 1.1.1 or later for that"
-	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded): // a Redis without TLS waits for the end of a line
+	// A Redis without TLS waits for the end of a line.
+	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded):
 		what, hint = "it does not seem to speak TLS on this port", "tls-port of its configuration says where it does"
 	}
 	if what == "" {
@@ -180,7 +182,8 @@ func (s Server) explain(err error) error {
 	return &writ.Error{Code: writ.CodeQueueUnavailable, Message: "this Redis is not trusted: " + what, Hint: hint, Err: err}
 }
 
-// explainAlert says what to do when Redis refused the certificate of this process, which shows in the first answer only.
+// explainAlert returns the remedy if Redis rejected the certificate of this process. This error appears only with the
+// first reply.
 func explainAlert(err error) string {
 	if strings.Contains(err.Error(), "remote error: tls: ") {
 		return "Redis wants a certificate that its CA has signed and that is still valid: --redis-cert and --redis-key"

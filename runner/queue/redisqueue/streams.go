@@ -13,27 +13,30 @@ import (
 	"writ/runner/queue"
 )
 
-// A stream has one group with one consumer: its reader is the same after a restart, and gets again what it did not acknowledge.
+// A stream has one group with one consumer. After a restart its reader is the same consumer, and receives again all
+// messages that it did not acknowledge.
 const (
 	group       = "writ"
 	consumer    = "reader"
-	field       = "b"    // of a message: its body
-	maxWaiting  = 10_000 // about, per stream; see the package comment
-	maxReceived = 100    // messages of one Receive, as package queue says
+	field       = "b"    // field of a message with its body
+	maxWaiting  = 10_000 // approximate limit per stream; see the package comment
+	maxReceived = 100    // messages of one Receive, as package queue specifies
 )
 
-// blockFor bounds one blocking command. A caller whose context ends waits at most so long; go-redis cannot interrupt a read.
+// blockFor limits one blocking command, and thus the delay when the context of a caller ends: go-redis cannot interrupt
+// a read.
 const blockFor = 250 * time.Millisecond
 
-// cursor says how far this process has read a stream.
+// cursor is the position of this process in a stream.
 type cursor struct {
-	caughtUp bool      // all that was received before and never acknowledged has come; now new messages come
-	last     string    // the last message that came
-	mended   time.Time // when it was last found to be something else than a stream
-	aside    time.Time // until then it is not read
+	caughtUp bool      // all unacknowledged messages from before were received; now new ones follow
+	last     string    // the last received message
+	mended   time.Time // time when the stream was last replaced because its key had another type
+	aside    time.Time // not read before this time
 }
 
-// A stream that was replaced twice within mendedAgain is left aside for setAside, so that whoever spoils it holds up nobody else.
+// A stream that was replaced twice within mendedAgain is ignored for setAside, so that a node that corrupts its stream
+// delays no other node.
 const (
 	mendedAgain = time.Minute
 	setAside    = time.Second
@@ -57,7 +60,7 @@ func (q *Queue) Send(ctx context.Context, stream queue.Stream, body []byte) erro
 	return away(ctx, err)
 }
 
-// Acknowledge implements queue.Queue. A stream of which messages are not deleted grows for ever.
+// Acknowledge implements queue.Queue. It also deletes the messages, because the stream would grow forever.
 func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -75,7 +78,7 @@ func (q *Queue) Acknowledge(ctx context.Context, messages ...queue.Message) erro
 		return nil
 	})
 	failpoint.End(ctx, err)
-	if isWrongType(err) { // a message of a stream that is none any more is as good as removed
+	if isWrongType(err) { // the stream was replaced, so its messages are gone
 		err = nil
 		for _, one := range done {
 			if !isWrongType(one.Err()) {
@@ -112,8 +115,8 @@ func (q *Queue) Receive(ctx context.Context, wait time.Duration, streams ...queu
 	}
 }
 
-// readSome reads once what came again, and once what is new, for which it waits if there is nothing else. It reports whether there may be more at
-// once. A stream that has no group, or that is none, is made anew.
+// readSome reads unacknowledged messages once, and new ones once. It waits for new ones only if there are no others. It
+// reports whether more may be available at once. A stream without its group, or a key of another type, is recreated.
 func (q *Queue) readSome(ctx context.Context, block time.Duration, streams []queue.Stream) (more bool, err error) {
 	behind, caughtUp := q.sort(streams)
 	if len(behind)+len(caughtUp) == 0 {
@@ -130,16 +133,18 @@ func (q *Queue) readSome(ctx context.Context, block time.Duration, streams []que
 		err = q.readNew(ctx, block, caughtUp)
 	}
 	switch {
-	case redis.HasErrorPrefix(err, "NOGROUP"), redis.HasErrorPrefix(err, "UNBLOCKED"), isWrongType(err): // UNBLOCKED: it was deleted meanwhile
+	// UNBLOCKED: the stream was deleted meanwhile.
+	case redis.HasErrorPrefix(err, "NOGROUP"), redis.HasErrorPrefix(err, "UNBLOCKED"), isWrongType(err):
 		return true, q.makeStreams(ctx, streams)
 	}
 	return len(behind) > 0, err
 }
 
-// allAside is how long nothing is read if no stream may be: all have had their share, or were spoilt.
+// allAside is the pause if no stream may be read, because all have used their share or are set aside.
 const allAside = 20 * time.Millisecond
 
-// sort returns the streams of which something is to come again, and those of which something new is. It leaves out those that may not be read now.
+// sort returns the streams with unacknowledged messages and those with only new ones. It omits streams that must not be
+// read now.
 func (q *Queue) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
 	now := time.Now()
 	q.mu.Lock()
@@ -160,7 +165,7 @@ func (q *Queue) sort(streams []queue.Stream) (behind, caughtUp []queue.Stream) {
 	return behind, caughtUp
 }
 
-// cursor returns that of a stream. The caller holds mu.
+// cursor returns the cursor of a stream. The caller must hold mu.
 func (q *Queue) cursor(s queue.Stream) *cursor {
 	c := q.cursors[s]
 	if c == nil {
@@ -170,7 +175,7 @@ func (q *Queue) cursor(s queue.Stream) *cursor {
 	return c
 }
 
-// readAgain reads the next part of what this process, or the one before it, received and did not acknowledge.
+// readAgain reads the next unacknowledged messages of this process or its predecessor.
 func (q *Queue) readAgain(ctx context.Context, behind []queue.Stream) error {
 	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(behind), Block: -1}
 	var ids []string
@@ -192,7 +197,7 @@ func (q *Queue) readAgain(ctx context.Context, behind []queue.Stream) error {
 	return nil
 }
 
-// readNew waits for messages that nobody has received yet.
+// readNew waits for new messages.
 func (q *Queue) readNew(ctx context.Context, block time.Duration, streams []queue.Stream) error {
 	args := &redis.XReadGroupArgs{Group: group, Consumer: consumer, Count: share(streams), Block: block}
 	for _, s := range streams {
@@ -211,7 +216,7 @@ func (q *Queue) readNew(ctx context.Context, block time.Duration, streams []queu
 	return nil
 }
 
-// share is the COUNT per stream with which a reply is little more than one Receive.
+// share returns the COUNT per stream for a reply that is little more than one Receive.
 func share(streams []queue.Stream) int64 {
 	return int64((maxReceived + len(streams) - 1) / len(streams))
 }
@@ -228,9 +233,9 @@ func (q *Queue) read(ctx context.Context, args *redis.XReadGroupArgs) (map[strin
 	return byKey, err
 }
 
-// hold keeps messages of a stream to be handed out. caughtUp says that nothing is to come again behind them. Of a message that was dropped before it
-// was acknowledged Redis remembers the id only; that is acknowledged here. One that is too large is removed. One for which the reply had no room
-// comes again, and all behind it.
+// hold stores messages of a stream for Receive. caughtUp means that no unacknowledged messages follow. Redis only
+// remembers the ID of a message that was trimmed before its acknowledgement; it is acknowledged here. An oversized
+// message is removed. If the reply had no space for a message, this message and all later ones will be received again.
 func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.XMessage, caughtUp bool) {
 	var gone, refused []string
 	var size, read int64
@@ -269,7 +274,8 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 	}
 	if len(gone) > 0 {
 		q.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node, "stream", stream.Direction, "count", len(gone))
-		_ = q.client.XAck(ctx, streamKey(stream), group, gone...).Err() // else they come once more after a restart, and go the same way
+		// Otherwise they come once more after a restart, and are handled in the same way.
+		_ = q.client.XAck(ctx, streamKey(stream), group, gone...).Err()
 	}
 	if len(refused) > 0 {
 		q.offences.add(queue.Finding{Node: stream.Node, Offence: queue.Oversize, Count: int64(len(refused)), Bytes: size})
@@ -277,16 +283,17 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 	}
 }
 
-// remove takes messages away that nobody is to see.
+// remove deletes messages that must not be received.
 func (q *Queue) remove(ctx context.Context, stream queue.Stream, ids []string) {
-	_, _ = q.client.Pipelined(ctx, func(p redis.Pipeliner) error { // if it fails they come again, and go the same way
+	// After a failure they come again, and are handled in the same way.
+	_, _ = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.XAck(ctx, streamKey(stream), group, ids...)
 		p.XDel(ctx, streamKey(stream), ids...)
 		return nil
 	})
 }
 
-// takeHeld hands out messages that were read. It passes over each stream once: a datacenter has as many as nodes.
+// takeHeld returns stored messages. It visits each stream once, because there are as many as nodes.
 func (q *Queue) takeHeld(streams []queue.Stream) []queue.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -307,7 +314,7 @@ func (q *Queue) takeHeld(streams []queue.Stream) []queue.Message {
 	return taken
 }
 
-// lose starts streams over after an error: a reply may be lost whose messages count as received.
+// lose resets streams after an error: the reply may be lost, although Redis counts its messages as received.
 func (q *Queue) lose(streams []queue.Stream) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -319,8 +326,8 @@ func (q *Queue) lose(streams []queue.Stream) {
 	}
 }
 
-// makeStreams makes the groups of streams that have none, and the streams with them; what is no stream it replaces. Groups begin at 0: what was sent
-// before counts.
+// makeStreams makes missing groups and streams, and replaces keys of other types. Groups begin at 0, so that earlier
+// messages are read.
 func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
 	made := make([]*redis.StatusCmd, len(streams))
 	_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -339,7 +346,8 @@ func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
 			if err := q.replace(ctx, s); err != nil {
 				return err
 			}
-		case redis.HasErrorPrefix(err, "NOPERM"): // of a node: its supervisor makes it within a second or so
+		// This is a node; its supervisor makes the group within about a second.
+		case redis.HasErrorPrefix(err, "NOPERM"):
 			q.mu.Lock()
 			q.cursor(s).aside = time.Now().Add(scriptPause)
 			q.mu.Unlock()
@@ -350,7 +358,7 @@ func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
 	return nil
 }
 
-// replace puts a stream where something else is.
+// replace recreates a stream whose key has another type.
 func (q *Queue) replace(ctx context.Context, s queue.Stream) error {
 	if _, err := q.mend(ctx, s.Node); err != nil {
 		return err

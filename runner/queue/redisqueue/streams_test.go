@@ -11,7 +11,7 @@ import (
 	"writ/runner/queue"
 )
 
-// holding is a queue that has read a number of messages from each of so many streams.
+// holding returns a queue that has read messages from each of several streams.
 func holding(streams, messages int) (*Queue, []queue.Stream) {
 	q := &Queue{held: map[queue.Stream][]queue.Message{}}
 	var all []queue.Stream
@@ -51,7 +51,7 @@ func TestMessagesAreDeliveredOnceAndInOrderPerStream(t *testing.T) {
 	}
 }
 
-// BenchmarkManyStreams hands out what came from each of so many nodes.
+// BenchmarkManyStreams returns the messages of many nodes.
 func BenchmarkManyStreams(b *testing.B) {
 	for _, nodes := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
@@ -67,7 +67,7 @@ func BenchmarkManyStreams(b *testing.B) {
 	}
 }
 
-// TestAnUnremovableMessageIsNotAcknowledged: it would come again after a restart, and take memory until then.
+// The message would come again after a restart, and use memory until then.
 func TestAnUnremovableMessageIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	must := func(t *testing.T, err error) {

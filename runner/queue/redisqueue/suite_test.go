@@ -54,7 +54,7 @@ func startEmbedded(t testing.TB) (redisURL string) {
 	return redisURL
 }
 
-// transport is a Redis at the end of lines that can be cut, one for each process.
+// transport is a Redis behind connections that can be cut, one for each process.
 type transport struct {
 	url   string // without a line
 	host  string
@@ -111,7 +111,7 @@ func (tr *transport) Kill(_ *testing.T, q queue.Queue) {
 	delete(tr.lines, q)
 }
 
-// client is a plain client, to look behind the queue's back.
+// client returns a plain client for inspection.
 func client(t testing.TB, redisURL string) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(redisURL)
@@ -123,7 +123,7 @@ func client(t testing.TB, redisURL string) *redis.Client {
 	return c
 }
 
-// line forwards connections, until it is cut.
+// line forwards connections until it is cut.
 type line struct {
 	to, addr string
 	listener net.Listener

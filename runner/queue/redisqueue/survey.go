@@ -13,15 +13,16 @@ import (
 	"writ/runner/queue"
 )
 
-// A node may write any key that begins with the name of its queue, so what it has in Redis is found by going through all keys: a part at each
-// survey, and all over again when that is done. What a node has is counted from the beginning of a pass, so one that has more than it may is found
-// in the middle of it. When all keys take so much more memory than at the last pass that a node may be over its budget, a new pass begins and goes on fast.
+// A node may write any key with the prefix of its queue, so its memory is measured by scanning all keys: a part in each
+// survey, in repeated passes. Counting starts with each pass, so a node over its budget is found before the end of the
+// pass. If all keys use so much more memory than in the last pass that a node may be over its budget, a new pass starts
+// and runs faster.
 
-// Of one survey.
+// Limits of one survey.
 const (
-	sweepScripts = 20  // scripts at most
-	sweepKeys    = 500 // keys that one script looks at, about
-	fastScripts  = 200 // scripts at most, of a pass that is in a hurry
+	sweepScripts = 20  // maximum number of scripts
+	sweepKeys    = 500 // approximate number of keys per script
+	fastScripts  = 200 // maximum number of scripts in a fast pass
 )
 
 // sweep is a pass through all keys.
@@ -29,24 +30,26 @@ type sweep struct {
 	cursor string
 	has    map[writ.NodeID]belongings
 	fast   bool
-	began  int64 // bytes that all keys took when the pass began; less if they took less since
-	before int64 // likewise, of the last pass that has ended
+	began  int64 // bytes of all keys at the start of the pass, or less if they have shrunk since
+	before int64 // likewise for the last complete pass
 	sum    int64 // bytes of all nodes so far
-	keys   int64 // likewise, of the last pass that has ended
+	keys   int64 // bytes of all nodes in the last complete pass
 	others int64 // bytes that are neither keys of nodes nor names of their connections
 }
 
-// unexplained reports whether Redis keeps so much more than keys that a node may be over its budget by something else. used is as for begin.
+// unexplained reports whether Redis uses so much more memory than its keys that a node may be over its budget by other
+// means. used is as for begin.
 func (s *sweep) unexplained(used int64) bool {
 	s.others = min(s.others, max(used-s.keys, 0))
 	return used > s.keys+s.others+queue.BudgetBytes
 }
 
-// belongings is what a node has in Redis. In long are the bytes of lists and sorted sets whose entries are longer than ids of tasks: a script of asynq takes
-// all entries at once, and of long ones that takes Redis a second already within the budget.
+// belongings is the memory use of a node in Redis. long counts the bytes of lists and sorted sets with entries longer
+// than task IDs: a script of asynq reads all entries at once, and with long ones Redis is blocked for a second even
+// within the budget.
 type belongings struct{ bytes, items, keys, long int64 }
 
-// over returns what is found of a node that has more than it may, false if it has not.
+// over returns a finding if the node exceeds its budget.
 func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
 	f := queue.Finding{Node: node, Offence: queue.OverBudget, Count: h.items, Bytes: h.bytes}
 	switch {
@@ -62,8 +65,9 @@ func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
 	return f, false
 }
 
-// A node chooses how long the names of its keys are. To give a script several long ones at once takes Redis longer than anybody waits, so scripts
-// ask for one key after the other, for a few where they are a small part of all, and end after some that are long.
+// A node chooses the length of its key names. A script that gets several long ones at once blocks Redis for too long.
+// Therefore, scripts read one key at a time, or a few if these are a small part of all keys, and stop after some long
+// ones.
 const someKeys = `
 local cursor, left, names = ARGV[1], tonumber(ARGV[2]), 0
 local at_once = math.max(1, math.min(10, math.floor(redis.call("DBSIZE") / 1000)))
@@ -80,8 +84,9 @@ local function some(...)
 end
 `
 
-// sweepScript looks at some keys. ARGV: cursor, about how many. It returns the next cursor, and then node, bytes, entries, keys, and bytes of lists whose
-// entries are too long in turns. It runs as the supervisor: no node may use what is in it.
+// sweepScript measures some keys. ARGV: cursor, approximate number of keys. It returns the next cursor, and then for
+// each node: its ID, bytes, entries, keys, and bytes of lists with long entries. It runs with the supervisor's rights;
+// nodes may not use its commands.
 var sweepScript = newScript(someKeys + `
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
 local bytes, items, keys, long, order = {}, {}, {}, {}, {}
@@ -148,16 +153,17 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	return append(found, refused...), away(ctx, err)
 }
 
-// info is what Redis says of its memory and its clients; nothing if it does not.
+// info returns the sections memory and clients of INFO, or nil if Redis rejects the command.
 func (q *Queue) info(ctx context.Context) (map[string]string, error) {
 	text, err := q.client.Info(ctx, "memory", "clients").Result()
 	if _, refused := errors.AsType[redis.Error](err); refused {
-		return nil, nil // an older one, or its user may not ask: Examine says so
+		return nil, nil // too old, or forbidden for this user: Examine reports that
 	}
 	return infoOf(text), away(ctx, err)
 }
 
-// begin begins a pass, if that is due, and returns how many scripts may be run now. used is how much memory its keys take, 0 if Redis does not say.
+// begin starts a pass if one is due, and returns the number of scripts to run now. used is the memory of the keys, or 0
+// if unknown.
 func (s *sweep) begin(used int64) (scripts int) {
 	s.began, s.before = min(s.began, used), min(s.before, used)
 	fast := s.fast || used > s.before+queue.BudgetBytes
@@ -170,7 +176,7 @@ func (s *sweep) begin(used int64) (scripts int) {
 	return sweepScripts
 }
 
-// next looks at some more keys. It returns the nodes that have more than they may by now, and whether all keys were seen.
+// next measures some more keys. It returns the nodes over their budget, and whether all keys were visited.
 func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Finding, whole bool, err error) {
 	words, err := sweepScript.Run(ctx, client, nil, s.cursor, sweepKeys).StringSlice()
 	if err != nil || len(words) == 0 {
@@ -196,7 +202,8 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 	return over, s.cursor == "0", nil
 }
 
-// clearScript removes some keys. ARGV: cursor, about how many to look at, pattern. It returns the next cursor.
+// clearScript deletes some keys. ARGV: cursor, approximate number of keys to visit, pattern. It returns the next
+// cursor.
 var clearScript = newScript(someKeys + `
 while left > 0 do
 	for _, key in ipairs(some("MATCH", ARGV[3])) do
@@ -228,7 +235,7 @@ func (a *Accounts) Clear(ctx context.Context, node writ.NodeID) error {
 	return away(ctx, err)
 }
 
-// belongs are the keys of a node whose type is known, and what it is.
+// belongs returns the keys of a node with a defined type, and the types.
 func belongs(node writ.NodeID) map[string]string {
 	all := map[string]string{key(node, "pending"): "list", key(node, "active"): "list"}
 	for _, name := range []string{"lease", "retry", "scheduled", "completed", "archived"} {
@@ -240,8 +247,8 @@ func belongs(node writ.NodeID) map[string]string {
 	return all
 }
 
-// mend removes what is under a name of nodes and is not what belongs there, tasks included, and says so of the node. It reports whether there was
-// anything.
+// mend deletes keys of a node with the wrong type, including tasks, and records the offence. It reports whether there
+// were any.
 func (q *Queue) mend(ctx context.Context, node writ.NodeID, tasks ...string) (mended bool, err error) {
 	types := belongs(node)
 	for _, id := range tasks {
@@ -274,16 +281,16 @@ func (q *Queue) mend(ctx context.Context, node writ.NodeID, tasks ...string) (me
 	return mended, nil
 }
 
-// mended does something once more if it failed because of what stands under a name of the node, after that was removed.
+// mended retries an operation that failed because of a key with the wrong type, after deleting the key.
 func (q *Queue) mended(ctx context.Context, node writ.NodeID, tasks []string, err error, again func() error) error {
 	if !isWrongType(err) {
 		return err
 	}
 	if ok, failed := q.mend(ctx, node, tasks...); failed != nil || !ok {
-		return err // this one may not: it is a node's
+		return err // a node lacks the rights
 	}
 	return again()
 }
 
-// isWrongType reports whether Redis, or a script in it, found a key of another type than it needs.
+// isWrongType reports whether Redis, or a script in it, found a key of another type than required.
 func isWrongType(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }

@@ -13,7 +13,7 @@ import (
 	"writ/runner/queue"
 )
 
-// issue leaves a certificate for 127.0.0.1 and its key beside the authority's own, under a name.
+// issue writes a certificate for 127.0.0.1 and its key, under a name, beside the authority's certificate.
 func issue(t *testing.T, by *testenv.Authority, name string, until time.Time) testenv.RedisTLS {
 	t.Helper()
 	certificate, key := by.Issue("127.0.0.1", until)
@@ -98,7 +98,7 @@ func TestServerThatCannotBeSafeIsRefused(t *testing.T) {
 	files := issue(t, testenv.NewAuthority(t), "client", time.Now().Add(time.Hour))
 	for _, tt := range []struct {
 		server Server
-		want   string // "" if it is taken
+		want   string // "" if it is accepted
 	}{
 		{Server{URL: "redis://10.0.0.1:6379/0"}, "not on this machine"},
 		{Server{URL: "redis://redis.example:6379/0"}, "not on this machine"},

@@ -9,12 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file takes tasks out of a queue and takes them off as asynq's scripts do (see layout.go), several at once: a script costs Redis and
-// this process about as much for one as for some.
+// This file takes and finishes tasks like asynq's scripts (see layout.go), but several at once: a script costs Redis
+// and this process about the same for one task as for several.
 
-// takeScript moves tasks to those that are worked on. KEYS: pending, paused, active, lease. ARGV: the end of their leases, prefix of
-// tasks, how many. It returns ids and messages in turns, in the order of the queue. It takes no more when it has 4 MiB, and what it does is bounded
-// whatever it is given: it looks at the list once, so that a list which is pending and active at once does not go round.
+// takeScript moves tasks from pending to active. KEYS: pending, paused, active, lease. ARGV: end of their leases,
+// prefix of tasks, number of tasks. It returns alternating ids and messages, in queue order. It stops after 4 MiB. Its
+// work is limited for all inputs: it reads the list once, so it does not loop if pending and active are the same list.
 var takeScript = newScript(`
 local taken, leases, active, size = {}, {}, {}, 0
 if redis.call("EXISTS", KEYS[2]) == 1 then
@@ -46,10 +46,10 @@ if #active > 0 then
 end
 return taken`)
 
-// maxTaken bounds the tasks of one look: Lua has room for some thousand arguments of a command.
+// maxTaken limits the tasks of one request, because Lua allows only some thousand arguments of a command.
 const maxTaken = 1000
 
-// take takes tasks out of a queue.
+// take takes tasks from a queue.
 func take(ctx context.Context, client *redis.Client, keys []string, args ...any) ([]takenTask, error) {
 	words, err := takeScript.Run(ctx, client, keys, args...).StringSlice()
 	if err != nil {
@@ -62,8 +62,9 @@ func take(ctx context.Context, client *redis.Client, keys []string, args ...any)
 	return tasks, nil
 }
 
-// endScript takes tasks off that are done. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not worked on.
-// The oldest are at the left end of the list. A list that is too long for so many ids is an error: nothing honest makes one.
+// endScript removes finished tasks. KEYS: active, lease. ARGV: prefix of tasks, ids. It returns the ids that were not
+// active. The oldest are at the left end of the list. It returns an error if the list is too long for the number of
+// ids, which only a hostile node causes.
 var endScript = newScript(`
 local missing, ids, tasks = {}, {}, {}
 local most = math.floor(2000000 / #ARGV)
@@ -84,16 +85,16 @@ if #ids > 0 then
 end
 return missing`)
 
-// ending is one command of asynq that takes off a task that is done.
+// ending is an asynq command that removes a finished task.
 type ending struct {
 	*redis.Cmd
 	active, lease string // keys
-	task, id      string // its key, which ends with its id
+	task, id      string // key of the task, which ends with the ID, and the ID
 }
 
-// endingOf returns what a command takes off, nil if it does something else.
+// endingOf parses a command that removes a task. It returns nil for another command.
 func endingOf(cmd redis.Cmder) *ending {
-	const keys = 2 // where the number of keys stands; they follow, and then the id and two numbers for statistics
+	const keys = 2 // index of the key count; the keys follow, then the ID and two numbers for statistics
 	done, ok := cmd.(*redis.Cmd)
 	args := cmd.Args()
 	if !ok || cmd.Name() != "evalsha" || len(args) != keys+9 || args[keys] != 5 {
@@ -110,10 +111,10 @@ func endingOf(cmd redis.Cmder) *ending {
 	return e
 }
 
-// endings are those of one queue in a round trip.
+// endings are the endings of one queue in a round trip.
 type endings struct {
 	all []*ending
-	cmd *redis.Cmd // takes all of them off
+	cmd *redis.Cmd // removes all of them
 }
 
 // join adds an ending to those of its queue.
@@ -137,7 +138,7 @@ func (e *endings) args() []any {
 	return args
 }
 
-// answer answers asynq's commands when the round trip is over, and returns the ids of the tasks that are gone.
+// answer sets the replies to asynq's commands after the round trip, and returns the IDs of the removed tasks.
 func (e *endings) answer(ctx context.Context, client *redis.Client) (gone []string) {
 	if redis.HasErrorPrefix(e.cmd.Err(), "NOSCRIPT") {
 		e.cmd = endScript.Eval(ctx, client, e.keys(), e.args()...)
@@ -158,5 +159,5 @@ func (e *endings) answer(ctx context.Context, client *redis.Client) (gone []stri
 	return gone
 }
 
-// errNotActive is what asynq's own script says.
+// errNotActive is the error of asynq's own script.
 var errNotActive = errors.New("NOT FOUND")

@@ -15,7 +15,7 @@ import (
 	"writ/runner/queue"
 )
 
-// Fails when asynq's scripts are not recognised any more.
+// This test fails if the package no longer recognises asynq's scripts.
 func TestTasksAreTakenAndTakenOffTogether(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -51,7 +51,7 @@ func TestTasksAreTakenAndTakenOffTogether(t *testing.T) {
 	}
 	close(release)
 	w.gone(ids...)
-	if scripts := w.called("evalsha") - before - n; scripts > n/2 { // mostly 2 or 3: a look, and the ends
+	if scripts := w.called("evalsha") - before - n; scripts > n/2 { // usually 2 or 3: one to take tasks, and the ends
 		t.Errorf("%d scripts for %d tasks, besides those that put them there", scripts, n)
 	}
 	stop()
@@ -60,7 +60,7 @@ func TestTasksAreTakenAndTakenOffTogether(t *testing.T) {
 	}
 }
 
-// Tasks that were taken together and wait for a slot count as active in Redis, and no handler has them.
+// Tasks that were taken together and wait for a slot are active in Redis, but have no handler.
 func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	t.Parallel()
 	redisURL := startEmbedded(t)
@@ -68,7 +68,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	w := startWorker(t, redisURL, handled)
 	release := sync.OnceFunc(func() { close(handled) })
 	t.Cleanup(release)
-	w.push("a", "b", "c", "d") // as many as there are slots
+	w.push("a", "b", "c", "d") // as many as slots
 	for range 4 {
 		select {
 		case <-w.came:
@@ -86,7 +86,8 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	o.taken = tasks
 	o.mu.Unlock()
 
-	strangers, err := w.queue.repair(t.Context(), testNode, []string{"first", "second"}) // were unknown before
+	// As if they were unknown before.
+	strangers, err := w.queue.repair(t.Context(), testNode, []string{"first", "second"})
 	if err != nil || len(strangers) != 0 {
 		t.Errorf("unknown tasks are %q, %v", strangers, err)
 	}
@@ -115,7 +116,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	}
 }
 
-// One of them was given away meanwhile, and must stay where it is.
+// One of the tasks was given to another process meanwhile, and must stay there.
 func TestEndsThatShareACommandHaveTheirOwnAnswers(t *testing.T) {
 	t.Parallel()
 	g := newGathering(t, 1)
