@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// counted is a change that is counted with the others of its batch; the sum is written at the end of the batch.
+// counted counts the changes of its batch. The end of the batch writes the sum.
 func counted(tx *Tx) error {
 	n, ok := tx.Batch.Common.(*int)
 	if !ok {

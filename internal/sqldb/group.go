@@ -12,12 +12,12 @@ import (
 	"writ/internal/failpoint"
 )
 
-// groupWindow is how long a commit waits for company when the group before it had more than one change; a lone writer never
-// waits. At 50 runs in flight 0.2 ms was the best of 0, 0.05, 0.1, 0.2, 0.5, 1 and 2 ms: with less there are more commits, with more the
-// processors wait.
+// groupWindow is how long a commit waits for further changes if the previous group had more than one change. A single
+// writer never waits. With 50 runs in flight, 0.2 ms was the best of 0, 0.05, 0.1, 0.2, 0.5, 1 and 2 ms: shorter waits
+// cause more commits, longer ones leave the processors idle.
 const groupWindow = 200 * time.Microsecond
 
-// maxGroup bounds the changes of one commit.
+// maxGroup limits the changes of one commit.
 const maxGroup = 512
 
 type change struct {
@@ -27,21 +27,23 @@ type change struct {
 	fate atomic.Int32
 }
 
-// The fates of a change. Whoever sets one first decides: the writer, or the caller whose context ended.
+// The fates of a change. The first of the writer and a caller whose context ended sets the fate.
 const (
 	waiting int32 = iota
 	begun
 	abandoned
 )
 
-// begin reports whether the writer may run the change. It may do so again when the group failed.
+// begin reports whether the writer may run the change. It also returns true for the repetition of a failed group.
 func (c *change) begin() bool { return c.fate.CompareAndSwap(waiting, begun) || c.fate.Load() == begun }
 
-// Write runs do in a transaction and returns when it is on disk. Changes that wait at the same time share one commit and one
-// fsync. An error of do undoes its own change only. do may run several times: when a change of its group fails all are done again, each
-// behind a savepoint, and when a commit fails each is tried again alone. When ctx ends before do was called, it never is, and Write
-// returns ctx's error; after that Write waits for the outcome. So no outcome is ever unknown, and do never runs any more when Write has
-// returned.
+// Write runs do in a transaction and returns after it is on disk. Concurrent changes share one commit and one fsync. An
+// error of do rolls back only its own change.
+//
+// do may run several times: if a change of the group fails, the group is repeated with a savepoint for each change. If
+// the commit fails, each change is repeated alone. If ctx ends before do is called, Write returns ctx's error and do is
+// never called. Afterwards Write waits for the outcome. The outcome is therefore always known, and do never runs after
+// Write has returned.
 func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 	c := &change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
@@ -64,7 +66,7 @@ func (db *DB) Write(ctx context.Context, do func(tx *Tx) error) error {
 	}
 }
 
-// outcome waits for the answer to a change, or for the writer's end without one.
+// outcome waits for the result of a change, or for the end of the writer without one.
 func (db *DB) outcome(c *change) error {
 	select {
 	case err := <-c.done:
@@ -95,9 +97,9 @@ func (db *DB) writeLoop() {
 		if last > 1 {
 			time.Sleep(groupWindow)
 		}
-		for before := 0; before < len(group); { // as long as some come
+		for before := 0; before < len(group); { // until no further change arrives
 			before = len(group)
-			runtime.Gosched() // lets those who are about to write join this group: +19 % when measured
+			runtime.Gosched() // lets other goroutines join this group: measured +19 % throughput
 			group = db.drain(group)
 		}
 		last = len(group)
@@ -105,7 +107,7 @@ func (db *DB) writeLoop() {
 	}
 }
 
-// drain adds the changes that wait to a group.
+// drain adds the waiting changes to a group.
 func (db *DB) drain(group []*change) []*change {
 	for len(group) < maxGroup {
 		select {
@@ -118,11 +120,11 @@ func (db *DB) drain(group []*change) []*change {
 	return group
 }
 
-// maxConflicts is how often a change is tried again that PostgreSQL undid in favour of another transaction.
+// maxConflicts limits the repetitions of a change that PostgreSQL rolled back in favour of another transaction.
 const maxConflicts = 5
 
-// commit writes a group, and each of its changes alone if the group fails as a whole. A transaction that cannot even begin says
-// nothing about the changes, so none of them is tried again.
+// commit writes a group. If the group fails as a whole, it repeats each change alone. If the transaction could not
+// begin, the changes are not the cause, so they are not repeated.
 func (db *DB) commit(group []*change) {
 	errs, begun, err := db.attempt(group, false)
 	if errors.Is(err, errOneFailed) {
@@ -147,8 +149,8 @@ func (db *DB) commit(group []*change) {
 	}
 }
 
-// attempt writes a group in one transaction, each change behind a savepoint if apart. It returns the error of each change, or the one
-// that undid all of them and whether the transaction had begun.
+// attempt writes a group in one transaction, with a savepoint for each change if apart. It returns the error of each
+// change, or the error that rolled back the transaction and whether the transaction had begun.
 func (db *DB) attempt(group []*change, apart bool) (errs []error, begun bool, err error) {
 	tx := &Tx{Now: db.now()}
 	switch {
@@ -167,7 +169,7 @@ func (db *DB) attempt(group []*change, apart bool) (errs []error, begun bool, er
 	return errs, begun, err
 }
 
-// attemptInMemory is attempt for a store that has one connection for all.
+// attemptInMemory is attempt for a store in memory, which has only one connection.
 func (db *DB) attemptInMemory(tx *Tx, group []*change, apart bool) (errs []error, begun bool, err error) {
 	on, err := db.sql.BeginTx(context.Background(), nil)
 	if err != nil {
@@ -181,13 +183,14 @@ func (db *DB) attemptInMemory(tx *Tx, group []*change, apart bool) (errs []error
 	return errs, true, on.Commit()
 }
 
-// errOneFailed says that a change of a group failed, whose others must be done again without it.
+// errOneFailed means that one change of a group failed, so the others must be repeated without it.
 var errOneFailed = errors.New("a change of the group failed")
 
-// transact runs the changes of a group in one transaction. It returns the error of each change, or the error that made the whole
-// transaction fail. The caller commits or rolls back.
+// transact runs the changes of a group in one transaction. It returns the error of each change, or the error that made
+// the whole transaction fail. The caller commits or rolls back.
 //
-// Failures are rare, and savepoints are dear: SQLite copies every page before it changes it. So a group is done without them first.
+// Failures are rare and savepoints are expensive: SQLite copies every page before it changes the page. The first
+// attempt therefore uses no savepoints.
 func transact(tx *Tx, group []*change, apart bool) (errs []error, err error) {
 	if apart {
 		return transactApart(tx, group)
@@ -210,7 +213,7 @@ func transact(tx *Tx, group []*change, apart bool) (errs []error, err error) {
 	return errs, tx.end()
 }
 
-// transactApart is transact with each change behind a savepoint of its own.
+// transactApart is transact with a savepoint for each change.
 func transactApart(tx *Tx, group []*change) ([]error, error) {
 	errs := make([]error, len(group))
 	for i, c := range group {
@@ -232,7 +235,8 @@ func transactApart(tx *Tx, group []*change) ([]error, error) {
 			}
 			end = []string{"ROLLBACK TO change", "RELEASE change"}
 		}
-		// An interrupted or out-of-space statement makes SQLite roll the whole transaction back by itself; then this fails too.
+		// SQLite rolls back the whole transaction after an interrupted or out-of-space statement. The next statement
+		// then fails, too.
 		for _, text := range end {
 			if _, err := tx.Exec(text); err != nil {
 				return nil, err
@@ -242,7 +246,7 @@ func transactApart(tx *Tx, group []*change) ([]error, error) {
 	return errs, nil
 }
 
-// end does what was left for the end of the changes.
+// end runs the end of the batch and registers its Done function.
 func (tx *Tx) end() error {
 	if tx.Batch.End != nil {
 		if err := tx.Batch.End(tx); err != nil {

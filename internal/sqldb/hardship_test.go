@@ -18,11 +18,11 @@ import (
 	"writ"
 )
 
-// big is a change that needs more room than the small disks of these tests have left.
+// big is a change that exceeds the free space of the small disks in these tests.
 func big(name string) func(*Tx) error {
 	return func(tx *Tx) error {
 		body := make([]byte, 1<<20)
-		_, _ = rand.Read(body) // never fails; an engine cannot make it smaller
+		_, _ = rand.Read(body) // never fails; random data cannot be compressed
 		_, err := tx.Exec("INSERT INTO things (name, body, at) VALUES ($1, $2, 0)", name, body)
 		return err
 	}
@@ -35,7 +35,7 @@ func wantUnavailable(t *testing.T, err error) {
 	}
 }
 
-// pragma sets a property of the connection that writes.
+// pragma sets a property of the writer's connection.
 func pragma(t *testing.T, db *DB, text string) {
 	t.Helper()
 	exec := db.sql.ExecContext
@@ -43,7 +43,7 @@ func pragma(t *testing.T, db *DB, text string) {
 		if err := db.Write(t.Context(), func(*Tx) error { return nil }); err != nil && db.writer.conn == nil {
 			t.Fatal(err)
 		}
-		exec = db.writer.conn.ExecContext // nobody writes at the moment
+		exec = db.writer.conn.ExecContext // no write is in progress
 	}
 	if _, err := exec(t.Context(), text); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestReadOnlyStoreRefusesAndGoesOn(t *testing.T) {
 	}
 }
 
-// smallDisk is a file system of 512 KiB. Only root may mount one.
+// smallDisk mounts a file system of 512 KiB. Only root may do that.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,8 @@ func TestReadOnlyDiskRefusesAndGoesOn(t *testing.T) {
 	}
 }
 
-// fullThenRoom fills a store until it refuses, and expects that nothing was harmed and that it goes on by itself when there is room.
+// fullThenRoom fills a store until it rejects a write. It expects that the store is undamaged and works again once
+// there is free space.
 func fullThenRoom(t *testing.T, db *DB, room func()) {
 	t.Helper()
 	if err := db.Write(t.Context(), insert("a")); err != nil {
@@ -157,7 +158,7 @@ func fullThenRoom(t *testing.T, db *DB, room func()) {
 	}
 }
 
-// writerVar makes this test binary a process that writes to the store that the variable names, and prints what it was told is done.
+// writerVar makes this test binary a process that writes to the named store and prints the acknowledged writes.
 const writerVar = "WRIT_TEST_SQLDB_WRITER"
 
 func writeUntilKilled(path string) {
@@ -199,11 +200,11 @@ func whatWasAnsweredSurvivesSIGKILL(t *testing.T, path string) {
 			if n == 200 {
 				_ = cmd.Process.Kill()
 			}
-			if name := lines.Text(); strings.Contains(name, "-") { // the last line may be cut off
+			if name := lines.Text(); strings.Contains(name, "-") { // the last line may be truncated
 				answered[name] = len(name) == 8
 			}
 		}
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // reports the kill
 		db := open(t, path)
 		there := make(map[string]bool)
 		for _, name := range names(t, db) {

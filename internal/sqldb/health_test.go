@@ -10,7 +10,7 @@ import (
 	"writ"
 )
 
-// filledStore makes a store of some pages and closes it.
+// filledStore creates a store of several pages and closes it.
 func filledStore(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")

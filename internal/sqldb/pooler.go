@@ -11,8 +11,8 @@ import (
 	"writ"
 )
 
-// A pooler such as PgBouncer lends the connections of a server to the transactions of many clients. The store does not work behind one:
-// settings of a session and its locks belong to a connection.
+// A pooler such as PgBouncer lends the connections of a server to the transactions of many clients. The store does not
+// work behind one, because its session settings and locks belong to a connection.
 
 // poolerError returns the error for a store behind a pooler.
 func poolerError(reason string, cause error) *writ.Error {
@@ -22,14 +22,14 @@ func poolerError(reason string, cause error) *writ.Error {
 	return e
 }
 
-// refusedByPooler reports whether a pooler refused a parameter that every server accepts.
+// refusedByPooler reports whether a pooler rejected a parameter that every server accepts.
 func refusedByPooler(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
 	return ok && e.Code == "08P01" && strings.Contains(e.Message, "unsupported startup parameter")
 }
 
-// checkDirect returns an error if a pooler stands between this process and the server. Some poolers refuse the settings of a session,
-// some ignore them, and some keep them but lend the connection to others.
+// checkDirect returns an error if a pooler is between this process and the server. Some poolers reject the session
+// settings, some ignore them, and some keep them but lend the connection to other clients.
 func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 	one, err := connectDirect(ctx, config)
 	if err != nil {
@@ -51,7 +51,8 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 	return checkOwnConnection(ctx, config, one)
 }
 
-// checkOwnConnection checks that two connections are two sessions of the server, as with a proxy that only forwards bytes.
+// checkOwnConnection checks that two connections are two sessions of the server. A proxy that only forwards bytes
+// passes.
 func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Conn) error {
 	const mark, read = `SELECT set_config('writ.connection', $1, false)`, `SELECT coalesce(current_setting('writ.connection', true), '')`
 	own := writ.NewUUID()
@@ -63,7 +64,7 @@ func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Co
 		return err
 	}
 	defer other.Close(context.WithoutCancel(ctx))
-	tx, err := other.Begin(ctx) // holds the connection that the pooler lends
+	tx, err := other.Begin(ctx) // keeps the pooled connection
 	if err != nil {
 		return poolerError("it has no transactions of several statements", err)
 	}
@@ -81,7 +82,7 @@ func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Co
 	return nil
 }
 
-// connectDirect connects without prepared statements, which poolers confuse.
+// connectDirect connects without prepared statements, which do not work with poolers.
 func connectDirect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	c := session(config, statementTimeout, idleInRead)
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -89,7 +90,7 @@ func connectDirect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, erro
 }
 
 // decisive returns the most useful error of a connection attempt with several tries, such as with TLS and then without:
-// the last answer of a server, or else the last error.
+// the last response of a server, or else the last error.
 func decisive(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {

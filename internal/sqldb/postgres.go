@@ -19,22 +19,22 @@ import (
 	"writ/internal/serveraddr"
 )
 
-// What a process takes of a server. A writer that stops in the middle of a transaction, because its process or machine did, must not keep
-// the others waiting for longer than a lease has.
+// Limits for the connections to a server. A writer that stops within a transaction, because its process or machine
+// stopped, must not block other writers for longer than a lease.
 const (
-	maxReaders       = 16 // connections; the writer has one of its own
+	maxReaders       = 16 // connections; the writer has its own
 	idleReaders      = 5 * time.Minute
 	connectTimeout   = 5 * time.Second
 	statementTimeout = "30s"
 	lockTimeout      = "10s"
 	idleInWrite      = "5s"
 	idleInRead       = "60s"
-	// leftAfter is how soon a server ends a statement whose process has closed the connection. The request to cancel it, which comes on a connection of
-	// its own, is lost if it is there before the statement.
+	// leftAfter is the interval in which a server ends a statement after its client closed the connection. A cancel
+	// request uses another connection and is lost if it arrives before the statement.
 	leftAfter = "1s"
 )
 
-// The own tables of this package: what kind of store the database holds, and the last commit of each process that writes to it.
+// ownTables are the tables of this package: the kind of the store, and the last commit of each writing process.
 const ownTables = `
 CREATE TABLE IF NOT EXISTS writ_store (
 	kind TEXT NOT NULL PRIMARY KEY
@@ -45,19 +45,20 @@ CREATE TABLE IF NOT EXISTS writ_commits (
 	at BIGINT NOT NULL
 )`
 
-// commitsKept is how long the last commit of a process that is gone is kept.
+// commitsKept is how long the last commit of an ended process is stored.
 const commitsKept = 7 * 24 * time.Hour
 
-// postgres is what a store on PostgreSQL has besides a pool for readers.
+// postgres is the writing part of a store on PostgreSQL.
 //
-// Several processes may write. Each transaction begins with a lock, so that one writes at a time, as on SQLite: what a change has read
-// stays true until it is committed, and no transaction is ever undone for having met another one. With the lock it notes its number. If
-// the connection breaks during the commit, that number tells whether it took place.
+// Several processes may write. Each transaction starts with a lock, so that only one writes at a time, as on SQLite.
+// Data that a change has read stays valid until the commit, and conflicts never roll a transaction back. Each
+// transaction also stores its number. If the connection breaks during the commit, the number shows whether the commit
+// happened.
 type postgres struct {
-	schema int64   // that this program knows
-	pool   *sql.DB // of one connection
+	schema int64   // version that this program knows
+	pool   *sql.DB // with one connection
 	writer string
-	number int64 // of the transaction that was begun last; the writer's alone
+	number int64 // of the last transaction; used only by the writer
 }
 
 func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS, before []Before) error {
@@ -76,7 +77,7 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	return nil
 }
 
-// openPostgresToRead opens a store that is up to date, in sessions in which the server refuses every write.
+// openPostgresToRead opens a store with an up-to-date schema, in sessions in which the server rejects writes.
 func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations fs.FS) error {
 	config, err := db.configOf(address)
 	if err != nil {
@@ -101,7 +102,7 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 	return nil
 }
 
-// configOf reads an address, and refuses one that leads to another machine without TLS.
+// configOf parses an address. It rejects an address on another machine without TLS.
 func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 	if _, err := serveraddr.Parse(address); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the address of the store cannot be used: %v", err).WithHint("%s", serveraddr.Hint)
@@ -119,7 +120,7 @@ func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// connect makes the pools of readers and of the writer. They connect when they are used.
+// connect creates the pools of the readers and the writer. They connect on first use.
 func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
 	db.sql = stdlib.OpenDB(*session(config, statementTimeout, idleInRead))
 	db.sql.SetMaxOpenConns(maxReaders)
@@ -140,7 +141,7 @@ func nameOf(address string) string {
 	return u.String()
 }
 
-// session returns config with what a session is to keep to. A commit is on disk when it is answered, whatever the server's default is.
+// session returns config with the session settings. Commits are synchronous, regardless of the server's default.
 func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 	c := config.Copy()
 	c.RuntimeParams["application_name"] = "writ"
@@ -152,15 +153,15 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 	return c
 }
 
-// prepareDatabase checks the database, claims it for one kind of store, brings it up to date and returns the number of its schema. It does
-// so on connections of its own: others would keep plans that the migrations outdate.
+// prepareDatabase checks the database, claims it for one kind of store, migrates it, and returns its schema version. It
+// uses separate connections, because migrations invalidate the cached plans of others.
 func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.FS, before []Before) (int64, error) {
 	pool := stdlib.OpenDB(*session(config, "0", "0"))
 	defer pool.Close()
 	if newest, is, err := upToDate(ctx, pool, migrations); is || err != nil {
 		return newest, err
 	}
-	alone, err := pool.Conn(ctx) // holds the lock while goose works on other connections
+	alone, err := pool.Conn(ctx) // holds the lock while goose uses other connections
 	if err != nil {
 		return 0, err
 	}
@@ -180,8 +181,9 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 	return upgrade(ctx, goose.DialectPostgres, pool, migrations, before)
 }
 
-// upToDate reports whether there is nothing to prepare, and the number of the schema then. It takes no lock: a process that stops while it has
-// that would keep all others from starting. So it changes nothing of a database in which there is something to prepare.
+// upToDate reports whether the database needs no preparation, and returns its schema version. It takes no lock, because
+// a process that stops while it holds the lock would prevent all others from starting. It therefore changes only
+// databases that need no preparation.
 func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64, is bool, err error) {
 	have, newest, err := versions(ctx, pool, migrations)
 	if err != nil || have != newest {
@@ -191,7 +193,8 @@ func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64
 	return newest, err == nil, err
 }
 
-// versions returns the number of the schema of a database, 0 if nobody has claimed it, and that of the newest migration. It changes nothing.
+// versions returns the schema version of a database, 0 if the database is unclaimed, and the version of the newest
+// migration. It changes nothing.
 func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest int64, err error) {
 	var claimed bool
 	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations)
@@ -209,7 +212,7 @@ func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest
 		return 0, newest, err
 	}
 	err = checkKind(ctx, pool, mine)
-	if errors.Is(err, sql.ErrNoRows) { // nobody has claimed it yet
+	if errors.Is(err, sql.ErrNoRows) { // unclaimed
 		return 0, newest, nil
 	}
 	if err != nil {
@@ -219,8 +222,8 @@ func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest
 	return have, newest, err
 }
 
-// checkOrder refuses a database that would order texts by the customs of a language: lists would differ between engines, and an update of
-// the system's libraries could silently break every index.
+// checkOrder rejects a database that sorts texts by the rules of a language. Lists would differ between engines, and an
+// update of the system's libraries could silently corrupt every index.
 func checkOrder(ctx context.Context, conn *sql.Conn) error {
 	var encoding, order string
 	err := conn.QueryRowContext(ctx, `SELECT pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database()`).Scan(&encoding, &order)
@@ -237,7 +240,7 @@ func checkOrder(ctx context.Context, conn *sql.Conn) error {
 		WithHint("make one with `createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`")
 }
 
-// claim makes sure that a database holds one kind of store: the one that its first migration is named after.
+// claim reserves the database for one kind of store. The first migration names the kind.
 func claim(ctx context.Context, conn *sql.Conn, migrations fs.FS) error {
 	mine, err := kindOf(migrations)
 	if err != nil {
@@ -249,7 +252,7 @@ func claim(ctx context.Context, conn *sql.Conn, migrations fs.FS) error {
 	return checkKind(ctx, conn, mine)
 }
 
-// kindOf is the kind of store that migrations make.
+// kindOf returns the kind of store that the migrations create.
 func kindOf(migrations fs.FS) (string, error) {
 	names, err := fs.Glob(migrations, "0001_*.sql")
 	if err != nil || len(names) != 1 {
@@ -263,7 +266,7 @@ type asker interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// checkKind refuses a database that holds another kind of store. It is sql.ErrNoRows if none has been claimed.
+// checkKind rejects a database with another kind of store. It returns sql.ErrNoRows for an unclaimed database.
 func checkKind(ctx context.Context, conn asker, mine string) error {
 	var kind string
 	if err := conn.QueryRowContext(ctx, `SELECT kind FROM writ_store`).Scan(&kind); err != nil {
@@ -277,7 +280,7 @@ func checkKind(ctx context.Context, conn asker, mine string) error {
 
 func (p *postgres) close() error { return p.pool.Close() }
 
-// begin begins the next transaction. Behind it nobody else writes to the store.
+// begin starts the next transaction. No other process writes to the store until it ends.
 func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 	tx, err := p.pool.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -290,7 +293,8 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// attempt is that of DB. A commit whose answer was lost is looked for until it is known whether it took place, or stop is closed.
+// attempt implements DB.attempt. If the result of a commit is lost, it retries until it knows the outcome, or until
+// stop is closed.
 func (p *postgres) attempt(tx *Tx, group []*change, apart bool, stop <-chan struct{}) (errs []error, begun bool, err error) {
 	ctx := context.Background()
 	on, err := p.begin(ctx)
@@ -315,7 +319,7 @@ func (p *postgres) attempt(tx *Tx, group []*change, apart bool, stop <-chan stru
 	return errs, true, p.outcome(err, stop)
 }
 
-// outcome returns nil if the last transaction was committed although its answer was lost, and what happened to the answer if not.
+// outcome returns nil if the last transaction was committed although its result was lost, and lost if it was not.
 func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		committed, err := p.committed(context.Background())
@@ -333,7 +337,8 @@ func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 	}
 }
 
-// committed reports whether the last transaction is there. The lock is free only when the transaction has come to an end, whichever.
+// committed reports whether the last transaction was committed. It waits for the lock, which is released when that
+// transaction has ended.
 func (p *postgres) committed(ctx context.Context) (bool, error) {
 	tx, err := p.begin(ctx)
 	if err != nil {
@@ -348,10 +353,10 @@ func (p *postgres) committed(ctx context.Context) (bool, error) {
 	return number == p.number, err
 }
 
-// Shared reports whether other processes can work with the store at the same time.
+// Shared reports whether several processes can use the store at the same time.
 func (db *DB) Shared() bool { return db.server != nil }
 
-// Clock returns the time by the clock of the store: that of PostgreSQL, which all who share it agree on, or else that of this machine.
+// Clock returns the time of the store's clock: that of PostgreSQL, which all processes share, or that of this machine.
 func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 	if tx.server == nil {
 		return now(), nil
@@ -361,7 +366,7 @@ func (tx *Tx) Clock(ctx context.Context) (time.Time, error) {
 	return Time(us), err
 }
 
-// Current fails if another process has brought the schema of the database further than this program knows.
+// Current returns an error if another process has migrated the database to a newer schema than this program knows.
 func (tx *Tx) Current(ctx context.Context) error {
 	if tx.server == nil {
 		return nil

@@ -32,7 +32,7 @@ func TestAcknowledgedWritesSurviveSIGKILLOfPostgreSQL(t *testing.T) {
 		var lock sync.Mutex
 		told := map[string]error{}
 		enough := make(chan struct{})
-		var over atomic.Bool // a kill between two commits costs no writer anything
+		var over atomic.Bool // a kill between two commits causes no error
 		var writers sync.WaitGroup
 		for w := range 8 {
 			writers.Go(func() {
@@ -54,7 +54,7 @@ func TestAcknowledgedWritesSurviveSIGKILLOfPostgreSQL(t *testing.T) {
 		}
 		<-enough
 		own.Kill()
-		own.Start() // a commit whose answer was lost is looked for until it is found, or found to be missing
+		own.Start() // a commit with a lost result is checked until its outcome is known
 		over.Store(true)
 		writers.Wait()
 		there := map[string]bool{}
@@ -72,7 +72,7 @@ func TestAcknowledgedWritesSurviveSIGKILLOfPostgreSQL(t *testing.T) {
 	}
 }
 
-// again makes sure that no connection to a server that is gone is left in the pool for readers: each may fail once.
+// again removes the connections to a stopped server from the pool of readers. Each of them may fail once.
 func again(t *testing.T, db *DB) *DB {
 	t.Helper()
 	for range maxReaders {
@@ -85,12 +85,12 @@ func again(t *testing.T, db *DB) *DB {
 	return nil
 }
 
-// cutter passes on what client and server say, until it sees a commit while it is armed.
+// cutter forwards the traffic between client and server. If armed, it closes the connection at the next commit.
 type cutter struct {
 	net.Listener
 	to    string
 	armed atomic.Bool
-	pass  bool // the commit still reaches the server
+	pass  bool // whether the commit still reaches the server
 }
 
 func (c *cutter) serve(wg *sync.WaitGroup) {
@@ -115,7 +115,7 @@ func (c *cutter) serve(wg *sync.WaitGroup) {
 					return
 				}
 				if bytes.Contains(part[:n], []byte("commit\x00")) && c.armed.CompareAndSwap(true, false) {
-					client.Close() // no answer comes through any more
+					client.Close() // no response reaches the client
 					if c.pass {
 						_, _ = server.Write(part[:n])
 					}
@@ -161,7 +161,7 @@ func TestACommitWhoseAnswerIsLostIsNotUnknown(t *testing.T) {
 	}
 }
 
-// Of several processes one writes at a time: what a change has read is still true when it writes.
+// Only one process writes at a time: data that a change has read is unchanged when it writes.
 func TestADatabaseHasOneWriterAtATime(t *testing.T) {
 	path := server.Store(t)
 	count := func(tx *Tx) error {
@@ -169,7 +169,7 @@ func TestADatabaseHasOneWriterAtATime(t *testing.T) {
 		if err := tx.QueryRow("SELECT COUNT(*) FROM things").Scan(&n); err != nil {
 			return err
 		}
-		return insert(fmt.Sprintf("%04d", n))(tx) // a duplicate, if somebody else counted the same
+		return insert(fmt.Sprintf("%04d", n))(tx) // a duplicate if another writer read the same count
 	}
 	var writers sync.WaitGroup
 	for range 4 {
@@ -205,7 +205,7 @@ func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
 	openers.Wait()
 }
 
-// A process that stops while it prepares a database keeps nobody from opening it who has nothing to prepare.
+// A process that stops while it prepares a database does not block processes that have nothing to prepare.
 func TestAProcessThatStopsWhileItPreparesADatabase(t *testing.T) {
 	path := server.Store(t)
 	open(t, path)
@@ -220,7 +220,7 @@ func TestAProcessThatStopsWhileItPreparesADatabase(t *testing.T) {
 	open(t, path)
 }
 
-// A database in which there is something to prepare is only read until the one who prepares it has the lock.
+// An unprepared database is only read until a process has the lock.
 func TestADatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
 	path := server.Store(t)
 	open(t, path)
@@ -295,8 +295,8 @@ func TestFullPostgreSQLRefusesAndGoesOn(t *testing.T) {
 	own := testenv.Postgres(t)
 	dir := own.Folder("small")
 	mountSmallDisk(t, dir, "size=1m")
-	own.Folder("small") // the server owns the disk too
-	defer own.Kill()    // or it would keep files of the small disk open
+	own.Folder("small") // the server also owns the disk
+	defer own.Kill()    // otherwise the server keeps files of the small disk open
 	own.SQL("CREATE TABLESPACE small LOCATION '" + dir + "'")
 	fullThenRoom(t, open(t, own.Store()+"&default_tablespace=small"), func() {
 		if err := syscall.Mount("writ-test", dir, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
@@ -357,7 +357,7 @@ func TestPostgreSQLIsRefusedWithWhatToDo(t *testing.T) {
 	}
 }
 
-// A process that stops in the middle of a write does not keep the others from writing.
+// A process that stops during a write does not block other writers.
 func TestAWriterThatStopsIsPutOut(t *testing.T) {
 	own := testenv.Postgres(t)
 	path := own.Store()
@@ -383,8 +383,8 @@ func TestAWriterThatStopsIsPutOut(t *testing.T) {
 	}
 }
 
-// A statement that was given up, and whose cancellation the server did not see, keeps its locks no longer than it takes the server to see the
-// connection closed.
+// An abandoned statement whose cancel request was lost keeps its locks only until the server detects the closed
+// connection.
 func TestAStatementWhoseConnectionIsClosedEnds(t *testing.T) {
 	path := server.Store(t)
 	db := open(t, path)
@@ -396,7 +396,7 @@ func TestAStatementWhoseConnectionIsClosedEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connection, err := left.PgConn().Hijack() // pgx would ask the server to cancel
+	connection, err := left.PgConn().Hijack() // otherwise pgx asks the server to cancel
 	if err != nil {
 		t.Fatal(err)
 	}

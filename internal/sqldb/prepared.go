@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// maxPrepared bounds the texts that are kept prepared. A program has some dozens; texts that are put together at run time must not
-// pile up.
+// maxPrepared limits the prepared texts. A program has a few dozen; texts built at run time must not accumulate.
 const maxPrepared = 256
 
-// prepared keeps the queries of a store prepared, on each connection that used them: parsing them anew took a fifth of the time of a
-// busy store.
+// prepared keeps the queries of a store prepared, on each connection that has used them. Parsing them each time took a
+// fifth of the time of a busy store.
 type prepared struct {
 	sql *sql.DB // nil prepares nothing
 
@@ -19,7 +18,7 @@ type prepared struct {
 	texts map[string]*sql.Stmt
 }
 
-// get returns the prepared query, nil if it is to be run as text.
+// get returns the prepared query, or nil if it must run as text.
 func (p *prepared) get(ctx context.Context, query string) *sql.Stmt {
 	if p == nil || p.sql == nil {
 		return nil
@@ -31,13 +30,13 @@ func (p *prepared) get(ctx context.Context, query string) *sql.Stmt {
 	}
 	s, err := p.sql.PrepareContext(ctx, query)
 	if err != nil {
-		return nil // running the text tells the same error, where it belongs
+		return nil // the query as text returns the same error to its caller
 	}
 	p.texts[query] = s
 	return s
 }
 
-// onTx carries out queries in a transaction of a pool.
+// onTx runs queries in a transaction of a pool.
 type onTx struct {
 	*sql.Tx
 	prepared *prepared
@@ -64,17 +63,17 @@ func (t onTx) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	return t.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// ExecContext runs a statement. A context that ends while it runs undoes more than the statement: SQLite ends the transaction.
+// ExecContext runs a statement. If ctx ends while the statement runs, SQLite rolls back the whole transaction.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return tx.on.ExecContext(ctx, query, args...)
 }
 
-// QueryContext runs a statement that answers with rows; the caller closes them.
+// QueryContext runs a query. The caller closes the rows.
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return tx.on.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext runs a statement that answers with one row.
+// QueryRowContext runs a query for one row.
 func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return tx.on.QueryRowContext(ctx, query, args...)
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silence is how long, in milliseconds, a server may leave what we sent unacknowledged before its connection counts as broken. Without it
-// a machine that lost its power would keep the writer waiting for a quarter of an hour.
+// silence is how long sent data may stay unacknowledged before the connection counts as broken, in milliseconds.
+// Without it, a server that lost power would block the writer for 15 minutes.
 const silence = 10_000
 
 func giveUpOnSilence(network, _ string, c syscall.RawConn) error {

@@ -4,5 +4,5 @@ package sqldb
 
 import "syscall"
 
-// giveUpOnSilence leaves it to the system when a silent server's connection is broken.
+// giveUpOnSilence does nothing: the system decides when the connection to a silent server is broken.
 func giveUpOnSilence(string, string, syscall.RawConn) error { return nil }

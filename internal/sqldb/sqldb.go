@@ -1,6 +1,6 @@
-// Package sqldb opens, migrates and transacts on the SQL stores of writ: SQLite files (or ":memory:") and PostgreSQL databases.
-// Texts of queries are dialect-neutral ($1 placeholders, ON CONFLICT, RETURNING); the few that are not are in here. It knows nothing of
-// what is stored. Writes of many callers share commits: see DB.Write.
+// Package sqldb opens, migrates and transacts on the SQL stores of writ: SQLite files (or ":memory:") and PostgreSQL
+// databases. Queries use a common dialect ($1 placeholders, ON CONFLICT, RETURNING); the few exceptions are in this
+// package. It does not know the stored data. Concurrent writes share commits; see DB.Write.
 package sqldb
 
 import (
@@ -22,61 +22,61 @@ import (
 	"writ/internal/failpoint"
 )
 
-// idleConnections are kept for readers: opening one costs more than most queries.
+// idleConnections limits the idle connections for readers. Opening a connection costs more than most queries.
 const idleConnections = 8
 
-// Tx is one transaction. All changes of a group share Now.
+// Tx is a transaction. All changes of a group share Now.
 type Tx struct {
 	Now    time.Time
-	Batch  *Batch // nil when reading
+	Batch  *Batch // nil for reads
 	on     statements
 	server *postgres // nil on SQLite
-	done   []func()  // of its batches
+	done   []func()  // from its batches
 }
 
-// statements carries out queries in one transaction.
+// statements runs queries in one transaction.
 type statements interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Batch is what changes that are done and undone together have in common: a place for what is needed once for all of them.
+// Batch is shared by the changes that are committed or rolled back together. It holds work to do once for all of them.
 type Batch struct {
-	Common any                // of whoever uses the store, nil for the first change
-	End    func(tx *Tx) error // runs after the last of the changes, if it is not nil; its error undoes all of them
-	Done   func()             // runs when all of it is on disk, if it is not nil, and before the next batch begins; it must be quick
+	Common any                // set by the user of the store, nil for the first change
+	End    func(tx *Tx) error // if set, runs after the last change; its error rolls back all of them
+	Done   func()             // if set, runs after the commit and before the next batch; must be quick
 }
 
-// DB is an open store with one writer. Close it.
+// DB is an open store with one writer. The caller must close it.
 type DB struct {
-	// Clock is what Tx.Now is read from; time.Now if nil. Set it before anything is written.
+	// Clock is the source of Tx.Now; time.Now if nil. Set it before the first write.
 	Clock func() time.Time
 
 	sql      *sql.DB
 	server   *postgres // nil on SQLite
-	writer   *writer   // nil but for a file
-	prepared *prepared // of sql, for readers
+	writer   *writer   // only for a file
+	prepared *prepared // of sql, for reads
 	local    localHosts
 	health   health
 	changes  chan *change
-	stop     chan struct{} // closed to end the writer
-	stopped  chan struct{} // closed when the writer has answered its last group
+	stop     chan struct{} // closed to stop the writer
+	stopped  chan struct{} // closed after the writer has answered its last group
 	closing  sync.Once
 }
 
-// Before is asked before the schema of a database that other processes may use is changed. With its error nothing is.
+// Before is called before the migration of a database that other processes may use. An error cancels the migration.
 type Before func(ctx context.Context, store *sql.DB) error
 
-// Open opens the store at path and brings its schema up to date with the *.sql files of migrations. path is a file for SQLite, or
-// ":memory:" for a store that ends with the process, or the postgres:// URL of a database that several processes may share. A schema
-// that is newer than the program is refused. Those of before are asked if a database has an older one. A database on another machine must be
-// reached by TLS that verifies its name.
+// Open opens the store at path and migrates its schema with the *.sql files of migrations. path is a file for SQLite,
+// ":memory:" for a store that ends with the process, or the postgres:// URL of a database that several processes may
+// share. Open rejects a schema newer than the program. If a database has an older schema, it calls the functions in
+// before first. A database on another machine needs TLS that verifies its name.
 func Open(ctx context.Context, path string, migrations fs.FS, before ...Before) (*DB, error) {
 	return openAs(ctx, onThisMachine, path, migrations, before)
 }
 
-// openAs is Open with a rule which hosts are this machine.
+// openAs is Open with a rule that determines which hosts are this machine.
 func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS, before []Before) (*DB, error) {
 	db := newDB(local)
 	open := db.openSQLite
@@ -86,18 +86,18 @@ func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS
 	if err := open(ctx, path, migrations, before); err != nil {
 		return nil, err
 	}
-	go db.writeLoop() // the one goroutine that a constructor starts: Close waits for it, and no store is of use without it
+	go db.writeLoop() // Close waits for this goroutine; a store is useless without it
 	return db, nil
 }
 
-// OpenToRead opens a store on PostgreSQL that other processes write to, and changes nothing in it: every write is refused. The error is a
-// CONFLICT if its schema is not the one that this program knows.
+// OpenToRead opens a store on PostgreSQL that other processes write to. The server rejects every write. The error is
+// CONFLICT if the schema is not exactly the version that this program knows.
 func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, error) {
 	db := newDB(onThisMachine)
 	if err := db.openPostgresToRead(ctx, address, migrations); err != nil {
 		return nil, err
 	}
-	go db.writeLoop() // which Close waits for
+	go db.writeLoop() // Close waits for it
 	return db, nil
 }
 
@@ -105,7 +105,7 @@ func newDB(local localHosts) *DB {
 	return &DB{changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{}), local: local}
 }
 
-// upgrade applies the migrations that the store lacks, and returns the number of the newest.
+// upgrade applies the missing migrations, and returns the version of the newest.
 func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []Before) (int64, error) {
 	provider, err := goose.NewProvider(dialect, pool, migrations)
 	if err != nil {
@@ -136,7 +136,7 @@ func newerSchema(have, known int64) error {
 		WithHint("use a newer writ for this store")
 }
 
-// Close waits for the write in progress and closes the store. Writes that still waited changed nothing and are answered with
+// Close waits for the write in progress and closes the store. Waiting writes change nothing and return
 // STORE_UNAVAILABLE.
 func (db *DB) Close() error {
 	db.closing.Do(func() { close(db.stop) })
@@ -151,7 +151,7 @@ func (db *DB) Close() error {
 	}
 }
 
-// Query runs a reading statement; the caller closes the rows.
+// Query runs a read-only query. The caller closes the rows.
 func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if s := db.prepared.get(ctx, query); s != nil {
 		rows, err := s.QueryContext(ctx, args...)
@@ -161,7 +161,7 @@ func (db *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, 
 	return rows, db.readError(err)
 }
 
-// QueryRow runs a reading statement for one row.
+// QueryRow runs a read-only query for one row.
 func (db *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 	if s := db.prepared.get(ctx, query); s != nil {
 		return Row{db, s.QueryRowContext(ctx, args...)}
@@ -169,20 +169,20 @@ func (db *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 	return Row{db, db.sql.QueryRowContext(ctx, query, args...)}
 }
 
-// Row is the answer to QueryRow.
+// Row is the result of QueryRow.
 type Row struct {
 	db  *DB
 	row *sql.Row
 }
 
-// Scan is that of sql.Row.
+// Scan is sql.Row.Scan with the errors of the store.
 func (r Row) Scan(into ...any) error { return r.db.readError(r.row.Scan(into...)) }
 
-// Read runs do in a transaction that sees one moment of the store and changes nothing.
+// Read runs do in a read-only transaction with a consistent snapshot.
 func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 	options := &sql.TxOptions{ReadOnly: true}
 	if db.server != nil {
-		options.Isolation = sql.LevelRepeatableRead // SQLite has no other
+		options.Isolation = sql.LevelRepeatableRead // the only level of SQLite
 	}
 	tx, err := db.sql.BeginTx(ctx, options)
 	if err != nil {
@@ -192,7 +192,7 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 	return db.readError(do(&Tx{Now: db.now(), on: onTx{tx, db.prepared}, server: db.server}))
 }
 
-// readError is what a reader is told: of a store that is being closed, that it is not there now.
+// readError converts the error of a read. While the store is being closed, it returns STORE_UNAVAILABLE.
 func (db *DB) readError(err error) error {
 	select {
 	case <-db.stop:
@@ -204,10 +204,10 @@ func (db *DB) readError(err error) error {
 	return db.storeError(err)
 }
 
-// storeError is storeError for this store. It remembers that the file is damaged.
+// storeError converts err for this store. It remembers that the file is damaged.
 func (db *DB) storeError(err error) error { return db.health.note(storeError(err, db.health.path)) }
 
-// now is the time of a transaction: stores keep microseconds.
+// now returns the time of a transaction. Stores keep microseconds.
 func (db *DB) now() time.Time {
 	if db.Clock == nil {
 		return now()
@@ -235,7 +235,7 @@ func storeError(err error, path string) error {
 	}
 	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}
 	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
-		e.Message += ": " + err.Error() // an engine's or the system's words, which say which of the two it is
+		e.Message += ": " + err.Error() // the text of the engine or the system distinguishes the two cases
 		return e.WithHint("free disk space, or make it writable; writ goes on by itself")
 	}
 	if what, hint := distrust(decisive(err)); what != "" {
@@ -246,7 +246,7 @@ func storeError(err error, path string) error {
 	return e.WithHint("check that it runs and has free space; writ continues by itself")
 }
 
-// conditionOf returns the error of a store that is damaged, full or read-only, nil for others.
+// conditionOf returns the error of a store that is damaged, full or read-only, or else nil.
 func conditionOf(err error, path string) error {
 	switch {
 	case sqliteDamaged(err):
@@ -263,10 +263,10 @@ func isUnavailable(err error) bool {
 	return isFileError(err) || sqliteUnavailable(err) || postgresUnavailable(err)
 }
 
-// IsDuplicate reports whether err says that a unique key exists already.
+// IsDuplicate reports whether err is the violation of a unique key.
 func IsDuplicate(err error) bool { return sqliteDuplicate(err) || postgresDuplicate(err) }
 
-// Micros is how stores keep a time: unix microseconds, 0 for the zero time.
+// Micros returns the stored form of a time: unix microseconds, 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -274,7 +274,7 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Time is the reverse of Micros.
+// Time is the inverse of Micros.
 func Time(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -282,7 +282,7 @@ func Time(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Placeholders returns "$from, $from+1, …", n of them, for an IN list.
+// Placeholders returns n placeholders for an IN list: "$from, $from+1, …".
 func Placeholders(from, n int) string {
 	var b strings.Builder
 	for i := range n {

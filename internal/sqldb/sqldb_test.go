@@ -31,16 +31,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { server.Stop(); os.Exit(code) }))
 }
 
-// server is the PostgreSQL of all tests but those that kill one.
+// server is the PostgreSQL of all tests that do not kill it.
 var server testenv.SharedPostgres
 
-// engines runs a test on a file, in memory and on PostgreSQL.
+// engines runs a test with a file, in memory and on PostgreSQL.
 func engines(t *testing.T, test func(t *testing.T, path string)) {
 	stores(t, test)
 	t.Run("postgresql", func(t *testing.T) { test(t, server.Store(t)) })
 }
 
-// schema has one table, so that every test can say what it means in a line.
+// schema has one table, so that every test is short.
 var schema = fstest.MapFS{"0001_things.sql": {Data: []byte(`-- +goose Up
 CREATE TABLE things (
 	name TEXT PRIMARY KEY,
@@ -63,13 +63,13 @@ func open(t *testing.T, path string) *DB {
 	return db
 }
 
-// stores runs a test on a file and in memory.
+// stores runs a test with a file and in memory.
 func stores(t *testing.T, test func(t *testing.T, path string)) {
 	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "things.db")) })
 	t.Run("memory", func(t *testing.T) { test(t, ":memory:") })
 }
 
-// kept runs a test on stores that can be opened again.
+// kept runs a test with stores that can be reopened.
 func kept(t *testing.T, test func(t *testing.T, path string)) {
 	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "things.db")) })
 	t.Run("postgresql", func(t *testing.T) { test(t, server.Store(t)) })
@@ -100,7 +100,7 @@ func names(t *testing.T, db *DB) []string {
 	return all
 }
 
-// group hands changes to the writer while it is busy, so that all of them end up in one transaction, and returns their errors.
+// group submits changes while the writer is busy, so that all of them share one transaction, and returns their errors.
 func group(t *testing.T, db *DB, changes ...func(*Tx) error) []error {
 	t.Helper()
 	busy := make(chan struct{})
@@ -112,7 +112,7 @@ func group(t *testing.T, db *DB, changes ...func(*Tx) error) []error {
 			errs[i] = db.Write(t.Context(), do)
 			done <- struct{}{}
 		}()
-		synctest.Wait() // the first holds the writer, each of the others waits in its queue, in order
+		synctest.Wait() // the first blocks the writer, the others wait in order
 	}
 	close(busy)
 	for range all {
@@ -172,8 +172,8 @@ func TestFailedChangeUndoesOnlyItself(t *testing.T) {
 	})
 }
 
-// SQLite rolls the whole transaction back when it interrupts a writing statement: the others of the group must be done again. The
-// group is made by hand, because a bubble's clock stands still while a statement runs.
+// SQLite rolls back the whole transaction when it interrupts a writing statement, so the others of the group must be
+// repeated. The group is built by hand, because a bubble's clock stands still while a statement runs.
 func TestInterruptedStatementUndoesOnlyItself(t *testing.T) {
 	engines(t, func(t *testing.T, path string) {
 		db := open(t, path)
@@ -228,7 +228,7 @@ func TestCancelledWriteIsNotDone(t *testing.T) {
 	})
 }
 
-// A caller that gave up must not find its change at work behind its back, nor be told that it did not happen when it did.
+// If a caller gave up, its change must not run later. A change that has run must not be reported as undone.
 func TestWriteWaitsForAChangeThatHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, ":memory:")
@@ -344,7 +344,7 @@ func TestReadChangesNothing(t *testing.T) {
 	})
 }
 
-// The only connection of a store in memory is the store: a reader that goes away must not take it along.
+// The only connection of a store in memory is the store. A reader that gives up must not close it.
 func TestMemorySurvivesCancelledReaders(t *testing.T) {
 	db := open(t, ":memory:")
 	if err := db.Write(t.Context(), insert("a")); err != nil {
@@ -457,7 +457,7 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Errors of the system look the same, whether they are about a file or about a network.
+// Errors of the system look the same for files and for networks.
 func TestAFileThatIsNoneIsNotTakenForAServer(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "from.db")
 	open(t, from)
@@ -485,11 +485,12 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// A supervisor that has lost its lease closes its journal while nodes still ask it: they are to hear that it is not there, not that it is broken.
+// A supervisor that has lost its lease closes its journal while nodes still send requests. They must get
+// STORE_UNAVAILABLE, not an internal error.
 func TestAStoreThatIsClosedIsAway(t *testing.T) {
 	kept(t, func(t *testing.T, path string) {
 		db := open(t, path)
-		names(t, db) // prepares
+		names(t, db) // prepares the query
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}

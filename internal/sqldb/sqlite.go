@@ -32,7 +32,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	if path == ":memory:" {
-		pool.SetMaxOpenConns(1) // a shared cache locks whole tables; one connection never waits for itself
+		pool.SetMaxOpenConns(1) // a shared cache locks whole tables; a single connection never blocks itself
 		pool.SetConnMaxLifetime(0)
 		pool.SetMaxIdleConns(1)
 	} else {
@@ -57,8 +57,8 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 	return nil
 }
 
-// reserve makes the file so that its owner alone reads it, before SQLite would make it readable to all. The files that SQLite puts
-// beside it take its mode.
+// reserve creates the file with mode 0600. SQLite would make it readable for everybody, and gives its other files the
+// same mode.
 func reserve(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -67,7 +67,7 @@ func reserve(path string) error {
 	return f.Close()
 }
 
-// isFileError recognises what reserve says when a file cannot be written now.
+// isFileError reports whether err means that a file cannot be written now.
 func isFileError(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC)
 }
@@ -80,7 +80,7 @@ func sqliteCode(err error) int {
 	return 0
 }
 
-// sqliteDamaged reports whether SQLite found that a file is not consistent.
+// sqliteDamaged reports whether SQLite found a file inconsistent.
 func sqliteDamaged(err error) bool {
 	code := sqliteCode(err)
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
@@ -99,7 +99,7 @@ func sqliteDuplicate(err error) bool {
 	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
-// Copy writes what the SQLite file at from holds at this moment into a new file, also while other processes work with it.
+// Copy writes a snapshot of the SQLite file at from into a new file, even while other processes use it.
 func Copy(ctx context.Context, from, to string) (err error) {
 	if err := reserve(to); err != nil {
 		return fmt.Errorf("make %s: %w", to, storeError(err, to))

@@ -15,16 +15,16 @@ import (
 	"writ"
 )
 
-// postgresUnavailable recognises what PostgreSQL says, or the network instead of it, when a store cannot be used now. The codes are those
-// of appendix A of its manual.
+// postgresUnavailable reports whether an error of PostgreSQL or the network means that the store cannot be used now.
+// The codes are in appendix A of the PostgreSQL manual.
 func postgresUnavailable(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false // the caller's own wish
+		return false // requested by the caller
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](decisive(err)); ok {
 		switch e.Code {
-		case "25006", // read-only: a standby, or a server that was told so
-			"25P03", "57014": // too long in a transaction, or in a statement
+		case "25006", // read-only: a standby, or a server configured as read-only
+			"25P03", "57014": // timeout of a transaction or statement
 			return true
 		}
 		switch e.Code[:min(2, len(e.Code))] {
@@ -39,7 +39,7 @@ func postgresUnavailable(err error) bool {
 		return true
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return false // what the system says of a file looks like what it says of a network
+		return false // file errors resemble network errors
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -48,7 +48,7 @@ func postgresUnavailable(err error) bool {
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
 }
 
-// postgresCondition returns the error of a database that is damaged, full or read-only, nil for others.
+// postgresCondition returns the error of a database that is damaged, full or read-only, or else nil.
 func postgresCondition(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -68,8 +68,8 @@ func postgresCondition(err error) error {
 	return nil
 }
 
-// postgresCause is what people are told of an error besides that a store cannot be used: PostgreSQL's words, or the network's, without those of
-// the client, which name users and databases to whoever asks. It is empty, or begins with a colon.
+// postgresCause returns the part of an error that may be shown: the text of PostgreSQL or of the network, without that
+// of the client, which contains user and database names. It is empty or starts with a colon.
 func postgresCause(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return ": " + e.Message
@@ -80,20 +80,21 @@ func postgresCause(err error) string {
 	return ""
 }
 
-// isConflict recognises that PostgreSQL undid a transaction in favour of another one: it can be done again at once.
+// isConflict reports whether PostgreSQL rolled back a transaction in favour of another one, so that an immediate retry
+// helps.
 func isConflict(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "40001" || e.Code == "40P01" || e.Code == "55P03")
 }
 
-// refused reports whether PostgreSQL itself said that there is no commit, as opposed to losing its voice.
+// refused reports whether PostgreSQL rejected a commit, in contrast to a lost response.
 func refused(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR"
 }
 
-// postgresUnkept recognises that a text has bytes which are no character to PostgreSQL. Strangers choose what is looked up: ids of tokens, runs and
-// nodes.
+// postgresUnkept reports whether PostgreSQL rejected invalid characters in a text. Untrusted clients choose some of the
+// texts: ids of tokens, runs and nodes.
 func postgresUnkept(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "22021" || e.Code == "22P05")

@@ -16,18 +16,18 @@ import (
 	"writ/internal/reach"
 )
 
-// localHosts reports whether a host of a PostgreSQL address is this machine: then nobody sits between it and this process.
+// localHosts reports whether a host of a PostgreSQL address is this machine, so that the connection needs no TLS.
 type localHosts func(host string) bool
 
-// onThisMachine is the rule for localHosts: sockets of this machine, and its loopback addresses.
+// onThisMachine is the default for localHosts: unix sockets and loopback addresses.
 func onThisMachine(host string) bool {
 	network, _ := pgconn.NetworkAddress(host, 0)
 	return network == "unix" || reach.Loopback(host)
 }
 
-// checkTransport refuses an address by which somebody on the way could be taken for the database, or read and change what goes there. It
-// looks at what was made of the address, the environment (PGHOST, PGSSLMODE, …) and service files, not at their text: at every host that a
-// connection may be made to, and at every way to fall back from TLS.
+// checkTransport rejects an address that would let an attacker on the network impersonate the database, or read and
+// change its traffic. It checks the parsed configuration, which includes the environment (PGHOST, PGSSLMODE, …) and
+// service files: every possible host and every fallback from TLS.
 func checkTransport(config *pgx.ConnConfig, local localHosts) error {
 	if address := config.RuntimeParams["hostaddr"]; address != "" {
 		return writ.Errorf(writ.CodeUsage, "the address of the store has hostaddr=%s, which writ does not know", address).
@@ -55,12 +55,12 @@ func checkTransport(config *pgx.ConnConfig, local localHosts) error {
 	return nil
 }
 
-// verifiesName reports whether TLS as configured reaches nobody but the holder of a certificate for the host.
+// verifiesName reports whether the TLS configuration accepts only a valid certificate for host.
 func verifiesName(config *tls.Config, host string) bool {
 	return config != nil && !config.InsecureSkipVerify && config.ServerName == host
 }
 
-// lookUpHere looks names up with next, and believes it of the name of this machine only that it is this machine.
+// lookUpHere resolves names with next. For localhost it accepts only loopback addresses.
 func lookUpHere(next pgconn.LookupFunc) pgconn.LookupFunc {
 	return func(ctx context.Context, host string) ([]string, error) {
 		found, err := next(ctx, host)
@@ -80,7 +80,7 @@ func lookUpHere(next pgconn.LookupFunc) pgconn.LookupFunc {
 	}
 }
 
-// distrust says why the server at the other end is not taken for the database, and what to do; "" if that is not what went wrong.
+// distrust returns the reason why a server is not trusted, and a hint. It returns "" for other errors.
 func distrust(err error) (what, hint string) {
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
 	_, name := errors.AsType[x509.HostnameError](err)

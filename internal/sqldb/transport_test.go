@@ -19,10 +19,10 @@ import (
 	"writ/internal/testenv"
 )
 
-// nothingIsHere lets the loopback addresses of a test stand for those of another machine.
+// nothingIsHere makes the loopback addresses of a test count as another machine.
 func nothingIsHere(string) bool { return false }
 
-// refusedAtOnce checks that an address is refused, with what to do, before anything is sent.
+// refusedAtOnce checks that an address is rejected with a hint before any connection.
 func refusedAtOnce(t *testing.T, local localHosts, address string) {
 	t.Helper()
 	db, err := openAs(t.Context(), local, address, schema, nil)
@@ -37,7 +37,7 @@ func refusedAtOnce(t *testing.T, local localHosts, address string) {
 	}
 }
 
-// countedListener is a listener that counts who comes, and says nothing.
+// countedListener counts connections and sends nothing.
 func countedListener(t *testing.T) (address string, came *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,16 +71,17 @@ func TestPostgreSQLElsewhereIsReachedOnlyByTLSThatVerifiesItsName(t *testing.T) 
 	}
 	full := "postgres://writ@" + address + "/x?sslmode=verify-full&sslrootcert=" + url.QueryEscape(ca)
 	for _, refused := range []string{
-		"postgres://writ@" + address + "/x", // prefer is what is meant if nothing is said
+		"postgres://writ@" + address + "/x", // the default is prefer
 		"postgres://writ@" + address + "/x?sslmode=disable",
 		"postgres://writ@" + address + "/x?sslmode=allow",
 		"postgres://writ@" + address + "/x?sslmode=prefer",
 		"postgres://writ@" + address + "/x?sslmode=require",
 		"postgres://writ@" + address + "/x?ssl=true",
-		"postgres://writ@" + address + "/x?sslmode=require&sslrootcert=" + url.QueryEscape(ca), // which is verify-ca
+		// Equivalent to verify-ca.
+		"postgres://writ@" + address + "/x?sslmode=require&sslrootcert=" + url.QueryEscape(ca),
 		"postgres://writ@" + address + "/x?sslmode=verify-ca&sslrootcert=" + url.QueryEscape(ca),
 		"postgres://writ@" + address + "/x?sslnegotiation=direct",
-		full + "&sslmode=require", // the last one counts
+		full + "&sslmode=require", // the last value counts
 		"postgres:///x?host=" + host + "&port=" + port,
 		"postgres:///x?service=plain&servicefile=" + url.QueryEscape(service),
 		"postgres:///x?service=tls&servicefile=" + url.QueryEscape(service),
@@ -112,7 +113,7 @@ func TestPostgreSQLElsewhereIsReachedOnlyByTLSThatVerifiesItsName(t *testing.T) 
 	}
 }
 
-// Of several hosts each counts: one that is here does not speak for one that is not, wherever it stands.
+// Every host of an address must be local or verified, in any order.
 func TestEachHostOfAnAddressMustBeHereOrVerified(t *testing.T) {
 	for _, tt := range []struct {
 		address string
@@ -133,7 +134,7 @@ func TestEachHostOfAnAddressMustBeHereOrVerified(t *testing.T) {
 		{"postgres://2130706433/x", false},
 		{"postgres://localhost/x?hostaddr=10.0.0.1", false},
 		{"postgres://db.example/x?sslmode=verify-full&hostaddr=10.0.0.1", false},
-		{"postgres://db.example/x?sslrootcert=system", true}, // which is verify-full
+		{"postgres://db.example/x?sslrootcert=system", true}, // equivalent to verify-full
 		{"postgres://db.example/x?sslmode=verify-full&sslsni=0", true},
 	} {
 		config, err := pgx.ParseConfig(tt.address)
@@ -146,7 +147,7 @@ func TestEachHostOfAnAddressMustBeHereOrVerified(t *testing.T) {
 	}
 }
 
-// A name service of somebody else does not decide what this machine is.
+// A name server must not define the addresses of localhost.
 func TestLocalhostIsThisMachine(t *testing.T) {
 	for answer, want := range map[string]int{"10.0.0.1": 0, "127.0.0.1": 1, "::1": 1, "10.0.0.1 127.0.0.1": 1} {
 		config, err := pgx.ParseConfig("postgres://localhost/x?sslmode=disable")
@@ -216,7 +217,7 @@ func TestPostgreSQLIsTrustedByItsCertificateOnly(t *testing.T) {
 	}
 }
 
-// lookUp is a name service that answers the same to all.
+// lookUp is a name server that returns the same addresses for all names.
 func lookUp(addresses []string) func(context.Context, string) ([]string, error) {
 	return func(context.Context, string) ([]string, error) { return slices.Clone(addresses), nil }
 }

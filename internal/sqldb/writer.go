@@ -6,12 +6,12 @@ import (
 	"database/sql/driver"
 )
 
-// writer is the one that writes to a file of SQLite. It keeps a connection with every query prepared on it: begin, commit and the way of
-// a query through a pool cost as much as most queries do.
+// writer writes to a SQLite file. It keeps a connection with all queries prepared, because begin, commit and the
+// overhead of a pool cost as much as most queries.
 type writer struct {
-	pool *sql.DB   // of one connection
-	conn *sql.Conn // nil until it is needed
-	// texts are prepared on conn. A program has some dozens; texts that are put together at run time must not pile up.
+	pool *sql.DB   // with one connection
+	conn *sql.Conn // nil until first use
+	// texts holds the queries prepared on conn, at most maxPrepared: texts built at run time must not accumulate.
 	texts map[string]*sql.Stmt
 }
 
@@ -20,7 +20,7 @@ func (w *writer) close() error {
 	return w.pool.Close()
 }
 
-// attempt is that of DB.
+// attempt implements DB.attempt.
 func (w *writer) attempt(tx *Tx, group []*change, apart bool) (errs []error, begun bool, err error) {
 	if err := w.begin(); err != nil {
 		return nil, false, err
@@ -33,11 +33,12 @@ func (w *writer) attempt(tx *Tx, group []*change, apart bool) (errs []error, beg
 	if err == nil {
 		return errs, true, nil
 	}
-	_, _ = w.ExecContext(context.Background(), "ROLLBACK") // fails if SQLite has done it already; if it did not, begin finds out
+	// Fails if SQLite has rolled back already; if neither worked, begin replaces the connection.
+	_, _ = w.ExecContext(context.Background(), "ROLLBACK")
 	return nil, true, err
 }
 
-// begin begins a transaction. A connection on which that is not possible is exchanged once.
+// begin starts a transaction. If that fails, it replaces the connection once.
 func (w *writer) begin() (err error) {
 	for range 2 {
 		if w.conn == nil {
@@ -61,14 +62,14 @@ func (w *writer) drop() {
 		return
 	}
 	for _, s := range w.texts {
-		_ = s.Close() // goes with the connection in any case
+		_ = s.Close() // closed with the connection anyway
 	}
-	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn }) // does not go back to the pool
+	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn }) // keeps it out of the pool
 	_ = w.conn.Close()
 	w.conn, w.texts = nil, nil
 }
 
-// get returns the prepared query, nil if it is to be run as text: then that says what is wrong with it.
+// get returns the prepared query, or nil if it must run as text, which returns the error.
 func (w *writer) get(query string) *sql.Stmt {
 	if s, ok := w.texts[query]; ok || len(w.texts) >= maxPrepared {
 		return s
