@@ -17,14 +17,14 @@ import (
 
 // Authority signs certificates of servers and clients for one test.
 type Authority struct {
-	CA string // the file with its certificate (PEM)
+	CA string // file with its certificate (PEM)
 
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that nobody trusts yet.
+// NewAuthority creates an authority that no process trusts yet.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, CA: filepath.Join(t.TempDir(), "ca.pem"), key: newCertificateKey(t)}
@@ -42,7 +42,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue returns a certificate for a name or address that is valid until then, and its key (PEM).
+// Issue returns a certificate for a name or address, valid until the given time, and its key (both PEM).
 func (a *Authority) Issue(name string, until time.Time) (certificate, key []byte) {
 	a.t.Helper()
 	private := newCertificateKey(a.t)
@@ -63,7 +63,7 @@ func (a *Authority) Issue(name string, until time.Time) (certificate, key []byte
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// sign returns a certificate for a key, signed by the authority; the first is its own.
+// sign returns a certificate for a key, signed by the authority. The first certificate is the authority's own.
 func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	a.t.Helper()
 	parent := a.cert

@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// Archive is a container image as a file.
+// Archive is a container image in a file.
 type Archive struct {
 	Path   string
 	SHA256 string // in hex
 	Bytes  int64
 }
 
-// busybox makes the archive once for all tests of a process.
+// busybox builds the archive once for all tests of a process.
 var busybox = sync.OnceValues(func() ([]byte, error) {
 	program, err := exec.LookPath("busybox")
 	if err != nil {
@@ -30,8 +30,8 @@ var busybox = sync.OnceValues(func() ([]byte, error) {
 	return makeArchive(program, nil, nil)
 })
 
-// Busybox returns an OCI archive of one layer with busybox in it, whose own command says "ready" and then waits until it is asked to end. It
-// skips the test as Need does.
+// Busybox returns an OCI archive with one layer that contains busybox. Its default command prints "ready" and waits for
+// SIGTERM. It skips the test like Need.
 func Busybox(t testing.TB) Archive {
 	t.Helper()
 	Need(t, "busybox")
@@ -42,8 +42,8 @@ func Busybox(t testing.TB) Archive {
 	return archive(t, text)
 }
 
-// BusyboxThatSays is Busybox with further fields in the config of the image. The user web is a member of the group log there. Each of changed
-// becomes an entry of a second layer.
+// BusyboxThatSays is Busybox with further fields in the image config. The user web is a member of the group log. The
+// entries in changed form a second layer.
 func BusyboxThatSays(t testing.TB, more map[string]any, changed ...LayerEntry) Archive {
 	t.Helper()
 	text, err := makeArchive(Need(t, "busybox"), more, changed)
@@ -62,7 +62,7 @@ func archive(t testing.TB, text []byte) Archive {
 	return a
 }
 
-// LayerEntry is an entry in the tar of a layer. The length of Text replaces Header.Size.
+// LayerEntry is a tar entry of a layer. The length of Text replaces Header.Size.
 type LayerEntry struct {
 	tar.Header
 	Text string
@@ -85,7 +85,7 @@ func packLayer(entries []LayerEntry) ([]byte, error) {
 	return layer.Bytes(), err
 }
 
-// makeArchive writes an OCI archive by hand, with a second layer if changed has entries.
+// makeArchive builds an OCI archive, with a second layer if changed has entries.
 func makeArchive(busybox string, more map[string]any, changed []LayerEntry) ([]byte, error) {
 	program, err := os.ReadFile(busybox)
 	if err != nil {

@@ -17,23 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerdGuard ends the wait for a containerd that neither starts nor dies; a start takes some 50 ms.
+// containerdGuard limits the wait for the start or end of containerd. A start takes about 50 ms.
 const containerdGuard = 30 * time.Second
 
-// ContainerdServer is a real containerd of one test, with directories and sockets of its own.
+// ContainerdServer is a real containerd for one test, with its own directories and sockets.
 type ContainerdServer struct {
-	Address string // its socket; the same after Kill and Start
-	Root    string // what it keeps; on which file system that is decides about its snapshotters
+	Address string // socket; unchanged by Kill and Start
+	Root    string // data directory; its file system determines the snapshotters
 
 	t    testing.TB
 	path string
-	dir  string // sockets, configuration and what it forgets
-	end  func() // ends the process; nil while there is none
+	dir  string // sockets, configuration and state
+	end  func() // ends the process; nil while it does not run
 
-	namespaces []string // whose control groups are removed with the daemon
+	namespaces []string // their control groups are removed with the daemon
 }
 
-// Uses says that containers of a namespace may be there, whose control groups go with the daemon.
+// Uses registers a namespace whose control groups are removed with the daemon.
 func (c *ContainerdServer) Uses(namespace string) {
 	c.t.Helper()
 	if !slices.Contains(c.namespaces, namespace) {
@@ -42,15 +42,16 @@ func (c *ContainerdServer) Uses(namespace string) {
 	}
 }
 
-// Containerd starts a containerd that keeps its files in root, or in a new directory if that is "", and ends it with everything that it
-// started when the test ends. It skips the test as Need does, and if the test is not root.
+// Containerd starts a containerd with its data in root, or in a new directory if root is empty. At the end of the test
+// it ends the daemon with everything that the daemon started. It skips the test like Need, and if the test does not run
+// as root.
 func Containerd(t testing.TB, root string) *ContainerdServer {
 	t.Helper()
 	c := &ContainerdServer{t: t, path: Need(t, "containerd"), Root: root}
 	Need(t, "runc")
 	NeedRoot(t)
-	dir := Home(t, "c")                          // short: the paths of sockets may have 107 bytes
-	if err := os.Chmod(dir, 0o711); err != nil { // as /run/containerd: users of containers go through
+	dir := Home(t, "c")                          // short, because socket paths are limited to 107 bytes
+	if err := os.Chmod(dir, 0o711); err != nil { // like /run/containerd: container users need access
 		t.Fatal(err)
 	}
 	c.dir, c.Address = dir, filepath.Join(dir, "c.sock")
@@ -79,7 +80,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 func (c *ContainerdServer) state() string  { return filepath.Join(c.dir, "state") }
 func (c *ContainerdServer) config() string { return filepath.Join(c.dir, "config.toml") }
 
-// Start starts the daemon, again after Kill, and returns when it answers.
+// Start starts the daemon, also after Kill, and returns when the daemon is ready.
 func (c *ContainerdServer) Start() {
 	c.t.Helper()
 	if err := c.start(); err != nil {
@@ -87,7 +88,7 @@ func (c *ContainerdServer) Start() {
 	}
 }
 
-// start reads the daemon's log until it says that it serves.
+// start reads the daemon's log until the daemon is ready.
 func (c *ContainerdServer) start() error {
 	log, w, err := os.Pipe()
 	if err != nil {
@@ -103,7 +104,7 @@ func (c *ContainerdServer) start() error {
 	}
 	booted, read := make(chan bool, 1), make(chan struct{})
 	var said strings.Builder
-	go func() { // until the daemon ends: one that cannot write its log ends itself
+	go func() { // reads until the daemon ends, because the daemon exits if it cannot write its log
 		defer close(read)
 		defer log.Close()
 		for lines := bufio.NewScanner(log); lines.Scan(); {
@@ -116,7 +117,7 @@ func (c *ContainerdServer) start() error {
 	}()
 	c.end = func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // the error says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 		<-read
 	}
 	select {
@@ -130,7 +131,7 @@ func (c *ContainerdServer) start() error {
 	return fmt.Errorf("containerd did not start; it said:\n%s", said.String())
 }
 
-// Kill ends the daemon with SIGKILL and returns when it is gone. Containers go on.
+// Kill ends the daemon with SIGKILL and waits for its end. Containers keep running.
 func (c *ContainerdServer) Kill() {
 	if c.end != nil {
 		c.end()
@@ -138,7 +139,8 @@ func (c *ContainerdServer) Kill() {
 	}
 }
 
-// clear ends the daemon and whatever it has started, and removes its files. Processes are known by our paths among their arguments.
+// clear ends the daemon and all processes that it started, and removes its files. It identifies the processes by this
+// test's paths in their arguments.
 func (c *ContainerdServer) clear() {
 	c.Kill()
 	for _, file := range c.found("init.pid") {
@@ -157,7 +159,8 @@ func (c *ContainerdServer) clear() {
 			c.t.Errorf("unmount %s: %v", dir, err)
 		}
 	}
-	for _, namespace := range c.namespaces { // which a node of this host may have as well: nothing in it is ended by its name
+	// A node on this host may use the same namespace, so processes are not killed by namespace.
+	for _, namespace := range c.namespaces {
 		for end := time.Now().Add(groupGuard); !removeGroup(namespace) && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -174,13 +177,13 @@ func (c *ContainerdServer) kill(pid string) {
 	}
 }
 
-// found are the files of a name in the bundles of containers.
+// found returns the files with a name in the bundles of containers.
 func (c *ContainerdServer) found(name string) []string {
 	files, _ := filepath.Glob(filepath.Join(c.dir, bundlesBelow, name))
 	return files
 }
 
-// mounts are the mounts below the daemon's directories, the innermost first.
+// mounts returns the mounts below the daemon's directories, innermost first.
 func (c *ContainerdServer) mounts() []string {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

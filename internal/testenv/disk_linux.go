@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small file system of its own, in a file on a loop device.
+// Disk is a small file system in a file on a loop device.
 type Disk struct {
-	Dir string // where it is mounted
+	Dir string // mount point
 
 	t     testing.TB
-	image string // the file
+	image string // file with the file system
 	gone  bool
 }
 
 // ballast is the file that fills a disk.
 const ballast = ".ballast"
 
-// NewDisk mounts a new ext4 of so many MiB at dir, which it makes, until the test ends. It skips the test where that is impossible:
-// only root may mount, and not in every container.
+// NewDisk creates dir and mounts a new ext4 file system of mib MiB there until the test ends. It skips the test if that
+// is impossible: only root may mount, and not in every container.
 func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 	t.Helper()
-	// No blocks are kept for root: the test may be root, and full shall mean full.
+	// No blocks are reserved for root: the test may run as root, and must be able to fill the disk.
 	d := mount(t, dir, filepath.Join(Home(t, "ext4"), "image"), mib, Need(t, "mkfs.ext4"), "-q", "-m", "0")
 	if err := os.Remove(filepath.Join(dir, "lost+found")); err != nil {
 		t.Fatal(err)
@@ -37,15 +37,15 @@ func NewDisk(t testing.TB, dir string, mib int64) *Disk {
 	return d
 }
 
-// NewBtrfs is NewDisk with btrfs, which needs 110 MiB at least. Its content is in memory if the system has a place there, so that tests do
-// not wait for a busy disk at each commit.
+// NewBtrfs is NewDisk with btrfs, which needs at least 110 MiB. Its data is in memory if possible, so that tests do not
+// wait for a busy disk at each commit.
 func NewBtrfs(t testing.TB, dir string, mib int64) *Disk {
 	t.Helper()
 	mkfs := Need(t, "mkfs.btrfs")
 	return mount(t, dir, filepath.Join(HomeInMemory(t, "btrfs"), "image"), mib, mkfs, "-q")
 }
 
-// mount makes a file system with a command line that lacks only the file, and mounts it.
+// mount creates a file system and mounts it. mkfs is the command line without the file.
 func mount(t testing.TB, dir, image string, mib int64, mkfs ...string) *Disk {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib<<20), os.MkdirAll(dir, 0o700)); err != nil {
@@ -67,7 +67,8 @@ func mount(t testing.TB, dir, image string, mib int64, mkfs ...string) *Disk {
 	return d
 }
 
-// busyGuard ends the wait for a disk that somebody uses who has just been killed: the kernel lets go of it a moment later.
+// busyGuard limits the wait for a disk in use by a process that was just killed. The kernel releases the disk shortly
+// afterwards.
 const busyGuard = 10 * time.Second
 
 func (d *Disk) unmount() {
@@ -86,8 +87,8 @@ func (d *Disk) unmount() {
 	}
 }
 
-// Cut takes the disk away without telling its file system, as a power cut does, and returns the file that is the disk then. What was
-// synchronised before is on it.
+// Cut removes the disk like a power failure, without flushing the file system. It returns a file with the content of
+// the disk at that moment. It contains everything that was synced before.
 func (d *Disk) Cut() (image string) {
 	d.t.Helper()
 	from, err := os.Open(d.image)
@@ -109,7 +110,7 @@ func (d *Disk) Cut() (image string) {
 	return image
 }
 
-// Attach attaches a file as a disk until the test ends, and returns its device. It skips the test where that is impossible, as NewDisk does.
+// Attach attaches a file as a disk until the test ends, and returns its device. It skips the test like NewDisk.
 func Attach(t testing.TB, image string) (device string) {
 	t.Helper()
 	said, err := exec.Command("losetup", "--find", "--show", image).CombinedOutput()
@@ -127,7 +128,7 @@ func Attach(t testing.TB, image string) (device string) {
 	return device
 }
 
-// Fill leaves not one byte of room.
+// Fill fills the disk completely.
 func (d *Disk) Fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(filepath.Join(d.Dir, ballast), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -150,7 +151,7 @@ func (d *Disk) Fill() {
 	}
 }
 
-// Free gives the room back, if it was taken.
+// Free releases the space taken by Fill.
 func (d *Disk) Free() {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Dir, ballast)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -158,7 +159,7 @@ func (d *Disk) Free() {
 	}
 }
 
-// ReadOnly lets nothing be written any more, or lets it again. While somebody has a file open to write, the kernel refuses.
+// ReadOnly remounts the disk read-only, or writable again. The kernel rejects that while a file is open for writing.
 func (d *Disk) ReadOnly(on bool) {
 	d.t.Helper()
 	how := map[bool]string{true: "remount,ro", false: "remount,rw"}[on]

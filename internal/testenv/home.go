@@ -13,51 +13,54 @@ import (
 	"time"
 )
 
-// MakerVar is in the environment of every process that a test starts: the lock of the test process. Who holds no lock any more has been
-// killed, and what it left is removed: by its watcher at once, and if that was killed too, when the next test process begins.
+// MakerVar is set in the environment of every process that a test starts. It holds the path of the lock of the test
+// process. If the lock is free, the test process was killed, and its leftovers are removed: by its watcher at once, or
+// by the next test process if the watcher was killed, too.
 const MakerVar = "WRIT_TEST_MAKER"
 
 const (
-	homePrefix = "writ-test-" // and the pid of the maker, for people
-	lockName   = ".maker"     // is locked as long as the maker lives
-	groupsName = ".cgroups"   // names of control groups that the maker made, a line each
-	staleAfter = time.Minute  // how old a directory without a lock must be that nobody is about to lock
-	inMemory   = "/dev/shm"   // a place in memory, where there is one
+	homePrefix = "writ-test-" // followed by the pid of the maker, for people
+	lockName   = ".maker"     // locked while the maker lives
+	groupsName = ".cgroups"   // names of control groups created by the maker, one per line
+	staleAfter = time.Minute  // a directory without a lock is stale after this time
+	inMemory   = "/dev/shm"   // a directory in memory, if it exists
 )
 
-// homes are the directories of this process, by where they are.
+// homes holds the directories of this process by their parent directory.
 var homes struct {
 	mu     sync.Mutex
 	byRoot map[string]*home
 	begun  sync.Once
-	watch  int // the number of this process's watcher
+	watch  int // pid of this process's watcher
 
-	lifeline *os.File // open as long as this process lives, whatever ends it; no other process has it
+	lifeline *os.File // open while this process lives; no other process has it
 }
 
-// home is a directory of this process that holds those of its tests.
+// home is a directory of this process that contains the directories of its tests.
 type home struct {
 	dir  string
 	lock *os.File
 	used int
 }
 
-// Home returns a new directory for what cannot be in that of the test: paths of sockets must be short, and servers with other users must get
-// in. It is removed when the test ends, also if the test process is killed, with the processes that name a file in it.
+// Home returns a new directory for files that cannot be in the test's own directory: socket paths must be short, and
+// servers with other users need access. It is removed at the end of the test, even if the test process is killed,
+// together with the processes that name a file in it.
 func Home(t testing.TB, name string) string {
 	t.Helper()
 	dir, remove, err := MakeHome(name)
 	return kept(t, dir, remove, err)
 }
 
-// HomeInMemory is Home in memory where the system has room there, so that a busy disk delays no test.
+// HomeInMemory is Home in memory if there is enough space, so that a busy disk does not delay tests.
 func HomeInMemory(t testing.TB, name string) string {
 	t.Helper()
 	dir, remove, err := makeHome(memoryRoot(), name)
 	return kept(t, dir, remove, err)
 }
 
-// memoryRoot is where a directory is in memory, if what tests put there fits: containers often have some megabytes there.
+// memoryRoot returns a directory in memory, if it has enough space for tests. In containers it often has only some
+// megabytes.
 func memoryRoot() string {
 	if freeBytes(inMemory) < 2<<30 {
 		return os.TempDir()
@@ -78,12 +81,12 @@ func kept(t testing.TB, dir string, remove func() error, err error) string {
 	return dir
 }
 
-// MakeHome is Home for what several tests share; TestMain removes it.
+// MakeHome is Home for several tests. TestMain removes the directory.
 func MakeHome(name string) (dir string, remove func() error, err error) {
 	return makeHome(os.TempDir(), name)
 }
 
-// Maker returns the variable by which a process is known as this test's, for those that are given an environment of their own.
+// Maker returns the variable that identifies a process of this test, for processes with their own environment.
 func Maker(t testing.TB) string {
 	t.Helper()
 	Home(t, "mark")
@@ -120,10 +123,11 @@ func makeHome(root, name string) (dir string, remove func() error, err error) {
 	return dir, func() error { return errors.Join(os.RemoveAll(dir), h.leave(root)) }, nil
 }
 
-// homesOf is how the names of a process's directories begin.
+// homesOf returns the prefix of the names of a process's directories.
 func homesOf(pid int) string { return fmt.Sprintf("%s%d-", homePrefix, pid) }
 
-// newHome makes a directory and locks it. The lock gets its name when it is held: before, nobody takes the directory for left behind.
+// newHome creates a directory and locks it. The lock file is renamed after it is locked, so that no process sees the
+// directory as abandoned.
 func newHome(root string) (*home, error) {
 	dir, err := os.MkdirTemp(root, homesOf(os.Getpid()))
 	if err != nil {
@@ -137,7 +141,7 @@ func newHome(root string) (*home, error) {
 	return &home{dir: dir, lock: lock}, err
 }
 
-// leave removes the directory when nobody uses it any more.
+// leave removes the directory when its last user leaves.
 func (h *home) leave(root string) error {
 	homes.mu.Lock()
 	defer homes.mu.Unlock()
@@ -152,8 +156,8 @@ func (h *home) leave(root string) error {
 	return errors.Join(err, h.lock.Close())
 }
 
-// sweep removes what killed test processes left: their processes, mounts, control groups and directories. What cannot be removed is left to
-// the next one.
+// sweep removes leftovers of killed test processes: processes, mounts, control groups and directories. The next sweep
+// retries failed removals.
 func sweep(roots ...string) {
 	left := homesIn(roots, homePrefix)
 	left = slices.DeleteFunc(left, func(dir string) bool { return !abandoned(dir) })
@@ -167,7 +171,7 @@ func sweep(roots ...string) {
 	}
 }
 
-// homesIn are the directories of test processes whose names begin so.
+// homesIn returns the directories of test processes with a prefix.
 func homesIn(roots []string, prefix string) (all []string) {
 	for _, root := range roots {
 		found, _ := filepath.Glob(filepath.Join(root, prefix+"*"))
@@ -176,7 +180,8 @@ func homesIn(roots []string, prefix string) (all []string) {
 	return all
 }
 
-// groupsOf are the control groups of a process that had a directory: those that it has noted, and those of the containers whose daemon it ran there.
+// groupsOf returns the control groups of the process that owned a directory: the registered ones, and those of the
+// containers of a daemon there.
 func groupsOf(dir string) []string {
 	noted, _ := os.ReadFile(filepath.Join(dir, groupsName))
 	all := strings.Fields(string(noted))
@@ -187,10 +192,10 @@ func groupsOf(dir string) []string {
 	return all
 }
 
-// bundlesBelow are what a containerd keeps of its containers, below its directory: of each namespace and container.
+// bundlesBelow matches containerd's state of a container below the daemon's directory, by namespace and container.
 const bundlesBelow = "state/io.containerd.runtime.v2.task/*/*"
 
-// abandoned reports whether the maker of a directory has ended.
+// abandoned reports whether the owner of a directory has ended.
 func abandoned(dir string) bool {
 	gone, err := unlocked(filepath.Join(dir, lockName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -200,7 +205,7 @@ func abandoned(dir string) bool {
 	return err == nil && gone
 }
 
-// awaitUnlocked waits until nobody holds the lock of a directory: what ends a process closes one file after the other.
+// awaitUnlocked waits until the lock of a directory is free. A process that ends closes its files one after the other.
 func awaitUnlocked(dir string) {
 	f, err := os.Open(filepath.Join(dir, lockName))
 	if err != nil {
@@ -211,7 +216,7 @@ func awaitUnlocked(dir string) {
 	}
 }
 
-// unlocked reports whether nobody holds a lock.
+// unlocked reports whether a lock is free.
 func unlocked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupsRoot is where control groups are: those of version 2, or a directory for each controller.
+// groupsRoot contains the control groups: those of version 2, or a directory for each controller.
 const groupsRoot = "/sys/fs/cgroup"
 
-// freeBytes is how much fits below a directory.
+// freeBytes returns the free space of a directory's file system.
 func freeBytes(dir string) int64 {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -26,8 +26,8 @@ func freeBytes(dir string) int64 {
 	return int64(fs.Bavail) * fs.Bsize
 }
 
-// Cgroup removes the control groups of a name, which nobody else has, when the test ends, also if this process is killed: then what is in them
-// ends as well.
+// Cgroup removes the control groups with a name when the test ends. The name must be unique. If this process is killed,
+// the processes in the groups are ended, too.
 func Cgroup(t testing.TB, name string) {
 	t.Helper()
 	dir := Home(t, "groups")
@@ -43,7 +43,7 @@ func Cgroup(t testing.TB, name string) {
 	t.Cleanup(func() { removeGroup(name) })
 }
 
-// groupDirs are the directories of the groups of a name and of those below them, the outermost first.
+// groupDirs returns the directories of the groups with a name and of the groups below them, outermost first.
 func groupDirs(name string) (all []string) {
 	if name = filepath.Clean(name); name == "." || !filepath.IsLocal(name) {
 		return nil
@@ -62,7 +62,8 @@ func groupDirs(name string) (all []string) {
 	return all
 }
 
-// removeGroup removes groups with those below them, and reports whether none is left: those that have processes are.
+// removeGroup removes groups with all groups below them. It reports whether all are removed; groups with processes
+// remain.
 func removeGroup(name string) (gone bool) {
 	gone = true
 	for _, path := range slices.Backward(groupDirs(name)) {
@@ -73,10 +74,10 @@ func removeGroup(name string) (gone bool) {
 	return gone
 }
 
-// groupGuard ends the wait for processes that were killed to leave their control groups, which takes some milliseconds.
+// groupGuard limits the wait until killed processes have left their control groups, which takes some milliseconds.
 const groupGuard = 5 * time.Second
 
-// endGroup kills what is in the groups of a name, and removes them.
+// endGroup kills the processes in the groups with a name, and removes the groups.
 func endGroup(name string) {
 	for end := time.Now().Add(groupGuard); !removeGroup(name) && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, dir := range groupDirs(name) {
@@ -91,8 +92,9 @@ func endGroup(name string) {
 	}
 }
 
-// endOrphans kills the processes whose maker was killed. A process is known by the lock in its environment, or, as drivers give theirs another one,
-// by a file below one of the directories among its arguments.
+// endOrphans kills the processes of killed test processes. It identifies a process by the lock in its environment.
+// Drivers start processes with another environment, so it also identifies a process by a file in one of the directories
+// among its arguments.
 func endOrphans(abandoned []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
@@ -100,7 +102,8 @@ func endOrphans(abandoned []string) {
 	}
 }
 
-// killIf kills a process that is one of those that are meant, as its directory in /proc says; its number cannot become another's meanwhile.
+// killIf kills a process if meant returns true for its directory in /proc. A pidfd ensures that the pid is not reused
+// in between.
 func killIf(number string, meant func(proc string) bool) {
 	pid, err := strconv.Atoi(number)
 	if err != nil || pid <= 1 || pid == os.Getpid() {
@@ -116,14 +119,15 @@ func killIf(number string, meant func(proc string) bool) {
 	}
 }
 
-// namesOne reports whether a file below one of the directories is among the arguments of a process.
+// namesOne reports whether an argument of a process names a file in one of the directories.
 func namesOne(proc string, dirs []string) bool {
 	arguments, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 	return err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return bytes.Contains(arguments, []byte(dir+"/")) })
 }
 
-// orphaned reports whether the maker of a process has ended. proc is the directory of the process in /proc. The path of the lock counts
-// below the root directory of the process: a process in a container has files that this process does not see by their paths.
+// orphaned reports whether the test process that started a process has ended. proc is the process's directory in /proc.
+// The path of the lock is relative to the root directory of the process, because a process in a container has files at
+// other paths.
 func orphaned(proc string) bool {
 	text, err := os.ReadFile(filepath.Join(proc, "environ"))
 	if err != nil {
@@ -138,7 +142,7 @@ func orphaned(proc string) bool {
 	return false
 }
 
-// unmountBelow unmounts what is mounted below a directory, and file systems whose image is there.
+// unmountBelow unmounts the mounts below a directory, and file systems whose image is there.
 func unmountBelow(dir string) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -159,7 +163,7 @@ func unmountBelow(dir string) {
 	}
 }
 
-// imageOf returns the file behind the loop device of a mount, "" if it has none.
+// imageOf returns the file behind the loop device of a mount, or "".
 func imageOf(fields []string) string {
 	i := slices.Index(fields, "-")
 	if i < 0 || i+2 >= len(fields) || !strings.HasPrefix(fields[i+2], "/dev/loop") {

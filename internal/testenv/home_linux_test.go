@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// left is what a test process leaves that is killed.
+// left lists the leftovers of a killed test process.
 type left struct {
 	Home, Memory, Disk string
 	Groups             []string
@@ -22,8 +22,8 @@ type left struct {
 	Watcher            int
 }
 
-// TestAKilledTestLeavesThis is the process of TestAKilledTestLeavesNoResources: servers as tests have them, and what drivers start, which gets an
-// environment of its own.
+// TestAKilledTestLeavesThis runs in the process that TestAKilledTestLeavesNoResources kills. It starts servers like
+// tests do, and processes with their own environment like drivers do.
 func TestAKilledTestLeavesThis(t *testing.T) {
 	if os.Getenv("WRIT_TEST_LEAVES") == "" {
 		t.Skip("it is started by another test")
@@ -33,7 +33,7 @@ func TestAKilledTestLeavesThis(t *testing.T) {
 	own := fmt.Sprintf("writ-test-left-%d", os.Getpid())
 	Cgroup(t, own)
 	redis, postgres, containers := Redis(t), Postgres(t), Containerd(t, "")
-	box := filepath.Join("writ-test-box-"+fmt.Sprint(os.Getpid()), "box") // a container, as the daemon keeps it
+	box := filepath.Join("writ-test-box-"+fmt.Sprint(os.Getpid()), "box") // a container, as the daemon stores it
 	if err := os.MkdirAll(filepath.Join(containers.state(), "io.containerd.runtime.v2.task", box), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +64,10 @@ func TestAKilledTestLeavesThis(t *testing.T) {
 		some := false
 		for _, hierarchy := range hierarchies() {
 			dir := filepath.Join(hierarchy, group)
-			_ = os.MkdirAll(dir, 0o755) // not every hierarchy lets us
+			_ = os.MkdirAll(dir, 0o755) // some hierarchies are not writable
 			some = os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, member.Process.Pid), 0o600) == nil || some
 		}
-		if !some { // there are no groups here
+		if !some { // no control groups here
 			_ = member.Process.Kill()
 			delete(l.Processes, "one in "+group)
 		}
@@ -77,10 +77,10 @@ func TestAKilledTestLeavesThis(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println(string(text))
-	time.Sleep(time.Minute) // it is killed
+	time.Sleep(time.Minute) // until it is killed
 }
 
-// hierarchies are those of control groups: the one of version 2, or those of version 1.
+// hierarchies returns the directories of the control group hierarchies: one for version 2, or several for version 1.
 func hierarchies() (all []string) {
 	if _, err := os.Stat(filepath.Join(groupsRoot, "cgroup.controllers")); err == nil {
 		return []string{groupsRoot}
@@ -92,7 +92,7 @@ func hierarchies() (all []string) {
 	return all
 }
 
-// TestAKilledTestLeavesNoResources, of which the whole group of processes is killed, as a shell does it.
+// TestAKilledTestLeavesNoResources kills the whole process group, as a shell does.
 func TestAKilledTestLeavesNoResources(t *testing.T) {
 	NeedRoot(t)
 	for _, tool := range []string{"mkfs.ext4", "redis-server", "postgres", "containerd", "runc"} {
@@ -131,7 +131,7 @@ func TestAKilledTestLeavesNoResources(t *testing.T) {
 			if strings.Contains(said.String(), "SKIP") {
 				t.Skip(said.String())
 			}
-			// What lives is left alone.
+			// Living processes are not affected.
 			sweep(os.TempDir(), inMemory)
 			for _, path := range []string{l.Home, l.Memory} {
 				if _, err := os.Stat(path); err != nil {
@@ -152,7 +152,7 @@ func TestAKilledTestLeavesNoResources(t *testing.T) {
 			_ = syscall.Kill(-killed.Process.Pid, syscall.SIGKILL)
 			_ = killed.Wait()
 			sweeps(l)
-			t.Cleanup(func() { // the daemon's namespace, which others may have
+			t.Cleanup(func() { // the daemon's namespace, which other tests may use
 				removeGroup(filepath.Dir(l.Groups[1]))
 			})
 			var stays []string
@@ -168,7 +168,7 @@ func TestAKilledTestLeavesNoResources(t *testing.T) {
 	}
 }
 
-// staying is what is there still.
+// staying lists the leftovers that still exist.
 func staying(t *testing.T, l left) (all []string) {
 	t.Helper()
 	for _, path := range []string{filepath.Dir(l.Home), filepath.Dir(l.Memory)} {
@@ -190,7 +190,7 @@ func staying(t *testing.T, l left) (all []string) {
 	return all
 }
 
-// running reports whether a process of a test is there.
+// running reports whether a process of a test is running.
 func running(pid int) bool { return pid != 0 && alive(pid) }
 
 func mounted(t *testing.T, dir string) bool {
@@ -202,7 +202,7 @@ func mounted(t *testing.T, dir string) bool {
 	return strings.Contains(string(table), " "+dir+" ")
 }
 
-// A process of a container must not be killed by tests outside: its maker holds a lock that has another path there.
+// A process in a container must not be killed by tests outside. Its lock has another path there.
 func TestOrphanIsKnownByTheLockInItsRoot(t *testing.T) {
 	proc := t.TempDir()
 	lock := filepath.Join(proc, "root", "tmp", "lock")

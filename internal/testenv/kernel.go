@@ -11,34 +11,36 @@ import (
 	"testing"
 )
 
-// KernelPackage is the Debian package that leads to a kernel for virtual machines. It is unpacked and not installed: a kernel that is
-// installed is what the machine may start the next time.
+// KernelPackage is the Debian package that depends on a kernel for virtual machines. The kernel is unpacked but not
+// installed, because the machine might boot an installed kernel.
 const KernelPackage = "linux-image-cloud-amd64"
 
-// KernelVar names the directory in which the kernel's package was unpacked. It is writ/kernel in the user's directory of caches if it is
-// not set.
+// KernelVar names the directory with the unpacked kernel package. The default is writ/kernel in the user's cache
+// directory.
 const KernelVar = "WRIT_TEST_KERNEL"
 
-// FullKernelPackage is the Debian package that leads to a kernel for physical machines, and FullKernelVar what KernelVar is for the other one. It has
-// drivers of hardware that QEMU plays as well. writ/full-kernel in the user's directory of caches is where it is looked for.
+// FullKernelPackage is the Debian package that depends on a kernel for physical machines, with drivers for the hardware
+// that QEMU emulates. FullKernelVar names the directory with the unpacked package. The default is writ/full-kernel in
+// the user's cache directory.
 const (
 	FullKernelPackage = "linux-image-amd64"
 	FullKernelVar     = "WRIT_TEST_FULL_KERNEL"
 )
 
-// KernelFiles are a kernel for guests of tests.
+// KernelFiles is a kernel for guests of tests.
 type KernelFiles struct {
-	Image   string // the file that is started
-	Modules string // the directory of its modules
+	Image   string // kernel image
+	Modules string // directory of its modules
 }
 
-// Kernel finds a distribution's kernel for virtual machines: one that was unpacked, or that of this machine. It skips the test as Need does.
+// Kernel returns a distribution's kernel for virtual machines: an unpacked one, or the kernel of this machine. It skips
+// the test like Need.
 func Kernel(t testing.TB) KernelFiles {
 	t.Helper()
 	return findKernel(t, KernelVar, "kernel", KernelPackage, ".ci/run")
 }
 
-// FullKernel finds one for physical machines. The nightly tier has it.
+// FullKernel returns a kernel for physical machines. Only the nightly tier has it.
 func FullKernel(t testing.TB) KernelFiles {
 	t.Helper()
 	return findKernel(t, FullKernelVar, "full-kernel", FullKernelPackage, ".ci/nightly")
@@ -68,12 +70,12 @@ func findKernel(t testing.TB, variable, cache, of, unpacks string) KernelFiles {
 	return KernelFiles{}
 }
 
-// versions are those of the kernels of a package.
+// versions matches the file names of the kernels of a package.
 var versions = map[string]*regexp.Regexp{
 	KernelPackage: regexp.MustCompile(`-cloud-amd64$`), FullKernelPackage: regexp.MustCompile(`[0-9]-amd64$`),
 }
 
-// kernelIn finds the newest kernel of a package below a directory that has its modules as well.
+// kernelIn returns the newest kernel of a package below a directory that also has its modules.
 func kernelIn(root, of string) (KernelFiles, bool) {
 	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
 	for _, image := range slices.Backward(images) {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// NeedKVM skips the test unless the user that guests run as may open /dev/kvm, as udev has it: 0 is this process's own. Where devices have the
-// mode that the kernel gives them, only root may. With WRIT_TEST_REQUIRE=all the test fails instead.
+// NeedKVM skips the test if the user that guests run as cannot open /dev/kvm. User 0 means this process's own user.
+// udev grants access to other users; with the kernel's default mode only root has access. With WRIT_TEST_REQUIRE=all
+// the test fails instead.
 func NeedKVM(t testing.TB, user uint32) {
 	t.Helper()
 	text := lacksKVM("/dev/kvm", user)
@@ -17,7 +18,7 @@ func NeedKVM(t testing.TB, user uint32) {
 	Lack(t, text)
 }
 
-// lacksKVM says why guests of a user cannot run, and what to type; "" if they can.
+// lacksKVM returns the reason why guests of a user cannot run and the command that fixes it, or "".
 func lacksKVM(device string, user uint32) string {
 	info, err := os.Stat(device)
 	if err != nil {
@@ -33,7 +34,8 @@ func lacksKVM(device string, user uint32) string {
 	}
 	mode := info.Mode().Perm()
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if mode&0o006 == 0o006 || ok && stat.Gid != 0 && mode&0o060 == 0o060 { // who is in the group opens it, and processes of machines are
+	// The processes of machines are in the group of the device.
+	if mode&0o006 == 0o006 || ok && stat.Gid != 0 && mode&0o060 == 0o060 {
 		return ""
 	}
 	return "processes that are not root's cannot run guests: chmod 666 " + device

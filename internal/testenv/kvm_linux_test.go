@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestGuestsOfOthersNeedMoreThanRootsKVM: root opens every device, the users that machines run as do not.
+// Root can open every device. The users of machines need the right mode.
 func TestGuestsOfOthersNeedMoreThanRootsKVM(t *testing.T) {
 	device := filepath.Join(t.TempDir(), "kvm")
 	if err := os.WriteFile(device, nil, 0o600); err != nil {

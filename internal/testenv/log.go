@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Log keeps what something logs, for tests of that. Several goroutines may use it. The zero value is ready to use.
+// Log collects log output for tests. It may be used concurrently. The zero value is ready to use.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -20,26 +20,26 @@ func (l *Log) Write(text []byte) (int, error) {
 	return l.text.Write(text)
 }
 
-// String returns everything that was logged.
+// String returns all collected output.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Reset forgets what was logged.
+// Reset discards the collected output.
 func (l *Log) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Reset()
 }
 
-// Logger returns a logger that leaves nothing out.
+// Logger returns a logger for all levels.
 func (l *Log) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Lines returns how many lines have a text in them.
+// Lines counts the lines that contain a text.
 func (l *Log) Lines(with string) (n int) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, with) {

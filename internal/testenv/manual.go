@@ -14,8 +14,8 @@ var (
 	describedMetric = regexp.MustCompile(`fqName: "(writ_[a-z_]+)"`)
 )
 
-// CheckMetrics fails the test unless a section of the page of metrics lists those of a part that are described, each once, and no others. root is where the
-// repository is.
+// CheckMetrics fails the test unless a section of docs/manual/monitoring.md lists exactly the described metrics. root
+// is the directory of the repository.
 func CheckMetrics[D fmt.Stringer](t testing.TB, root, section string, describe func(chan<- D)) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "manual", "monitoring.md"))

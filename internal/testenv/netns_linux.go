@@ -14,8 +14,8 @@ import (
 	"writ/internal/netns"
 )
 
-// Netns makes a network namespace with nothing in it but a loopback interface, and returns its file. It is gone when the test has ended
-// and everybody has left it. It skips the test where that is impossible: only root may make one.
+// Netns creates a network namespace with only a loopback interface, and returns its file. It is removed when the test
+// and all processes in it have ended. It skips the test if that is impossible: only root may create one.
 func Netns(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "net")
@@ -38,8 +38,7 @@ func Netns(t testing.TB) string {
 	return path
 }
 
-// InNetns calls a function in a network namespace. What it opens there, and processes that it starts,
-// stay in there.
+// InNetns calls a function in a network namespace. Sockets that it opens and processes that it starts stay there.
 func InNetns(t testing.TB, path string, do func() error) {
 	t.Helper()
 	leave, err := netns.Enter(path)
@@ -52,11 +51,11 @@ func InNetns(t testing.TB, path string, do func() error) {
 	}
 }
 
-// ownNetnsVar says that a process has a network namespace of its own.
+// ownNetnsVar is set in a process with its own network namespace.
 const ownNetnsVar = "WRIT_TEST_OWN_NETNS"
 
-// OwnNetns runs a test once more, in a process whose network namespace is its own: what is tested may start goroutines, and all of them are in
-// there. It reports whether this is that process. Where it is not, the test has run and may return.
+// OwnNetns runs a test again in a process with its own network namespace, so that all goroutines of the test are in it.
+// It returns true in that process. If it returns false, the test has run and must return.
 func OwnNetns(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownNetnsVar) != "" {
@@ -69,7 +68,8 @@ func OwnNetns(t *testing.T) bool {
 	InNetns(t, Netns(t), func() error {
 		again := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v")
 		again.Env = append(os.Environ(), ownNetnsVar+"=yes")
-		again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // InNetns keeps the thread with which it would end
+		// The signal depends on this thread, which InNetns locks.
+		again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		said, err := again.CombinedOutput()
 		switch {
 		case err != nil:

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The types of what is in archives of images.
+// Media types in image archives.
 const (
 	IndexType    = "application/vnd.oci.image.index.v1+json"
 	ManifestType = "application/vnd.oci.image.manifest.v1+json"
@@ -18,24 +18,24 @@ const (
 	LayerType    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// OCI is an archive of images that is written by hand, so that it may lie.
+// OCI builds an image archive piece by piece, so that tests can make it invalid.
 type OCI struct {
 	all bytes.Buffer
 	tar *tar.Writer
 	err error
 }
 
-// NewOCI returns an archive without a file.
+// NewOCI returns an empty archive.
 func NewOCI() *OCI {
 	o := &OCI{}
 	o.tar = tar.NewWriter(&o.all)
 	return o
 }
 
-// DigestOf is how a blob is named.
+// DigestOf returns the digest of a blob.
 func DigestOf(text []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(text)) }
 
-// Describe returns the descriptor of a blob, whether it is there or not.
+// Describe returns the descriptor of a blob, which may be missing in the archive.
 func Describe(mediaType string, text []byte) map[string]any {
 	return map[string]any{"mediaType": mediaType, "digest": DigestOf(text), "size": len(text)}
 }
@@ -48,28 +48,28 @@ func (o *OCI) File(name string, text []byte) *OCI {
 	return o
 }
 
-// Blob adds a blob, and returns its descriptor.
+// Blob adds a blob and returns its descriptor.
 func (o *OCI) Blob(mediaType string, text []byte) map[string]any {
 	o.File("blobs/sha256/"+strings.TrimPrefix(DigestOf(text), "sha256:"), text)
 	return Describe(mediaType, text)
 }
 
-// Text adds a blob of JSON, and returns its descriptor.
+// Text adds a JSON blob and returns its descriptor.
 func (o *OCI) Text(mediaType string, value map[string]any) map[string]any {
 	return o.Blob(mediaType, o.json(value))
 }
 
-// Image adds an image without its layers, and returns its descriptor.
+// Image adds an image without its layers and returns its descriptor.
 func (o *OCI) Image(config map[string]any, layers ...map[string]any) map[string]any {
 	return o.Text(ManifestType, Manifest(o.Text(ConfigType, config), layers...))
 }
 
-// Manifest is the content of a manifest.
+// Manifest returns the content of a manifest.
 func Manifest(config map[string]any, layers ...map[string]any) map[string]any {
 	return map[string]any{"schemaVersion": 2, "mediaType": ManifestType, "config": config, "layers": layers}
 }
 
-// Index ends the archive with the files that make it one.
+// Index adds the final files of an archive.
 func (o *OCI) Index(manifests ...map[string]any) *OCI {
 	o.File("index.json", o.json(map[string]any{"schemaVersion": 2, "manifests": manifests}))
 	return o.File("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))

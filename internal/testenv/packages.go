@@ -8,20 +8,20 @@ import (
 	"testing"
 )
 
-// ImagePackages are Debian packages with programs of node images, and those of all libraries that these programs need. The manual names the same.
-// With them are that of a kernel and ImageParts.
+// ImagePackages lists the Debian packages with the programs of node images and the libraries that these need. The
+// manual has the same list. A kernel package and ImageParts complete it.
 var ImagePackages = []string{
 	"containerd", "runc", "btrfs-progs", "e2fsprogs", "redis-tools", "libatomic1", "libblkid1", "libc6", "libcap2", "libcom-err2", "libext2fs2", "libgcc-s1", "libgcrypt20",
 	"libgpg-error0", "libjemalloc2", "liblz4-1", "liblzf1", "liblzma5", "libseccomp2", "libssl3", "libstdc++6", "libsystemd0", "libudev1", "libuuid1", "libzstd1",
 }
 
-// ImageParts are packages that each node image is made of, besides a kernel.
+// ImageParts lists the further packages of each node image, except the kernel.
 var ImageParts = []string{"systemd-boot-efi"}
 
-// PackagesVar names the directory with the files of these packages. It is writ/packages in the user's directory of caches if it is not set.
+// PackagesVar names the directory with these packages. The default is writ/packages in the user's cache directory.
 const PackagesVar = "WRIT_TEST_PACKAGES"
 
-// Packages returns a directory with the packages that a node image is made of. It skips the test as Need does.
+// Packages returns a directory with the packages of a node image. It skips the test like Need.
 func Packages(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv(PackagesVar)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Pooler starts a PgBouncer in front of the server and returns the address of a database behind it. Lines of settings are added to its
-// configuration. It ends with the test. Pooler skips the test as Need does.
+// Pooler starts a PgBouncer in front of the server and returns the address of a database behind it. It adds settings,
+// one per line, to the configuration. PgBouncer ends with the test. Pooler skips the test like Need.
 func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 	t.Helper()
 	path := Need(t, "pgbouncer")
@@ -40,7 +40,7 @@ func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 	return u.String()
 }
 
-// startPooler returns when PgBouncer serves. PgBouncer refuses to be root, as PostgreSQL does.
+// startPooler returns when PgBouncer is ready. Like PostgreSQL, PgBouncer does not run as root.
 func startPooler(t testing.TB, path, file string, runAs *syscall.Credential) {
 	t.Helper()
 	log, w, err := os.Pipe()
@@ -58,7 +58,7 @@ func startPooler(t testing.TB, path, file string, runAs *syscall.Credential) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // the error says that it was killed
+		_ = cmd.Wait() // the error reports the kill
 	})
 	_ = log.SetReadDeadline(time.Now().Add(postgresGuard))
 	var output strings.Builder

@@ -17,29 +17,29 @@ import (
 	"time"
 )
 
-// postgresGuard ends the wait for a server that neither starts nor dies; both take some 100 ms.
+// postgresGuard limits the wait for the start or end of a server. Both take about 100 ms.
 const postgresGuard = 60 * time.Second
 
-// postgresDirs is where Debian keeps the programs of PostgreSQL, which are not on PATH.
+// postgresDirs is where Debian installs the programs of PostgreSQL, which are not on PATH.
 const postgresDirs = "/usr/lib/postgresql/*/bin"
 
-// PostgresServer is a real PostgreSQL server of one test, on loopback. It is killed as if its machine had lost its power, except that
-// what it has written is not lost: it is told not to fsync, because killing processes does not need it.
+// PostgresServer is a real PostgreSQL server of one test, on loopback. Kill ends it like a power failure, but without
+// data loss: the server runs without fsync, which a killed process does not need.
 type PostgresServer struct {
-	Addr string // "127.0.0.1:port"; the same after Kill and Start
+	Addr string // "127.0.0.1:port"; unchanged by Kill and Start
 
 	t        testing.TB
 	programs string // directory
 	dir      string
-	remove   func() error // the directory
+	remove   func() error // removes the directory
 	port     int
-	runAs    *syscall.Credential // nil for who runs the test: only root must be somebody else
+	runAs    *syscall.Credential // nil for the user of the test; root needs another user
 	cmd      *exec.Cmd           // nil while it does not run
 	stores   int
-	settings []string // besides those of every server
+	settings []string // in addition to the common settings
 }
 
-// Postgres starts a server on a free port of loopback and stops it when the test ends. It skips the test as Need does.
+// Postgres starts a server on a free loopback port and stops it when the test ends. It skips the test like Need.
 func Postgres(t testing.TB) *PostgresServer {
 	t.Helper()
 	p := newPostgres(t)
@@ -54,13 +54,13 @@ func Postgres(t testing.TB) *PostgresServer {
 
 func newPostgres(t testing.TB) *PostgresServer {
 	t.Helper()
-	path, err := filepath.EvalSymlinks(Need(t, "postgres")) // its other programs are where it is
+	path, err := filepath.EvalSymlinks(Need(t, "postgres")) // the other programs are in the same directory
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &PostgresServer{t: t, programs: filepath.Dir(path)}
 	p.prepare()
-	for range 5 { // somebody else may take the port between FreePort and postgres
+	for range 5 { // another process may take the port between FreePort and the start
 		p.port = FreePort(t)
 		p.Addr = "127.0.0.1:" + strconv.Itoa(p.port)
 		if err = p.start(); err == nil {
@@ -72,14 +72,14 @@ func newPostgres(t testing.TB) *PostgresServer {
 	return nil
 }
 
-// prepare makes the directory of a server. It is not that of the test, which may be closed to the server's user.
+// prepare creates the directory of a server. The server's user may have no access to the directory of the test.
 func (p *PostgresServer) prepare() {
 	p.t.Helper()
 	var err error
 	if p.dir, p.remove, err = makeHome(memoryRoot(), "postgres"); err != nil {
 		p.t.Fatal(err)
 	}
-	if os.Getuid() == 0 { // PostgreSQL refuses to be root
+	if os.Getuid() == 0 { // PostgreSQL does not run as root
 		owner, err := user.Lookup("postgres")
 		if err != nil {
 			p.t.Fatal(err)
@@ -102,7 +102,7 @@ func (p *PostgresServer) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start reads the server's log until it says that it is ready. After that the log is closed, as that of redis-server.
+// start reads the server's log until the server is ready. Then it closes the log, as for redis-server.
 func (p *PostgresServer) start() error {
 	log, w, err := os.Pipe()
 	if err != nil {
@@ -132,19 +132,20 @@ func (p *PostgresServer) start() error {
 	return fmt.Errorf("postgres did not start on port %d; it said:\n%s", p.port, said.String())
 }
 
-// Kill ends the server and all its processes with SIGKILL and returns when they are gone. It does nothing to one that does not run.
+// Kill ends the server and all its processes with SIGKILL and waits for their end. It does nothing if the server does
+// not run.
 func (p *PostgresServer) Kill() {
 	p.t.Helper()
 	if p.cmd == nil {
 		return
 	}
 	first := p.cmd.Process.Pid
-	_ = syscall.Kill(first, syscall.SIGSTOP) // it makes no more children, and does not mend what is killed
+	_ = syscall.Kill(first, syscall.SIGSTOP) // prevents new children and restarts
 	all := childrenOf(first)
 	for _, pid := range append(all, first) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	_ = p.cmd.Wait() // the error says that it was killed
+	_ = p.cmd.Wait() // the error reports the kill
 	p.cmd = nil
 	for end := time.Now().Add(postgresGuard); slices.ContainsFunc(all, alive); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -153,7 +154,7 @@ func (p *PostgresServer) Kill() {
 	}
 }
 
-// Start starts a killed server again, on the same port and with what it has, and returns when it answers.
+// Start restarts a killed server on the same port with its data, and returns when the server is ready.
 func (p *PostgresServer) Start() {
 	p.t.Helper()
 	if p.cmd != nil {
@@ -164,7 +165,7 @@ func (p *PostgresServer) Start() {
 	}
 }
 
-// UseTLS lets the server speak TLS too, with a certificate and its key (PEM), and with more settings ("name=value"). It is killed and started again.
+// UseTLS restarts the server with TLS. It takes a certificate and its key (PEM) and further settings ("name=value").
 func (p *PostgresServer) UseTLS(certificate, key []byte, more ...string) {
 	p.t.Helper()
 	p.Kill()
@@ -175,7 +176,7 @@ func (p *PostgresServer) UseTLS(certificate, key []byte, more ...string) {
 	p.Start()
 }
 
-// file leaves a file that only the server can read, and returns its path.
+// file writes a file that only the server can read, and returns its path.
 func (p *PostgresServer) file(name string, text []byte) string {
 	p.t.Helper()
 	path := filepath.Join(p.dir, name)
@@ -186,7 +187,7 @@ func (p *PostgresServer) file(name string, text []byte) string {
 	return path
 }
 
-// Store makes an empty place for a store and returns its address: a schema, which is a hundred times as quick as a database.
+// Store creates an empty schema and returns its address. A schema is created a hundred times as fast as a database.
 func (p *PostgresServer) Store() string {
 	p.t.Helper()
 	p.stores++
@@ -195,7 +196,7 @@ func (p *PostgresServer) Store() string {
 	return p.URL("postgres") + "&search_path=" + name
 }
 
-// SQL carries out statements as the superuser, and returns what they give.
+// SQL runs statements as the superuser and returns their output.
 func (p *PostgresServer) SQL(text string) string {
 	p.t.Helper()
 	said, err := p.command("psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command="+text, p.URL("postgres")).CombinedOutput()
@@ -205,7 +206,7 @@ func (p *PostgresServer) SQL(text string) string {
 	return strings.TrimSpace(string(said))
 }
 
-// Folder makes a folder that the server can write to, and returns its path.
+// Folder creates a directory that the server can write to, and returns its path.
 func (p *PostgresServer) Folder(name string) string {
 	p.t.Helper()
 	dir := filepath.Join(p.dir, name)
@@ -221,7 +222,7 @@ func (p *PostgresServer) make(dir string) {
 	p.own(dir)
 }
 
-// own gives a file or folder to the server's user.
+// own gives a file or directory to the server's user.
 func (p *PostgresServer) own(path string) {
 	p.t.Helper()
 	if p.runAs == nil {
@@ -238,11 +239,11 @@ func (p *PostgresServer) URL(database string) string {
 	return u.String()
 }
 
-// SharedPostgres is a server that the tests of a package share, each with stores of its own; starting one costs a second. The zero value
-// is ready. TestMain calls Stop when all tests have run.
+// SharedPostgres is a server that the tests of a package share, with separate stores. A start takes a second. The zero
+// value is ready to use. TestMain calls Stop after all tests.
 type SharedPostgres struct{ server *PostgresServer }
 
-// Store returns the address of an empty store, and starts the server if this is the first one. It skips the test as Need does.
+// Store returns the address of an empty store. The first call starts the server. It skips the test like Need.
 func (s *SharedPostgres) Store(t testing.TB) string {
 	t.Helper()
 	if s.server == nil {
@@ -261,7 +262,7 @@ func (s *SharedPostgres) Stop() {
 	_ = s.server.remove()
 }
 
-// childrenOf returns the processes that a process has started.
+// childrenOf returns the child processes of a process.
 func childrenOf(parent int) (all []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
@@ -273,20 +274,20 @@ func childrenOf(parent int) (all []int) {
 	return all
 }
 
-// alive reports whether a process still does something: one that nobody has waited for yet does not.
+// alive reports whether a process is running. A zombie is not.
 func alive(pid int) bool {
 	_, _, state, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && state != "Z"
 }
 
-// stat reads what the kernel says of a process.
+// stat parses a stat file in /proc.
 func stat(path string) (pid, parent int, state string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, 0, "", err
 	}
 	before, _, _ := strings.Cut(string(text), " ")
-	i := strings.LastIndexByte(string(text), ')') // the name in front of it may hold anything
+	i := strings.LastIndexByte(string(text), ')') // the preceding name may contain any character
 	if i < 0 {
 		return 0, 0, "", errors.New("no process")
 	}

@@ -12,35 +12,36 @@ import (
 	"time"
 )
 
-// redisGuard ends the wait for a redis-server that neither starts nor dies; a start takes some 10 ms.
+// redisGuard limits the wait for the start or end of redis-server. A start takes about 10 ms.
 const redisGuard = 30 * time.Second
 
-// childGuard ends the wait for children of a redis-server that was killed: they are dead by then, and whoever has to bury them may not.
+// childGuard limits the wait for the children of a killed redis-server. They are dead, but may not be reaped yet.
 const childGuard = time.Second
 
-// RedisServer is a real redis-server of one test, with an append-only file in a directory of its own, as writ asks for in earnest.
+// RedisServer is a real redis-server of one test with an append-only file in its own directory, as writ requires in
+// production.
 type RedisServer struct {
-	URL  string // "redis://127.0.0.1:port/0", or with rediss or a login; the same after Kill and Start
+	URL  string // "redis://127.0.0.1:port/0", or with rediss or a login; unchanged by Kill and Start
 	Addr string // "127.0.0.1:port"
 	Dir  string // its files; change them only between Kill and Start
 
 	t    testing.TB
 	path string
 	port int
-	args []string  // besides those of every server
+	args []string  // in addition to the common arguments
 	cmd  *exec.Cmd // nil while it does not run
 }
 
-// RedisTLS are the files (PEM) of a redis-server that speaks TLS only, and wants a certificate of its clients.
+// RedisTLS names the files (PEM) of a redis-server that accepts only TLS and requires a client certificate.
 type RedisTLS struct{ CA, Certificate, Key string }
 
-// Redis starts a redis-server on a free port of loopback and stops it when the test ends. It skips the test as Need does.
+// Redis starts a redis-server on a free loopback port and stops it when the test ends. It skips the test like Need.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
 	return startRedis(t, func(r *RedisServer) { r.URL = "redis://" + r.Addr + "/0" })
 }
 
-// RedisWithPassword starts one that nobody uses without a login. Its URL has that of a user who may do everything.
+// RedisWithPassword starts a server that requires a login. Its URL contains the login of a user with all rights.
 func RedisWithPassword(t testing.TB) *RedisServer {
 	t.Helper()
 	return startRedis(t, func(r *RedisServer) {
@@ -49,7 +50,7 @@ func RedisWithPassword(t testing.TB) *RedisServer {
 	})
 }
 
-// RedisIn starts one with a password that keeps its files in dir.
+// RedisIn starts a server with a password and its files in dir.
 func RedisIn(t testing.TB, dir string) *RedisServer {
 	t.Helper()
 	return startRedis(t, func(r *RedisServer) {
@@ -59,7 +60,7 @@ func RedisIn(t testing.TB, dir string) *RedisServer {
 	})
 }
 
-// RedisWithTLS starts one that speaks TLS only, with more arguments.
+// RedisWithTLS starts a server that accepts only TLS, with further arguments.
 func RedisWithTLS(t testing.TB, files RedisTLS, more ...string) *RedisServer {
 	t.Helper()
 	return startRedis(t, func(r *RedisServer) {
@@ -70,13 +71,14 @@ func RedisWithTLS(t testing.TB, files RedisTLS, more ...string) *RedisServer {
 	})
 }
 
-// startRedis starts a server on a free port. configure says how it is reached and adds arguments; it is called again if the port was taken.
+// startRedis starts a server on a free port. configure sets the URL and adds arguments. It is called again if the port
+// was taken.
 func startRedis(t testing.TB, configure func(r *RedisServer)) *RedisServer {
 	t.Helper()
 	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: Home(t, "redis")}
 	t.Cleanup(r.Kill)
 	var err error
-	for range 5 { // somebody else may take the port between FreePort and redis-server
+	for range 5 { // another process may take the port between FreePort and the start
 		r.port = FreePort(t)
 		r.Addr = "127.0.0.1:" + strconv.Itoa(r.port)
 		configure(r)
@@ -88,21 +90,22 @@ func startRedis(t testing.TB, configure func(r *RedisServer)) *RedisServer {
 	return nil
 }
 
-// Kill ends the server and its children with SIGKILL and returns when it is gone. It does nothing to one that does not run.
+// Kill ends the server and its children with SIGKILL and waits for the end of the server. It does nothing if the server
+// does not run.
 func (r *RedisServer) Kill() {
 	if r.cmd == nil {
 		return
 	}
 	group := -r.cmd.Process.Pid
-	_ = syscall.Kill(group, syscall.SIGKILL) // a child that writes the file anew would go on
-	_ = r.cmd.Wait()                         // the error says that it was killed
+	_ = syscall.Kill(group, syscall.SIGKILL) // a child that rewrites the file would continue
+	_ = r.cmd.Wait()                         // the error reports the kill
 	r.cmd = nil
 	for end := time.Now().Add(childGuard); syscall.Kill(group, 0) == nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// Start starts a killed server again, on the same port and with the files that are there, and returns when it answers.
+// Start restarts a killed server on the same port with its files, and returns when the server is ready.
 func (r *RedisServer) Start() {
 	r.t.Helper()
 	if r.cmd != nil {
@@ -113,8 +116,8 @@ func (r *RedisServer) Start() {
 	}
 }
 
-// start reads the server's log until it says that it is ready. After that the log is closed: redis-server ignores that it cannot
-// write it, and no goroutine has to drain it, which a leak check would find.
+// start reads the server's log until the server is ready. Then it closes the log. redis-server ignores write errors of
+// its log, so no goroutine has to drain it, which a leak check would find.
 func (r *RedisServer) start() error {
 	log, w, err := os.Pipe()
 	if err != nil {
@@ -122,7 +125,7 @@ func (r *RedisServer) start() error {
 	}
 	defer log.Close()
 	args := append([]string{"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.Dir,
-		"--set-proc-title", "no", // a title is written over the environment, by which the process is known as ours
+		"--set-proc-title", "no", // a title would overwrite the environment, which identifies the process as ours
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"}, r.args...)
 	cmd := exec.Command(r.path, args...)
 	cmd.Stdout, cmd.Stderr = w, w

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeedRoot skips a test that may not make mounts and namespaces, or fails it with WRIT_TEST_REQUIRE=all. Root of a container often may not.
+// NeedRoot skips a test that cannot create mounts and namespaces. With WRIT_TEST_REQUIRE=all the test fails instead.
+// Root in a container often cannot create them.
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	if !Privileged() {
@@ -15,7 +16,7 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
-// Privileged reports whether this process may make mounts and namespaces.
+// Privileged reports whether this process may create mounts and namespaces.
 func Privileged() bool { return os.Geteuid() == 0 && hasCapability(unix.CAP_SYS_ADMIN) }
 
 // hasCapability reports whether a capability is effective in this process.

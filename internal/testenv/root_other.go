@@ -2,5 +2,5 @@
 
 package testenv
 
-// Privileged is false: only Linux has the namespaces that tests make.
+// Privileged returns false: only Linux has the namespaces that tests create.
 func Privileged() bool { return false }

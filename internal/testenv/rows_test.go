@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// askedTools finds the tools that a test file or a script of testscript asks for by name.
+// askedTools matches the tools that a test file or a testscript names.
 var askedTools = regexp.MustCompile(`testenv\.(?:Need|Has|Path)\((?:t, )?"([^"]+)"|\[!?tool:([^\]]+)\]`)
 
-// A test of the nightly tier that asks for a tool without a row fails there only.
+// A test of the nightly tier that needs a tool without a row would fail only there.
 func TestEveryAskedToolHasARow(t *testing.T) {
 	asked := 0
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {

@@ -9,11 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fixedSeed is what the gate starts its random choices from: the same for everybody, so that a red run is red again.
+// fixedSeed is the seed of random choices in the gate. It is constant, so that a failure is reproducible.
 const fixedSeed = 1
 
-// Seed returns what a test starts its random choices from, and logs it. That is given if it is not 0, such as by a flag; otherwise it is
-// fixed in the gate, and another one each time in the nightly tier.
+// Seed returns the seed of a test's random choices and logs it. A given seed, such as from a flag, is used unless it is
+// 0. Otherwise the seed is fixed in the gate, and random in the nightly tier.
 func Seed(t testing.TB, given uint64) uint64 {
 	t.Helper()
 	seed := given
@@ -28,7 +28,7 @@ func Seed(t testing.TB, given uint64) uint64 {
 	return seed
 }
 
-// CheckProperty is rapid.Check with the seed of Seed. The flag -rapid.seed of the test gives another one.
+// CheckProperty is rapid.Check with the seed of Seed. The test flag -rapid.seed overrides it.
 func CheckProperty(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue && !IsNightly() {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Empties runs the shell lines that list returns until list returns none. It runs failed lines again, because a line may depend on
-// a later one. After 20 seconds it fails the test with the output of the lines. It skips the test as Need does if a program of a
-// line is missing.
+// Empties runs the shell lines returned by list until list returns none. It runs failed lines again, because a line may
+// depend on a later one. After 20 seconds it fails the test with the output of the lines. It skips the test like Need
+// if a program of a line is missing.
 func Empties(t testing.TB, list func() []string) {
 	t.Helper()
 	var said []byte
@@ -31,8 +31,8 @@ func Empties(t testing.TB, list func() []string) {
 	}
 }
 
-// Shell returns a command that runs a line with sh. It asks for each program that the line names, as Need does, unless the shell
-// finds the program by itself.
+// Shell returns a command that runs a line with sh. It calls Need for each program in the line that the shell does not
+// find by itself.
 func Shell(t testing.TB, line string) *exec.Cmd {
 	t.Helper()
 	path := os.Getenv("PATH")
@@ -46,8 +46,8 @@ func Shell(t testing.TB, line string) *exec.Cmd {
 	return cmd
 }
 
-// programsOf returns the first word of each simple command of a line for a shell. It knows quotes and the separators of commands; it
-// does not know substitutions, comments and the words of compound commands.
+// programsOf returns the first word of each simple command in a shell line. It supports quotes and command separators.
+// It does not support substitutions, comments and compound commands.
 func programsOf(line string) (all []string) {
 	var word strings.Builder
 	quote, before, complete := rune(0), rune(0), false // complete: the command has its first word

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// NeedTaps skips the test unless everybody may open /dev/net/tun, as udev has it: processes that are users of their own open their taps there,
-// and the kernel gives them no others. Where devices have the mode that the kernel gives them, only root may. With WRIT_TEST_REQUIRE=all the test
+// NeedTaps skips the test if /dev/net/tun is not open to all users. Processes with their own users open their taps
+// there. udev grants the access; with the kernel's default mode only root has it. With WRIT_TEST_REQUIRE=all the test
 // fails instead.
 func NeedTaps(t testing.TB) {
 	t.Helper()

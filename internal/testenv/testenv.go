@@ -1,5 +1,5 @@
-// Package testenv knows which real tools and servers the tests of writ may use, where they come from, and what happens when
-// one is missing: a test that needs it is skipped with the line that installs it. It must not know what the tests are about.
+// Package testenv finds the real tools and servers that the tests of writ need. If a tool is missing, it skips the test
+// and names the command that installs the tool. It must not know the subjects of the tests.
 package testenv
 
 import (
@@ -17,14 +17,14 @@ import (
 
 // Tool is a program that tests may need.
 type Tool struct {
-	Name    string   // what tests ask for
+	Name    string   // name used by tests
 	Other   []string // further names of the same program
-	Dirs    string   // pattern of the directories where it is if it is not on PATH, "" if it always is
-	Package string   // the Debian package that has it, "" if none does
-	Missing string   // why no package has it
+	Dirs    string   // pattern of directories to search if it is not on PATH; may be empty
+	Package string   // Debian package, "" if none
+	Missing string   // why there is no package
 }
 
-// Tools is every program that a test of writ needs. .ci/run installs the package of each.
+// Tools lists every program that a test of writ needs. .ci/run installs their packages.
 var Tools = []Tool{
 	{Name: "redis-server", Package: "redis-server"},
 	{Name: "ssh-keygen", Package: "openssh-client"},
@@ -69,16 +69,16 @@ var Tools = []Tool{
 	{Name: "valkey-server", Missing: "Debian has its package from 13 on"},
 }
 
-// The environment variables that tests and .ci/run share.
+// Environment variables shared by tests and .ci/run.
 const (
-	// RequireVar makes a missing tool that a package offers a failure when it is "all".
+	// RequireVar set to "all" makes a test fail if a tool with a package is missing.
 	RequireVar = "WRIT_TEST_REQUIRE"
-	// SkipsVar names a file that gets a line for each test that was skipped for want of a tool.
+	// SkipsVar names a file that gets a line for each test skipped because of a missing tool.
 	SkipsVar = "WRIT_TEST_SKIPS"
 )
 
-// Need returns the path of a tool of the table, and skips the test if the machine does not have it. With WRIT_TEST_REQUIRE=all the
-// test fails instead, unless no package offers the tool.
+// Need returns the path of a tool in Tools. It skips the test if the tool is missing. With WRIT_TEST_REQUIRE=all the
+// test fails instead, unless the tool has no package.
 func Need(t testing.TB, name string) string {
 	t.Helper()
 	path, verdict, text := look(name, os.Getenv(RequireVar) == "all")
@@ -101,8 +101,8 @@ func Path(name string) (string, error) {
 	return path, nil
 }
 
-// Has reports whether the machine has a tool of the table. With WRIT_TEST_REQUIRE=all it is an error if not, unless no package offers the tool. It is for
-// what is no test of its own.
+// Has reports whether the machine has a tool in Tools. With WRIT_TEST_REQUIRE=all a missing tool is an error, unless it
+// has no package. It is for code outside a single test.
 func Has(name string) (bool, error) {
 	switch _, verdict, text := look(name, os.Getenv(RequireVar) == "all"); verdict {
 	case fail:
@@ -112,7 +112,7 @@ func Has(name string) (bool, error) {
 	}
 }
 
-// Lack skips the test, and lists text among the skips. With WRIT_TEST_REQUIRE=all the test fails instead.
+// Lack skips the test and records text as a skip. With WRIT_TEST_REQUIRE=all the test fails instead.
 func Lack(t testing.TB, text string) {
 	t.Helper()
 	if os.Getenv(RequireVar) == "all" {
@@ -122,7 +122,8 @@ func Lack(t testing.TB, text string) {
 	t.Skip(text)
 }
 
-// NeedKernel skips the test if the kernel lacks something, which err says. No package brings that, so the gate lists it among what was skipped.
+// NeedKernel skips the test if err is not nil: the kernel lacks a feature. No package provides it, so the gate lists it
+// among the skips.
 func NeedKernel(t testing.TB, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -141,7 +142,7 @@ const (
 	fail
 )
 
-// look finds a tool, or says what to do without it and why.
+// look finds a tool. If it is missing, look returns the verdict and the reason.
 func look(name string, require bool) (path string, v verdict, text string) {
 	i := slices.IndexFunc(Tools, func(t Tool) bool { return t.Name == name })
 	if i < 0 {
@@ -166,7 +167,7 @@ func look(name string, require bool) (path string, v verdict, text string) {
 	return "", skip, text
 }
 
-// note appends the skip to the file that .ci/run counts, if it asked for one.
+// note appends the skip to the file that .ci/run counts, if SkipsVar is set.
 func note(t testing.TB, text string) {
 	path := os.Getenv(SkipsVar)
 	if path == "" {
@@ -176,21 +177,22 @@ func note(t testing.TB, text string) {
 	if err != nil {
 		t.Fatalf("note a skip: %v", err)
 	}
-	_, err = f.WriteString(strings.ReplaceAll(text, "\n", " ") + "\n") // one short append, so that processes do not mix lines
+	// One short append, so that processes do not mix lines.
+	_, err = f.WriteString(strings.ReplaceAll(text, "\n", " ") + "\n")
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatalf("note a skip: %v", err)
 	}
 }
 
-// Where FreePort looks: systems give no port of these to an outgoing connection, so that a server which is killed and started again does
-// not find its port taken by one.
+// The range of ports that FreePort uses. Systems do not assign these ports to outgoing connections, so a restarted
+// server finds its port free.
 const (
 	firstPort = 16 << 10
 	endPort   = 32 << 10
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on at the moment. Another process may take it before the caller
-// does: let servers of your own listen on port 0 instead, and use this only for programs that must be told a number.
+// FreePort returns a TCP port of 127.0.0.1 without a listener. Another process may take the port before the caller
+// does. Use it only for programs that need a port number, and let your own servers listen on port 0.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	var last error

@@ -44,7 +44,7 @@ func TestAMissingToolIsAnErrorWhereNothingMayBeSkipped(t *testing.T) {
 	}
 }
 
-// ended notes how a test ends, and goes on.
+// ended records how a test ends instead of ending it.
 type ended struct {
 	testing.TB
 	skipped string
@@ -100,7 +100,7 @@ func TestEveryToolHasItsPackageOrTheReason(t *testing.T) {
 	}
 }
 
-// The gate runs with WRIT_TEST_REQUIRE=all, so it has to install what the table names.
+// The gate runs with WRIT_TEST_REQUIRE=all, so it must install every package in Tools.
 func TestGateInstallsEveryPackage(t *testing.T) {
 	script, err := os.ReadFile("../../.ci/run")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestNightlyTestsNameExistingGateTests: each test that the nightly tier takes away names what stays, and each of those names is a test.
+// TestNightlyTestsNameExistingGateTests checks that each nightly test names a gate test, and that this test exists.
 func TestNightlyTestsNameExistingGateTests(t *testing.T) {
 	call, name, declared := regexp.MustCompile(`testenv\.Nightly\(t, "([^"]+)"\)`), regexp.MustCompile(`\bTest[A-Z]\w+`), regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	kept, tests := map[string]string{}, map[string]bool{}

@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-// UnpackedPackages lists Debian packages with files that tests need. They are unpacked and not installed: a machine that runs tests must not
-// start to use their firmware, loaders and services.
+// UnpackedPackages lists Debian packages with files that tests need. They are unpacked but not installed: the test
+// machine must not use their firmware, loaders and services.
 var UnpackedPackages = []string{"ovmf", "systemd-boot-efi", "kmod", "cloud-init", "python3-yaml"}
 
-// UnpackedVar names the directory in which these packages were unpacked. It is writ/boot in the user's directory of caches if it is not set.
+// UnpackedVar names the directory with these unpacked packages. The default is writ/boot in the user's cache directory.
 const UnpackedVar = "WRIT_TEST_BOOT"
 
-// The files of these packages.
+// Files in these packages.
 const (
-	FirmwareCode = "usr/share/OVMF/OVMF_CODE_4M.fd" // of a UEFI machine
-	FirmwareVars = "usr/share/OVMF/OVMF_VARS_4M.fd" // what it keeps, at first
+	FirmwareCode = "usr/share/OVMF/OVMF_CODE_4M.fd" // code of the UEFI firmware
+	FirmwareVars = "usr/share/OVMF/OVMF_VARS_4M.fd" // initial variables of the UEFI firmware
 	EFIStub      = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
-	Kmod         = "bin/kmod" // which is depmod if it is started by that name
+	Kmod         = "bin/kmod" // acts as depmod if started under that name
 	CloudInit    = "usr/lib/python3/dist-packages/cloudinit/user_data.py"
 )
 
-// Unpacked returns the path of a file of these packages: unpacked, or of this machine. It skips the test as Need does.
+// Unpacked returns the path of a file in these packages, unpacked or on this machine. It skips the test like Need.
 func Unpacked(t testing.TB, file string) string {
 	t.Helper()
 	dir := os.Getenv(UnpackedVar)
@@ -35,7 +35,8 @@ func Unpacked(t testing.TB, file string) string {
 		}
 		dir = filepath.Join(cache, "writ", "boot")
 	}
-	for _, path := range []string{filepath.Join(dir, file), filepath.Join(dir, "usr", file), filepath.Join("/", file)} { // later releases have all below usr
+	// Later releases have all files below usr.
+	for _, path := range []string{filepath.Join(dir, file), filepath.Join(dir, "usr", file), filepath.Join("/", file)} {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			return path
 		}

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// watchVar is in the environment of a watcher: the number of the test process that it watches.
+// watchVar is set in the environment of a watcher. It holds the pid of the watched test process.
 const watchVar = "WRIT_TEST_WATCHED"
 
-// startWatcher starts this program once more, in a session of its own, so that what kills this process and its group leaves it. It waits for that
-// and does nothing else. Its number is 0 if it cannot be started.
+// startWatcher starts this program again as a watcher, in its own session, so that it survives a kill of this process
+// group. The watcher waits for the end of this process. startWatcher returns 0 if the watcher cannot be started.
 func startWatcher() (pid int) {
 	program, err := os.Executable()
 	if err != nil {
@@ -36,7 +36,7 @@ func startWatcher() (pid int) {
 	return cmd.Process.Pid
 }
 
-// In a watcher this package is all that runs.
+// A watcher runs only this package.
 func init() {
 	if maker, err := strconv.Atoi(os.Getenv(watchVar)); err == nil {
 		watch(maker)
@@ -44,7 +44,7 @@ func init() {
 	}
 }
 
-// watch waits until a test process has ended, and removes what it left. One that ended in order has left nothing.
+// watch waits for the end of a test process and removes its leftovers. A process that ended normally has none.
 func watch(maker int) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	roots := []string{os.TempDir(), inMemory}
