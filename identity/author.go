@@ -15,7 +15,7 @@ type Author struct {
 }
 
 // Author returns the author of a text for this verifier's datacenter, even if the text itself must be refused. A text
-// has an author if the key of the principal that it names signed it. Without an author, anybody may have combined text
+// has an author if the key of the principal that it names signed it. Without an author, anyone may have combined text
 // and signature, so a decision about them does not bind the named principal. The errors are those of Submission and
 // Statement.
 func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {

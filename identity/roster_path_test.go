@@ -258,7 +258,7 @@ func TestAStoredChainIsVerified(t *testing.T) {
 	}
 }
 
-// Anybody can append signatures to a roster. Signatures of unknown keys cause no hash of the text, and do not count.
+// Anyone can append signatures to a roster. Signatures of unknown keys cause no hash of the text, and do not count.
 func TestStrangersSignaturesAreNotVerified(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(1, "alice", "bob")

@@ -99,7 +99,7 @@ func ParseTokenKey(s string) (TokenKey, error) {
 }
 
 // Verify reports whether proof is a proof of the token over text. The zero key, which a store may return for an unknown
-// token, verifies nothing. As an ed25519 key it would accept signatures that anybody can create.
+// token, verifies nothing. As an ed25519 key it would accept signatures that anyone can create.
 func (k TokenKey) Verify(text, proof []byte) bool {
 	return k != TokenKey{} && ed25519.Verify(k[:], tokenText(text), proof)
 }

@@ -24,7 +24,7 @@ const (
 	authorityLife = 2 * Life // certificates issued in the first half get their full validity
 )
 
-// delegationOID identifies the extension with the delegation. It is a random number below 2.25, where anybody may
+// delegationOID identifies the extension with the delegation. It is a random number below 2.25, where anyone may
 // allocate one.
 var delegationOID = asn1.ObjectIdentifier{2, 25, 1467299041}
 

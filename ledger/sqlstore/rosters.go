@@ -179,7 +179,7 @@ func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) erro
 }
 
 // displaceRegistration deletes a registration if too many wait. The ledger has no token to verify proofs with, and
-// anybody can send an invalid proof. A proof therefore counts only among the registrations of one network.
+// anyone can send an invalid proof. A proof therefore counts only among the registrations of one network.
 func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
 	var waiting int
 	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil || waiting <= ledger.MaxRegistrations {
