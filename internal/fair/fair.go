@@ -1,6 +1,6 @@
-// Package fair shares what is scarce between tenants by what each has used of it, as start-time fair queueing does: the tenant that used
-// least goes first, one that begins to ask is put level with those who are being served, and nobody is charged for having been alone. It
-// knows no domain: a tenant is a name, and what is used is a time.
+// Package fair shares a scarce resource between tenants by their past use, like start-time fair queueing. The tenant
+// with the least use is served first. A tenant that starts to compete begins at the level of those being served. Use
+// without competition is never charged later. The package knows no domain: a tenant is a name, and use is a duration.
 package fair
 
 import (
@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Queue is the line of those who wait. The zero value is ready to use; it is not safe for concurrent use.
+// Queue holds the waiting items of all tenants. The zero value is ready to use. It is not safe for concurrent use.
 type Queue[T any] struct {
-	// Weight says how much of the whole a tenant gets, compared with others; nil, and what is below 1, is 1.
+	// Weight returns the share of a tenant relative to other tenants. Nil, and values below 1, count as 1.
 	Weight func(tenant string) int
 
-	now     time.Duration // virtual: how much the tenant had used that was served last, when it was
+	now     time.Duration // virtual time: the use of the tenant served last, when it was served
 	arrived uint64
 	tenants map[string]*tenant[T]
 }
 
-// tenant is one that waits, is being served, or has used more than those who are.
+// tenant is a tenant that waits, is being served, or has used more than those being served.
 type tenant[T any] struct {
-	used    time.Duration // virtual: by its weight
+	used    time.Duration // virtual time: use divided by weight
 	waiting []waiting[T]
-	served  int           // of its items, now
-	began   time.Duration // the sum of the times at which these began
+	served  int           // number of items being served
+	began   time.Duration // sum of the start times of the items being served
 }
 
 type waiting[T any] struct {
@@ -31,7 +31,7 @@ type waiting[T any] struct {
 	arrived uint64
 }
 
-// Grant is an item that is being served.
+// Grant is an item being served.
 type Grant struct {
 	Tenant string
 	began  time.Duration
@@ -49,20 +49,20 @@ func (q *Queue[T]) tenant(name string) *tenant[T] {
 	return t
 }
 
-// Push puts an item at the end of its tenant's line.
+// Push appends an item to its tenant's queue.
 func (q *Queue[T]) Push(name string, item T) {
 	q.arrived++
 	t := q.awake(name)
 	t.waiting = append(t.waiting, waiting[T]{item, q.arrived})
 }
 
-// PushFront puts an item before all others of its tenant.
+// PushFront inserts an item before all others of its tenant.
 func (q *Queue[T]) PushFront(name string, item T) {
 	t := q.awake(name)
 	t.waiting = append([]waiting[T]{{item, 0}}, t.waiting...)
 }
 
-// awake returns a tenant that asks for something. What it left unused while it asked for nothing is not saved up.
+// awake returns a tenant that competes again. Time without demand gives it no credit.
 func (q *Queue[T]) awake(name string) *tenant[T] {
 	t := q.tenant(name)
 	if len(t.waiting) == 0 && t.served == 0 {
@@ -71,8 +71,9 @@ func (q *Queue[T]) awake(name string) *tenant[T] {
 	return t
 }
 
-// Next takes the item out that is to be served next at a time, which only passes. Of those that may be served it is the first one of the
-// tenant that has used least, including what its items take that are being served. Who must wait does not keep others of its tenant from it.
+// Next removes and returns the next item to serve. now must not decrease between calls. It picks the first permitted
+// item of the tenant with the least use, including the running time of its items being served. An item that may rejects
+// does not block later items of its tenant.
 func (q *Queue[T]) Next(now time.Duration, may func(tenant string, served int, item T) bool) (item T, grant Grant, ok bool) {
 	var first *tenant[T]
 	var name string
@@ -119,7 +120,7 @@ func (q *Queue[T]) begin(name string, t *tenant[T], now time.Duration) Grant {
 	return Grant{name, now}
 }
 
-// usedBy is what a tenant has used until now, with what is not charged yet.
+// usedBy returns the use of a tenant up to now, including items still being served.
 func (q *Queue[T]) usedBy(name string, t *tenant[T], now time.Duration) time.Duration {
 	return t.used + (time.Duration(t.served)*now-t.began)/q.weight(name)
 }
@@ -131,7 +132,7 @@ func (q *Queue[T]) weight(name string) time.Duration {
 	return time.Duration(max(q.Weight(name), 1))
 }
 
-// End charges what serving an item took in fact.
+// End ends the service of an item and charges its actual cost.
 func (q *Queue[T]) End(g Grant, cost time.Duration) {
 	t := q.tenant(g.Tenant)
 	t.served--
@@ -140,14 +141,14 @@ func (q *Queue[T]) End(g Grant, cost time.Duration) {
 	q.forget()
 }
 
-// Charge charges a tenant for something that was done along with what another one waited for.
+// Charge charges a tenant for work that was done together with an item of another tenant.
 func (q *Queue[T]) Charge(name string, cost time.Duration) {
 	t := q.awake(name)
 	t.used += cost / q.weight(name)
 	q.forget()
 }
 
-// forget drops tenants of which nothing needs to be known: they would begin where everybody does.
+// forget drops idle tenants whose state equals that of a new tenant.
 func (q *Queue[T]) forget() {
 	for name, t := range q.tenants {
 		if len(t.waiting) == 0 && t.served == 0 && t.used <= q.now {
@@ -156,7 +157,7 @@ func (q *Queue[T]) forget() {
 	}
 }
 
-// Served returns how many items of a tenant are being served.
+// Served returns the number of items of a tenant being served.
 func (q *Queue[T]) Served(name string) int {
 	if t := q.tenants[name]; t != nil {
 		return t.served
@@ -164,7 +165,7 @@ func (q *Queue[T]) Served(name string) int {
 	return 0
 }
 
-// Len is how many items wait.
+// Len returns the number of waiting items.
 func (q *Queue[T]) Len() (n int) {
 	for _, t := range q.tenants {
 		n += len(t.waiting)
@@ -172,7 +173,7 @@ func (q *Queue[T]) Len() (n int) {
 	return n
 }
 
-// Remove takes out all items that are to go, wherever they stand, and returns how many these were.
+// Remove removes all items for which gone returns true, and returns their number.
 func (q *Queue[T]) Remove(gone func(item T) bool) (n int) {
 	for _, t := range q.tenants {
 		kept := t.waiting[:0]

@@ -12,7 +12,8 @@ import (
 	"writ/internal/fair"
 )
 
-// serve serves the queue one item at a time, each of which takes what it says, and returns what each tenant got until the time is over.
+// serve serves one item at a time until a time. Each item takes its own duration. It records the time that each tenant
+// got.
 func serve(q *fair.Queue[time.Duration], until time.Duration, got map[string]time.Duration) {
 	for now := time.Duration(0); now < until; {
 		cost, g, ok := q.Next(now, nil)
@@ -22,7 +23,7 @@ func serve(q *fair.Queue[time.Duration], until time.Duration, got map[string]tim
 		now += cost
 		got[g.Tenant] += cost
 		q.End(g, cost)
-		q.Push(g.Tenant, cost) // there is always more
+		q.Push(g.Tenant, cost) // every tenant always has demand
 	}
 }
 
@@ -85,7 +86,7 @@ func TestTimeThatIsBeingSpentCounts(t *testing.T) {
 	q.End(first, time.Second)
 }
 
-// TestNoTenantFallsBehind has tenants ask at random; whoever always has something waiting gets no less than its share, but for one item.
+// Tenants submit items at random. A tenant with constant demand gets at least its share, minus one item.
 func TestNoTenantFallsBehind(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -195,7 +196,8 @@ func TestPlacesAreSharedByTime(t *testing.T) {
 	})
 }
 
-// SECURITY.md says so: one tenant leaves a slot to others from four slots on, two of them from sixteen on.
+// SECURITY.md documents these numbers: with four slots or more, one tenant leaves a slot free; with sixteen or more,
+// two tenants do.
 func TestHowManyTenantsTakeAllPlaces(t *testing.T) {
 	for slots := 1; slots <= 64; slots++ {
 		first := fair.Most(slots)

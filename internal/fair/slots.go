@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// reserve is how many times the slots that are free a tenant may have, at most, and get one more: alone it gets three quarters of them,
-// the next one three quarters of the rest. So a tenant that comes after one finds a slot, however long that stays. Of fewer than four slots
-// one may have all, and of fewer than sixteen two.
+// reserve limits a tenant's slots to reserve times the free ones. A single tenant gets three quarters of all slots, and
+// the next one three quarters of the rest. A later tenant therefore finds a free slot even if all slots are held
+// forever. With fewer than four slots one tenant may hold all, and with fewer than sixteen two may.
 const reserve = 3
 
-// May reports whether a tenant that has so many slots may have one more while so many are free.
+// May reports whether a tenant with has slots may get another one while free slots are free.
 func May(has, free int) bool { return free > 0 && has < reserve*free }
 
-// Most is how many of so many slots one tenant gets while nobody else has any.
+// Most returns the maximum number of slots that a single tenant gets.
 func Most(slots int) (n int) {
 	for n < slots && May(n, slots-n) {
 		n++
@@ -22,10 +22,10 @@ func Most(slots int) (n int) {
 	return n
 }
 
-// Slots are a semaphore: Size slots that tenants share by the time that they hold them.
+// Slots is a semaphore with Size slots. Tenants share them by the time that they hold them.
 type Slots struct {
 	Size   int
-	Most   int                     // that one tenant may have; if 0, as many as leave some for others: see May
+	Most   int                     // limit per tenant; 0 means the limit of May
 	Weight func(tenant string) int // see Queue
 
 	mu    sync.Mutex
@@ -34,7 +34,8 @@ type Slots struct {
 	began time.Time
 }
 
-// Enter waits for a slot. A caller that gets one calls leave; otherwise it returns the cause of ctx's end.
+// Enter waits for a slot. A caller that gets a slot must call leave. Otherwise the error is the cause of the end of
+// ctx.
 func (p *Slots) Enter(ctx context.Context, tenant string) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -59,7 +60,7 @@ func (p *Slots) Enter(ctx context.Context, tenant string) (leave func(), err err
 	return nil, context.Cause(ctx)
 }
 
-// Taken returns how many slots are taken, and how many wait for one.
+// Taken returns the number of held slots and of waiting callers.
 func (p *Slots) Taken() (taken, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +75,7 @@ func (p *Slots) leave(g Grant) {
 	p.admit()
 }
 
-// admit gives free slots away. The caller holds the lock.
+// admit grants the free slots. The caller holds the lock.
 func (p *Slots) admit() {
 	for p.taken < max(p.Size, 1) {
 		come, g, ok := p.line.Next(p.now(), func(_ string, has int, _ chan Grant) bool {
