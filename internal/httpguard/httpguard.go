@@ -1,6 +1,6 @@
-// Package httpguard keeps web pages of strangers from using an operator's browser as a client of a server inside: by a name of their own
-// that they let point here (DNS rebinding), or by requests from their own origin (CSRF). Every HTTP listener of writ has one, wherever it
-// listens. It must not know what is served.
+// Package httpguard prevents foreign web pages from using an operator's browser as a client of an internal server,
+// through a host name that they point to it (DNS rebinding) or through cross-site requests (CSRF). Every HTTP listener
+// of writ has a guard, regardless of its address. The package must not know the content of the server.
 package httpguard
 
 import (
@@ -15,17 +15,18 @@ import (
 	"writ"
 )
 
-// Guard knows the names of a server.
+// Guard holds the names of a server.
 type Guard struct {
-	// Names are the hosts by which it may be reached, or its addresses as URLs, besides those that are always possible: loopback, the name
-	// of this machine, and every IP address, which nobody else can let point elsewhere.
+	// Names lists further hosts of the server, as names or URLs. Loopback, the name of this machine and every IP
+	// address are always accepted: an attacker cannot redirect an IP address.
 	Names []string
-	// Hint says how a name is added.
+	// Hint explains how to add a name.
 	Hint string
 }
 
-// Check returns why a request is refused, nil if it is not: HOST_UNKNOWN if it is for a name that the server does not have, ORIGIN_FOREIGN
-// if a page of another site made a browser send it. A link on such a page may still be followed: that only shows something.
+// Check returns nil if a request is acceptable. The error is HOST_UNKNOWN for a host name of another server, and
+// ORIGIN_FOREIGN for a request that a page of another site caused. Such a page may still link to the server, because a
+// link only shows a page.
 func (g *Guard) Check(r *http.Request) error {
 	if !g.knows(hostOf(r.Host)) {
 		return writ.Errorf(writ.CodeHostUnknown, "this server is not called %q", r.Host).WithHint("%s", g.Hint)
@@ -53,14 +54,14 @@ func (g *Guard) knows(host string) bool {
 	return false
 }
 
-// crossOrigin reports whether a page of another site sent a request. Programs send neither header.
+// crossOrigin reports whether a page of another site sent a request. Clients other than browsers send neither header.
 func (g *Guard) crossOrigin(r *http.Request) bool {
 	if origins, ok := r.Header["Origin"]; ok {
 		if len(origins) != 1 {
 			return true
 		}
 		u, err := url.Parse(origins[0])
-		if err != nil || u.Host == "" { // "null" too
+		if err != nil || u.Host == "" { // including "null"
 			return true
 		}
 		return !strings.EqualFold(u.Host, r.Host) && !g.named(u)
@@ -73,7 +74,7 @@ func (g *Guard) crossOrigin(r *http.Request) bool {
 	return !(reading && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document")
 }
 
-// named reports whether an origin is one of the addresses of the server: a proxy may have given it another Host.
+// named reports whether an origin is one of the server's URLs. A proxy may have changed the Host header.
 func (g *Guard) named(origin *url.URL) bool {
 	for _, name := range g.Names {
 		if u, err := url.Parse(name); err == nil && u.Host != "" && u.Scheme == origin.Scheme && strings.EqualFold(u.Host, origin.Host) {
@@ -95,7 +96,7 @@ func hostOf(address string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// machine is the name of this machine.
+// machine returns the name of this machine.
 var machine = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
 	return strings.ToLower(name)

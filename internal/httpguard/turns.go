@@ -8,19 +8,19 @@ import (
 	"net/http"
 )
 
-// Turns bounds how many requests compute at the same time.
+// Turns limits the number of requests that use the processor at the same time.
 type Turns interface {
-	// Take waits for a turn of a remote address. The error is that of ctx. release ends the turn.
+	// Take waits for a turn of a remote address. The error is that of ctx. The caller ends the turn with release.
 	Take(ctx context.Context, remote string) (release func(), err error)
 }
 
-// InTurn lets requests take turns. A request holds its turn while it computes. It releases the turn while it waits for a part of its body, and with
-// the first byte of its answer, so slow clients keep no turn from others.
+// InTurn makes requests take turns. A request holds its turn while it computes. It releases the turn while it waits for
+// a part of its body, and when it starts its response, so slow clients never hold a turn.
 func InTurn(turns Turns, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		turn := &turn{turns: turns, ctx: r.Context(), remote: r.RemoteAddr}
 		if turn.take() != nil {
-			return // the client has gone
+			return // the client has disconnected
 		}
 		defer turn.end()
 		if r.Body != nil {
@@ -35,7 +35,7 @@ type turn struct {
 	turns   Turns
 	ctx     context.Context //nolint:containedctx // of the request
 	remote  string
-	release func() // nil while the request has no turn
+	release func() // nil without a turn
 	ended   bool
 }
 
@@ -53,7 +53,7 @@ func (t *turn) give() {
 	}
 }
 
-// end gives the turn back for good.
+// end releases the turn permanently.
 func (t *turn) end() {
 	t.give()
 	t.ended = true
@@ -94,5 +94,5 @@ func (w *turnWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// Unwrap gives http.ResponseController the rest.
+// Unwrap makes the other methods available to http.ResponseController.
 func (w *turnWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

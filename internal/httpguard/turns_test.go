@@ -13,7 +13,7 @@ import (
 	"writ/internal/limit"
 )
 
-// Requests that wait for their client let others compute.
+// Requests that wait for their client do not block others.
 func TestSlowClientsHoldNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := &limit.Turns{Size: 1}
@@ -25,7 +25,7 @@ func TestSlowClientsHoldNoTurn(t *testing.T) {
 			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body))
 		}
 		slow, sender := io.Pipe()
-		go serve(httptest.NewRecorder(), slow) // it waits for its body
+		go serve(httptest.NewRecorder(), slow) // waits for its body
 		reads := make(chan struct{})
 		go serve(slowWriter{httptest.NewRecorder(), reads}, strings.NewReader("")) // its client reads nothing
 		synctest.Wait()
@@ -40,7 +40,7 @@ func TestSlowClientsHoldNoTurn(t *testing.T) {
 	})
 }
 
-// slowWriter is the answer to a client that reads nothing until reads is closed.
+// slowWriter is the response to a client that reads nothing until reads is closed.
 type slowWriter struct {
 	http.ResponseWriter
 	reads <-chan struct{}
