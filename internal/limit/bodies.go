@@ -8,22 +8,22 @@ import (
 	"writ/internal/fair"
 )
 
-// DefaultBodies is the Size of Bodies if it is 0. It holds a hundred of the largest submissions, of 576 KiB, and leaves a small server most of
-// its memory. Without a bound, slow clients on each of 8,192 connections would fill 4.5 GiB.
+// DefaultBodies is the default of Bodies.Size. It fits a hundred submissions of the maximum size, 576 KiB, and leaves a
+// small server most of its memory. Without a limit, slow clients on 8,192 connections could fill 4.5 GiB.
 const DefaultBodies = 64 << 20
 
-// Bodies bounds the bytes of all request bodies that a server holds at the same time. Networks share them like the places of Shares. The zero
-// value is ready for use.
+// Bodies limits the total size of the request bodies in a server's memory. Networks share the bytes like the places of
+// Shares. The zero value is ready to use.
 type Bodies struct {
-	Size int // in bytes, DefaultBodies if 0
+	Size int // bytes; 0 means DefaultBodies
 
 	mu    sync.Mutex
 	has   map[string]int // bytes by network
 	taken int
 }
 
-// Meter returns a reader of body that counts for the network of a remote address. Without room for the next bytes it returns RATE_LIMITED.
-// The bytes count until release is called.
+// Meter returns a reader of body that counts its bytes for the network of a remote address. If the limit is reached,
+// Read returns RATE_LIMITED. The bytes count until release is called.
 func (b *Bodies) Meter(remote string, body io.ReadCloser) (metered io.ReadCloser, release func()) {
 	m := &meteredBody{ReadCloser: body, bodies: b, network: NetworkOf(remote)}
 	return m, m.release
@@ -80,7 +80,7 @@ func (m *meteredBody) release() {
 	m.has = 0
 }
 
-// Taken returns the bytes that are held.
+// Taken returns the number of bytes in memory.
 func (b *Bodies) Taken() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

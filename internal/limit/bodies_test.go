@@ -37,7 +37,7 @@ func TestBodiesStayWithinTheirBound(t *testing.T) {
 	release()
 	for _, release := range releases {
 		release()
-		release() // once more changes nothing
+		release() // a second call has no effect
 	}
 	if taken := b.Taken(); taken != 0 || len(b.has) != 0 {
 		t.Errorf("%d bytes stay, of %d networks", taken, len(b.has))

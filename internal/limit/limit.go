@@ -1,4 +1,4 @@
-// Package limit bounds what one of many may ask for in a second, and have logged, so that something is left for others.
+// Package limit limits the requests, connections and log lines of single clients, so that others get their share.
 package limit
 
 import (
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Addresses bounds the requests of each remote address, or network of IPv6: so many a second, and twice as many at once. Set PerSecond before
-// its use.
+// Addresses limits the requests of each remote address (IPv6: network) to PerSecond, with bursts of twice that. Set
+// PerSecond before use.
 type Addresses struct {
 	PerSecond float64
 
 	rates rates
 }
 
-// NetworkOf returns the network that a remote address ("host:port") belongs to: an IPv4 address, or the first half of an IPv6 one, which one host
-// may have all of.
+// NetworkOf returns the network of a remote address ("host:port"): the IPv4 address, or the /64 of an IPv6 address,
+// because a single host may have a whole /64.
 func NetworkOf(remote string) string {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -25,11 +25,12 @@ func NetworkOf(remote string) string {
 	if ip.Is6() {
 		bits = 64
 	}
-	network, _ := ip.Prefix(bits) // fails for a number of bits that the address does not have
+	network, _ := ip.Prefix(bits) // fails only for an invalid number of bits
 	return network.String()
 }
 
-// Take takes a request of an address ("host:port") into account, which counts as so many. It returns 0, or how long to wait before the next.
+// Take counts a request of an address ("host:port") with a cost. It returns 0, or the time to wait before the next
+// request.
 func (l *Addresses) Take(remote string, cost int, now time.Time) time.Duration {
 	wait, _ := l.rates.reserve(NetworkOf(remote), l.PerSecond, int(2*l.PerSecond)+1, cost, 0, now)
 	return wait

@@ -100,7 +100,7 @@ func TestTheFirstLinesOfAKindMayBeMany(t *testing.T) {
 	}
 }
 
-// TestStrangersMakeAFewLinesOfAServer sends a server of TLS what is none.
+// A client that does not speak TLS causes only a few log lines.
 func TestStrangersMakeAFewLinesOfAServer(t *testing.T) {
 	log := new(testenv.Log)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -133,7 +133,7 @@ func TestACallerOverItsRateWaits(t *testing.T) {
 			return time.Since(began)
 		}
 		began := time.Now()
-		for range 201 { // twice as much at once
+		for range 201 { // the burst is twice the rate
 			if wait("busy") != 0 {
 				t.Fatal("it waits before its rate is used up")
 			}
@@ -149,7 +149,7 @@ func TestACallerOverItsRateWaits(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		var refused atomic.Int32
-		for range 600 { // 500 of them have their turn within 5 s
+		for range 600 { // 500 of them get their turn within 5 s
 			all.Go(func() {
 				if again, err := l.Wait(t.Context(), "busy", 1, 5*time.Second); err != nil || again > 5*time.Second {
 					refused.Add(1)
@@ -168,7 +168,7 @@ func TestACallerOverItsRateWaits(t *testing.T) {
 	})
 }
 
-// What many ask for at once, and does not fit, uses nothing up.
+// Concurrent requests beyond the limit consume no budget.
 func TestARefusedCallerUsesNoBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Names{PerSecond: 20}
@@ -184,7 +184,7 @@ func TestARefusedCallerUsesNoBudget(t *testing.T) {
 	})
 }
 
-// Two that ask for many places at once do not share them out in turns: the first has all of its own.
+// Two callers that reserve several places at once do not interleave: the first gets all of its places.
 func TestPlacesReservedTogetherFollowEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Names{PerSecond: 100, AtOnce: 1}

@@ -10,13 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// saidAgain is how long the same is only counted after it was said.
+// saidAgain is the interval in which a repeated line is only counted.
 const saidAgain = 10 * time.Second
 
-// Lines says what others cause as often as they like: the first of a kind at once, and then one in a while with how many there were. The zero value
-// is ready to use. Each kind that there ever was is kept, so kinds are words of this program, and names of people in the roster.
+// Lines limits log lines that clients can cause at will. The first line of a kind is logged at once. Later ones are
+// logged once per interval, with their count. The zero value is ready to use. Kinds are never dropped, so they must be
+// constants or names of principals in the roster.
 type Lines struct {
-	// AtOnce is how many of a kind are said before any is only counted; 1 if 0. It is for lines of which the last says how things are.
+	// AtOnce is the number of lines of a kind before lines are only counted; 0 means 1. It is for kinds whose latest
+	// line shows the current state.
 	AtOnce int
 
 	mu  sync.Mutex
@@ -25,10 +27,10 @@ type Lines struct {
 
 type line struct {
 	rate  *rate.Limiter
-	times int // since one was said
+	times int // since the last logged line
 }
 
-// Say counts one more of a kind, and reports whether it is to be said now, and for how many.
+// Say counts a line of a kind. It reports whether to log it now, and for how many lines.
 func (l *Lines) Say(kind string, now time.Time) (times int, say bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,10 +50,11 @@ func (l *Lines) Say(kind string, now time.Time) (times int, say bool) {
 	return times, true
 }
 
-// serverSays are the kinds of what an http.Server says; what else it says is one more.
+// serverSays lists the known kinds of log lines of an http.Server. All others count as one more kind.
 var serverSays = []string{"http: TLS handshake error", "http: panic serving", "http: Accept error"}
 
-// ErrorLog returns the ErrorLog of an http.Server. Who speaks no TLS, or no HTTP, causes what the server says, as often as he likes.
+// ErrorLog returns an ErrorLog for an http.Server. Clients that speak neither TLS nor HTTP can cause any number of such
+// lines.
 func ErrorLog(to *slog.Logger) *log.Logger { return log.New(&serverLog{to: to}, "", 0) }
 
 type serverLog struct {

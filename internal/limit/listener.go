@@ -2,7 +2,8 @@ package limit
 
 import "net"
 
-// Listener returns a listener whose connections each take a place, for as long as they are open. One for which there is no place is closed at once.
+// Listener returns a listener whose connections each hold a place while they are open. A connection without a place is
+// closed at once.
 func (s *Shares) Listener(l net.Listener) net.Listener { return &sharedListener{l, s} }
 
 type sharedListener struct {

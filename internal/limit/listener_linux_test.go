@@ -36,7 +36,7 @@ func TestAListenerHasPlacesForOtherNetworks(t *testing.T) {
 		from("127.0.0.2")
 	}
 	refused := from("127.0.0.2")
-	if n, err := refused.Read(make([]byte, 1)); err == nil { // it is closed
+	if n, err := refused.Read(make([]byte, 1)); err == nil { // must be closed
 		t.Errorf("%d bytes from a server that says nothing", n)
 	}
 	from("127.0.0.3")

@@ -11,25 +11,25 @@ import (
 	"writ/internal/sleep"
 )
 
-// Names bounds what each of those does that have names: so much a second, and twice as much at once. Set PerSecond before its use; 0 bounds
-// nothing.
+// Names limits the actions of each name to PerSecond. Set PerSecond before use; 0 means no limit.
 type Names struct {
 	PerSecond float64
-	AtOnce    int // twice as much as in a second if 0
+	AtOnce    int // burst; 0 means twice PerSecond
 
 	rates rates
 }
 
 func (l *Names) atOnce() int { return cmp.Or(l.AtOnce, int(2*l.PerSecond)+1) }
 
-// Charge counts what somebody has done, whether he might or not: he may do more once that is made up for.
+// Charge counts an action that has already happened, even beyond the limit. Later actions wait until it is paid off.
 func (l *Names) Charge(name string, cost int) {
 	now := time.Now()
 	l.rates.of(name, l.PerSecond, l.atOnce(), now).ReserveN(now, min(cost, l.atOnce()))
 }
 
-// Wait waits for the turn of somebody whose request counts as so many, or if that is 0 until what was charged is made up for. If that would take
-// longer than most it counts nothing, and returns at once how long to wait before asking again, or else 0. An error is that of ctx.
+// Wait waits for the turn of a request with a cost. A cost of 0 waits until earlier charges are paid off. If the wait
+// would exceed most, Wait counts nothing and returns at once with the time to wait before a retry. Otherwise it returns
+// 0. The error is that of ctx.
 func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Duration) (again time.Duration, err error) {
 	wait, ok := l.Reserve(name, cost, most)
 	if !ok {
@@ -38,8 +38,8 @@ func (l *Names) Wait(ctx context.Context, name string, cost int, most time.Durat
 	return 0, sleep.For(ctx, wait)
 }
 
-// Reserve counts what somebody is about to do as so many, and returns how long he has to wait for it. If that is longer than most it counts nothing,
-// and returns false.
+// Reserve counts a future request with a cost and returns its waiting time. If that exceeds most, it counts nothing and
+// returns false.
 func (l *Names) Reserve(name string, cost int, most time.Duration) (wait time.Duration, ok bool) {
 	if l.PerSecond <= 0 {
 		return 0, true
@@ -47,8 +47,8 @@ func (l *Names) Reserve(name string, cost int, most time.Duration) (wait time.Du
 	return l.rates.reserve(name, l.PerSecond, l.atOnce(), cost, most, time.Now())
 }
 
-// ReserveEach reserves one cost after the other, with nobody in between, until one would have to wait for longer than most. It returns how many it
-// counted, and how long to wait for the last of them.
+// ReserveEach reserves costs one after the other, without other callers in between, until one would have to wait longer
+// than most. It returns the number of reserved costs and the waiting time of the last.
 func (l *Names) ReserveEach(name string, costs []int, most time.Duration) (counted int, wait time.Duration) {
 	if l.PerSecond <= 0 {
 		return len(costs), 0
@@ -56,7 +56,7 @@ func (l *Names) ReserveEach(name string, costs []int, most time.Duration) (count
 	return l.rates.reserveEach(name, l.PerSecond, l.atOnce(), costs, most, time.Now())
 }
 
-// rates keeps a rate for each key that was seen of late.
+// rates holds a limiter for each recently used key.
 type rates struct {
 	mu  sync.Mutex
 	all map[string]*seen
@@ -69,10 +69,10 @@ type seen struct {
 
 const (
 	maxSeen   = 10_000
-	seenStays = time.Minute // after that its allowance is full again anyway
+	seenStays = time.Minute // after that, a key's budget is full again
 )
 
-// of returns the rate of a key.
+// of returns the limiter of a key.
 func (r *rates) of(key string, perSecond float64, atOnce int, now time.Time) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *rates) of(key string, perSecond float64, atOnce int, now time.Time) *ra
 			}
 		}
 		if len(r.all) >= maxSeen {
-			clear(r.all) // so many at once: better all too fast than memory without end
+			clear(r.all) // exceeding the rates for a moment is better than unbounded memory
 		}
 	}
 	if r.all == nil {
@@ -98,15 +98,16 @@ func (r *rates) of(key string, perSecond float64, atOnce int, now time.Time) *ra
 	return s.rate
 }
 
-// reserve counts what a key does, if it has to wait for that no longer than most, and returns how long.
+// reserve counts an action of a key and returns its waiting time, unless that exceeds most.
 func (r *rates) reserve(key string, perSecond float64, atOnce, cost int, most time.Duration, now time.Time) (wait time.Duration, ok bool) {
 	of := r.of(key, perSecond, atOnce, now)
-	r.mu.Lock() // or what is given back would be lost to who reserves in between
+	r.mu.Lock() // otherwise a concurrent reservation would miss the budget returned by a cancelled one
 	defer r.mu.Unlock()
 	return reserve(of, min(cost, atOnce), most, now)
 }
 
-// reserveEach counts as many of these as a key has to wait for no longer than most, and returns how long it waits for the last.
+// reserveEach counts costs until the waiting time of one exceeds most. It returns their number and the waiting time of
+// the last.
 func (r *rates) reserveEach(key string, perSecond float64, atOnce int, costs []int, most time.Duration, now time.Time) (counted int, wait time.Duration) {
 	of := r.of(key, perSecond, atOnce, now)
 	r.mu.Lock()
@@ -121,7 +122,7 @@ func (r *rates) reserveEach(key string, perSecond float64, atOnce int, costs []i
 	return counted, wait
 }
 
-// reserve takes a cost from a rate, unless that would mean to wait for longer than most.
+// reserve takes cost from a limiter unless the waiting time exceeds most.
 func reserve(of *rate.Limiter, cost int, most time.Duration, now time.Time) (wait time.Duration, ok bool) {
 	reservation := of.ReserveN(now, cost)
 	if wait = reservation.DelayFrom(now); wait > most {

@@ -6,7 +6,8 @@ import (
 	"writ/internal/fair"
 )
 
-// Shares are so many places that networks share, for as long as each of them likes: none can have so many that nothing is left for others.
+// Shares is a number of places that networks hold for any time. It limits each network, so that others always find a
+// place.
 type Shares struct {
 	Size int
 
@@ -15,7 +16,7 @@ type Shares struct {
 	taken int
 }
 
-// Enter takes a place for somebody at a remote address, unless there is none for it. Whoever gets one calls leave.
+// Enter takes a place for a remote address, if available. The caller must call leave.
 func (s *Shares) Enter(remote string) (leave func(), ok bool) {
 	network := NetworkOf(remote)
 	s.mu.Lock()
@@ -40,7 +41,7 @@ func (s *Shares) leave(network string) {
 	}
 }
 
-// Taken returns how many places are taken.
+// Taken returns the number of held places.
 func (s *Shares) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

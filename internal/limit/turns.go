@@ -9,10 +9,11 @@ import (
 	"writ/internal/fair"
 )
 
-// Turns bounds how many requests compute at the same time. Requests of strangers take turns, so that they leave processors to all others. Networks
-// share the turns: the network that has used least is next. The zero value is ready for use.
+// Turns limits the requests that compute at the same time. Unauthenticated requests take turns, so that they leave
+// processors for the others. Networks share the turns: the network with the least use is next. The zero value is ready
+// to use.
 type Turns struct {
-	Size int // turns at the same time; half of the processors, but at least one, if 0
+	Size int // concurrent turns; 0 means half of the processors, at least one
 
 	mu    sync.Mutex
 	line  fair.Queue[*waiter]
@@ -22,10 +23,11 @@ type Turns struct {
 // waiter is a request that waits for its turn.
 type waiter struct{ ready chan fair.Grant }
 
-// origin is the zero of the times of all queues.
+// origin is the zero point of the queues' times.
 var origin = time.Now()
 
-// Take waits for a turn of the network of a remote address. The error is that of ctx. release ends the turn.
+// Take waits for a turn of the network of a remote address. The error is that of ctx. The caller ends the turn with
+// release.
 func (t *Turns) Take(ctx context.Context, remote string) (release func(), err error) {
 	w := &waiter{make(chan fair.Grant, 1)}
 	t.mu.Lock()
