@@ -1,6 +1,6 @@
-// Package linear is for tests of what several clients ask of one store at the same time, with stores that die in between. It records who
-// asked what and was answered what, and looks whether the answers could have been given one after the other: if no order of them fits the
-// model, something was promised to two, or forgotten. It knows nothing of what is asked.
+// Package linear tests concurrent clients of one store that is closed and reopened in between. It records all requests
+// and responses, and checks whether some sequential order of them explains the responses. If there is none, the store
+// has promised something twice or lost something. The package does not know the content of the requests.
 package linear
 
 import (
@@ -15,29 +15,31 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Model says how a thing answers whoever asks one after the other.
+// Model describes how the store responds to sequential requests.
 type Model[S comparable, In, Out any] struct {
 	Init S
-	// Step reports whether out may be the answer to in, and what the thing is then.
+	// Step reports whether out is a valid response to in, and returns the next state.
 	Step func(s S, in In, out Out) (S, bool)
-	// Maybe says what the thing is if in took place and its answer was lost. That it did not take place is always possible, too.
+	// Maybe returns the next state if in was executed and its response was lost. The checker also considers that in was
+	// not executed.
 	Maybe func(s S, in In) S
-	// Key tells things apart that have nothing to do with each other; nil if there is only one.
+	// Key separates independent parts of the store; nil if there is only one.
 	Key func(in In) string
 }
 
-// History is what was asked and answered. The zero value is empty and ready; it may be used by many clients at once.
+// History is the record of requests and responses. The zero value is ready to use. It may be used concurrently.
 type History[In, Out any] struct {
-	clock atomic.Int64 // counts what begins and ends: the order matters, not the time
+	clock atomic.Int64 // numbers starts and ends of requests: only their order matters
 
 	mu  sync.Mutex
 	all []porcupine.Operation
 }
 
-// lost is the answer that nobody got.
+// lost marks a lost response.
 type lost struct{}
 
-// Ask asks, notes the answer, and returns it. An error of ask says that nobody knows whether it took place: later answers may fit either.
+// Ask sends a request, records the response and returns it. An error of ask means that the outcome is unknown: the
+// checker accepts both.
 func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out, error) {
 	call := h.clock.Add(1)
 	out, err := ask()
@@ -51,7 +53,7 @@ func (h *History[In, Out]) Ask(client int, in In, ask func() (Out, error)) (Out,
 	return out, err
 }
 
-// Count returns how many answers there are, and how many were lost.
+// Count returns the numbers of received and of lost responses.
 func (h *History[In, Out]) Count() (known, unknown int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,10 +65,11 @@ func (h *History[In, Out]) Count() (known, unknown int) {
 	return len(h.all) - unknown, unknown
 }
 
-// checkWithin bounds the search for an order.
+// checkWithin limits the search for an order.
 const checkWithin = time.Minute
 
-// Legal reports whether some order of what was asked explains every answer. It is an error if that was not found out in time.
+// Legal reports whether some order of the requests explains every response. The error means that the search took too
+// long.
 func Legal[S comparable, In, Out any](m Model[S, In, Out], h *History[In, Out]) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +110,7 @@ func Legal[S comparable, In, Out any](m Model[S, In, Out], h *History[In, Out]) 
 	}
 }
 
-// Clients runs n clients side by side, each with random numbers of its own that follow from the seed, and waits for them.
+// Clients runs n clients concurrently and waits for them. Each has its own random source, derived from seed.
 func Clients(n int, seed uint64, client func(id int, random *rand.Rand)) {
 	var group sync.WaitGroup
 	for id := range n {
@@ -116,7 +119,7 @@ func Clients(n int, seed uint64, client func(id int, random *rand.Rand)) {
 	group.Wait()
 }
 
-// Store is a store that dies: it is closed in the middle of what is asked of it, and opened again.
+// Store is a store that is closed during requests and reopened.
 type Store[T io.Closer] struct {
 	Open func() (T, error)
 
@@ -125,7 +128,7 @@ type Store[T io.Closer] struct {
 	now    T
 }
 
-// Now returns the store, opened.
+// Now returns the store. It opens the store if it is closed.
 func (s *Store[T]) Now() (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +149,7 @@ func (s *Store[T]) Dying(do func()) error {
 	return <-died
 }
 
-// Die closes the store under whoever uses it.
+// Die closes the store, even while it is in use.
 func (s *Store[T]) Die() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,9 +160,9 @@ func (s *Store[T]) Die() error {
 	return s.now.Close()
 }
 
-// Meeting lets the first so many who come to a place wait for each other: each has looked there before one of them goes on.
+// Meeting is a barrier for each place: the first Of callers of Wait block until all have arrived.
 type Meeting struct {
-	Of int // how many
+	Of int // number of callers
 
 	mu     sync.Mutex
 	places map[string]*place
@@ -170,7 +173,7 @@ type place struct {
 	all  chan struct{}
 }
 
-// Wait waits at a place.
+// Wait blocks until enough callers have reached the place.
 func (m *Meeting) Wait(at string) {
 	m.mu.Lock()
 	if m.places == nil {

@@ -7,7 +7,7 @@ import (
 	"writ/internal/linear"
 )
 
-// once is a thing that the first one gets: the answer is whose it is.
+// once models a resource that belongs to its first caller. The response is the owner.
 var once = linear.Model[int, int, int]{
 	Step: func(owner, who, answer int) (int, bool) {
 		if owner == 0 {
@@ -48,7 +48,7 @@ func TestAHistoryIsLegalIfSomeOrderExplainsIt(t *testing.T) {
 			t.Errorf("%s: legal = %v, %v", tt.name, legal, err)
 		}
 	}
-	var h linear.History[int, int] // the second asks and is answered while the first still waits
+	var h linear.History[int, int] // the second request starts and ends while the first one waits
 	h.Ask(1, 1, func() (int, error) {
 		h.Ask(2, 2, func() (int, error) { return 2, nil })
 		return 2, nil
