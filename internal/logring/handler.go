@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// Handler is a slog.Handler that adds what is logged to a ring.
+// Handler is a slog.Handler that adds log records to a ring.
 type Handler struct {
-	slog.Handler // writes a record to the record below, as text
+	slog.Handler // formats a record into the buffer below
 	to           *record
 }
 
-// record is what becomes of a record of a log. All handlers that descend from one share it.
+// record formats log records for the ring. All handlers derived from one share it.
 type record struct {
 	ring *Ring
 	boot string
@@ -23,13 +23,13 @@ type record struct {
 	text bytes.Buffer
 }
 
-// NewHandler returns a handler for a start of the machine. It takes records of a level and above. Attributes go through replace, as in
-// slog.HandlerOptions.
+// NewHandler returns a handler for records at or above a level. boot identifies the boot of the machine. Attributes
+// pass through replace, as in slog.HandlerOptions.
 func NewHandler(ring *Ring, boot string, level slog.Level, replace func(groups []string, a slog.Attr) slog.Attr) *Handler {
 	to := &record{ring: ring, boot: boot}
 	return &Handler{slog.NewTextHandler(&to.text, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
-			return slog.Attr{} // a line has both by itself
+			return slog.Attr{} // stored as fields of the line
 		}
 		return replace(groups, a)
 	}}), to}
@@ -47,17 +47,17 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs returns a handler that adds attributes.
+// WithAttrs returns a handler with additional attributes.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &Handler{h.Handler.WithAttrs(attrs), h.to}
 }
 
-// WithGroup returns a handler whose attributes have a group.
+// WithGroup returns a handler with an attribute group.
 func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{h.Handler.WithGroup(name), h.to}
 }
 
-// levelOf is the word for a level.
+// levelOf returns the name of a level.
 func levelOf(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:

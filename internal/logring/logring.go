@@ -1,5 +1,5 @@
-// Package logring keeps the last lines of a log in a file of fixed size: a Ring writes them, Read returns them, also while they are written and after
-// a crash. It must not know what the lines are about.
+// Package logring keeps the last lines of a log in a file of fixed size. A Ring writes them. Read returns them, even
+// during writes and after a crash. The package must not know the content of the lines.
 package logring
 
 import (
@@ -17,34 +17,35 @@ import (
 )
 
 const (
-	// Lines is how many lines a ring has, each in a slot of slotSize bytes. A ring that is full has 1 MiB.
+	// Lines is the capacity of a ring. Each line has a slot of slotSize bytes, so a full ring has 1 MiB.
 	Lines = 1024
-	// MaxText is where the text of a line is cut, in bytes.
+	// MaxText is the maximum length of a line's text, in bytes. Longer texts are truncated.
 	MaxText = 850
-	// maxWord bounds the other words of a line.
+	// maxWord limits the other strings of a line, in bytes.
 	maxWord = 40
-	// maxWaiting is how many lines may wait for the disk. More are lost: a disk that hangs must not hold up who logs.
+	// maxWaiting limits the lines that wait for the disk. Further lines are dropped, because a slow disk must not block
+	// the logging code.
 	maxWaiting = 512
-	// syncEvery is how long a line may be in the memory of the kernel only: what a loss of power costs.
+	// syncEvery limits the time for which a line is only in the page cache, and thus the loss after a power failure.
 	syncEvery = time.Second
 )
 
-// Line is a line of a log.
+// Line is a log line.
 type Line struct {
 	Time  time.Time `json:"time"`
-	Boot  string    `json:"boot,omitempty"` // of the machine, as the writer of the line calls it
+	Boot  string    `json:"boot,omitempty"` // identifies the boot of the machine
 	Level string    `json:"level"`
 	Text  string    `json:"text"`
 }
 
-// clean returns the line as it fits into a slot.
+// clean returns the line truncated to fit into a slot.
 func (l Line) clean() Line {
 	l.Time = l.Time.UTC()
 	l.Boot, l.Level, l.Text = cut(l.Boot, maxWord), cut(l.Level, maxWord), cut(l.Text, MaxText)
 	return l
 }
 
-// cut returns a text of at most so many bytes, and of proper UTF-8.
+// cut truncates a text to most bytes of valid UTF-8.
 func cut(text string, most int) string {
 	const more = " …"
 	if len(text) > most {
@@ -57,19 +58,19 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// Ring takes lines, from the moment when it is made, and writes them to its file while Run serves.
+// Ring collects lines from its creation, and writes them to its file while Run is running.
 type Ring struct {
-	wake chan struct{} // holds one if lines wait
+	wake chan struct{} // holds a token if lines wait
 
 	mu      sync.Mutex
 	waiting []Line
-	lost    int // lines for which there was no room since the last one that waits
+	lost    int // lines dropped since the last waiting one
 }
 
-// New returns a ring. What is added waits for Run.
+// New returns a ring. Lines wait until Run is called.
 func New() *Ring { return &Ring{wake: make(chan struct{}, 1)} }
 
-// Add adds a line. It waits for nothing.
+// Add adds a line. It never blocks.
 func (r *Ring) Add(l Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +89,7 @@ func (r *Ring) Add(l Line) {
 	}
 }
 
-// take returns the lines that wait.
+// take returns the waiting lines.
 func (r *Ring) take() []Line {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +98,8 @@ func (r *Ring) take() []Line {
 	return lines
 }
 
-// Run writes lines to a file until ctx ends, and then those that wait. A file has one writer at a time. An error says that there is no file; lines
-// that a disk does not take are lost.
+// Run writes lines to a file until ctx ends, and then the lines that still wait. A file may have only one writer. The
+// error means that the file cannot be opened. Lines that cannot be written are lost.
 func (r *Ring) Run(ctx context.Context, path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -116,13 +117,13 @@ func (r *Ring) Run(ctx context.Context, path string) error {
 	if len(last) > 0 {
 		next = last[len(last)-1].Number + 1
 	}
-	var sync <-chan time.Time // when what was written goes to the disk; nil if all is there
+	var sync <-chan time.Time // time of the next sync; nil if all is synced
 	for {
 		ended := false
 		select {
 		case <-r.wake:
 		case <-sync:
-			_ = file.Sync() // an error could be told to this log only
+			_ = file.Sync() // an error could only be logged here
 			sync = nil
 			continue
 		case <-ctx.Done():
@@ -143,7 +144,7 @@ func (r *Ring) Run(ctx context.Context, path string) error {
 	}
 }
 
-// Boot returns the kernel's id of this start of the machine, or one for this process where there is none.
+// Boot returns the kernel's boot id, or a random id for this process if the system has none.
 var Boot = sync.OnceValue(func() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

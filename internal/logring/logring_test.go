@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wrote lets a ring write lines to a file, and ends it.
+// wrote writes lines to a file with a ring.
 func wrote(t *testing.T, path string, lines ...Line) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	stop() // what waits is written all the same
+	stop() // waiting lines are still written
 	for len(lines) > 0 {
 		r := New()
 		n := min(len(lines), maxWaiting)
@@ -33,7 +33,7 @@ func wrote(t *testing.T, path string, lines ...Line) {
 	}
 }
 
-// texts are the texts of a file, each with its number.
+// texts returns the lines of a file with their numbers.
 func texts(t *testing.T, path string) (all []string) {
 	t.Helper()
 	entries, err := Read(path)

@@ -15,35 +15,36 @@ import (
 	"writ/internal/cbor"
 )
 
-// A slot begins with the CRC-32 of the rest, the length of the line and its number. Lines are numbered from 1, and a number has its slot. So a write that
-// a crash tore costs its own line, and the one that was there before.
+// A slot starts with the CRC-32 of the rest, the length of the encoded line, and its number. Lines are numbered from 1,
+// and the number determines the slot. A write that a crash interrupts therefore loses only its own line and the line
+// that it replaces.
 const (
 	slotSize = 1 << 10
 	headSize = 4 + 2 + 8
 )
 
-// Dir is where the data directory of a node has its rings.
+// Dir is the directory of the rings within a node's data directory.
 const Dir = "log"
 
-// ending is that of the file of a ring.
+// ending is the file extension of a ring.
 const ending = ".ring"
 
-// File is the file of the ring of a source, in a directory.
+// File returns the file of a source's ring in a directory.
 func File(dir, source string) string { return filepath.Join(dir, source+ending) }
 
-// Sources lists what has a ring in a directory.
+// Sources lists the sources of the rings in a directory.
 func Sources(dir string) (sources []string) {
-	files, _ := filepath.Glob(File(dir, "*")) // the pattern is one
+	files, _ := filepath.Glob(File(dir, "*")) // the pattern is valid
 	for _, file := range files {
 		sources = append(sources, strings.TrimSuffix(filepath.Base(file), ending))
 	}
 	return sources
 }
 
-// Entry is a line in its ring.
+// Entry is a line in a ring.
 type Entry struct {
 	Line
-	Number int64 // from 1; that of a later line is higher
+	Number int64 // from 1, increasing
 }
 
 // write writes a line to its slot.
@@ -64,7 +65,7 @@ func write(file *os.File, number int64, l Line) error {
 	return err
 }
 
-// Read returns the lines in a file, oldest first. There are none if there is no file. What is damaged is left out.
+// Read returns the lines in a file, oldest first. A missing file has none. It skips damaged slots.
 func Read(path string) ([]Entry, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +84,7 @@ func Read(path string) ([]Entry, error) {
 	return all, nil
 }
 
-// read takes the line out of a slot.
+// read decodes the line in a slot.
 func read(slot []byte) (e Entry, ok bool) {
 	if len(slot) < headSize {
 		return e, false
