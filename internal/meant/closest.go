@@ -2,8 +2,8 @@ package meant
 
 import "strings"
 
-// Closest returns the candidate that name was probably meant to be, "" if none is near. A candidate is near if it begins as name does, or the other
-// way round, or one that a few typing mistakes lead to.
+// Closest returns the candidate closest to name, or "" if none is close. A candidate is close if one of the two is a
+// prefix of the other, or if they differ by a few typing errors.
 func Closest(name string, candidates []string) string {
 	best, bestDistance := "", (len(name)+1)/3
 	for _, candidate := range candidates {
@@ -18,9 +18,10 @@ func Closest(name string, candidates []string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours that make b of a (optimal string alignment).
+// distance returns the number of insertions, deletions, replacements and swaps of adjacent characters that turn a into
+// b (optimal string alignment).
 func distance(a, b string) int {
-	const most = 64 // names are shorter; anything longer is no typing mistake
+	const most = 64 // names are shorter; a longer text is not a typing error
 	if len(a) > most || len(b) > most {
 		return most
 	}
