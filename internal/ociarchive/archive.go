@@ -1,9 +1,9 @@
-// Package ociarchive checks archives of container images that strangers made: tars of an OCI image layout. It must not know where an archive is
-// from, nor who makes containers of it.
+// Package ociarchive checks untrusted archives of container images: tar files with an OCI image layout. It must not
+// know the origin of an archive or the containers made from it.
 //
-// A daemon keeps blobs and unpacked layers of all projects in one store, and finds them by digests that archives name: a blob by its own, an
-// unpacked layer by those that the config lists (diff_ids). Whoever knows such a digest must not get the content by it. So an archive counts only
-// if it has by itself whatever the daemon could look up for it.
+// A daemon stores blobs and unpacked layers of all projects together, and finds them by digests that archives name: a
+// blob by its own digest, an unpacked layer by the diff_ids in the config. Knowledge of a digest must not give access
+// to its content. An archive is therefore valid only if it contains everything that the daemon could look up for it.
 package ociarchive
 
 import (
@@ -27,8 +27,7 @@ import (
 	"writ/internal/ctxio"
 )
 
-// maxText is how long a manifest or index may be, maxDepth how deep indexes may be nested, maxBlobs how many blobs an archive may have, and
-// maxUnpacked how many bytes all its layers may have when they are unpacked: a compressed one can say a thousand times as much as it has.
+// Limits of an archive. Compressed layers can be a thousand times larger when unpacked.
 const (
 	maxText     = 4 << 20
 	maxDepth    = 4
@@ -36,9 +35,9 @@ const (
 	maxUnpacked = 32 << 30
 )
 
-// Check makes sure that a file is an OCI archive with an image for this machine, and that each image in it which containerd could take here is
-// whole: its manifest, config and layers are there, each under its own digest, and what its config says of unpacked layers is what the layers
-// are.
+// Check returns nil if a file is an OCI archive with an image for this machine, and if each image that containerd could
+// select here is complete. Its manifest, config and layers must exist under their digests, and its diff_ids must match
+// the unpacked layers.
 func Check(ctx context.Context, file *os.File) error { return check(ctx, file, maxUnpacked) }
 
 func check(ctx context.Context, file *os.File, most int64) error {
@@ -63,29 +62,29 @@ func noArchive(format string, args ...any) *writ.Error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "the content is no OCI archive that can be used: "+format, args...)
 }
 
-// archive is what was seen of a file.
+// archive is the state of a check.
 type archive struct {
 	file    *os.File
-	machine platforms.Matcher // as containerd asks it
-	most    int64             // how many bytes layers may have when they are unpacked
-	left    int64             // of that
+	machine platforms.Matcher // the matcher that containerd uses
+	most    int64             // limit of the unpacked layers in bytes
+	left    int64             // remaining bytes of most
 
 	texts    map[string][]byte // oci-layout and index.json
-	docker   bool              // it has the manifest.json of Docker
+	docker   bool              // it contains Docker's manifest.json
 	blobs    map[digest.Digest]blob
 	looked   map[look]bool                   // an archive can name a manifest or index a million times
-	unpacked map[digest.Digest]digest.Digest // of layers, by what they are packed
-	found    bool                            // there is an image for this machine
+	unpacked map[digest.Digest]digest.Digest // diff_id by layer digest
+	found    bool                            // it contains an image for this machine
 }
 
-// blob is where a blob is in the file.
+// blob is the position of a blob in the file.
 type blob struct{ offset, size int64 }
 
-// look is how a manifest or index was looked at. Its descriptor decides what containerd takes it for.
+// look identifies a check of a manifest or index. Its descriptor determines how containerd reads it.
 type look struct {
 	digest    digest.Digest
 	mediaType string
-	chosen    bool // by the platform of its descriptor, not of its config
+	chosen    bool // by the platform in its descriptor instead of its config
 }
 
 func (a *archive) scan(ctx context.Context) error {
@@ -107,7 +106,7 @@ func (a *archive) scan(ctx context.Context) error {
 	}
 }
 
-// unreadable is the error about an archive that cannot be read, unless the context ended.
+// unreadable returns the error for an unreadable archive, or the error of the context.
 func unreadable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -129,7 +128,7 @@ func (a *archive) see(ctx context.Context, header *tar.Header, r io.Reader) erro
 	return nil
 }
 
-// keep keeps a text that there may be one of: readers would take different ones of several.
+// keep stores the text of a file that may occur only once, because readers would use different copies.
 func (a *archive) keep(ctx context.Context, name string, size int64, r io.Reader) error {
 	if _, again := a.texts[name]; again {
 		return noArchive("it has two files %s", name)
@@ -145,9 +144,9 @@ func (a *archive) keep(ctx context.Context, name string, size int64, r io.Reader
 	return nil
 }
 
-// digest makes sure that a blob has the digest that it is named by, and keeps where it is.
+// digest verifies the digest of a blob and stores the blob's position.
 func (a *archive) digest(ctx context.Context, named digest.Digest, size int64, r io.Reader) error {
-	at, err := a.file.Seek(0, io.SeekCurrent) // package tar reads no further than it must
+	at, err := a.file.Seek(0, io.SeekCurrent) // package tar does not read ahead
 	if err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func (a *archive) digest(ctx context.Context, named digest.Digest, size int64, r
 	if err != nil {
 		return err
 	}
-	if end-at != size { // what is read at its place later would be something else
+	if end-at != size { // a later read at this position would return other bytes
 		return noArchive("the blob %s is a sparse file", named.Encoded())
 	}
 	if len(a.blobs) == maxBlobs {
@@ -172,7 +171,7 @@ func (a *archive) digest(ctx context.Context, named digest.Digest, size int64, r
 	return nil
 }
 
-// checkLayout makes sure that containerd reads index.json, and not what Docker writes.
+// checkLayout checks that containerd reads index.json and not Docker's manifest.json.
 func (a *archive) checkLayout() error {
 	text, ok := a.texts[ocispec.ImageLayoutFile]
 	if !ok && a.docker {
@@ -194,7 +193,7 @@ func (a *archive) checkLayout() error {
 	return nil
 }
 
-// blob finds a blob as a descriptor names it.
+// blob returns the blob of a descriptor.
 func (a *archive) blob(d ocispec.Descriptor) (blob, error) {
 	b, ok := a.blobs[d.Digest]
 	if !ok || b.size != d.Size {

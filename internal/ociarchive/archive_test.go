@@ -22,7 +22,7 @@ import (
 
 type object = map[string]any
 
-// most is how many bytes layers of tests may have when they are unpacked.
+// most limits the unpacked layers in these tests, in bytes.
 const most = 1 << 20
 
 var (
@@ -53,7 +53,7 @@ func packZstd(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-// configOf says which unpacked layers an image for this machine has.
+// configOf returns the config of an image for this machine with these unpacked layers.
 func configOf(unpacked ...[]byte) object {
 	ids := []string{}
 	for _, text := range unpacked {
@@ -62,13 +62,13 @@ func configOf(unpacked ...[]byte) object {
 	return object{"architecture": runtime.GOARCH, "os": "linux", "rootfs": object{"type": "layers", "diff_ids": ids}}
 }
 
-// with adds what a descriptor says of its platform.
+// with sets the platform of a descriptor.
 func with(descriptor object, os, architecture string) object {
 	descriptor["platform"] = object{"os": os, "architecture": architecture}
 	return descriptor
 }
 
-// checked is what is said of an archive.
+// checked returns the result of a check.
 func checked(t testing.TB, text []byte) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a")
@@ -83,7 +83,7 @@ func checked(t testing.TB, text []byte) error {
 	return check(t.Context(), f, most)
 }
 
-// TestAnArchiveBringsEachLayerThatItNames: an archive is refused if containerd would look for anything of it, in any order, that it does not have.
+// An archive is rejected if containerd would look up any part that the archive does not contain, in any order.
 func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
 	const (
 		gzipped = testenv.LayerType + "+gzip"
@@ -101,7 +101,7 @@ func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
 	index := func(manifests ...object) object { return object{"schemaVersion": 2, "manifests": manifests} }
 	for name, tt := range map[string]struct {
 		make func(o *testenv.OCI)
-		says string // "" if it is good
+		says string // "" if valid
 	}{
 		"a plain layer":       {one(testenv.LayerType, own, own), ""},
 		"gzip":                {one(gzipped, packGzip(t, own), own), ""},
@@ -196,12 +196,12 @@ func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
 	}
 }
 
-// TestABlobOfHolesIsRefused: what package tar makes of a sparse file is not what is at its place.
+// Package tar expands a sparse file, so its content differs from the bytes in the archive.
 func TestABlobOfHolesIsRefused(t *testing.T) {
 	content := append(make([]byte, 512), bytes.Repeat([]byte("x"), 512)...)
 	var all bytes.Buffer
 	w := tar.NewWriter(&all)
-	file := append([]byte("1\n512\n512\n"), make([]byte, 502)...) // where the data is, and then the data
+	file := append([]byte("1\n512\n512\n"), make([]byte, 502)...) // map of the data, followed by the data
 	header := tar.Header{
 		Typeflag: tar.TypeReg, Name: "sparse", Size: 1024, Mode: 0o600,
 		PAXRecords: map[string]string{
@@ -219,7 +219,7 @@ func TestABlobOfHolesIsRefused(t *testing.T) {
 	}
 }
 
-// Five indexes, each of which names the next one 20,000 times: an archive of 10 MB that would be looked at for longer than there is time.
+// Five indexes name the next one 20,000 times each. Without a limit, checking this archive of 10 MB would take forever.
 func TestAnArchiveIsLookedAtInBoundedTime(t *testing.T) {
 	o := testenv.NewOCI()
 	next := o.Text(testenv.IndexType, object{"schemaVersion": 2, "manifests": []object{}})

@@ -7,14 +7,14 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// The types of manifests and indexes that containerd reads.
+// Further types of manifests and indexes that containerd reads.
 const (
 	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	dockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
 )
 
-// checkIndex looks at everything in an index that containerd could take on this machine: what has a platform that fits, or none. Which one it
-// takes depends on their order, and on what else it has.
+// checkIndex checks every entry of an index that containerd could select on this machine: entries with a matching
+// platform or without one. The selection depends on their order and on containerd's other content.
 func (a *archive) checkIndex(ctx context.Context, text []byte, depth int) error {
 	if depth > maxDepth {
 		return noArchive("its indexes are nested too deep")
@@ -42,7 +42,7 @@ func (a *archive) checkIndex(ctx context.Context, text []byte, depth int) error 
 func (a *archive) checkOne(ctx context.Context, d ocispec.Descriptor, depth int) error {
 	isIndex := d.MediaType == ocispec.MediaTypeImageIndex || d.MediaType == dockerIndex
 	if !isIndex && d.MediaType != ocispec.MediaTypeImageManifest && d.MediaType != dockerManifest {
-		_, err := a.blob(d) // containerd keeps it, and reads nothing of it
+		_, err := a.blob(d) // containerd stores it without reading it
 		return err
 	}
 	text, err := a.text(d)
@@ -55,7 +55,8 @@ func (a *archive) checkOne(ctx context.Context, d ocispec.Descriptor, depth int)
 	return a.checkManifest(ctx, d, text)
 }
 
-// checkManifest makes sure that an image is whole, unless it is for another machine by its config, which counts if the descriptor says nothing.
+// checkManifest checks that an image is complete. It skips an image for another machine. Without a platform in the
+// descriptor, the config determines the machine.
 func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text []byte) error {
 	var manifest ocispec.Manifest
 	if err := json.Unmarshal(text, &manifest); err != nil {

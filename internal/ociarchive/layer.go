@@ -17,7 +17,7 @@ import (
 	"writ/internal/ctxio"
 )
 
-// layerTypes are the types of layers that containerd unpacks, and whether it looks by itself how one is compressed.
+// layerTypes maps the layer types that containerd unpacks to whether it detects their compression.
 var layerTypes = map[string]bool{
 	"application/vnd.oci.image.layer.v1.tar":                       false,
 	"application/vnd.oci.image.layer.v1.tar+gzip":                  true,
@@ -32,7 +32,7 @@ var layerTypes = map[string]bool{
 	"application/vnd.docker.image.rootfs.foreign.diff.tar.gzip":    true,
 }
 
-// diff is the digest of a layer when it is unpacked.
+// diff returns the digest of an unpacked layer.
 func (a *archive) diff(ctx context.Context, layer ocispec.Descriptor) (digest.Digest, error) {
 	b, err := a.blob(layer)
 	if err != nil {
@@ -65,10 +65,10 @@ func (a *archive) diff(ctx context.Context, layer ocispec.Descriptor) (digest.Di
 	return a.unpacked[layer.Digest], nil
 }
 
-// maxWindow is how much of what it has unpacked a layer may refer to: as much as zstd --ultra --long does.
+// maxWindow limits the window of zstd, in bytes: the value of zstd --ultra --long.
 const maxWindow = 128 << 20
 
-// unpack reads a layer as containerd does, which goes by how it begins.
+// unpack decompresses a layer. Like containerd, it detects the compression from the first bytes.
 func unpack(layer io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(layer, 64<<10)
 	start, err := b.Peek(8)
@@ -88,7 +88,7 @@ func unpack(layer io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// isZstd reports whether this is the start of a frame of zstd (RFC 8878), or of one that is to be skipped.
+// isZstd reports whether start begins a zstd frame (RFC 8878) or a skippable frame.
 func isZstd(start []byte) bool {
 	if bytes.HasPrefix(start, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
 		return true
