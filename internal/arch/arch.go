@@ -1,7 +1,7 @@
-// Package arch holds the source to the architecture: it compares the tables "Packages" and "Outside" of docs/architecture.md
-// with the imports of every Go file, whatever its build constraints. Besides, it bounds files, asks packages for their comment, and
-// follows the links of documents to files and to the tests that prove a promise. It knows the form of all these, and nothing of what
-// the packages do.
+// Package arch checks the source against the architecture. It compares the tables "Packages" and "Outside" of
+// docs/architecture.md with the imports of every Go file, regardless of build constraints. It also limits the size of
+// files, requires package comments, and checks links in documents to files and to the tests that prove a promise. It
+// knows the form of these, but not the purpose of the packages.
 package arch
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The bounds of a file in lines, and of the root package as a whole. A file that outgrows its bound is two things.
+// Limits of a file in lines, and of the root package as a whole. A file that exceeds its limit should be split.
 const (
 	maxSource    = 800
 	maxTest      = 1500
@@ -21,11 +21,11 @@ const (
 	maxRoot      = 1700
 )
 
-// topLevel are the folders at the top that hold no package of the table, or none yet.
+// topLevel lists the top-level directories without a row in the table.
 var topLevel = []string{"docs", "deploy", "tools"}
 
-// Check reads the module at the top of tree and returns one sentence for each way in which it breaks its plan, in a stable order.
-// The error says why tree could not be read at all.
+// Check reads the module at the root of tree and returns a sentence for each violation, in a stable order. The error
+// means that tree could not be read.
 func Check(tree fs.FS) (broken []string, err error) {
 	plan, err := readPlan(tree)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *check) packages() {
 	}
 }
 
-// outside compares the imports from elsewhere with the table "Outside".
+// outside compares the imports of external packages with the table "Outside".
 func (c *check) outside() {
 	for _, rule := range c.plan.outside {
 		files := map[string]map[string]bool{} // by place
@@ -121,7 +121,7 @@ func (c *check) outside() {
 	}
 }
 
-// testSupport keeps packages that are made for tests out of the product.
+// testSupport checks that the product does not import packages made for tests.
 func (c *check) testSupport() {
 	forTests := func(folder string) bool {
 		pkg := c.source.packages[folder]
@@ -139,7 +139,7 @@ func (c *check) testSupport() {
 	}
 }
 
-// sizes bounds files and the root package.
+// sizes checks the size of files and of the root package.
 func (c *check) sizes() {
 	root := 0
 	for _, f := range c.source.files {
@@ -161,7 +161,7 @@ func (c *check) sizes() {
 	}
 }
 
-// comments asks each package to say what it knows.
+// comments checks that each package has a comment.
 func (c *check) comments() {
 	for folder, pkg := range c.source.packages {
 		if !pkg.described {
@@ -170,7 +170,7 @@ func (c *check) comments() {
 	}
 }
 
-// links follows the links from one document to another, or to any other file.
+// links checks the links from documents to other files.
 func (c *check) links() {
 	for _, l := range c.source.links {
 		target := path.Join(path.Dir(l.from), l.to)
@@ -180,7 +180,7 @@ func (c *check) links() {
 	}
 }
 
-// proofs looks for each test that a document names as a proof.
+// proofs checks that each test named as a proof in a document exists.
 func (c *check) proofs() {
 	for document, proofs := range c.source.proofs {
 		for _, p := range proofs {
@@ -191,7 +191,7 @@ func (c *check) proofs() {
 	}
 }
 
-// under reports whether a path is the other one or inside of it.
+// under reports whether p is parent or inside it.
 func under(p, parent string) bool { return p == parent || strings.HasPrefix(p, parent+"/") }
 
 // isStandard reports whether an import path belongs to the standard library: its first element has no dot.
@@ -200,7 +200,7 @@ func isStandard(p string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// display is the name of a folder in messages.
+// display formats a directory for messages.
 func display(folder string) string {
 	if folder == "." {
 		return "the root package"

@@ -40,7 +40,7 @@ const plan = `# A system
 | ` + "`writ/internal/db`" + ` | ` + "`store/sql`" + ` | the same |
 `
 
-// source is a small one that follows its architecture.
+// source returns a small module that follows its architecture.
 func source() map[string]string {
 	return map[string]string{
 		"docs/architecture.md":     plan,
@@ -71,7 +71,7 @@ func TestViolationsOfTheArchitectureAreNamed(t *testing.T) {
 		name string
 		file string
 		text string
-		want string // the one sentence, "" for none
+		want string // the only violation, "" for none
 	}{
 		{"in order", "only/tests/tests_test.go", "", ""},
 		{"upward", "store/up.go", "package store\nimport \"writ/cmd/writ\"\n", "store/up.go:2: store imports cmd/writ, which the row of store does not allow"},

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// namedFile matches the files and folders that a page names between backquotes: a path, or a file of the root.
+// namedFile matches the files and directories that a page names in backquotes: a path, or a file of the root.
 var namedFile = regexp.MustCompile("`((?:\\.?[a-z0-9_]+/)+[a-z0-9_.]*|[A-Za-z_.]+\\.(?:go|md|yml|ini))`")
 
-// TestContributingNamesFilesThatExist follows the lists of files to touch: a file that moved moves there, too.
+// TestContributingNamesFilesThatExist checks the files named in CONTRIBUTING.md, so that a moved file is updated there.
 func TestContributingNamesFilesThatExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPagesLinkToTheGlossary looks at the pages that people read, not at decisions, which keep the words of their day.
+// TestPagesLinkToTheGlossary checks the pages for users. Decision records keep their original terms.
 func TestPagesLinkToTheGlossary(t *testing.T) {
 	root := filepath.Join("..", "..")
 	for _, pattern := range []string{"README.md", "SECURITY.md", "docs/*.md", "docs/manual/*.md"} {

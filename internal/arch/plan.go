@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// planFile is where the tables stand.
+// planFile contains the tables.
 const planFile = "docs/architecture.md"
 
-// plan is what the tables say.
+// plan is the content of the tables.
 type plan struct {
 	rows    []*row
 	outside []rule
 }
 
-// row is a row of the table Packages. The root package is the folder ".".
+// row is a row of the table Packages. The root package is the directory ".".
 type row struct {
-	folders   []string // the first names the row; "sal/*" stands for every folder there that has no row of its own
+	// The first folder names the row; "sal/*" matches every directory there without its own row.
+	folders   []string
 	mayImport []string // names of rows
 	all       bool
 }
@@ -30,11 +31,11 @@ func (r *row) name() string { return r.folders[0] }
 // rule is a row of the table Outside.
 type rule struct {
 	what    string
-	onlyIn  []string // folders, each with what is inside
+	onlyIn  []string // directories, each with its subdirectories
 	oneFile bool
 }
 
-// rootName is how the tables write the root package. Every other package may use the folder internalName.
+// rootName is the name of the root package in the tables. Every other package may import the row internalName.
 const (
 	rootName     = "writ"
 	internalName = "internal"
@@ -42,7 +43,7 @@ const (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Quoted returns what stands in backquotes.
+// Quoted returns the texts in backquotes.
 func Quoted(cell string) (all []string) {
 	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
 		all = append(all, m[1])
@@ -87,7 +88,7 @@ func readPlan(tree fs.FS) (*plan, error) {
 	return p, nil
 }
 
-// Table returns the cells of the body of the first Markdown table under a heading. A cell may have "\|" in it.
+// Table returns the body cells of the first Markdown table under a heading. A cell may contain "\|".
 func Table(text, heading string) (rows [][]string) {
 	_, text, _ = strings.Cut(text, "\n## "+heading+"\n")
 	for line := range strings.Lines(text) {
@@ -102,19 +103,19 @@ func Table(text, heading string) (rows [][]string) {
 	return body(rows)
 }
 
-// cells takes a row of a table apart.
+// cells splits a row of a table.
 func cells(line string) (all []string) {
-	const escaped = "\x00" // for "\|", which is no border
+	const escaped = "\x00" // stands for "\|", which is not a border
 	for cell := range strings.SplitSeq(strings.Trim(strings.ReplaceAll(line, `\|`, escaped), "|"), "|") {
 		all = append(all, strings.ReplaceAll(cell, escaped, `\|`))
 	}
 	return all
 }
 
-// body cuts off the heading row and the line under it.
+// body removes the heading row and the line below it.
 func body(rows [][]string) [][]string { return rows[min(2, len(rows)):] }
 
-// names returns the folders, and other names, that stand in backquotes.
+// names returns the directories and other names in backquotes.
 func names(cell string) []string {
 	all := Quoted(cell)
 	for i, name := range all {
@@ -125,7 +126,7 @@ func names(cell string) []string {
 	return all
 }
 
-// rowOf returns the row of a folder: the one that names it or the nearest folder around it.
+// rowOf returns the row of a directory: the row that names it or the nearest parent directory.
 func (p *plan) rowOf(folder string) *row {
 	for f := folder; ; f = path.Dir(f) {
 		for _, pattern := range []string{f, path.Join(path.Dir(f), "*")} {
@@ -141,7 +142,7 @@ func (p *plan) rowOf(folder string) *row {
 	}
 }
 
-// allows reports whether a folder, which belongs to the row from, may import another folder.
+// allows reports whether a directory in the row from may import target.
 func (p *plan) allows(from *row, folder, target string) bool {
 	to := p.rowOf(target)
 	switch {
@@ -157,7 +158,8 @@ func (p *plan) allows(from *row, folder, target string) bool {
 	return slices.ContainsFunc(to.folders, func(name string) bool { return slices.Contains(from.mayImport, name) })
 }
 
-// siblings reports whether two folders of a row like `sal/*` are in different folders there. Siblings must not know each other.
+// siblings reports whether two directories of a row like `sal/*` belong to different subdirectories. Siblings must not
+// import each other.
 func (r *row) siblings(a, b string) bool {
 	parent, ok := strings.CutSuffix(r.name(), "*")
 	if !ok {
@@ -170,7 +172,7 @@ func (r *row) siblings(a, b string) bool {
 	return child(a) != child(b)
 }
 
-// hasTop reports whether a row names the folder at the top or something in it.
+// hasTop reports whether a row names a top-level directory or a directory in it.
 func (p *plan) hasTop(dir string) bool {
 	return slices.ContainsFunc(p.rows, func(r *row) bool {
 		return slices.ContainsFunc(r.folders, func(f string) bool { return under(f, dir) })

@@ -12,13 +12,15 @@ import (
 	"testing"
 )
 
-// everywhere lists the programs that tests may start without asking for them: Go, what a minimal Debian has, and what the test brings.
+// everywhere lists the programs that tests may start without testenv.Need: Go, the programs of a minimal Debian, and
+// programs that the test itself provides.
 var everywhere = []string{
 	"go", "sh", "bash", "cat", "cp", "dd", "ldd", "losetup", "ls", "mount", "sha256sum", "sleep", "tail", "tar", "true", "unshare",
 	"writ", // package testscript puts the test binary on PATH under this name
 }
 
-// A test that starts another program without testenv.Need fails on a machine that does not have it, instead of being skipped.
+// A test that starts another program without testenv.Need fails on a machine without the program instead of being
+// skipped.
 func TestTestsAskForTheirPrograms(t *testing.T) {
 	const root = "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -51,13 +53,13 @@ func errOr(err, otherwise error) error {
 	return otherwise
 }
 
-// ofTests reports whether a file is a test, or support for tests.
+// ofTests reports whether a file is a test or test support.
 func ofTests(path string, file *ast.File) bool {
 	return strings.HasSuffix(path, "_test.go") ||
 		slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
 }
 
-// programsIn returns the programs that a file names as constant first arguments of functions of package exec.
+// programsIn returns the programs that a file passes as constants to functions of package exec.
 func programsIn(file *ast.File) (all []string) {
 	at := map[string]int{"Command": 0, "CommandContext": 1, "LookPath": 0}
 	ast.Inspect(file, func(n ast.Node) bool {

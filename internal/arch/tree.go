@@ -16,19 +16,19 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// source is what the files say.
+// source is the parsed module.
 type source struct {
 	tree     fs.FS
 	module   string
-	packages map[string]*pkg // by folder, "." for the one at the top; those that have tests only are left out
+	packages map[string]*pkg // by directory, "." for the root; packages with only tests are omitted
 	files    []file
-	tests    map[string][]string // names of test functions by folder
+	tests    map[string][]string // names of test functions by directory
 	links    []link
-	proofs   map[string][]Proof // that documents name, by document
-	top      []string           // folders at the top
+	proofs   map[string][]Proof // tests named as proofs, by document
+	top      []string           // top-level directories
 }
 
-// pkg is a package without its tests: those may import what they like.
+// pkg is a package without its tests, which may import any package.
 type pkg struct {
 	imports   []imported
 	described bool
@@ -46,18 +46,18 @@ type file struct {
 	lines int
 }
 
-// link leads from a document to another file, relative to its own folder.
+// link is a link from a document to another file, relative to the document.
 type link struct{ from, to string }
 
-// Proof is a test that a command in a document runs: `go test ./coord -run TestIt`, or -run 'TestIt\|TestThat' for two. A link to its file is another
-// way to name one: [TestIt](coord/it_test.go).
+// Proof is a test named in a document, either by a command such as `go test ./coord -run TestIt` (or -run
+// 'TestIt\|TestThat' for two tests), or by a link to its file such as [TestIt](coord/it_test.go).
 type Proof struct {
-	Folders []string // one of them must have it; "sal/..." is a folder with all that is inside
-	Test    string   // its name or, of several tests or folders, a regular expression as for go test
+	Folders []string // one of them must have the test; "sal/..." includes all subdirectories
+	Test    string   // its name or, for several tests or directories, a regular expression as for go test
 	exact   bool
 }
 
-// Proofs returns the tests that the commands of a document run.
+// Proofs returns the tests in the commands of a document.
 func Proofs(text string) (all []Proof) {
 	for _, m := range proven.FindAllStringSubmatch(text, -1) {
 		var folders []string
@@ -65,11 +65,12 @@ func Proofs(text string) (all []Proof) {
 			folders = append(folders, path.Clean(argument))
 		}
 		if m[2] != "" {
-			test, _, _ := strings.Cut(m[2], "/") // what follows is a part of it
+			test, _, _ := strings.Cut(m[2], "/") // the rest names a subtest
 			all = append(all, Proof{folders, test, len(folders) == 1})
 		}
-		for test := range strings.SplitSeq(strings.ReplaceAll(parts.ReplaceAllString(m[3], ""), `\|`, "|"), "|") { // tables escape it
-			if test != "" && test != "^$" { // which runs benchmarks only
+		// Tables escape the separator.
+		for test := range strings.SplitSeq(strings.ReplaceAll(parts.ReplaceAllString(m[3], ""), `\|`, "|"), "|") {
+			if test != "" && test != "^$" { // runs only benchmarks
 				all = append(all, Proof{folders, test, false})
 			}
 		}
@@ -77,7 +78,7 @@ func Proofs(text string) (all []Proof) {
 	return all
 }
 
-// linkedProofs returns the tests to which a document of a folder has links.
+// linkedProofs returns the tests that a document links to.
 func linkedProofs(folder, text string) (all []Proof) {
 	for _, m := range shown.FindAllStringSubmatch(text, -1) {
 		all = append(all, Proof{[]string{path.Join(folder, path.Dir(m[2]))}, m[1], true})
@@ -85,7 +86,7 @@ func linkedProofs(folder, text string) (all []Proof) {
 	return all
 }
 
-// isOne reports whether a test of a folder is the one that is meant.
+// isOne reports whether a test in a directory is the proof.
 func (p Proof) isOne(folder, test string) bool {
 	in := slices.ContainsFunc(p.Folders, func(f string) bool {
 		parent, all := strings.CutSuffix(f, "/...")
@@ -98,7 +99,7 @@ func (p Proof) isOne(folder, test string) bool {
 	return err == nil && is
 }
 
-// parts are what names of tests say of parts of them.
+// parts matches the subtests in names of tests.
 var parts = regexp.MustCompile(`/(?:\([^)]*\)|[^|\\])*`)
 
 var (
@@ -107,7 +108,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
 
-// linked matches links of Markdown to other files, without what follows a "#".
+// linked matches Markdown links to other files, without the fragment.
 var linked = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)\s]*)?\)`)
 
 func readSource(tree fs.FS) (*source, error) {
@@ -136,7 +137,7 @@ func readSource(tree fs.FS) (*source, error) {
 	return s, err
 }
 
-// has reports whether the test of a proof is there.
+// has reports whether the test of a proof exists.
 func (s *source) has(p Proof) bool {
 	for folder, tests := range s.tests {
 		if slices.ContainsFunc(tests, func(test string) bool { return p.isOne(folder, test) }) {
@@ -146,10 +147,10 @@ func (s *source) has(p Proof) bool {
 	return false
 }
 
-// built are folders at the top that tasks make, and .gitignore has.
+// built lists top-level directories that tasks create and .gitignore contains.
 var built = []string{"bin", "dist", "tutorial"}
 
-// enter decides whether a folder belongs to the module.
+// enter decides whether a directory belongs to the module.
 func (s *source) enter(name string) error {
 	if name == "." {
 		return nil
@@ -172,7 +173,7 @@ func (s *source) exists(name string) bool {
 	return err == nil
 }
 
-// readDocument notes where a document's links lead and which tests it names.
+// readDocument records the links of a document and the tests that it names.
 func (s *source) readDocument(name string) error {
 	text, err := fs.ReadFile(s.tree, name)
 	if err != nil {
@@ -185,7 +186,7 @@ func (s *source) readDocument(name string) error {
 	return nil
 }
 
-// readCode notes a file's size, and what it imports or, if it is a test, which tests it has.
+// readCode records a file's size and its imports or, for a test file, its tests.
 func (s *source) readCode(name string) error {
 	text, err := fs.ReadFile(s.tree, name)
 	if err != nil {
@@ -220,7 +221,7 @@ func (s *source) readCode(name string) error {
 	return nil
 }
 
-// folder returns the folder of an import path of this module.
+// folder returns the directory of an import path of this module.
 func (s *source) folder(importPath string) (string, bool) {
 	if importPath == s.module {
 		return ".", true

@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// bannedTerms are no terms of the field. docs/architecture.md has those.
+// bannedTerms lists words that are not terms of the field. docs/architecture.md defines the terms.
 var bannedTerms = []string{
 	"dictionary", "doubt", "doubts", "exam", "exams", "house", "judge", "judged", "judges", "recall", "recalls", "seal", "sealed", "seals", "settle",
 	"settled", "settles", "treatment", "treatments", "unjudged", "waybill", "waybills", "weather", "wedge", "wedged",
 }
 
-// bannedWords are those, and the words that hide who acts.
+// bannedWords adds words that hide the actor.
 var bannedWords = append([]string{"anybody", "nobody", "somebody", "whatever", "whoever"}, bannedTerms...)
 
-// allowedSpellings are identifiers and file names that are stored or sent as they are.
+// allowedSpellings lists identifiers and file names that are stored or sent in this form.
 var allowedSpellings = []string{
 	"docs/decisions/0019-volumes-are-fetched-with-a-waybill.md", "docs/decisions/0030-no-coordinator-puts-a-journal-in-doubt.md",
 	"docs/decisions/0023-a-database-tells-nobody-the-secret-that-it-made-up.md", "runner/journal/migrations/0003_tries.sql",
@@ -33,11 +33,12 @@ var (
 	wordOfName = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 	wordOfText = regexp.MustCompile(`[A-Za-z]+`)
 	hiddenName = regexp.MustCompile(`^(Test|Benchmark|Example|Fuzz)(What|Who|Nothing)(ever)?[A-Z]`)
-	// shows are the functions whose string literals people read.
+	// shows matches the functions whose string literals are shown to people.
 	shows = regexp.MustCompile(`^(Errorf|WithHint|HostError|Done|Note|(Debug|Info|Warn|Error)(Context)?)$`)
 )
 
-// TestNamesAndMessagesHaveWordsOfTheField reads the names of files, identifiers, the texts of errors, hints and logs, and comments.
+// TestNamesAndMessagesHaveWordsOfTheField checks the names of files, identifiers, the texts of errors, hints and logs,
+// and comments.
 func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
 	root := "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -108,7 +109,7 @@ func checkWords(t *testing.T, path, name string) error {
 	return nil
 }
 
-// banned returns the first word of a name or text that is in a list, "" if there is none.
+// banned returns the first word of a name or text that is in a list, or "".
 func banned(text string, words *regexp.Regexp, list []string) string {
 	for _, word := range words.FindAllString(text, -1) {
 		if word = strings.ToLower(word); slices.Contains(list, word) {
