@@ -1,6 +1,6 @@
-// Package cbor is the one encoding of journals and envelopes: deterministic CBOR (RFC 8949, 4.2) of the values of package writ.
-// It knows nothing of what it encodes. Struct fields take their json tags as names; those of a
-// struct that is tagged toarray have none.
+// Package cbor is the encoding of journals and envelopes: deterministic CBOR (RFC 8949, 4.2) of the values of package
+// writ. It does not know the meaning of the values. The names of struct fields are their json tags; structs tagged
+// toarray have no names.
 package cbor
 
 import (
@@ -42,14 +42,14 @@ func must[M any](m M, err error) M {
 	return m
 }
 
-// Raw is a value that is encoded already.
+// Raw is an encoded value.
 type Raw = cbor.RawMessage
 
-// Marshal returns the one encoding of v.
+// Marshal returns the only valid encoding of v.
 func Marshal(v any) ([]byte, error) { return encoder.Marshal(v) }
 
-// Unmarshal decodes b into v. It refuses unknown fields, duplicate keys, trailing bytes, and anything that Marshal would have
-// written differently, so that no two byte strings mean the same.
+// Unmarshal decodes b into v. It rejects unknown fields, duplicate keys, trailing bytes, and every encoding that
+// differs from Marshal's, so that each value has exactly one encoding.
 func Unmarshal(b []byte, v any) error {
 	if err := decoder.Unmarshal(b, v); err != nil {
 		return err
@@ -64,6 +64,6 @@ func Unmarshal(b []byte, v any) error {
 	return nil
 }
 
-// Decode decodes b into v like Unmarshal, except that other encodings of the same are taken, too: for bytes that are read once, by the one
-// they are meant for, and of which nobody takes a digest. To encode again takes a third of the time.
+// Decode decodes b into v like Unmarshal, but also accepts other encodings of the value. It is for bytes that are read
+// once by their only reader, and whose digest is not used. Encoding again takes a third of the time of Unmarshal.
 func Decode(b []byte, v any) error { return decoder.Unmarshal(b, v) }

@@ -14,7 +14,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// values draws any value of this system, up to a depth.
+// values generates values up to a depth.
 func values(depth int) *rapid.Generator[any] {
 	leaves := []*rapid.Generator[any]{
 		rapid.Just(any(nil)),
@@ -52,7 +52,7 @@ func TestValuesComeBackAsTheyWere(t *testing.T) {
 	})
 }
 
-// A value as deep as values may be has to fit into a job, which adds levels of its own.
+// A value of the maximum depth must fit into a job, which adds more levels.
 func TestDeepestValueFitsIntoAJob(t *testing.T) {
 	var v any = "bottom"
 	for range writ.MaxValueDepth - 1 {
@@ -70,7 +70,7 @@ func TestDeepestValueFitsIntoAJob(t *testing.T) {
 	if err := cbor.Unmarshal(encoded, &got); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got.Args, args) { // cmp.Diff takes time exponential in the depth of lists
+	if !reflect.DeepEqual(got.Args, args) { // cmp.Diff takes exponential time in the depth of lists
 		t.Errorf("args = %v", got.Args)
 	}
 }
@@ -114,7 +114,7 @@ func roundTrip[T any](t *testing.T, want T) {
 	}
 }
 
-// The order in which Go walks a map must not show.
+// The encoding must not depend on Go's iteration order of maps.
 func TestEqualMapsHaveOneEncoding(t *testing.T) {
 	want, err := cbor.Marshal(map[string]any{"a": int64(1), "bb": true, "c": nil, "d": "x", "e": []any{}})
 	if err != nil {
@@ -189,7 +189,7 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// Whatever bytes are accepted are the only ones that mean this.
+// Accepted bytes are the only encoding of their value.
 func FuzzUnmarshal(f *testing.F) {
 	for _, seed := range []string{"a16373657101", "8301f5f6", "a161618063", "bf616101ff", "c11a514b67b0", "fb3ff0000000000000", "1bffffffffffffffff", "61ff", "9b00000000ffffffff"} {
 		b, err := hex.DecodeString(seed)
