@@ -1,4 +1,4 @@
-// Package ctxio reads no longer than a context lasts. It must not know what is read.
+// Package ctxio stops reads at the end of a context. It must not know the data.
 package ctxio
 
 import (
@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Reader reads from another reader until its context ends, and then fails with the error of that.
+// Reader reads from From until Ctx ends, and then returns the error of Ctx.
 type Reader struct {
 	Ctx  context.Context
 	From io.Reader
