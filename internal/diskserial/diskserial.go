@@ -1,4 +1,5 @@
-// Package diskserial reads the serial numbers of disks from the files of the kernel. It must not know what they are for.
+// Package diskserial reads the serial numbers of disks from the kernel's files. It must not know the use of the
+// numbers.
 package diskserial
 
 import (
@@ -8,18 +9,19 @@ import (
 	"strings"
 )
 
-// mostRead is more than any of the files has that matter.
+// mostRead limits the bytes read from a file. All relevant files are smaller.
 const mostRead = 4 << 10
 
-// Of returns the serial number of a disk, wherever its bus has put it, and "" if it has none. at is the directory of the disk, such as
+// Of returns the serial number of a disk on any supported bus, or "". at is the directory of the disk, such as
 // sys/block/vda.
 func Of(root fs.FS, at string) string {
-	for _, name := range []string{"serial", "device/serial"} { // of virtio, and of NVMe and MMC
+	for _, name := range []string{"serial", "device/serial"} { // virtio; NVMe and MMC
 		if text := read(root, path.Join(at, name)); text != "" {
 			return text
 		}
 	}
-	if page := read(root, path.Join(at, "device/vpd_pg80")); len(page) > 4 { // of SCSI, SATA and USB: four bytes come first
+	// SCSI, SATA and USB: after a header of four bytes.
+	if page := read(root, path.Join(at, "device/vpd_pg80")); len(page) > 4 {
 		return strings.Trim(page[4:], " \x00")
 	}
 	return ""
