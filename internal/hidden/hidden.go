@@ -1,5 +1,5 @@
-// Package hidden knows the characters that make a text read other than it is: those that nobody sees, those that turn its direction, and
-// letters that look like Latin ones. It must not know what the text is about.
+// Package hidden detects characters that make a text look different from its content: invisible characters, characters
+// that change the text direction, and letters that look like Latin ones. It must not know the subject of the text.
 package hidden
 
 import (
@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// fillers are characters without a glyph that Unicode does not count as format characters.
+// fillers are characters without a glyph that Unicode does not classify as format characters.
 var fillers = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x034f, 0x034f, 1}, {0x115f, 0x1160, 1}, {0x17b4, 0x17b5, 1}, {0x180b, 0x180f, 1}, {0x2028, 0x2029, 1}, {0x2060, 0x206f, 1},
@@ -16,40 +16,41 @@ var fillers = &unicode.RangeTable{
 	R32: []unicode.Range32{{0x1bca0, 0x1bca3, 1}, {0x1d173, 0x1d17a, 1}, {0xe0000, 0xe0fff, 1}},
 }
 
-// Is reports whether a character is not seen, or changes in which direction the text around it is shown. Control characters are none of
-// these. What only joins emoji is none either.
+// Is reports whether a character is invisible or changes the direction of the text around it. It returns false for
+// control characters, and for characters that only join emoji.
 func Is(r rune) bool {
 	return r >= 0x80 && (unicode.Is(unicode.Cf, r) || unicode.Is(fillers, r))
 }
 
-// IsControl reports whether a character is one that a terminal acts on, and no text needs: tabs and LF are none.
+// IsControl reports whether r is a control character other than tab and LF. Terminals act on these characters, and no
+// text needs them.
 func IsControl(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' }
 
-// Turns reports whether a character changes in which direction text is shown.
+// Turns reports whether a character changes the text direction.
 func Turns(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
-// likeLatin are letters of other scripts that look like a Latin one in most fonts.
+// likeLatin lists letters of other scripts that look like a Latin letter in most fonts.
 const likeLatin = "аеорсухіјѕһԁԛԝѵӏАВЕКМНОРСТУХІЈЅӀҮԚԜԌ" + // Cyrillic
 	"ονακρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲϳ" + // Greek
 	"օոսհցզՕՍ" + // Armenian
 	"ᎠᎡᎢᎪᎬᎳᎷᎻᏀᏃᏆᏚᏟᏢᏦᏮ" + // Cherokee
 	"ɑɡꓐꓑꓒꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓤꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ" // IPA, Lisu
 
-// Lookalike reports whether a letter or digit looks like one of ASCII and is none.
+// Lookalike reports whether a letter or digit outside ASCII looks like an ASCII one.
 func Lookalike(r rune) bool {
 	switch {
 	case r < 0x80:
 		return false
-	case r >= 0xff10 && r <= 0xff5a, r >= 0x1d400 && r <= 0x1d7ff: // wide ones, and those of mathematics
+	case r >= 0xff10 && r <= 0xff5a, r >= 0x1d400 && r <= 0x1d7ff: // full-width and mathematical letters
 		return true
 	}
 	return strings.ContainsRune(likeLatin, r)
 }
 
-// Disguised reports whether a word looks like another one: it mixes Latin letters with others that look like Latin ones, or, if it is the name
-// of something, consists of such letters alone.
+// Disguised reports whether a word looks like another one: it mixes Latin letters with lookalikes or, for a name,
+// consists only of lookalikes.
 func Disguised(word string, isName bool) bool {
 	latin, alike, others := 0, 0, 0
 	for _, r := range word {

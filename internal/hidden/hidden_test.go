@@ -35,7 +35,7 @@ func TestWordsThatLookLikeOthersAreFound(t *testing.T) {
 		{"admin", false, false},
 		{"\u0430dmin", true, true},                // Cyrillic a
 		{"web\u03bf", true, true},                 // Greek o
-		{"\u0441\u043e\u0440\u0443", false, true}, // Cyrillic all through
+		{"\u0441\u043e\u0440\u0443", false, true}, // only Cyrillic
 		{"\uff41dmin", true, true},
 		{"größe", false, false},
 		{"размер", false, false},
