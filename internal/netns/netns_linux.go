@@ -1,4 +1,5 @@
-// Package netns brings a goroutine into a network namespace of Linux and back. It must not know what is in there.
+// Package netns moves a goroutine into a Linux network namespace and back. It must not know the content of the
+// namespace.
 package netns
 
 import (
@@ -9,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter brings the calling goroutine, and the thread that it is locked to from now on, into the namespace of a file. What it opens there
-// stays in there, and so do processes that it starts. Leave brings it back, and must be called by the same goroutine; a thread that cannot go
-// back ends with its goroutine.
+// Enter locks the calling goroutine to its thread and moves it into the namespace of a file. Sockets that it opens and
+// processes that it starts stay there. The same goroutine must call leave to move back. A thread that cannot move back
+// ends with its goroutine.
 func Enter(path string) (leave func(), err error) {
 	there, err := os.Open(path)
 	if err != nil {
@@ -21,7 +22,8 @@ func Enter(path string) (leave func(), err error) {
 	return move(func() error { return unix.Setns(int(there.Fd()), unix.CLONE_NEWNET) })
 }
 
-// Make makes a namespace that a file keeps, which must exist and be empty. The calling goroutine stays where it is.
+// Make creates a namespace and binds it to a file, which must exist and be empty. The calling goroutine stays in its
+// namespace.
 func Make(path string) error {
 	leave, err := move(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if err != nil {
@@ -31,7 +33,7 @@ func Make(path string) error {
 	return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 }
 
-// Aside does something in a namespace of its own, which is gone afterwards with all that was made in it.
+// Aside calls do in a new namespace, which is removed afterwards with everything created in it.
 func Aside(do func() error) error {
 	leave, err := move(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if err != nil {

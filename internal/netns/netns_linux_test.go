@@ -9,7 +9,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// What is left in another namespace, a thread above all, would do the rest of its work there.
+// A thread left in another namespace would do later work there.
 func TestAsideComesBackWithEveryThread(t *testing.T) {
 	testenv.NeedRoot(t)
 	home, err := os.Readlink("/proc/self/ns/net")

@@ -1,11 +1,12 @@
 //go:build !linux
 
-// Package netns brings a goroutine into a network namespace of Linux and back. It must not know what is in there.
+// Package netns moves a goroutine into a Linux network namespace and back. It must not know the content of the
+// namespace.
 package netns
 
 import "errors"
 
-// Enter refuses: this system has no network namespaces.
+// Enter returns an error: this system has no network namespaces.
 func Enter(string) (leave func(), err error) {
 	return nil, errors.New("only Linux has network namespaces")
 }
