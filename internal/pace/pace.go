@@ -1,8 +1,8 @@
-// Package pace sets when the garbage collector begins. It knows heaps, and nothing of what is in them.
+// Package pace sets when the garbage collector starts. It knows sizes of heaps, but not their content.
 //
-// What a collection costs follows from what lives; how often one is due, in Go, from how much garbage there is beside it. A process whose
-// live heap is small is collected many times a second while it is busy, which takes more than its share; one with a big heap must be
-// collected early, because on a busy machine the collector is late.
+// The live heap determines the cost of a collection. In Go, the amount of garbage relative to the live heap determines
+// how often a collection starts. A busy process with a small live heap would be collected many times per second, which
+// is expensive. A process with a big heap must be collected early, because on a busy machine the collector is slow.
 package pace
 
 import (
@@ -11,13 +11,13 @@ import (
 	"runtime/metrics"
 )
 
-// Pace says how big a heap grows before the collector begins.
+// Pace sets the heap size at which the collector starts.
 type Pace struct {
 	Least uint64 // bytes; a smaller heap is not collected
-	Early int    // percent of garbage beside what lives, where that makes more than Least
+	Early int    // percent of garbage relative to the live heap, if that exceeds Least
 }
 
-// Keep sets the collector of this process after each of its cycles, from now on.
+// Keep adjusts the collector of this process now and after each of its cycles.
 func (p Pace) Keep() {
 	k := &keeper{pace: p, found: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}}
 	k.set()
@@ -27,10 +27,10 @@ func (p Pace) Keep() {
 type keeper struct {
 	pace    Pace
 	percent int
-	found   []metrics.Sample // by the last cycle
+	found   []metrics.Sample // values of the last cycle
 }
 
-// afterCycle has set called after the next cycle, and so on: that is when what nobody refers to is finalized.
+// afterCycle calls set after the next cycle, and so on: an unreachable object is finalized then.
 func (k *keeper) afterCycle() {
 	runtime.SetFinalizer(&struct{ *keeper }{k}, func(s *struct{ *keeper }) {
 		s.set()
@@ -38,21 +38,22 @@ func (k *keeper) afterCycle() {
 	})
 }
 
-// goLeast is what Go lets a heap have at 100 percent, however little lives; at another percentage it is as much more or less.
+// goLeast is Go's minimum heap size at 100 percent. It scales with the percentage.
 const goLeast = 4 << 20
 
 func (k *keeper) set() {
 	metrics.Read(k.found)
 	percent := k.pace.percent(k.found[0].Value.Uint64(), k.found[1].Value.Uint64()+k.found[2].Value.Uint64())
-	if diff := percent - k.percent; diff < k.percent/8 && -diff < k.percent/8 { // setting it stops everything for a moment
+	// Setting it stops all goroutines briefly.
+	if diff := percent - k.percent; diff < k.percent/8 && -diff < k.percent/8 {
 		return
 	}
 	k.percent = percent
 	debug.SetGCPercent(percent)
 }
 
-// percent is how much garbage may gather beside what lives, of which Go takes so much for each percent, and as much of the roots from which it
-// looks for that.
+// percent returns the GC percentage that permits Least bytes. Go applies the percentage to the live heap and to the
+// roots.
 func (p Pace) percent(live, roots uint64) int {
 	if p.Least <= live {
 		return p.Early

@@ -8,14 +8,14 @@ import (
 	"writ/internal/pace"
 )
 
-// goal is how big the heap may grow now, in MiB.
+// goal returns the current heap goal, in MiB.
 func goal() uint64 {
 	all := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 	metrics.Read(all)
 	return all[0].Value.Uint64() >> 20
 }
 
-// TestABigHeapIsCollectedEarlier lets a heap grow and shrink, and waits each time until the collector goes at the pace for it.
+// TestABigHeapIsCollectedEarlier grows and shrinks a heap, and waits each time until the collector has adjusted.
 func TestABigHeapIsCollectedEarlier(t *testing.T) {
 	runtime.GC()
 	pace.Pace{Least: 64 << 20, Early: 77}.Keep()
@@ -33,11 +33,11 @@ func TestABigHeapIsCollectedEarlier(t *testing.T) {
 		}
 		t.Errorf("the heap may grow to %d MiB, want %d to %d", goal(), least, most)
 	}
-	reaches(57, 71) // as far as setting it anew pays
+	reaches(57, 71) // within the tolerance for changes
 	big := make([]byte, 32<<20)
 	reaches(57, 71)
 	bigger := make([]byte, 64<<20)
-	reaches(170, 180) // 96 MiB and more live
+	reaches(170, 180) // at least 96 MiB are live
 	runtime.KeepAlive(bigger)
 	reaches(57, 71)
 	runtime.KeepAlive(big)
