@@ -30,7 +30,7 @@ func TestEndOfProcessIsNoticed(t *testing.T) {
 	if err := p.Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Wait(t.Context()); err != nil || !p.Ended() { // nobody has waited for the child yet
+	if err := p.Wait(t.Context()); err != nil || !p.Ended() { // the child is not reaped yet
 		t.Errorf("after its end: %v, ended %t", err, p.Ended())
 	}
 	_ = cmd.Wait()
