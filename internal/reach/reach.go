@@ -1,5 +1,5 @@
-// Package reach says of addresses whether they lead to servers on the internet, to this host, or into somebody's own network. It must not know
-// who asks.
+// Package reach classifies addresses: servers on the internet, this host, or private networks. It must not know the
+// clients.
 package reach
 
 import (
@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// special are the parts of the public address space that do not lead to servers on the internet (the IANA registries of special-purpose
-// addresses), and one that leads to the host of a virtual machine.
+// special lists the parts of the public address space that do not lead to servers on the internet (the IANA registries
+// of special-purpose addresses), and an address that leads to the host of a virtual machine.
 var special = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
 	"192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-	"168.63.129.16/32",                                     // the agent of Azure's hosts
+	"168.63.129.16/32",                                     // the agent on Azure hosts
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", // Teredo and other protocols, documentation, 6to4
 )
 
 var (
-	global = netip.MustParsePrefix("2000::/3")     // all that is handed out of IPv6
-	nat64  = netip.MustParsePrefix("64:ff9b::/96") // an IPv4 address in its last 32 bits
+	global = netip.MustParsePrefix("2000::/3")     // all assigned global unicast IPv6 addresses
+	nat64  = netip.MustParsePrefix("64:ff9b::/96") // the last 32 bits are an IPv4 address
 )
 
 func prefixes(all ...string) (list []netip.Prefix) {
@@ -29,7 +29,7 @@ func prefixes(all ...string) (list []netip.Prefix) {
 	return list
 }
 
-// Public reports whether an address is one of a server on the internet, as far as addresses tell.
+// Public reports whether an address can belong to a server on the internet.
 func Public(a netip.Addr) bool {
 	a = translated(a)
 	if a.Is6() && !global.Contains(a) {
@@ -38,10 +38,10 @@ func Public(a netip.Addr) bool {
 	return a.IsValid() && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Plain takes from an address what the same address can also be written with.
+// Plain returns the canonical form of an address: without a zone, and IPv4 instead of IPv4-mapped IPv6.
 func Plain(a netip.Addr) netip.Addr { return a.WithZone("").Unmap() }
 
-// translated is the address that a packet to an address arrives at: Plain, and behind NAT64 that of IPv4.
+// translated returns the destination of a packet to an address: Plain, and for NAT64 the IPv4 address.
 func translated(a netip.Addr) netip.Addr {
 	a = Plain(a)
 	if nat64.Contains(a) {
@@ -51,11 +51,11 @@ func translated(a netip.Addr) netip.Addr {
 	return a
 }
 
-// OfThisHost reports whether this host has an address: what listens here may trust who asks from here.
+// OfThisHost reports whether this host has an address. Local servers may trust local clients.
 func OfThisHost(a netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // nobody can tell
+		return true // unknown, so assume the worst
 	}
 	a = translated(a)
 	return slices.ContainsFunc(own, func(o net.Addr) bool {
@@ -64,13 +64,14 @@ func OfThisHost(a netip.Addr) bool {
 	})
 }
 
-// Allowed reports whether an address may be asked: those of servers on the internet, and those in ranges that somebody allows.
+// Allowed reports whether requests to an address are permitted: those to servers on the internet, and to addresses in
+// ranges.
 func Allowed(a netip.Addr, ranges []netip.Prefix) bool {
 	a = Plain(a)
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) }) || Public(a) && !OfThisHost(a)
 }
 
-// Loopback reports whether a host, a name or address without a port, leads to this machine and from nowhere else.
+// Loopback reports whether a host (a name or address without a port) is a loopback address of this machine.
 func Loopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && Plain(a).IsLoopback()

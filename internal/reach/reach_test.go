@@ -61,7 +61,7 @@ func TestOnlyServersOnTheInternetArePublic(t *testing.T) {
 	}
 }
 
-// ownAddresses are those of this host.
+// ownAddresses returns the addresses of this host.
 func ownAddresses(t *testing.T) (all []netip.Addr) {
 	t.Helper()
 	own, err := net.InterfaceAddrs()
