@@ -1,4 +1,4 @@
-// Package redisconf writes values into files of settings of Redis. It must not know the settings.
+// Package redisconf quotes values for Redis configuration files. It must not know the settings.
 package redisconf
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Quote returns a value as Redis reads it from a file of settings. Redis knows fewer escapes than Go: it reads \u00a0 as u00a0. The value must
-// not contain a zero byte.
+// Quote returns a value in the form that Redis reads from a configuration file. Redis knows fewer escapes than Go: it
+// reads \u00a0 as u00a0. The value must not contain a zero byte.
 func Quote(value string) string {
 	var b strings.Builder
 	b.WriteByte('"')

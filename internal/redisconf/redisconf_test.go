@@ -15,7 +15,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// everyByte returns a name with each byte that a file name may have.
+// everyByte returns a name with each byte that a file name may contain.
 func everyByte() string {
 	var name []byte
 	for c := 1; c < 256; c++ {
@@ -56,7 +56,7 @@ func TestRedisReadsEveryByte(t *testing.T) {
 	}
 }
 
-// ask sends commands as soon as the server listens, and returns all answers.
+// ask sends commands once the server listens, and returns all answers.
 func ask(t *testing.T, socket string, ended <-chan struct{}, commands ...[]string) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -80,7 +80,7 @@ func ask(t *testing.T, socket string, ended <-chan struct{}, commands ...[]strin
 	}
 }
 
-// request is a command as Redis takes it over the network.
+// request encodes a command in the Redis protocol.
 func request(words []string) string {
 	text := fmt.Sprintf("*%d\r\n", len(words))
 	for _, w := range words {
