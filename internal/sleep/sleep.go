@@ -1,4 +1,4 @@
-// Package sleep waits. It must not know for what.
+// Package sleep waits for a time or the end of a context. It must not know the reason.
 package sleep
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d. If ctx ends before that it returns the error of ctx at once.
+// For waits for d. If ctx ends earlier, it returns the error of ctx at once.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
