@@ -1,5 +1,6 @@
-// Package tally counts what happens in a process, when it happened last, and how long it took: numbers for those who watch the process. It knows
-// neither what is counted nor how it is shown. All zero values are ready, and all methods may be called concurrently.
+// Package tally counts events of a process and records when they last happened and how long they took, for monitoring.
+// It knows neither the events nor their presentation. All zero values are ready to use, and all methods may be called
+// concurrently.
 package tally
 
 import (
@@ -9,14 +10,14 @@ import (
 	"time"
 )
 
-// Counts says how often something happened, by what it was. It keeps each key for ever, so there must be few: names that are written in the
-// program, and none that others choose.
+// Counts counts events by key. It never drops a key, so keys must be constants of the program, not values chosen by
+// clients.
 type Counts[K comparable] struct {
 	mu  sync.Mutex
 	all map[K]int64
 }
 
-// Add counts one more.
+// Add counts one event.
 func (c *Counts[K]) Add(what K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,14 +27,14 @@ func (c *Counts[K]) Add(what K) {
 	c.all[what]++
 }
 
-// All returns the counts.
+// All returns a copy of the counts.
 func (c *Counts[K]) All() map[K]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.all)
 }
 
-// Total returns how often anything happened.
+// Total returns the sum of all counts.
 func (c *Counts[K]) Total() (n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,13 +44,13 @@ func (c *Counts[K]) Total() (n int64) {
 	return n
 }
 
-// Moment is when something happened last.
+// Moment is the time of the last event.
 type Moment struct{ at atomic.Pointer[time.Time] }
 
-// Note keeps that it happened at a time.
+// Note records an event at a time.
 func (m *Moment) Note(at time.Time) { m.at.Store(&at) }
 
-// Last returns when it happened last, zero if it never did.
+// Last returns the time of the last event, zero if there was none.
 func (m *Moment) Last() time.Time {
 	if at := m.at.Load(); at != nil {
 		return *at
@@ -57,20 +58,21 @@ func (m *Moment) Last() time.Time {
 	return time.Time{}
 }
 
-// limits are the upper limits of the classes of durations: what is slow here takes milliseconds in one place and minutes in another.
+// limits are the upper bounds of the histogram buckets. They cover milliseconds to hours, because slow means different
+// times in different places.
 var limits = [...]time.Duration{
 	time.Millisecond, 4 * time.Millisecond, 16 * time.Millisecond, 64 * time.Millisecond, 250 * time.Millisecond,
 	time.Second, 4 * time.Second, 15 * time.Second, time.Minute, 4 * time.Minute, 15 * time.Minute, time.Hour,
 }
 
-// Durations says how long something took, each time that it happened.
+// Durations is a histogram of durations.
 type Durations struct {
 	mu  sync.Mutex
 	sum time.Duration
-	all [len(limits) + 1]uint64 // by class; the last one is of what took longer than the last limit
+	all [len(limits) + 1]uint64 // counts by bucket; the last bucket has no upper bound
 }
 
-// Note counts a duration.
+// Note records a duration.
 func (d *Durations) Note(took time.Duration) {
 	class := 0
 	for class < len(limits) && took > limits[class] {
@@ -82,14 +84,14 @@ func (d *Durations) Note(took time.Duration) {
 	d.all[class]++
 }
 
-// Spread is how durations are spread.
+// Spread is a snapshot of a histogram.
 type Spread struct {
 	Count uint64
 	Sum   time.Duration
-	Upto  map[time.Duration]uint64 // how many took as long as that or less
+	Upto  map[time.Duration]uint64 // cumulative counts by upper bound
 }
 
-// Spread returns how they are spread.
+// Spread returns a snapshot of the histogram.
 func (d *Durations) Spread() Spread {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,13 +104,13 @@ func (d *Durations) Spread() Spread {
 	return s
 }
 
-// DurationsOf are durations by what took them. As with Counts, there must be few keys.
+// DurationsOf holds a histogram for each key. As with Counts, there must be few keys.
 type DurationsOf[K comparable] struct {
 	mu  sync.Mutex
 	all map[K]*Durations
 }
 
-// Note counts a duration.
+// Note records a duration.
 func (d *DurationsOf[K]) Note(what K, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +123,7 @@ func (d *DurationsOf[K]) Note(what K, took time.Duration) {
 	d.all[what].Note(took)
 }
 
-// All returns how they are spread.
+// All returns a snapshot of all histograms.
 func (d *DurationsOf[K]) All() map[K]Spread {
 	d.mu.Lock()
 	defer d.mu.Unlock()
