@@ -1,8 +1,9 @@
-// Package tracing sends spans to a collector by OTLP over HTTP. It knows which trace and which spans a run and its calls have, and must not know
-// what happens in them.
+// Package tracing sends spans to a collector by OTLP over HTTP. It knows the trace and spans of a run and its calls,
+// but must not know their meaning.
 //
-// The ids follow from the run: its trace has the 16 bytes of its id, and each part has a span whose id is a digest of the names of the part. So
-// processes need not tell each other of a trace, a signed text needs no place for it, and what is sent twice is the same span.
+// All ids are derived from the run: the trace id is the 16 bytes of the run id, and each part has a span whose id is a
+// digest of the names of the part. Processes therefore need not exchange trace ids, signed texts need no field for
+// them, and a span that is sent twice is the same span.
 package tracing
 
 import (
@@ -27,26 +28,27 @@ import (
 	"writ/internal/limit"
 )
 
-// lastWords is how long an exporter that is closed may take for what it has not sent.
+// lastWords limits the time for sending the remaining spans on Close.
 const lastWords = 3 * time.Second
 
-// Settings say where spans go.
+// Settings configures an exporter.
 type Settings struct {
-	URL     string  // of the collector, "http://127.0.0.1:4318"; "/v1/traces" is added if it has no path
-	Ratio   float64 // of the runs that are traced, chosen by their ids: 1 for all
+	URL     string  // of the collector, "http://127.0.0.1:4318"; without a path, "/v1/traces" is added
+	Ratio   float64 // fraction of runs to trace, selected by their ids; 1 means all
 	Service string  // "writ-coordinator"
 	Version string  // of this program
 	Log     *slog.Logger
 }
 
-// Exporter sends spans. It keeps up to 2,048 of them while the collector is slow, and drops others. A nil one does nothing.
+// Exporter sends spans. It queues up to 2,048 spans while the collector is slow, and drops further ones. A nil Exporter
+// does nothing.
 type Exporter struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	sender   sdktrace.SpanExporter
 }
 
-// Open makes an exporter, nil if the settings have no URL. It does not wait for the collector.
+// Open returns an exporter, or nil if the settings have no URL. It does not wait for the collector.
 func Open(ctx context.Context, s Settings) (*Exporter, error) {
 	if s.URL == "" {
 		return nil, nil
@@ -74,13 +76,14 @@ func Open(ctx context.Context, s Settings) (*Exporter, error) {
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter),
 		sdktrace.WithIDGenerator(givenIDs{}),
-		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(s.Ratio)), // by the id alone, so that all processes choose the same runs
+		// Depends only on the id, so all processes select the same runs.
+		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(s.Ratio)),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", s.Service), attribute.String("service.version", s.Version))),
 	)
 	return &Exporter{provider, provider.Tracer("writ"), exporter}, nil
 }
 
-// Close sends what is left, for some seconds at most.
+// Close sends the remaining spans, for at most lastWords.
 func (e *Exporter) Close() error {
 	if e == nil {
 		return nil
@@ -88,23 +91,24 @@ func (e *Exporter) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	err := e.provider.Shutdown(ctx)
-	_ = e.sender.Shutdown(context.Background()) // ends a request that is still under way, for which the provider does not wait
+	_ = e.sender.Shutdown(context.Background()) // cancels a request that the provider does not wait for
 	if err != nil {
 		return fmt.Errorf("send the last traces: %w", err)
 	}
 	return nil
 }
 
-// Span is a part of what became of a run.
+// Span is a part of the execution of a run.
 type Span struct {
 	At          Place
 	Name        string
 	From, Until time.Time
-	Labels      map[string]string // those without a value are left out
-	Error       string            // why it failed, "" if it did not: see Fail
+	Labels      map[string]string // empty values are omitted
+	Error       string            // reason of a failure, otherwise empty; see Fail
 }
 
-// Fail says why what the span shows has failed, in one form for all spans: "CODE: message", and the code as a label. A nil error changes nothing.
+// Fail sets the error of the span in the form of all spans, "CODE: message", and a label with the code. A nil error
+// changes nothing.
 func (s *Span) Fail(err *writ.Error) {
 	if err == nil {
 		return
@@ -115,16 +119,16 @@ func (s *Span) Fail(err *writ.Error) {
 	s.Error, s.Labels["code"] = string(err.Code)+": "+err.Message, string(err.Code)
 }
 
-// Place is a span's place in a trace.
+// Place is the position of a span in a trace.
 type Place struct {
 	trace  trace.TraceID
-	parent trace.SpanID // zero of the first
+	parent trace.SpanID // zero for the first span
 	id     trace.SpanID
 }
 
 var runEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// OfRun is the place of a run, which is the first span of its trace.
+// OfRun returns the place of a run, which is the first span of its trace.
 func OfRun(id writ.RunID) Place {
 	var p Place
 	bytes, err := runEncoding.DecodeString(strings.ToUpper(string(id)))
@@ -137,15 +141,15 @@ func OfRun(id writ.RunID) Place {
 	return p
 }
 
-// OfCall is the place of a call of a run.
+// OfCall returns the place of a call of a run.
 func OfCall(run writ.RunID, seq int) Place { return OfRun(run).Part(fmt.Sprintf("call %d", seq)) }
 
-// OfAttempt is the place of an attempt of a call, as its datacenter sees it.
+// OfAttempt returns the place of an attempt of a call in its datacenter.
 func OfAttempt(run writ.RunID, seq, attempt int) Place {
 	return OfCall(run, seq).Part(fmt.Sprintf("attempt %d", attempt))
 }
 
-// Part is the place of a part, by its name among the parts of the same span.
+// Part returns the place of a part with a unique name within its parent span.
 func (p Place) Part(name string) Place {
 	return Place{trace: p.trace, parent: p.id, id: p.idOf(name)}
 }
@@ -156,10 +160,10 @@ func (p Place) idOf(name string) (id trace.SpanID) {
 	return id
 }
 
-// idKey is the key of a span's id in a context.
+// idKey is the context key of a span's place.
 type idKey struct{}
 
-// givenIDs are the ids that a context has.
+// givenIDs generates the ids in the context.
 type givenIDs struct{}
 
 func (givenIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
@@ -172,7 +176,7 @@ func (givenIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return p.id
 }
 
-// Record sends a span. It does not wait.
+// Record queues a span. It never blocks.
 func (e *Exporter) Record(s Span) {
 	if e == nil {
 		return
@@ -192,7 +196,7 @@ func (e *Exporter) Record(s Span) {
 		span.SetStatus(codes.Error, s.Error)
 	}
 	until := s.Until
-	if until.Before(s.From) { // by the clocks of two machines
+	if until.Before(s.From) { // the clocks of two machines differ
 		until = s.From
 	}
 	span.End(trace.WithTimestamp(until))
