@@ -25,7 +25,7 @@ func Listen(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the address may name another file by then
+	l.SetUnlinkOnClose(false) // the path may name another file by then
 	return l, nil
 }
 
