@@ -1,5 +1,6 @@
-// Package userns makes user namespaces of Linux and shows trees of files as their users have them. It must not know whose they are.
+// Package userns creates Linux user namespaces and mounts file trees with the ownership of their users. It must not
+// know the users.
 package userns
 
-// Many is how many users and groups a namespace has: all of 16 bits, as images use them.
+// Many is the number of users and groups in a namespace: all 16-bit ids, as in images.
 const Many = 1 << 16

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open makes a user namespace whose users and groups from 0 on are those from first on outside. It is there as long as the file, what
-// the file was mounted as, or a process in it.
+// Open creates a user namespace. Its users and groups from 0 are those from first on the host. It exists while the file
+// is open, a mount uses it, or a process is in it.
 func Open(first uint32) (*os.File, error) {
 	var user *os.File
 	err := within(first, 0, func(process string) (err error) {
@@ -24,8 +24,8 @@ func Open(first uint32) (*os.File, error) {
 	return user, nil
 }
 
-// KeepNetwork makes a network namespace that a file keeps, which must exist and be empty. It belongs to a user namespace of its own as Open
-// makes it, so that root in there has it and no other.
+// KeepNetwork creates a network namespace and binds it to a file, which must exist and be empty. It belongs to its own
+// user namespace, as created by Open, so that only root in that namespace owns it.
 func KeepNetwork(first uint32, path string) error {
 	err := within(first, unix.CLONE_NEWNET, func(process string) error {
 		return unix.Mount(process+"/ns/net", path, "", unix.MS_BIND, "")
@@ -36,7 +36,7 @@ func KeepNetwork(first uint32, path string) error {
 	return nil
 }
 
-// OfNetwork is the user namespace that the network namespace of a file belongs to, which must not be that of the host.
+// OfNetwork returns the user namespace that owns the network namespace of a file. It must not be the host's.
 func OfNetwork(path string) (*os.File, error) {
 	network, err := os.Open(path)
 	if err != nil {
@@ -59,8 +59,8 @@ func OfNetwork(path string) (*os.File, error) {
 	return user, nil
 }
 
-// Show shows the tree of files at a path in another place, where what is n's belongs to the user n of the namespace. What is mounted
-// below is not shown. Both are directories or both are not.
+// Show mounts the file tree at from at to, with the ownership of the namespace: files of user n belong to the user n of
+// the namespace. It excludes mounts below from. Both paths must be directories, or both files.
 func Show(user *os.File, from, to string) error {
 	tree, err := mapped(user, from)
 	if err != nil {
@@ -73,7 +73,7 @@ func Show(user *os.File, from, to string) error {
 	return nil
 }
 
-// Try returns why the tree at a path cannot be shown to users from first on, nil if it can. Nothing is left of it.
+// Try returns nil if Show can mount the tree at a path for users from first, or else the reason. It leaves no mount.
 func Try(first uint32, path string) error {
 	user, err := Open(first)
 	if err != nil {
@@ -87,7 +87,7 @@ func Try(first uint32, path string) error {
 	return unix.Close(tree)
 }
 
-// mapped is a copy of the mount of a path that is nowhere yet.
+// mapped returns a detached, id-mapped copy of the mount at a path.
 func mapped(user *os.File, path string) (tree int, err error) {
 	tree, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -100,8 +100,8 @@ func mapped(user *os.File, path string) (tree int, err error) {
 	return tree, nil
 }
 
-// within starts a process in namespaces of its own, calls do with its directory below /proc, and ends it. The process is this program, held
-// before its first instruction.
+// within starts a process in new namespaces, calls do with the process's directory in /proc, and kills the process. The
+// process is this program, stopped before its first instruction.
 func within(first uint32, kinds uintptr, do func(process string) error) error {
 	runtime.LockOSThread() // the process ends with the thread that started it
 	defer runtime.UnlockOSThread()
@@ -116,5 +116,5 @@ func within(first uint32, kinds uintptr, do func(process string) error) error {
 		_ = held.Kill()
 		_, _ = held.Wait()
 	}()
-	return do(fmt.Sprintf("/proc/%d", held.Pid)) // of nobody else, as long as nobody waited for it
+	return do(fmt.Sprintf("/proc/%d", held.Pid)) // the pid is not reused before Wait
 }

@@ -15,7 +15,7 @@ import (
 
 const first = 2_145_300_000
 
-// owner is whose a file is.
+// owner returns the owner of a file.
 func owner(t *testing.T, path string) (user, group uint32) {
 	t.Helper()
 	info, err := os.Lstat(path)

@@ -9,17 +9,17 @@ import (
 
 var errSystem = errors.New("only Linux has user namespaces")
 
-// KeepNetwork refuses.
+// KeepNetwork returns an error.
 func KeepNetwork(uint32, string) error { return errSystem }
 
-// Open refuses.
+// Open returns an error.
 func Open(uint32) (*os.File, error) { return nil, errSystem }
 
-// OfNetwork refuses.
+// OfNetwork returns an error.
 func OfNetwork(string) (*os.File, error) { return nil, errSystem }
 
-// Show refuses.
+// Show returns an error.
 func Show(*os.File, string, string) error { return errSystem }
 
-// Attempt refuses.
+// Try returns an error.
 func Try(uint32, string) error { return errSystem }
