@@ -1,17 +1,15 @@
 package writ
 
-// Answer is a supervisor's signed answer to a signed text: the effect of a statement, or the reason for a refusal.
-// Clients accept no other proof.
+// Answer is a supervisor's signed answer to a signed text: its effect or its refusal. Clients accept no other proof.
 type Answer struct {
-	Cluster    ClusterID    `json:"cluster"`
-	Datacenter DatacenterID `json:"datacenter"`
-	Text       Digest       `json:"text"`              // SHA-256 of the text, without its signature
-	Subject    string       `json:"subject"`           // as in the statement; "run/<id>" for a submission
-	Done       string       `json:"done,omitempty"`    // the effect of the statement, as a sentence
-	Refused    *Error       `json:"refused,omitempty"` // the reason if the text was refused
-	// Runs holds the error of each run of a statement about several runs, nil for success.
-	Runs         map[RunID]*Error `json:"runs,omitempty"`
-	Roster       int              `json:"roster"` // version of the roster that decided
+	Cluster      ClusterID        `json:"cluster"`
+	Datacenter   DatacenterID     `json:"datacenter"`
+	Text         Digest           `json:"text"`              // SHA-256 of the text, without its signature
+	Subject      string           `json:"subject"`           // as in the statement; "run/<id>" for a submission
+	Done         string           `json:"done,omitempty"`    // the effect of the statement, as a sentence
+	Refused      *Error           `json:"refused,omitempty"` // the reason if the text was refused
+	Runs         map[RunID]*Error `json:"runs,omitempty"`    // by run: nil for success
+	Roster       int              `json:"roster"`            // version of the roster that decided
 	RosterDigest Digest           `json:"roster_digest"`
 	Time         int64            `json:"time"` // unix milliseconds
 }

@@ -9,9 +9,8 @@ type Disk struct {
 	Free  int64  `json:"free"`
 }
 
-// almostFullPart is the part of a disk below which its free space is almost used up. Nodes offer all but this part of
-// their disk, so a disk with less free space holds more than all reservations together, or data that writ does not
-// account for. The next write may fail.
+// almostFullPart is the part of a disk below which its free space is almost used up. Nodes offer all but this part.
+// With less free space, reservations are exceeded or other data uses the disk, and the next write may fail.
 const almostFullPart = 20
 
 // AlmostFull reports whether less than a twentieth of the disk is free.

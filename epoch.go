@@ -3,8 +3,7 @@ package writ
 import "time"
 
 // EpochLead limits how far an epoch may be ahead of a clock. A supervisor uses its clock in milliseconds as its epoch,
-// or the last epoch plus one. An epoch further ahead is a mistake or an attack: a node that accepted it would reject
-// every later supervisor.
+// or the last epoch plus one. A node that accepted an epoch further ahead would reject every later supervisor.
 const EpochLead = 366 * 24 * time.Hour
 
 // CheckEpoch rejects an epoch that is negative or more than EpochLead after now.

@@ -16,8 +16,7 @@ type Error struct {
 	Err   error  `json:"-"` // the cause, for logs only
 }
 
-// Errorf returns an Error. A %w in format sets its cause. The message then includes the text of the cause, so the text
-// must be safe to show.
+// Errorf returns an Error. A %w in format sets its cause, whose text is then shown, so it must be safe to show.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
@@ -38,8 +37,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool { return e.Code.Info().Retryable }
 
-// Decided reports whether the error is a decision about the request. Other errors mean that no decision was possible,
-// which may change.
+// Decided reports whether the error is a decision about the request. Otherwise no decision was possible yet.
 func (e *Error) Decided() bool {
 	if e.Retryable() {
 		return false

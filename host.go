@@ -5,9 +5,8 @@ import "time"
 // Host describes the machine of a node as the node reports it. The report is unverified. It is for people, except that
 // a batch may admit a node by its serial number.
 type Host struct {
-	OS string `json:"os,omitempty"` // "Debian GNU/Linux 12 (bookworm)"
-	// Image is the version of the node image that the machine booted, "" for other systems.
-	Image     string     `json:"image,omitempty"`
+	OS        string     `json:"os,omitempty"`     // "Debian GNU/Linux 12 (bookworm)"
+	Image     string     `json:"image,omitempty"`  // node image version, "" if not booted from one
 	Kernel    string     `json:"kernel,omitempty"` // as `uname -r` prints it
 	Vendor    string     `json:"vendor,omitempty"`
 	Product   string     `json:"product,omitempty"`

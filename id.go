@@ -26,8 +26,7 @@ type (
 	TenantID string
 	// RunID identifies a run; see RunIDOf.
 	RunID string
-	// UID is the UUID that a resource gets when it is created. A resource that is created again under the same name
-	// gets a new UID.
+	// UID is the UUID of a resource. A resource that is created again under the same name gets a new UID.
 	UID string
 )
 
@@ -74,9 +73,8 @@ func ParseDigest(s string) (Digest, error) {
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // RunIDOf returns the id of the run that a payload with this digest creates: the first 128 bits of
-// SHA-256("writ-run-v1\0" ‖ digest) as 26 base32 characters. Every process derives the same id from the payload. A
-// coordinator can therefore answer while the datacenter is unreachable, and a replay after a restored journal keeps its
-// id.
+// SHA-256("writ-run-v1\0" ‖ digest) as 26 base32 characters. Every process derives the same id, so a coordinator can
+// answer while the datacenter is unreachable, and a replay after a restored journal keeps its id.
 func RunIDOf(payload Digest) RunID {
 	sum := sha256.Sum256(append([]byte("writ-run-v1\x00"), payload[:]...))
 	return RunID(lowerBase32.EncodeToString(sum[:16]))

@@ -18,29 +18,25 @@ func (k JobKey) String() string { return fmt.Sprintf("%s-%d-%d", k.Run, k.Seq, k
 // Job is a signed order of a supervisor to a node. Times are unix milliseconds by the supervisor's clock.
 type Job struct {
 	JobKey
-	Cluster    ClusterID    `json:"cluster"`
-	Datacenter DatacenterID `json:"datacenter"`
-	Node       NodeID       `json:"node"` // the only node that may execute it
-	Delivery   int          `json:"delivery"`
-	// Epoch is the supervisor's epoch. A runner rejects an epoch lower than the highest it has seen.
-	Epoch     int64     `json:"epoch"`
-	Operation string    `json:"operation"`
-	Project   ProjectID `json:"project"`
-	Name      string    `json:"name,omitempty"` // of the resource
-	UID       UID       `json:"uid,omitempty"`  // of the resource
-	// Args holds the arguments. Handles are resolved to Refs; a secret is {"secret": "name@version"}.
-	Args map[string]any `json:"args,omitempty"`
-	// Secrets holds the secrets in Args by "name@version". Each value is encrypted for the node (package
-	// identity/secret).
+	Cluster    ClusterID      `json:"cluster"`
+	Datacenter DatacenterID   `json:"datacenter"`
+	Node       NodeID         `json:"node"` // the only node that may execute it
+	Delivery   int            `json:"delivery"`
+	Epoch      int64          `json:"epoch"` // the supervisor's; runners reject one lower than the highest seen
+	Operation  string         `json:"operation"`
+	Project    ProjectID      `json:"project"`
+	Name       string         `json:"name,omitempty"` // of the resource
+	UID        UID            `json:"uid,omitempty"`  // of the resource
+	Args       map[string]any `json:"args,omitempty"` // handles are Refs; a secret is {"secret": "name@version"}
+	// Secrets holds the secrets in Args by "name@version", each encrypted for the node (package identity/secret).
 	Secrets    map[string][]byte `json:"secrets,omitempty"`
-	Grant      []byte            `json:"waybill,omitempty"` // a signed TransferGrant, if the operation copies from another node
+	Grant      []byte            `json:"waybill,omitempty"` // signed TransferGrant, to copy from another node
 	Idempotent bool              `json:"idempotent,omitempty"`
 	// Weight is the project's share of the node's time relative to other projects that compete for it. 0 counts as 1.
 	Weight  int `json:"weight,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // how often the run was resumed so far
-	// KnownFailures is the last attempt for which the outcome of it and all earlier attempts was known when this
-	// attempt was decided. Effects of those attempts may be repeated. A later attempt with an unknown outcome blocks a
-	// job that must not be repeated.
+	// KnownFailures is the last attempt up to which all outcomes were known when this attempt was decided. Effects of
+	// these attempts may be repeated. A later attempt blocks a job that must not be repeated.
 	KnownFailures int    `json:"told,omitempty"`
 	Payload       Digest `json:"payload"`  // the user's signed text
 	Accepted      int64  `json:"accepted"` // when the supervisor accepted the run
@@ -60,15 +56,13 @@ type TransferGrant struct {
 	FromName   string       `json:"from_name"`
 	FromKey    []byte       `json:"from_key"`          // ed25519 public key of From
 	Address    string       `json:"address,omitempty"` // where From serves archives, "host:port"; "" if it serves none
-	// Unheard reports that the supervisor has received no message from From since it started, so Address is unknown.
-	Unheard  bool       `json:"unheard,omitempty"`
-	To       NodeID     `json:"to"`
-	ToKey    []byte     `json:"to_key"`
-	Resource ResourceID `json:"resource"` // on From
-	// Snapshot names a snapshot of the resource; "" is its content at the time of the fetch.
-	Snapshot string `json:"snapshot,omitempty"`
-	UID      UID    `json:"uid"`
-	Expires  int64  `json:"expires"` // unix milliseconds by the supervisor's clock
+	Unheard    bool         `json:"unheard,omitempty"` // From is silent since the supervisor started; no Address
+	To         NodeID       `json:"to"`
+	ToKey      []byte       `json:"to_key"`
+	Resource   ResourceID   `json:"resource"`           // on From
+	Snapshot   string       `json:"snapshot,omitempty"` // "" for the content at the time of the fetch
+	UID        UID          `json:"uid"`
+	Expires    int64        `json:"expires"` // unix milliseconds by the supervisor's clock
 }
 
 // Until returns the time after which no delivery of the job's call can arrive.
@@ -80,19 +74,18 @@ func (j *Job) TaskID() string { return fmt.Sprintf("%s-%d", j.JobKey, j.Delivery
 // Result is a node's signed answer to a job.
 type Result struct {
 	JobKey
-	Job    Digest         `json:"job"` // SHA-256 of the executed job record
-	Node   NodeID         `json:"node"`
-	Change Change         `json:"change,omitempty"`
-	Values map[string]any `json:"values,omitempty"` // the fields of the operation's result
-	Error  *Error         `json:"error,omitempty"`  // nil if it succeeded
-	// UID of the existing resource with the same name, if it caused the failure
-	Found       UID    `json:"found,omitempty"`
-	Driver      string `json:"driver,omitempty"`
-	Simulated   bool   `json:"simulated,omitempty"`
-	Started     int64  `json:"started"` // unix milliseconds by the node's clock
-	Ended       int64  `json:"ended"`
-	Boot        string `json:"boot"`        // the kernel's boot id
-	Incarnation int64  `json:"incarnation"` // numbers the starts of the runner process, increasing
+	Job         Digest         `json:"job"` // SHA-256 of the executed job record
+	Node        NodeID         `json:"node"`
+	Change      Change         `json:"change,omitempty"`
+	Values      map[string]any `json:"values,omitempty"` // the fields of the operation's result
+	Error       *Error         `json:"error,omitempty"`  // nil if it succeeded
+	Found       UID            `json:"found,omitempty"`  // UID of an existing resource that caused the failure
+	Driver      string         `json:"driver,omitempty"`
+	Simulated   bool           `json:"simulated,omitempty"`
+	Started     int64          `json:"started"` // unix milliseconds by the node's clock
+	Ended       int64          `json:"ended"`
+	Boot        string         `json:"boot"`        // the kernel's boot id
+	Incarnation int64          `json:"incarnation"` // numbers the starts of the runner process, increasing
 }
 
 // Beat is the status that a node signs and sends every second. (Boot, Incarnation, Sequence) orders the beats of a
@@ -111,18 +104,15 @@ type Beat struct {
 	Capacity    Capacity     `json:"capacity"`
 	Drivers     []NodeDriver `json:"drivers"`
 	Version     string       `json:"version"`
-	// Transfers is the address where the node serves archives to other nodes, "host:port"; "" if it serves none.
-	Transfers   string      `json:"transfers,omitempty"`
-	Fault       string      `json:"fault,omitempty"`   // why the node rejects work now, "" if it accepts work
-	Inventories []Inventory `json:"recalls,omitempty"` // of runs that the supervisor asked about since the last beat
+	Transfers   string       `json:"transfers,omitempty"` // "host:port" that serves archives to nodes, or ""
+	Fault       string       `json:"fault,omitempty"`     // why the node rejects work now, "" if it accepts work
+	Inventories []Inventory  `json:"recalls,omitempty"`   // of runs that the supervisor asked about since the last beat
 }
 
-// Inventory lists the calls of a run that a node has started or has the result of. A node sends it if its supervisor
-// asks.
+// Inventory lists the calls of a run that a node has started or has the result of, for a supervisor that asked.
 type Inventory struct {
-	Run RunID `json:"run"`
-	// Epoch is the node's epoch when it made the list; afterwards it starts no job of an earlier epoch.
-	Epoch int64 `json:"epoch"`
+	Run   RunID `json:"run"`
+	Epoch int64 `json:"epoch"` // the node's when listing; it starts no earlier job afterwards
 	Calls []int `json:"calls,omitempty"`
 }
 
@@ -151,18 +141,17 @@ type ReportID struct {
 type Report struct {
 	Node        NodeID          `json:"node"`
 	Incarnation int64           `json:"incarnation"`
-	Round       int64           `json:"round"`            // numbers the reports of an incarnation, from 1
-	Epoch       int64           `json:"epoch,omitempty"`  // the highest epoch that the runner has seen
-	Clock       int64           `json:"clock"`            // unix milliseconds
-	Drifts      []ResourceDrift `json:"drifts,omitempty"` // of all resources that have drifted
-	// States holds the resources whose state changed since the last acknowledged report.
-	States   []ResourceState `json:"states,omitempty"`
-	Mendings []NodeMending   `json:"mendings,omitempty"` // unacknowledged repairs, oldest first
-	Mended   int64           `json:"mended,omitempty"`   // number of repairs in this incarnation
-	Orphans  []Orphan        `json:"orphans,omitempty"`  // complete list
-	Network  *NodeNetwork    `json:"network,omitempty"`  // nil if the node has no driver for networks
-	Disks    []Disk          `json:"disks,omitempty"`    // each file system with data of the node, once
-	Usage    []Usage         `json:"usage,omitempty"`    // hours that changed since the last acknowledged report
+	Round       int64           `json:"round"`              // numbers the reports of an incarnation, from 1
+	Epoch       int64           `json:"epoch,omitempty"`    // the highest epoch that the runner has seen
+	Clock       int64           `json:"clock"`              // unix milliseconds
+	Drifts      []ResourceDrift `json:"drifts,omitempty"`   // of all resources that have drifted
+	States      []ResourceState `json:"states,omitempty"`   // changed since the last acknowledged report
+	Mendings    []NodeMending   `json:"mendings,omitempty"` // unacknowledged repairs, oldest first
+	Mended      int64           `json:"mended,omitempty"`   // number of repairs in this incarnation
+	Orphans     []Orphan        `json:"orphans,omitempty"`  // complete list
+	Network     *NodeNetwork    `json:"network,omitempty"`  // nil if the node has no driver for networks
+	Disks       []Disk          `json:"disks,omitempty"`    // each file system with data of the node, once
+	Usage       []Usage         `json:"usage,omitempty"`    // hours that changed since the last acknowledged report
 }
 
 // ResourceDrift lists the differences between a resource and its requested state.
@@ -193,20 +182,16 @@ type Control struct {
 	Node  NodeID   `json:"node"`
 	Epoch int64    `json:"epoch"`
 	Acks  []JobKey `json:"acks,omitempty"` // results that the supervisor's journal holds
-	// Cancels stops jobs of these runs and rejects later ones. The value is when the node may drop the entry, in unix
-	// milliseconds.
+	// Cancels stops jobs of these runs and rejects later ones. The value is the end of that, in unix milliseconds.
 	Cancels map[RunID]int64 `json:"cancels,omitempty"`
-	// Resumes holds how often a cancelled run was resumed before the cancel. Jobs after a later resume are not
-	// cancelled.
+	// Resumes counts the resumes of a cancelled run before its cancel. Jobs after a later resume are not cancelled.
 	Resumes map[RunID]int `json:"resumes,omitempty"`
 	// GivenUp stops jobs whose results are no longer needed although their runs continue.
 	GivenUp []JobKey `json:"given_up,omitempty"`
 	Roster  int      `json:"roster,omitempty"` // version to fetch if the node's roster is older
-	// Asked lists runs for which the next beat must contain an Inventory: the supervisor's journal was restored from a
-	// backup.
+	// Asked lists runs for the Inventories of the next beat: the supervisor's journal was restored from a backup.
 	Asked []RunID `json:"asked,omitempty"`
 	// Acknowledged acknowledges the usage, repairs and states of a report.
 	Acknowledged *ReportID `json:"told,omitempty"`
-	// Log is a nodes.LogQuery, sent without other fields because older runners cannot decode it.
-	Log []byte `json:"log,omitempty"`
+	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery; alone, because older runners cannot decode it
 }

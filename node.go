@@ -36,8 +36,7 @@ type NodeDriver struct {
 	Name      string `json:"name"`   // "btrfs", "directory", "simulated"
 	Simulated bool   `json:"simulated,omitempty"`
 	Detail    string `json:"detail,omitempty"` // version, or the reason for the simulation
-	// Lacks names a missing part of the host. The node then creates no resources of the module and keeps existing ones.
-	Lacks string `json:"lacks,omitempty"`
+	Lacks     string `json:"lacks,omitempty"`  // missing part of the host; prevents new resources only
 	// Engines lists the programs that the driver can use, best first, followed by installed programs that it refuses.
 	// It is empty if there is only one way to serve.
 	Engines []Engine `json:"engines,omitempty"`
@@ -81,24 +80,21 @@ type Node struct {
 	Used       Capacity          `json:"used"` // reserved by the resources placed on the node
 	Drivers    []NodeDriver      `json:"drivers,omitempty"`
 	Version    string            `json:"version,omitempty"`
-	Host       *Host             `json:"host,omitempty"`     // from the node's latest report about it
-	Boot       string            `json:"boot,omitempty"`     // the kernel's boot id
-	Restarts   int               `json:"restarts,omitempty"` // number of boot id changes that the supervisor saw
-	Online     []Online          `json:"online,omitempty"`   // recent months, oldest first
-	// Transfers is the address where the node serves archives to other nodes, "host:port"; "" if it serves none.
-	Transfers string   `json:"transfers,omitempty"`
-	Fault     string   `json:"fault,omitempty"`   // why the node gets no work, "" if it gets work
-	Stuck     []Stuck  `json:"wedged,omitempty"`  // jobs whose drivers ignore their deadline
-	Orphans   []Orphan `json:"orphans,omitempty"` // from the node's last scan
-	// Network is from the node's last scan; nil if the node has no driver for networks.
-	Network *NodeNetwork `json:"network,omitempty"`
-	// Disks is from the node's last scan; free space is accurate to 1 % of the disk.
-	Disks    []Disk     `json:"disks,omitempty"`
-	Revision int        `json:"revision,omitempty"` // number of decisions about the node; statements name it
-	Decided  []Decision `json:"decided,omitempty"`  // the latest decisions about the node, oldest first
-	Mended   int64      `json:"mended,omitempty"`   // number of repairs since the node's runner started
-	Joined   time.Time  `json:"joined"`
-	LastBeat time.Time  `json:"last_beat,omitzero"`
+	Host       *Host             `json:"host,omitempty"`      // from the node's latest report about it
+	Boot       string            `json:"boot,omitempty"`      // the kernel's boot id
+	Restarts   int               `json:"restarts,omitempty"`  // number of boot id changes that the supervisor saw
+	Online     []Online          `json:"online,omitempty"`    // recent months, oldest first
+	Transfers  string            `json:"transfers,omitempty"` // "host:port" that serves archives to nodes, or ""
+	Fault      string            `json:"fault,omitempty"`     // why the node gets no work, "" if it gets work
+	Stuck      []Stuck           `json:"wedged,omitempty"`    // jobs whose drivers ignore their deadline
+	Orphans    []Orphan          `json:"orphans,omitempty"`   // from the node's last scan
+	Network    *NodeNetwork      `json:"network,omitempty"`   // from the last scan; nil without a network driver
+	Disks      []Disk            `json:"disks,omitempty"`     // from the last scan; free space is accurate to 1 %
+	Revision   int               `json:"revision,omitempty"`  // number of decisions about the node; statements name it
+	Decided    []Decision        `json:"decided,omitempty"`   // the latest decisions about the node, oldest first
+	Mended     int64             `json:"mended,omitempty"`    // number of repairs since the node's runner started
+	Joined     time.Time         `json:"joined"`
+	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }
 
 // Online counts the time for which a node was online in a month, out of the time in which its supervisor listened.
@@ -138,8 +134,7 @@ const MaxLabels = 32
 
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9._/-]{0,63}$`)
 
-// ValidLabel reports whether name is a valid name, as of a node, and value has at most 63 letters, digits, dots,
-// underscores, slashes and hyphens.
+// ValidLabel reports whether name is a valid name and value has at most 63 letters, digits and characters of "._/-".
 func ValidLabel(name, value string) bool { return ValidName(name) && labelPattern.MatchString(value) }
 
 // LabelsText formats labels for people, sorted by name: "disk=ssd, rack=a1".
@@ -151,27 +146,20 @@ func LabelsText(labels map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// Orphan is an object on a host that carries a name or mark of writ but belongs to no resource of the node. It has one
-// of these causes:
-//
-//   - a record was deleted, or a disk was restored to an earlier state
-//   - a delete left an object that now belongs to someone else, such as a socket with a foreign listener
-//   - a record is damaged; the record and the objects it refers to are orphans
-//
-// If a delete fails for another reason, there is no orphan yet: the record stays in state deleting with the obstacle as
-// drift, and the node retries. Nodes report orphans as long as they exist. They remove only stray image files, because
-// the content of others is unknown.
+// Orphan is an object on a host with a name or mark of writ but without a resource: a record was deleted or is damaged,
+// a disk was restored to an earlier state, or a delete left an object that now belongs to someone else, such as a
+// socket with a foreign listener. If a delete fails for another reason, the record stays in state deleting with the
+// obstacle as drift, and the node retries. Nodes report orphans while they exist. They remove only stray image files,
+// because the content of others is unknown.
 type Orphan struct {
-	Module string `json:"module"`       // module of the driver that found it
-	Kind   string `json:"kind"`         // "tap", "process", "subvolume"
-	Name   string `json:"name"`         // as the host's own tools expect it
-	Of     string `json:"of,omitempty"` // host name of the resource that it was made for, if known
-	// Remedy is a shell command for the host that removes it; "" if there is no simple command.
-	Remedy string `json:"remedy,omitempty"`
+	Module string `json:"module"`           // module of the driver that found it
+	Kind   string `json:"kind"`             // "tap", "process", "subvolume"
+	Name   string `json:"name"`             // as the host's own tools expect it
+	Of     string `json:"of,omitempty"`     // host name of the resource that it was made for, if known
+	Remedy string `json:"remedy,omitempty"` // shell command that removes it, "" if not simple
 }
 
-// OrphanSuperseded is the prefix of the kinds of orphans that are resources of a node that is gone. The datacenter has
-// dropped their records, but their data is still there.
+// OrphanSuperseded starts the kinds of orphans that are resources of a node that is gone. They still hold their data.
 const OrphanSuperseded = "superseded"
 
 // OrphanDamaged is the kind of an orphan that is an unreadable record of a resource.

@@ -7,11 +7,10 @@ type Proposal struct {
 	Project    ProjectID `json:"project"`
 	Deployment string    `json:"deployment,omitempty"`
 	// Base is the revision of the deployment that the script would be signed for, nil for the newest.
-	Base *int `json:"base,omitempty"`
-	// Destructive permits the script to destroy Targets, or any resource if Targets is empty.
-	Destructive bool           `json:"destructive,omitempty"`
-	Targets     []string       `json:"targets,omitempty"` // as in the signed header, "volume/web-0" or "volume/web-*"
-	Calls       []ProposedCall `json:"calls"`             // in script order, with seqs from 1
+	Base        *int           `json:"base,omitempty"`
+	Destructive bool           `json:"destructive,omitempty"` // may destroy Targets; if none, any resource
+	Targets     []string       `json:"targets,omitempty"`     // as in the header, "volume/web-0" or "volume/web-*"
+	Calls       []ProposedCall `json:"calls"`                 // in script order, with seqs from 1
 }
 
 // ProposedCall is a call of a proposal. An unknown value is a map with the single key "(known after)", whose value
@@ -22,8 +21,7 @@ type ProposedCall struct {
 	Args      map[string]any `json:"args,omitempty"`    // a handle is {"ref": seq}
 	Options   map[string]any `json:"options,omitempty"` // as in the script
 	After     []int          `json:"after,omitempty"`   // seqs of the calls whose handles are arguments, ascending
-	// Waits lists the seqs of the calls whose results the script reads right before this call.
-	Waits []int `json:"waits,omitempty"`
+	Waits     []int          `json:"waits,omitempty"`   // seqs of calls whose results are read right before
 }
 
 // Preview is the effect that a proposal would have now. Other runs may change it before the script is signed.

@@ -4,8 +4,7 @@ import "time"
 
 // Submission is a signed script as its coordinator records it. Its bytes are stored separately.
 type Submission struct {
-	// SHA-256 of the signed text; the signature is excluded because it is malleable
-	Payload    Digest          `json:"payload"`
+	Payload    Digest          `json:"payload"` // SHA-256 of the text without its malleable signature
 	Run        RunID           `json:"run"`
 	Datacenter DatacenterID    `json:"datacenter"`
 	Project    ProjectID       `json:"project"`
@@ -19,27 +18,26 @@ type Submission struct {
 
 // Run is the execution of a submission in its datacenter.
 type Run struct {
-	ID          RunID        `json:"id"`
-	Datacenter  DatacenterID `json:"datacenter"`
-	Project     ProjectID    `json:"project"`
-	ProjectName string       `json:"project_name"`
-	Deployment  string       `json:"deployment,omitempty"`
-	// Revision is the deployment's revision that this run creates, 0 until the datacenter accepts the run.
-	Revision int            `json:"revision,omitempty"`
-	Signer   string         `json:"signer"`
-	Script   string         `json:"script"`
-	Payload  Digest         `json:"payload"`
-	Plan     Digest         `json:"plan,omitzero"` // the plan that the run is bound to, zero if none
-	State    RunState       `json:"state"`
-	Reason   string         `json:"reason,omitempty"` // why the run waits, as a sentence
-	Failure  *Failure       `json:"failure,omitempty"`
-	Decided  []Decision     `json:"decided,omitempty"` // the latest decisions to cancel or resume, oldest first
-	Output   map[string]any `json:"output,omitempty"`  // only in the datacenter's record; see Summary
-	Summary  []byte         `json:"summary,omitempty"` // the signed Summary of a run that has ended
-	Accepted time.Time      `json:"accepted"`
-	Started  time.Time      `json:"started,omitzero"`
-	Ended    time.Time      `json:"ended,omitzero"`
-	Deadline time.Time      `json:"deadline"`
+	ID          RunID          `json:"id"`
+	Datacenter  DatacenterID   `json:"datacenter"`
+	Project     ProjectID      `json:"project"`
+	ProjectName string         `json:"project_name"`
+	Deployment  string         `json:"deployment,omitempty"`
+	Revision    int            `json:"revision,omitempty"` // of the deployment, made by this run; 0 until accepted
+	Signer      string         `json:"signer"`
+	Script      string         `json:"script"`
+	Payload     Digest         `json:"payload"`
+	Plan        Digest         `json:"plan,omitzero"` // the plan that the run is bound to, zero if none
+	State       RunState       `json:"state"`
+	Reason      string         `json:"reason,omitempty"` // why the run waits, as a sentence
+	Failure     *Failure       `json:"failure,omitempty"`
+	Decided     []Decision     `json:"decided,omitempty"` // the latest decisions to cancel or resume, oldest first
+	Output      map[string]any `json:"output,omitempty"`  // only in the datacenter's record; see Summary
+	Summary     []byte         `json:"summary,omitempty"` // the signed Summary of a run that has ended
+	Accepted    time.Time      `json:"accepted"`
+	Started     time.Time      `json:"started,omitzero"`
+	Ended       time.Time      `json:"ended,omitzero"`
+	Deadline    time.Time      `json:"deadline"`
 }
 
 // Failure is the reason and the place of a run's failure.
@@ -48,8 +46,7 @@ type Failure struct {
 	Position string   `json:"position,omitempty"` // "web.tengo:14:11"
 	Trace    []string `json:"trace,omitempty"`    // positions of the callers, innermost first
 	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none
-	// Handled reports that the script read the error of that call, so a resume fails the same way. It is not in summaries.
-	Handled bool `json:"handled,omitempty"`
+	Handled  bool     `json:"handled,omitempty"`  // the script read the error; a resume fails alike; not in summaries
 }
 
 // Summary is the supervisor's signed statement of how a run ended. Clients accept no other proof.
@@ -61,9 +58,8 @@ type Summary struct {
 	Failure    *Failure       `json:"failure,omitempty"`
 	Output     map[string]any `json:"output,omitempty"`
 	Calls      int            `json:"calls"`
-	// SHA-256 over the digests of the signed results at the end of the run, ordered by seq and attempt
-	Results Digest `json:"results"`
-	Ended   int64  `json:"ended"` // unix milliseconds
+	Results    Digest         `json:"results"` // SHA-256 over the digests of the results, by seq and attempt
+	Ended      int64          `json:"ended"`   // unix milliseconds
 }
 
 // Call is an operation that a run requested, without its arguments. Seq is its position among the run's calls.
@@ -93,8 +89,7 @@ type Call struct {
 
 // CallOptions is the third argument of an operation in a script.
 type CallOptions struct {
-	// Retries limits the attempts after the first for retryable failures; nil means 5.
-	Retries    *int              `json:"retries,omitempty"`
+	Retries    *int              `json:"retries,omitempty"`    // after the first attempt; nil means 5
 	Timeout    int64             `json:"timeout,omitempty"`    // milliseconds; 0 means the operation's default
 	OnLoss     string            `json:"on_loss,omitempty"`    // "fail" (the default), "wait" or "replace"
 	Node       string            `json:"node,omitempty"`       // name or id of the only acceptable node

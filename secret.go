@@ -2,8 +2,7 @@ package writ
 
 import "time"
 
-// Secret is one version of a project's secret in a datacenter, without the encrypted value. Only nodes that need the
-// value can decrypt it.
+// Secret is one version of a project's secret in a datacenter. Its value is encrypted: only nodes that need it open it.
 type Secret struct {
 	Datacenter DatacenterID `json:"datacenter"`
 	Project    ProjectID    `json:"project"`

@@ -8,13 +8,12 @@ type Standing struct {
 	// resource, unknown if the driver cannot determine the state, and "" before the first report. Other values name
 	// unfinished work, such as making.
 	State string `json:"state,omitempty"`
-	// Address is the endpoint for clients: an IP address, "host:port" of a database, or the range of a network. It may
-	// be empty.
+	// Address is the endpoint for clients: an IP address, "host:port", or the range of a network. It may be empty.
 	Address string `json:"address,omitempty"`
 	// IPv4 is the resource's address on the first of its networks that has IPv4.
 	IPv4 string `json:"ipv4,omitempty"`
-	// Exit reports how the program of a container last ended by itself. It is nil for other resources, and before the
-	// first end.
+	// Exit reports how a container's program last ended by itself. It is nil for other resources, and before the first
+	// end.
 	Exit *Exit `json:"exit,omitempty"`
 }
 

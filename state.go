@@ -67,8 +67,7 @@ type Move[S ~string] struct {
 	Cause    string
 }
 
-// The tables of legal moves. Stores check every change of a state against them, and docs/states.md is generated from
-// them.
+// The tables of legal moves. Stores check every change of a state, and docs/states.md is generated from the tables.
 var (
 	SubmissionMoves = []Move[SubmissionState]{
 		{SubmissionWaiting, SubmissionDelivered, "the supervisor accepted it"},
