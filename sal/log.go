@@ -289,6 +289,7 @@ func (l *Log) PutAside() error {
 	return removeAll(before)
 }
 
+// Remove deletes the log and its older parts.
 func (l *Log) Remove() error {
 	all, err := l.aside()
 	if err != nil {

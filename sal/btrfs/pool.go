@@ -296,6 +296,7 @@ func (p *Pool) Snapshots(ctx context.Context, name string) ([]string, error) {
 	return sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
 }
 
+// RemoveSnapshot removes a snapshot of a tree. It succeeds if the snapshot does not exist.
 func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
 	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err

@@ -31,6 +31,7 @@ const (
 // Repeat states whether an operation may be executed again if the outcome of its first execution is unknown.
 type Repeat string
 
+// The values of Repeat.
 const (
 	Safe Repeat = "safe" // idempotent
 	Once Repeat = "once" // at most once: OUTCOME_UNKNOWN instead of a second execution

@@ -13,6 +13,7 @@ import (
 // Reason is the kind of a problem.
 type Reason string
 
+// The kinds of problems.
 const (
 	UnknownField Reason = "unknown_field" // the schema has no field of this name
 	MissingField Reason = "missing_field" // a required field is missing

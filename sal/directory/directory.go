@@ -101,6 +101,7 @@ func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal
 	return drift, sal.HostError("look at the tree "+name, err)
 }
 
+// Snapshot takes a snapshot of a tree.
 func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("keep a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {

@@ -42,7 +42,7 @@ type instance struct {
 // path returns the path of a file of the database.
 func (in instance) path(name string) string { return filepath.Join(in.dir, name) }
 
-// how selects the treatment of a process that already serves a database.
+// how selects the handling of a process that already serves a database.
 type how int
 
 const (

@@ -32,6 +32,7 @@ type Needy interface {
 // State is the result of a check.
 type State string
 
+// The results of checks.
 const (
 	OK       State = "ok"
 	Degraded State = "degraded" // the driver works, except for the loss in Use
