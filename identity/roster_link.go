@@ -70,6 +70,17 @@ func SignedRoster(link []byte) []byte {
 	return link
 }
 
+// LinkCluster returns the cluster of a link's roster. It verifies no signature.
+func LinkCluster(link []byte) (writ.ClusterID, error) {
+	_, signed, err := splitLink(link)
+	if err != nil {
+		return "", err
+	}
+	r := newTextReader(signed[:min(len(signed), maxLine)])
+	r.one("writ-roster")
+	return writ.ClusterID(r.one("cluster")), r.err
+}
+
 // LinkVersions returns the version of a link's roster, and the version that the link follows: 0 for a roster without a
 // predecessor. It verifies no signature.
 func LinkVersions(link []byte) (version, follows int, err error) {

@@ -134,7 +134,8 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if err := findRedis(&s.Redis); err != nil {
 			return err
 		}
-		if s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data)); err != nil {
+		s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data))
+		if err != nil && !daemon.SupervisorUsed(s.Data) { // a supervisor that has joined needs no token: its file may be gone
 			return err
 		}
 		if s.Listener, err = daemon.Listen(listen); err != nil {

@@ -37,8 +37,8 @@ func SupervisorJoined(data string) bool {
 	return err == nil && latest != nil && latest.DatacenterOf(PublicKey(key)) != nil
 }
 
-// trustedRosters returns the rosters of the cluster that the supervisor believes in: what it was told, or what it joined before.
-func (s *Supervisor) trustedRosters() (config.Rosters, error) {
+// trustedRosters returns the rosters of the cluster that the supervisor trusts: the one of its flags, or the one that it joined before.
+func (s *Supervisor) trustedRosters(ctx context.Context, store storeLocation) (config.Rosters, error) {
 	pin := s.Cluster
 	if s.Token != nil {
 		if pin != "" && pin != s.Token.Pin {
@@ -55,8 +55,7 @@ func (s *Supervisor) trustedRosters() (config.Rosters, error) {
 	case writ.CodeOf(err) != writ.CodeNotFound:
 		return kept, err
 	case pin == "":
-		return kept, writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to trust: %s has no roster", s.Data).
-			WithHint("if it ran before, --data must name its directory; start a new one with the --join that `writ dc add` prints, or with --cluster and the cluster's id, and add its key with `writ dc add --key`")
+		return kept, s.missingRosters(ctx, store)
 	}
 	return config.RostersIn(s.Data, pin), nil
 }

@@ -106,7 +106,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	rosters, err := s.trustedRosters()
+	rosters, err := s.trustedRosters(ctx, where)
 	if err != nil {
 		return err
 	}
