@@ -85,6 +85,7 @@ type Call struct {
 	Queued    time.Time    `json:"queued,omitzero"`
 	Started   time.Time    `json:"started,omitzero"` // by the node's clock
 	Ended     time.Time    `json:"ended,omitzero"`
+	EndBy     time.Time    `json:"end_by,omitzero"` // when the timeout of a sent attempt ends it at the latest
 }
 
 // CallOptions is the third argument of an operation in a script.

@@ -39,6 +39,9 @@ func (s *situation) explain() runReasons {
 	for _, c := range s.calls {
 		if !c.State.Ended() {
 			why := s.whyCall(c)
+			if c.State == writ.CallRunning && why.Next == "" && s.datacenter.IsConnected() {
+				why.Next = s.cancel()
+			}
 			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, reason: why, Does: reasons.Does(why.Next)})
 		}
 	}
@@ -140,7 +143,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 		return reason{fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about", node, w.Operation,
 			w.Seq, w.Run, clock(w.Since)), "writ node show " + node}
 	case c.State == writ.CallRunning:
-		return reason{fmt.Sprintf("%s has worked on it for %s, in attempt %d%s", node, shortDuration(s.now.Sub(c.Started)), c.Attempt, progress(": ")), ""}
+		return reason{fmt.Sprintf("%s has worked on it for %s, in attempt %d%s", node, shortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": ")), ""}
 	case c.State == writ.CallQueued && away != "":
 		return reason{fmt.Sprintf("it was sent to %s, which %s", node, away), s.nextAway(c, away)}
 	case c.State == writ.CallQueued && known:
@@ -162,6 +165,17 @@ func (s *situation) whyCall(c writ.Call) reason {
 		return reason{fmt.Sprintf("it waits for a slot of %s, or for an earlier call on the same resource", node), "writ node list"}
 	}
 }
+
+// endText formats when the timeout of a running call ends its attempt, "" if that is unknown.
+func (s *situation) endText(c writ.Call) string {
+	if c.EndBy.IsZero() {
+		return ""
+	}
+	return ", which its timeout ends by " + clock(c.EndBy)
+}
+
+// cancel returns the command that ends the run.
+func (s *situation) cancel() string { return "writ run cancel " + string(s.run.ID) }
 
 // stuck returns the job that holds the resource of a call although its time is over, nil if there is none.
 func (s *situation) stuck(c writ.Call) *writ.Stuck {

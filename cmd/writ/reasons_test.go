@@ -114,6 +114,9 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.calls = []writ.Call{volume(1, writ.CallQueued, because("its node n1 is lost; the call waits for it (on_loss)"))}
 		}, "waits for 1", "", "waits for it (on_loss) writ node lost n1 --dc ams1"},
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
+		{"Hanging", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallRunning, because("0 %"), func(c *writ.Call) { c.EndBy = now.Add(time.Hour) })}
+		}, "waits for 1", "writ run watch " + string(id), "in attempt 1, which its timeout ends by " + clock(now.Add(time.Hour)) + ": 0 % writ run cancel " + string(id)},
 		{"FarOn", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}
 		}, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1: 64 of 2048 MiB are there"},

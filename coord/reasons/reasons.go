@@ -87,8 +87,11 @@ func ForNode(name, why, datacenter string) string {
 
 // Does returns the effect of a command, for a command that needs a decision of its reader, otherwise "".
 func Does(command string) string {
-	if strings.HasPrefix(command, nodeLost) {
+	switch {
+	case strings.HasPrefix(command, nodeLost):
 		return "if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"
+	case strings.HasPrefix(command, "writ run cancel "):
+		return "if the call hangs: ends it and the run now"
 	}
 	return ""
 }

@@ -118,9 +118,10 @@ func decodeCall(body []byte) (*Call, error) {
 			Run: r.Run, Seq: r.Seq, Operation: r.Operation, Kind: r.Kind, Name: r.Name, Position: r.Position, State: r.State, Node: r.Node,
 			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Attempt: r.Attempt, Delivery: r.Delivery, After: r.After,
 			Error: r.Error, Reason: r.Reason, Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
+			EndBy: sqldb.Time(r.EndBy),
 		},
 		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
-		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, KnownFailures: r.KnownFailures, Spared: r.Spared, Late: r.Late,
+		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), Before: r.Before, KnownFailures: r.KnownFailures, Spared: r.Spared, Late: r.Late,
 		Aside: r.Aside, Moved: r.Moved, Read: r.Read, Withdrawn: r.Withdrawn, KeptBack: r.KeptBack,
 	}
 	if err := setDigest(&c.Hash, r.Hash); err != nil {

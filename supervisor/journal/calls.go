@@ -29,7 +29,6 @@ type Call struct {
 	Ready         bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
 	RetryAt       time.Time        `json:"retry_at,omitzero"`
 	StartBy       time.Time        `json:"start_by,omitzero"`
-	EndBy         time.Time        `json:"end_by,omitzero"`
 	Before        int              `json:"before,omitempty"` // attempts before the last resume; those after it are counted anew
 	KnownFailures int              `json:"told,omitempty"`   // up to this attempt it is known how each failed
 	// Spared is how many attempts since the last resume their node refused because it could not write its own journal, or because a driver that

@@ -50,6 +50,7 @@ func appendEvent(text []byte, e *writ.Event) ([]byte, error) {
 	o.past("queued", c.Queued)
 	o.past("started", c.Started)
 	o.past("ended", c.Ended)
+	o.past("end_by", c.EndBy)
 	o.text = append(o.text, "}}"...)
 	return o.end()
 }
