@@ -214,6 +214,10 @@ func (c *Coordinator) authorize(next http.Handler) http.Handler {
 			c.strangers.serve(w, r, next)
 			return
 		}
+		if who != nil {
+			c.serveReader(w, r, next)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -110,6 +110,7 @@ type Coordinator struct {
 	stopping  chan struct{} // closed when Run ends: streams end then
 	limits    limit.Addresses
 	bodies    limit.Bodies
+	answers   limit.Bodies // large ones that are being sent
 	strangers strangers
 	projects  limit.Names // what they hand in
 	signers   limit.Names // what else people sign

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"io"
 	"sync"
 
@@ -12,13 +13,13 @@ import (
 // small server most of its memory. Without a limit, slow clients on 8,192 connections could fill 4.5 GiB.
 const DefaultBodies = 64 << 20
 
-// Bodies limits the total size of the request bodies in a server's memory. Networks share the bytes like the places of
-// Shares. The zero value is ready to use.
+// Bodies limits the total size of the request bodies or answers in a server's memory. Networks or people share the bytes like the places
+// of Shares. The zero value is ready to use.
 type Bodies struct {
 	Size int // bytes; 0 means DefaultBodies
 
 	mu    sync.Mutex
-	has   map[string]int // bytes by network
+	has   map[string]int // bytes by network or person
 	taken int
 }
 
@@ -45,39 +46,59 @@ func (m *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (m *meteredBody) charge(n int) bool {
-	b := m.bodies
+// Reserve counts the bytes of a body for a network or person. Without room for them, ok is false. The bytes count until release is called.
+func (b *Bodies) Reserve(name string, bytes int) (release func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	size := b.Size
-	if size == 0 {
-		size = DefaultBodies
+	if !b.take(name, bytes) {
+		return nil, false
 	}
-	if m.over || !fair.May(b.has[m.network], size-b.taken-n) {
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.give(name, bytes)
+	}), true
+}
+
+// take counts bytes if there is room for them. The caller holds the lock.
+func (b *Bodies) take(name string, bytes int) bool {
+	if !fair.May(b.has[name], cmp.Or(b.Size, DefaultBodies)-b.taken-bytes) {
 		return false
 	}
 	if b.has == nil {
 		b.has = make(map[string]int)
 	}
+	b.has[name] += bytes
+	b.taken += bytes
+	return true
+}
+
+// give ends the count of bytes. The caller holds the lock.
+func (b *Bodies) give(name string, bytes int) {
+	b.taken -= bytes
+	if b.has[name] -= bytes; b.has[name] == 0 {
+		delete(b.has, name)
+	}
+}
+
+func (m *meteredBody) charge(n int) bool {
+	m.bodies.mu.Lock()
+	defer m.bodies.mu.Unlock()
+	if m.over || !m.bodies.take(m.network, n) {
+		return false
+	}
 	m.has += n
-	b.has[m.network] += n
-	b.taken += n
 	return true
 }
 
 func (m *meteredBody) release() {
-	b := m.bodies
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	m.bodies.mu.Lock()
+	defer m.bodies.mu.Unlock()
 	m.over = true
-	if m.has == 0 {
-		return
+	if m.has > 0 {
+		m.bodies.give(m.network, m.has)
+		m.has = 0
 	}
-	b.taken -= m.has
-	if b.has[m.network] -= m.has; b.has[m.network] == 0 {
-		delete(b.has, m.network)
-	}
-	m.has = 0
 }
 
 // Taken returns the number of bytes in memory.

@@ -1,0 +1,27 @@
+package coord
+
+import (
+	"cmp"
+	"net/http"
+
+	"writ"
+	"writ/internal/httpguard"
+	"writ/internal/limit"
+)
+
+// serveReader answers a person. The large answers of all people that are being sent take a bounded amount of memory, however slowly they read.
+func (c *Coordinator) serveReader(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	reader := cmp.Or(askedOf(r.Context()).signer, limit.NetworkOf(r.RemoteAddr))
+	metered := &httpguard.MeteredWriter{
+		ResponseWriter: w,
+		Reserve:        func(bytes int) (func(), bool) { return c.answers.Reserve(reader, bytes) },
+		Refuse: func(w http.ResponseWriter) {
+			for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
+				w.Header().Del(name) // of the answer that is not sent
+			}
+			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many large answers are being sent at the same time").WithHint("read the answers, or try again in a second"))
+		},
+	}
+	next.ServeHTTP(metered, r)
+	metered.Begin()
+}
