@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,7 +133,13 @@ func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	if !strings.HasPrefix(name, library.Prefix) {
 		d := a.at(codeUnknownModule, i, "there is no module %q", name)
 		if d.Help = foreignModules[name]; d.Help == "" {
-			d.meant(meant.Closest(name, a.importable()))
+			d.Help = "modules are " + strings.Join(builtinModules(), ", ") + ", and files beside the script: import(\"NAME\") of NAME.tengo"
+			known := a.importable()
+			if file := strings.TrimSuffix(path.Clean(name), ".tengo"); slices.Contains(known, file) {
+				d.meant(file)
+			} else {
+				d.meant(meant.Closest(name, known))
+			}
 		}
 		return
 	}

@@ -11,85 +11,6 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// The equivalents of constructs of other languages, as parts of hints.
-const (
-	insteadOfVariable = "a new variable is made with name := value"
-	insteadOfFunction = "a function is a value: name := func(a, b) { … }"
-	insteadOfChoice   = "choices are written if … { … } else if … { … }"
-	insteadOfFailure  = "the field err of a handle holds its error; run.fail(\"why\") ends the run"
-	insteadOfImport   = "a module is imported with name := import(\"name\")"
-	insteadOfPrint    = "write run.log(…), with run := import(\"run\") above"
-	insteadOfComment  = "a comment begins with //"
-	insteadOfText     = "a text is in double quotes: \"…\""
-	insteadOfColon    = "a block is in braces: … { … }"
-	insteadOfDefault  = "write is_undefined(a) ? b : a"
-	insteadOfTernary  = "a choice of two values is written condition ? a : b"
-	insteadOfParams   = "declare parameters as params := {name: {type: \"int\"}}, and read them as run.params.name"
-)
-
-// otherLanguages maps words that begin statements in other languages to hints.
-var otherLanguages = map[string]string{
-	"let": insteadOfVariable, "var": insteadOfVariable, "const": insteadOfVariable, "local": insteadOfVariable,
-	"auto": insteadOfVariable,
-	"int":  insteadOfVariable, "string": insteadOfVariable, "bool": insteadOfVariable, "float": insteadOfVariable,
-	"fn": insteadOfFunction, "def": insteadOfFunction, "function": insteadOfFunction, "func": insteadOfFunction,
-	"fun":     insteadOfFunction,
-	"while":   "a loop with a condition is written for condition { … }",
-	"until":   "a loop with a condition is written for !condition { … }",
-	"foreach": "a loop over a list is written for x in list { … }",
-	"loop":    "a loop without an end is written for { … }",
-	"elif":    insteadOfChoice, "elsif": insteadOfChoice, "elseif": insteadOfChoice, "switch": insteadOfChoice,
-	"match": insteadOfChoice,
-	"case":  insteadOfChoice, "unless": "write if !(…) { … }",
-	"try": insteadOfFailure, "catch": insteadOfFailure, "throw": insteadOfFailure, "raise": insteadOfFailure,
-	"except": insteadOfFailure,
-	"from":   insteadOfImport, "import": insteadOfImport, "use": insteadOfImport, "include": insteadOfImport,
-	"require": insteadOfImport,
-	"print":   insteadOfPrint, "echo": insteadOfPrint, "puts": insteadOfPrint,
-	"end": "a block ends with }", "fi": "a block ends with }", "done": "a block ends with }",
-	"then": insteadOfColon, "do": insteadOfColon,
-	"resource": "a resource is created by a call: machine.create(\"web\", {…})",
-	"variable": "parameters are declared as params := {name: {type: \"int\"}}",
-	"output":   "the outputs of a run are set with run.output({…})",
-}
-
-// foreignNames maps names of other languages to hints.
-var foreignNames = map[string]string{
-	"print": insteadOfPrint, "println": insteadOfPrint, "printf": insteadOfPrint, "echo": insteadOfPrint,
-	"puts": insteadOfPrint,
-	"fmt":  insteadOfPrint, "console": insteadOfPrint, "log": insteadOfPrint, "logger": insteadOfPrint,
-	"logging": insteadOfPrint,
-	"null":    "write undefined", "nil": "write undefined", "none": "write undefined", "NULL": "write undefined",
-	"true": "write true", "false": "write false", "yes": "write true", "no": "write false",
-	"and": "write &&", "or": "write ||", "not": "write !", "is": "write ==",
-	"str": "write string(…)", "tostring": "write string(…)", "String": "write string(…)", "parseint": "write int(…)",
-	"Number":  "write int(…)",
-	"sprintf": "write format(…)", "isinstance": "write type_name(…)", "typeof": "write type_name(…)",
-	"type":    "write type_name(…)",
-	"require": insteadOfImport, "exit": "run.fail(\"why\") ends the run", "panic": "run.fail(\"why\") ends the run",
-	"throw": insteadOfFailure, "raise": insteadOfFailure, "assert": "write if !(…) { run.fail(\"why\") }",
-	"argv": insteadOfParams, "args": insteadOfParams, "env": insteadOfParams, "process": insteadOfParams,
-	"os": insteadOfParams, "sys": insteadOfParams,
-	"end": "a block ends with }",
-}
-
-// foreignName returns the hint for a name of another language, or "".
-func foreignName(name string) string {
-	if help := foreignNames[name]; help != "" {
-		return help
-	}
-	return foreignNames[strings.ToLower(name)]
-}
-
-// foreignModules maps modules of other languages to hints.
-var foreignModules = map[string]string{
-	"fmt": insteadOfPrint, "log": insteadOfPrint, "os": "scripts do not see the host: " + insteadOfParams,
-	"sys":     insteadOfParams,
-	"http":    "scripts have no network: they use operations and parameters only",
-	"net":     "scripts have no network: they use operations and parameters only",
-	"strings": "did you mean \"text\"?", "time": "did you mean \"times\"?",
-}
-
 // habit is a construct of another language at which the parser failed.
 type habit struct {
 	at      int    // index of its lexeme in the line
@@ -105,7 +26,10 @@ func findHabit(line []lexeme, message string) *habit {
 			return h
 		}
 	}
-	return nil
+	if len(line) == 0 {
+		return nil
+	}
+	return habitOfLine(line, message)
 }
 
 // next reports whether the tokens toks follow the lexeme at i without spaces.
@@ -132,6 +56,9 @@ var foreignOperators = []struct {
 	{[]token.Token{token.Sub, token.Greater}, "write func(a) { return … } for a function, and a point for a field"},
 	{[]token.Token{token.Question, token.Question}, insteadOfDefault},
 	{[]token.Token{token.Question, token.Period}, insteadOfDefault},
+	{[]token.Token{token.LAnd, token.Assign}, "write a = a && b"},
+	{[]token.Token{token.LOr, token.Assign}, "write a = a || b"},
+	{[]token.Token{token.Period, token.Period}, "texts are joined with +"},
 	{[]token.Token{token.Mul, token.Mul}, "powers are written x * x"},
 }
 
@@ -166,7 +93,7 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 		return &habit{help: "texts are joined with +"}
 	case l.tok == token.Ident && i > 0 && foreignOperator(line, i):
 		return &habit{message: l.text + " is not an operator", help: foreignNames[l.text]}
-	case l.tok == token.Ident && l.text == "not" && i+1 < len(line) && line[i+1].tok == token.Ident:
+	case l.tok == token.Ident && l.text == "not" && followsWord(line, i):
 		return &habit{message: "not is not an operator", help: foreignNames["not"]}
 	case l.tok == token.If && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
 		return &habit{help: insteadOfTernary}
@@ -212,7 +139,7 @@ func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
 	case first.tok == token.Return && strings.Contains(message, "found ','"):
 		return &habit{help: "a function returns one value: return [a, b]"}
 	case first.tok == token.Func || first.tok == token.Ident || first.tok == token.Import:
-		if help := otherLanguages[first.text]; help != "" && len(line) > 1 && !strings.HasPrefix(message, "expected map") {
+		if help := otherLanguages[first.text]; help != "" && len(line) > at+1 && !isUsed(line[at+1].tok) && !strings.HasPrefix(message, "expected map") {
 			h := &habit{at: at, help: help}
 			if first.tok == token.Ident {
 				h.message = fmt.Sprintf("no statement begins with %q", first.text)
@@ -221,6 +148,15 @@ func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
 		}
 	}
 	return nil
+}
+
+// isUsed reports whether a token after a name shows that the name is a variable.
+func isUsed(tok token.Token) bool {
+	switch tok {
+	case token.Define, token.Assign, token.AddAssign, token.SubAssign, token.Period, token.LBrack, token.Inc, token.Dec:
+		return true
+	}
+	return false
 }
 
 // unitHelp returns the hint for a number with a unit.
@@ -266,10 +202,14 @@ func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 	if scanned {
 		bracketAt, unpaired = f.reportBracket(u, pairBrackets(all), list)
 	}
-	known := unpaired
+	known, unterminated, explained := unpaired, false, parser.NoPos
 	for _, e := range list {
 		at := parser.Pos(u.file.Base + e.Pos.Offset)
 		line := lineOf(all, e.Pos.Line)
+		if unterminated && strings.HasSuffix(e.Msg, "literal not terminated") {
+			continue // the second quotation mark of a text of several lines
+		}
+		unterminated = unterminated || strings.HasSuffix(e.Msg, "literal not terminated")
 		h := findHabit(line, e.Msg)
 		if head := headBefore(all, e); h == nil && head != nil {
 			line, h = head, &habit{at: len(head) - 1, help: "the { belongs on the same line"}
@@ -282,22 +222,61 @@ func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 		if h != nil {
 			l := line[h.at]
 			at, help, known = parser.Pos(u.file.Base+l.offset), h.help, true
+			if at == explained {
+				continue
+			}
+			explained = at
 			message = cmp.Or(h.message, message)
 		}
-		f.add(codeSyntax, at, 1, "%s", message).Help = help
+		f.add(codeSyntax, at, 1, "%s", message).Help = cmp.Or(help, guess(message))
 	}
 }
 
-// syntaxHelp explains a message of the parser.
+// syntaxHelp explains a message of the parser, as far as the message alone can tell.
 func syntaxHelp(message string) string {
+	expected, found, _ := strings.Cut(message, ", found ")
 	switch {
-	case strings.HasPrefix(message, "expected selector"):
+	case expected == "expected selector":
 		return "a name belongs after the point"
-	case strings.HasPrefix(message, "expected operand, found ','"):
+	case expected == "expected operand" && found == "','":
 		return "a value is missing before the comma"
+	case expected == "expected ')'" && found == "','":
+		return "a list of values is written [a, b]"
+	case expected == "expected operand" && (found == "'EOF'" || found == "newline"):
+		return "a value is missing at the end of the line"
+	case expected == "expected ':'" && found == "'='":
+		return "an element of a map is written name: value"
+	case expected == "expected ':'":
+		return "a name of a map that has other characters than letters, digits and _ is in quotes: \"a-b\": value"
+	case expected == "expected module name":
+		return insteadOfImport
+	case strings.HasSuffix(message, "literal not terminated"):
+		return "a text ends with \" on its line; a text of several lines is in backquotes: `…`"
+	case expected == "expected statement" && (found == "'.'" || found == "'&&'" || found == "'||'" || found == "'+'"):
+		return "the line before ends too early: " + found + " belongs at its end"
 	default:
 		return ""
 	}
+}
+
+// guess returns a hint for a message of the parser that can have many causes.
+func guess(message string) string {
+	expected, found, _ := strings.Cut(message, ", found ")
+	found = printable(found)
+	switch expected {
+	case "expected ';'":
+		return "a statement ends with its line; before " + found + " an operator, a comma or a bracket may be missing"
+	case "expected '}'", "expected ']'", "expected ')'":
+		if beginsValue(found) {
+			return "a comma is missing before " + found
+		}
+	}
+	return ""
+}
+
+// beginsValue reports whether the last part of a message of the parser is a name or a literal. The parser quotes only tokens.
+func beginsValue(found string) bool {
+	return found != "" && found != "newline" && found[0] != '\''
 }
 
 // expectedBefore returns the hint with the place at which the parser expected a closing bracket, "" at the end of the

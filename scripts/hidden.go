@@ -16,12 +16,12 @@ const maxHidden = 10
 func (c *checker) disguises(u *unit) {
 	names, text := namesIn(u.tree), u.source.Text
 	line, said, found := 1, map[string]int{}, map[string]int{}
-	report := func(code string, at, size int, format string, args ...any) {
+	report := func(code string, at, size int, format string, args ...any) *Diagnostic {
 		if said[code] == line || found[code] == maxHidden {
-			return
+			return &Diagnostic{}
 		}
-		c.add(code, parser.Pos(u.file.Base+at), size, format, args...)
 		said[code], found[code] = line, found[code]+1
+		return c.add(code, parser.Pos(u.file.Base+at), size, format, args...)
 	}
 	word, mixed := 0, false // where the word began, and whether it is more than ASCII
 	end := func(at int) {
@@ -42,6 +42,8 @@ func (c *checker) disguises(u *unit) {
 		}
 		mixed = mixed || inWord && r >= utf8.RuneSelf
 		switch {
+		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
+			report(codeControl, at, size, "the line ends as on Windows, with CR LF").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
 		case hidden.IsControl(r) && r != 0: // of NUL the reader says so
 			report(codeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
 		case hidden.Turns(r):

@@ -139,6 +139,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 	case foreign != "":
 		d.Help = foreign
 	case !r.crowded():
+		d.Help = "a name is defined above its use: name := value"
 		d.meant(meant.Closest(name.Name, r.visible()))
 	}
 	return nil
@@ -201,7 +202,7 @@ func (r *resolver) stmt(s parser.Stmt) {
 		r.branch(s)
 	case *parser.ReturnStmt:
 		if r.scope.fn == nil {
-			r.at(codeMisplaced, s, "return outside of a function")
+			r.at(codeMisplaced, s, "return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, and run.fail(\"why\") ends it as failed"
 		}
 		if s.Result != nil {
 			r.expr(s.Result)
@@ -239,7 +240,7 @@ func (r *resolver) branch(s *parser.BranchStmt) {
 	case s.Label != nil:
 		r.at(codeMisplaced, s.Label, "there are no labels").Help = "use a variable"
 	case *r.loops() == 0:
-		r.at(codeMisplaced, s, "%s outside of a loop", s.Token)
+		r.at(codeMisplaced, s, "%s outside of a loop", s.Token).Help = "it belongs into the braces of a for loop"
 	}
 }
 
