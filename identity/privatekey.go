@@ -10,15 +10,16 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
-
-	"writ"
 )
 
-// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted
-// file.
+// byteOrderMark is what editors of Windows write before the first line of a file.
+var byteOrderMark = []byte("\ufeff")
+
+// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted file.
 func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
 	text, err := readPrivateFile(path)
 	if err != nil {
@@ -62,11 +63,14 @@ func readPrivateFile(path string) ([]byte, error) {
 	if info.Mode().Perm()&0o077 != 0 && info.Mode().IsRegular() && os.PathSeparator == '/' {
 		return nil, unusable("others may read the signing key %s", path).WithHint("chmod 600 %s", path)
 	}
+	if info.IsDir() {
+		return nil, unusable("the signing key %s is a directory", path).WithHint("name the file in it, for example --key %s", filepath.Join(path, "id_ed25519"))
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, unusable("cannot read the signing key: %v", err)
 	}
-	return text, nil
+	return bytes.TrimPrefix(text, byteOrderMark), nil
 }
 
 func decryptPrivateKey(path string, text []byte, passphrase func() ([]byte, error)) (any, error) {
@@ -105,24 +109,6 @@ func keyKind(raw any) string {
 		return "an X25519 key, which encrypts and cannot sign"
 	}
 	return "a key of another type"
-}
-
-// unreadableKey returns the error for a file that package ssh cannot parse. The hint depends on the format of the file.
-func unreadableKey(path string, text []byte) *writ.Error {
-	block, _ := pem.Decode(text)
-	switch {
-	case block != nil && block.Type == "ENCRYPTED PRIVATE KEY":
-		return unusable("%s is a PKCS#8 key with a passphrase, a format that can only be used without one", path).
-			WithHint("remove the passphrase: (umask 077; openssl pkey -in %s -out %s.plain), then --key %s.plain", path, path, path)
-	case block != nil && strings.HasSuffix(block.Type, "PUBLIC KEY"):
-		return unusable("%s is a public key, which cannot sign", path).WithHint("name the file with the private key")
-	case bytes.HasPrefix(text, []byte("PuTTY-User-Key-File")):
-		return unusable("%s is a key of PuTTY", path).WithHint("convert it: puttygen %s -O private-openssh-new -o %s.openssh", path, path)
-	case isSSHPublicKey(text):
-		return unusable("%s is a public key, which cannot sign", path).WithHint("name the file with the private key")
-	}
-	return unusable("%s is not a private key that can be used from a file", path).
-		WithHint("it must be an ed25519 key as ssh-keygen makes it, or in PKCS#8; keys on tokens are used through ssh-agent")
 }
 
 // onSecurityKey reports whether a private key file only refers to a security key. The key type is in the public part,

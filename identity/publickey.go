@@ -2,8 +2,11 @@ package identity
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -16,15 +19,18 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	var found ssh.PublicKey
 	var kinds []string
 	number := 0
-	for line := range bytes.Lines(text) {
+	for line := range bytes.Lines(bytes.TrimPrefix(text, byteOrderMark)) {
 		number++
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 || line[0] == '#' {
 			continue
 		}
-		key, _, options, _, err := ssh.ParseAuthorizedKey(line)
+		key, comment, options, _, err := ssh.ParseAuthorizedKey(line)
 		if err != nil {
-			return nil, fmt.Errorf("line %d is not a public key of SSH", number)
+			return nil, fmt.Errorf("line %d %s", number, notAKey(line))
+		}
+		if hasKey(comment) {
+			return nil, fmt.Errorf("line %d has a second key after the first: put each on its own line", number)
 		}
 		if len(options) > 0 {
 			return nil, fmt.Errorf("line %d has the options of authorized_keys %s, which would be lost", number, optionNames(options))
@@ -41,7 +47,39 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	return nil, fmt.Errorf("there are %d keys (%s) where one is expected", len(kinds), strings.Join(kinds, ", "))
 }
 
-// optionNames lists options without their values, which may be secret, as in environment="TOKEN=…".
+// hasKey reports whether a comment contains a public key, as if two lines were joined.
+func hasKey(comment string) bool {
+	for _, word := range strings.Fields(comment) {
+		if blob, err := base64.StdEncoding.DecodeString(word); err == nil {
+			if _, err := ssh.ParsePublicKey(blob); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// notAKey says why a line is not a public key, without its text.
+func notAKey(line []byte) string {
+	words := bytes.Fields(line)
+	first := string(words[0])
+	switch {
+	case line[0] == '"' || line[0] == '\'':
+		return "begins with a quotation mark: remove it, and the one at the end"
+	case slices.Contains(ssh.SupportedAlgorithms().PublicKeyAuths, first) && len(words) > 1:
+		return "has a key of the type " + first + " that is cut off or damaged"
+	case slices.Contains(ssh.SupportedAlgorithms().PublicKeyAuths, first):
+		return "has the type " + first + " and no key after it: a key is one line"
+	case strings.HasPrefix(first, "ssh-") && keyType.MatchString(first):
+		return "has a key of the unknown or obsolete type " + first
+	}
+	return "is not a public key of SSH"
+}
+
+// keyType matches names of types of keys.
+var keyType = regexp.MustCompile(`^[a-z0-9@.-]{1,64}$`)
+
+// optionNames lists options without their values, which may be secret: environment="TOKEN=…".
 func optionNames(options []string) string {
 	names := make([]string, len(options))
 	for i, option := range options {

@@ -36,6 +36,9 @@ func (a *app) publicKey(s string) (ssh.PublicKey, error) {
 	switch t := key.Type(); t {
 	case ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519:
 		return key, nil
+	case ssh.CertAlgoED25519v01, ssh.CertAlgoSKED25519v01, ssh.CertAlgoRSAv01, ssh.CertAlgoECDSA256v01:
+		return nil, writ.Errorf(writ.CodeUsage, "this is a certificate (%s), and not a public key", t).
+			WithHint("name the key that it is for, in the file without -cert; or let the roster accept the certificates of its authority: writ ca add")
 	default:
 		return nil, writ.Errorf(writ.CodeUsage, "this is a public key of the type %s; the roster takes ed25519 keys only", t).
 			WithHint("their owner makes one with `ssh-keygen -t ed25519`, or with `ssh-keygen -t ed25519-sk` on a security key")
