@@ -1,177 +1,236 @@
 package supervisor_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"writ/internal/gosource"
+	"writ/internal/mutant"
 	"writ/internal/testenv"
 )
 
-var simMutant = flag.String("mutant", ".", "which mutants to try, a regular expression")
+var (
+	simMutant    = flag.String("mutant", ".", "which mutants to try, a regular expression")
+	directedOnly = flag.Bool("directed", false, "try mutants with their directed tests only, without the simulation")
+)
 
 // mutants are the program without one of its mechanisms each. A simulation, or a directed test, that does not notice proves nothing.
 var mutants = []struct {
 	name      string
-	file      string // of the module
-	was, is   string // was stands there once
+	edits     []mutant.Edit
 	directed  string // the test of this mechanism, "" if it has none in this package
 	unnoticed string // why no simulation has to notice
 }{
 	{
-		name: "NodesObeyEarlierEpochs", directed: "TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone", file: "runner/handle.go",
-		was: "; job.Epoch < epoch {", is: "; job.Epoch < min(epoch, 0) {",
+		name: "NodesObeyEarlierEpochs", directed: "TestAJobOfAnEarlierSupervisorThatComesLateIsNotDone",
+		edits:     []mutant.Edit{{In: "runner.incarnation.handle", Node: mutant.If, Names: "Epoch", Becomes: mutant.Never}},
 		unnoticed: "the key of a job keeps it from being done twice, whoever sends it",
 	},
 	{
-		name: "NodesForgetWhatTheyBegan", file: "runner/handle.go",
-		was: "return past, n.noteStore(accepting, err)", is: "_ = past\n\treturn nil, n.noteStore(accepting, err)",
+		name:  "NodesForgetWhatTheyBegan",
+		edits: []mutant.Edit{{In: "runner.incarnation.prepare", Node: mutant.Return, Names: "past", Becomes: "_ = $1; return nil, $2"}},
 	},
 	{
-		name: "NodesTakeNoNoticeOfTheirOwnDeath", file: "runner/handle.go",
-		was: "interrupted := past.Entry != nil && past.Entry.Incarnation < n.number", is: "interrupted := past.Entry != nil && past.Entry.Incarnation > n.number",
+		name:  "NodesTakeNoNoticeOfTheirOwnDeath",
+		edits: []mutant.Edit{{In: "runner.incarnation.notAgain", Node: mutant.Compare, Names: "Incarnation", Becomes: "$1 > $2"}},
 	},
 	{
-		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "runner/locks.go",
-		was: "case <-k.held:\n\t\treturn nil", is: "default:\n\t\treturn nil",
+		name: "ResourcesAreWorkedOnByManyAtATime", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
+		edits:     []mutant.Edit{{In: "runner.lock.wait", Node: mutant.Receive, Names: "held", Becomes: "default"}},
 		unnoticed: "its hosts do not mind",
 	},
 	{
-		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain", file: "supervisor/watch.go",
-		was: "if w.flushed || looks >= missedLooks {", is: "if looks < 0 {",
+		name: "NobodyLooksForJobsThatAreNowhere", directed: "TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain",
+		edits: []mutant.Edit{{In: "supervisor.watcher.miss", Node: mutant.If, Becomes: mutant.Never}},
 	},
 	{
-		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged", file: "supervisor/dispatch.go",
-		was: "keys[a.node] = append(keys[a.node], a.result.JobKey)", is: "keys[a.node] = nil",
+		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged",
+		edits: []mutant.Edit{{In: "supervisor.dispatch.acknowledge", Node: mutant.Call, Names: "append", Nth: 1, Becomes: "nil"}},
 	},
 	{
-		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored", file: "supervisor/step.go",
-		was: "if t.genuine[i], err = tx.WasSent(c, a.result.Attempt, a.node, a.result.Job); err != nil {", is: "if t.genuine[i] = a.node != \"\"; err != nil {",
+		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored",
+		edits:     []mutant.Edit{{In: "supervisor.Supervisor.reload", Node: mutant.Call, Names: "WasSent", Becomes: "true, nil"}},
 		unnoticed: "no node of a simulation lies",
 	},
 	{
-		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne", file: "supervisor/receive.go",
-		was: "case a.result.Attempt < c.Attempt:", is: "case a.result.Attempt < 0:",
+		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne",
+		edits: []mutant.Edit{{In: "supervisor.step.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
 	},
 	{
-		name: "CallsHaveNoEnd", file: "supervisor/watch.go",
-		was: "rest < -endGrace {", is: "rest < -1000*watchEvery*3600 {",
+		name:      "CallsHaveNoEnd",
+		edits:     []mutant.Edit{{In: "supervisor.watcher.endOverdue", Node: mutant.If, Names: "endGrace", Becomes: mutant.Never}},
 		unnoticed: "nodes end calls themselves, and a lost node loses its own",
 	},
 	{
-		name: "LostNodesKeepTheirCalls", directed: "TestALostNodeEndsWhatWasSentThere", file: "supervisor/watch.go",
-		was: "w.s.steps.post(id, mail{lost: []writ.NodeID{node}})", is: "_ = id",
+		name: "LostNodesKeepTheirCalls", directed: "TestALostNodeEndsWhatWasSentThere",
+		edits:     []mutant.Edit{{In: "supervisor.watcher.giveUp", Node: mutant.Call, Names: "post", Becomes: "_ = $1"}},
 		unnoticed: "whatever is lost ends at its end-by, too",
 	},
 	{
-		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestNoRunWaitsForANodeThatWasRemoved", file: "supervisor/statements.go",
-		was: "range append(waiting, s.boundSince(ctx, id)...) {", is: "range waiting[:0] {",
+		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestNoRunWaitsForANodeThatWasRemoved",
+		edits: []mutant.Edit{{In: "supervisor.Supervisor.decideNode", Node: mutant.Range, Becomes: "$0[:0]"}},
 	},
 	{
-		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved", file: "supervisor/receive.go",
-		was: "range t.lostNow(m.lost) {", is: "range m.lost {",
+		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved",
+		edits: []mutant.Edit{{In: "supervisor.step.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
 	},
 	{
-		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo", file: "supervisor/fleet.go",
-		was: "late.Abs() > maxSkew {", is: "late.Abs() > 1e6*maxSkew {",
+		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo",
+		edits: []mutant.Edit{{In: "supervisor.fleet.beat", Node: mutant.If, Names: "maxSkew", Becomes: mutant.Never}},
 	},
 	{
-		name: "NobodyIsFenced", directed: "TestAnOldSupervisorThatWakesUpChangesNothing", file: "supervisor/journal/lease.go",
-		was: "if err == nil && last != mine {", is: "if err == nil && last < 0 {",
+		name: "NobodyIsFenced", directed: "TestAnOldSupervisorThatWakesUpChangesNothing",
+		edits:     []mutant.Edit{{In: "journal.Journal.mustReign", Node: mutant.If, Names: "last", Becomes: mutant.Never}},
 		unnoticed: "an old supervisor is awake for seconds, nobody talks to it, and nodes do not obey it",
 	},
 	{
-		name: "JobsThatWaitAreDeliveredAgain", directed: "TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce", file: "supervisor/watch.go",
-		was: "if !w.flushed && len(gone) > 0 {", is: "if !w.flushed && len(gone) > 1e9 {",
+		name: "JobsThatWaitAreDeliveredAgain", directed: "TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce",
+		edits:     []mutant.Edit{{In: "supervisor.watcher.findMissing", Node: mutant.Compare, Names: "gone", Becomes: mutant.Never}},
 		unnoticed: "a job that is delivered twice is done once",
 	},
 	{
-		name: "AQueueThatIsAwaySilencesNodes", directed: "TestAQueueThatIsAwayForNinetySecondsLosesNoNode", file: "supervisor/watch.go",
-		was: "case !queueWorks:\n\t\tpassed = 0\n\tcase rounds == w.rounds:\n\t\treturn 0", is: "case rounds < 0:\n\t\treturn 0",
+		name: "AQueueThatIsAwaySilencesNodes", directed: "TestAQueueThatIsAwayForNinetySecondsLosesNoNode",
+		edits: []mutant.Edit{
+			{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "queueWorks", Becomes: mutant.Never},
+			{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never},
+		},
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "WhoStoodStillBlamesNodes", directed: "TestASupervisorThatStandsStillLosesNoNode", file: "supervisor/watch.go",
-		was: "passed := min(at.Sub(w.heard), maxListened)", is: "passed := at.Sub(w.heard)",
+		name: "WhoStoodStillBlamesNodes", directed: "TestASupervisorThatStandsStillLosesNoNode",
+		edits:     []mutant.Edit{{In: "supervisor.watcher.listened", Node: mutant.Call, Names: "min", Becomes: "$1"}},
 		unnoticed: "a run may fail because a node is lost",
 	},
 	{
-		name: "ACollectorThatWaitsBlamesNodes", directed: "TestALateLookIsNoSilence", file: "supervisor/watch.go",
-		was: "case rounds == w.rounds:", is: "case rounds < 0:",
+		name: "ACollectorThatWaitsBlamesNodes", directed: "TestALateLookIsNoSilence",
+		edits:     []mutant.Edit{{In: "supervisor.watcher.listened", Node: mutant.Case, Names: "rounds", Becomes: mutant.Never}},
 		unnoticed: "no journal of a simulation hangs",
 	},
 	{
-		name: "NodesForgetCancelledRuns", directed: "TestACancelThatOvertakesItsJobKeepsItFromBeingDone", file: "runner/desk.go",
-		was: "w.taken.Before(c.Until) &&", is: "w.taken.IsZero() &&",
+		name: "NodesForgetCancelledRuns", directed: "TestACancelThatOvertakesItsJobKeepsItFromBeingDone",
+		edits:     []mutant.Edit{{In: "runner.desk.enter", Node: mutant.Call, Names: "Before", Becomes: mutant.Never}},
 		unnoticed: "what a run did before its end is not held against it",
 	},
 	{
-		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure", file: "supervisor/resume.go",
-		was: "if c.State == writ.CallSucceeded || slices.Contains(run.Handled, c.Seq) {", is: "if c.State == writ.CallSucceeded {",
+		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure",
+		edits:     []mutant.Edit{{In: "supervisor.step.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
 		unnoticed: "nobody knows which way a simulated script should have gone",
 	},
 	{
-		name: "EpochsFollowTheJournalOnly", directed: "TestAJournalRestoredFromBackupRepeatsNothing", file: "supervisor/journal/lease.go",
-		was: "epoch = max(last+1, now.UnixMilli())", is: "epoch = last + 1",
+		name: "EpochsFollowTheJournalOnly", directed: "TestAJournalRestoredFromBackupRepeatsNothing",
+		edits:     []mutant.Edit{{In: "journal.Journal.BeginEpoch", Node: mutant.Call, Names: "max", Becomes: "$1"}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "ANewSupervisorDoesNotSaySo", directed: "TestANodeHearsOfASupervisorBeforeItsFirstJob", file: "supervisor/supervisor.go",
-		was: "\ts.announce(ctx)\n", is: "\n",
+		name: "ANewSupervisorDoesNotSaySo", directed: "TestANodeHearsOfASupervisorBeforeItsFirstJob",
+		edits:     []mutant.Edit{{In: "supervisor.Supervisor.Run", Node: mutant.Call, Names: "announce", Becomes: "_ = $1"}},
 		unnoticed: "nodes learn the epoch from jobs and beats, too",
 	},
 	{
-		name: "LookingTakesItsTime", directed: "TestAJobOfAKilledRunnerRunsAgainSoonAfterItsReturn", file: "supervisor/watch.go",
-		was: "missedLooks = 2", is: "missedLooks = 7",
+		name: "LookingTakesItsTime", directed: "TestAJobOfAKilledRunnerRunsAgainSoonAfterItsReturn",
+		edits:     []mutant.Edit{{In: "supervisor.missedLooks", Node: mutant.Value, Becomes: "7"}},
 		unnoticed: "a simulation asks whether, and not how soon",
 	},
 	{
-		name: "NodesGetAllAtOnce", directed: "TestNoMoreThanTwoDeliveriesPerSlotAreOut", file: "supervisor/send.go",
-		was: "windowPerSlot = 2", is: "windowPerSlot = 2000",
+		name: "NodesGetAllAtOnce", directed: "TestNoMoreThanTwoDeliveriesPerSlotAreOut",
+		edits:     []mutant.Edit{{In: "supervisor.windowPerSlot", Node: mutant.Value, Becomes: "2000"}},
 		unnoticed: "order is all that it costs",
 	},
 	{
-		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun", file: "supervisor/receive.go",
-		was: "return len(n.Stuck) >= max(n.Slots, 1) ||", is: "return len(n.Stuck) > 1<<30 &&",
+		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
+		edits:     []mutant.Edit{{In: "supervisor.step.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
 		unnoticed: "a simulated run may fail because of that",
 	},
 	{
-		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack", file: "supervisor/step.go",
-		was: "run.StopBy.After(t.now.Add(stopWithin))", is: "run.StopBy.IsZero()",
+		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack",
+		edits:     []mutant.Edit{{In: "supervisor.step.rebase", Node: mutant.Call, Names: "After", Nth: 1, Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors go back by minutes",
 	},
 	{
-		name: "AnyClockMakesOld", directed: "TestAClockThatIsFarAheadForgetsNothing", file: "supervisor/forget.go",
-		was: "now = earlier(now, newest)", is: "_ = earlier(now, newest)",
+		name: "AnyClockMakesOld", directed: "TestAClockThatIsFarAheadForgetsNothing",
+		edits:     []mutant.Edit{{In: "supervisor.Supervisor.forgetOld", Node: mutant.Assign, Names: "earlier", Becomes: "_ = $2"}},
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{
-		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt", file: "supervisor/reconcile.go",
-		was: "if len(silent) == 0 {", is: "if len(silent) >= 0 {",
+		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt",
+		edits:     []mutant.Edit{{In: "supervisor.step.waitsForInventories", Node: mutant.If, Names: "len", Becomes: mutant.Always}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt", file: "supervisor/reconcile.go",
-		was: "if !t.reconciles() || c.Node", is: "if t.reconciles() || c.Node",
+		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt",
+		edits:     []mutant.Edit{{In: "supervisor.step.holders", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
-		name: "ReservationsAreNotGivenBack", file: "supervisor/journal/loads.go",
-		was: "default:\n\t\treturn Load{}", is: "default:\n\t\treturn Load{Reserved: k.need}",
+		name:  "ReservationsAreNotGivenBack",
+		edits: []mutant.Edit{{In: "journal.kept.load", Node: mutant.Return, Nth: 4, Becomes: "return Load{Reserved: k.need}"}},
 	},
 }
 
-func TestMutantsAreOfThisProgram(t *testing.T) {
-	for _, m := range mutants {
-		if text, err := os.ReadFile(filepath.Join("..", m.file)); err != nil || strings.Count(string(text), m.was) != 1 {
-			t.Errorf("%s: %s does not have %q once, %v", m.name, m.file, m.was, err)
+// TestMutantsHaveTheirPlace finds the place of each mutant. Its errors say how to correct the table.
+func TestMutantsHaveTheirPlace(t *testing.T) {
+	mutated(t)
+}
+
+// TestMutantsCompile builds all mutants, as many at once as change different places.
+func TestMutantsCompile(t *testing.T) {
+	testenv.Nightly(t, "TestMutantsHaveTheirPlace of supervisor")
+	var programs []*mutant.Mutant
+	found := mutated(t)
+	for _, changed := range mutants {
+		m := found[changed.name]
+		if m == nil {
+			continue // mutated has reported it
+		}
+		if i := slices.IndexFunc(programs, func(p *mutant.Mutant) bool { return !p.Overlaps(m) }); i >= 0 {
+			programs[i] = programs[i].Join(m)
+		} else {
+			programs = append(programs, m)
 		}
 	}
+	root, err := gosource.Module()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range programs {
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", overlayOf(t, p)}, p.Packages()...)...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("mutants cannot be built, correct Becomes of the mutant whose code the compiler names: %v\n%s", err, out)
+		}
+	}
+}
+
+// mutated finds the places of all mutants, by name.
+func mutated(t *testing.T) map[string]*mutant.Mutant {
+	t.Helper()
+	program, err := mutant.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]*mutant.Mutant)
+	for _, m := range mutants {
+		if found[m.name], err = program.Mutate(m.edits...); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			delete(found, m.name)
+		}
+	}
+	return found
+}
+
+func overlayOf(t *testing.T, m *mutant.Mutant) string {
+	t.Helper()
+	path, err := m.Overlay(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestSimulationNoticesMutants tries the simulation on programs that lack something. It costs minutes.
@@ -183,22 +242,26 @@ func TestSimulationNoticesMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.Abs("..")
+	root, err := gosource.Module()
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := mutated(t)
 	for _, m := range mutants {
-		if !chosen.MatchString(m.name) {
+		if !chosen.MatchString(m.name) || found[m.name] == nil {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			overlay := mutate(t, filepath.Join(root, m.file), m.was, m.is)
+			overlay := overlayOf(t, found[m.name])
 			if m.directed != "" {
 				if complaint, failed := runMutant(t, root, overlay, "^"+m.directed+"$"); failed {
 					t.Logf("%s: %s", m.directed, complaint)
 				} else {
 					t.Errorf("%s does not notice", m.directed)
 				}
+			}
+			if *directedOnly {
+				return
 			}
 			noticed := ""
 			for seed := 1; noticed == "" && seed <= 10; seed++ {
@@ -219,27 +282,6 @@ func TestSimulationNoticesMutants(t *testing.T) {
 	}
 }
 
-// mutate returns the overlay that puts a text into a file in place of another one.
-func mutate(t *testing.T, file, was, is string) (overlay string) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
-	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutant}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string][]byte{mutant: []byte(strings.Replace(string(text), was, is, 1)), overlay: replaced} {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return overlay
-}
-
 // runMutant runs tests on another program and returns the first complaint.
 func runMutant(t *testing.T, root, overlay, tests string, flags ...string) (complaint string, failed bool) {
 	t.Helper()
@@ -249,7 +291,7 @@ func runMutant(t *testing.T, root, overlay, tests string, flags ...string) (comp
 	out, err := cmd.CombinedOutput()
 	switch {
 	case strings.Contains(string(out), "[build failed]"):
-		t.Fatalf("it cannot be built:\n%s", out)
+		t.Fatalf("the mutant cannot be built:\n%s", out)
 	case err == nil:
 		return "", false
 	}
