@@ -158,6 +158,8 @@ func (n *incarnation) sendResults(ctx context.Context, results []*writ.Result) e
 }
 
 // send signs records and sends them to the supervisor.
+//
+//failpoint:none the caller names the message
 func (n *incarnation) send(ctx context.Context, kind envelope.Kind, records ...any) error {
 	signed, err := envelope.Sign(kind, n.member.key, records...)
 	if err != nil {

@@ -96,6 +96,7 @@ func Clone(ctx context.Context, from, to string, size int64, step func(name stri
 	return SyncDir(filepath.Dir(to))
 }
 
+//failpoint:none the caller names the write
 func cloneTo(ctx context.Context, path string, source *os.File, size int64) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

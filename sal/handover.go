@@ -87,10 +87,12 @@ func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
 	return hand(f, owner, group, mode, quietly)
 }
 
+//failpoint:none it opens for reading
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
+//failpoint:none it opens for reading
 func openDir(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
 }

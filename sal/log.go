@@ -267,6 +267,8 @@ func (l *Log) printable(text []byte) string {
 
 // PutAside renames the current file, so that the next writer starts with an empty one. It removes the files that were
 // put aside earlier.
+//
+//failpoint:none the caller names the write, or it is the log of a container
 func (l *Log) PutAside() error {
 	info, err := os.Lstat(l.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -298,6 +300,7 @@ func (l *Log) Remove() error {
 	return removeAll(append(all, piece{path: l.Path}))
 }
 
+//failpoint:none the caller names the write, or it is the log of a container
 func removeAll(pieces []piece) (err error) {
 	for _, p := range pieces {
 		if e := os.Remove(p.path); !errors.Is(e, fs.ErrNotExist) {

@@ -269,6 +269,8 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // control tells a node something besides jobs. What is lost is told again by whoever notices.
+//
+//failpoint:none the caller names the message
 func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 	message.Epoch = s.epoch
 	signed, err := envelope.Sign(envelope.Control, s.Key, message)

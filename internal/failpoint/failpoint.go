@@ -68,11 +68,11 @@ type Point string
 type Place struct {
 	Point Point
 	Kind  Kind
-	// Where names the functions in which the point is named, as "folder.Function". It is empty if the name of a file or the type of a
-	// frame is the name.
-	Where string
-	Says  string // what is written or sent there, in one sentence
-	files string // of kind File: the pattern of their names
+	// Functions counts the functions in which the point is named, if they are not one. The name of a file or the type of a frame names its
+	// point without a constant.
+	Functions int
+	Says      string // what is written or sent there, in one sentence
+	files     string // of kind File: the pattern of their names
 }
 
 // Find returns a place.

@@ -2,60 +2,32 @@ package failpoint
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"writ/internal/gosource"
 )
 
-// source is one function of the program.
-type source struct {
-	where string // "folder.Function"
-	at    string
-	body  ast.Node
-}
-
-// sources parses the program, without its tests and what is generated.
-func sources(t *testing.T) (all []source, names map[string]Point) {
+// sources parses the program and returns its functions, and the points by the names of their constants.
+func sources(t *testing.T) (all []gosource.Function, names map[string]Point) {
 	t.Helper()
-	root, names := filepath.Join("..", ".."), map[string]Point{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		name := d.Name()
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools"):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".gen.go"):
-			return nil
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, path, nil, 0)
-		if err != nil {
-			return err
-		}
-		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		if folder == filepath.Join("internal", "failpoint") {
-			constants(file, names)
-			return nil
-		}
-		for _, decl := range file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
-				all = append(all, source{filepath.ToSlash(folder) + "." + f.Name.Name, set.Position(f.Pos()).String(), f.Body})
-			}
-		}
-		return nil
-	})
+	root, err := gosource.Module()
 	if err != nil {
 		t.Fatal(err)
+	}
+	files, err := gosource.Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = map[string]Point{}
+	for _, f := range files {
+		if f.Syntax.Name.Name == "failpoint" {
+			constants(f.Syntax, names)
+		} else {
+			all = append(all, f.Functions()...)
+		}
 	}
 	return all, names
 }
@@ -68,18 +40,19 @@ func constants(file *ast.File, names map[string]Point) {
 			return true
 		}
 		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Point" && len(spec.Values) == 1 {
-			value := spec.Values[0].(*ast.BasicLit).Value
-			names[spec.Names[0].Name] = Point(strings.Trim(value, `"`))
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok && value.Kind == token.STRING {
+				names[spec.Names[0].Name] = Point(strings.Trim(value.Value, `"`))
+			}
 		}
 		return true
 	})
 }
 
-// calls returns the calls in a function whose name ends so: "Journal.Write" is that of any s.Journal.Write.
+// calls returns the calls in a function whose name ends with one of names: "Journal.Write" matches s.Journal.Write.
 func calls(body ast.Node, names ...string) (all []*ast.CallExpr) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
-			called := "." + dotted(call.Fun)
+			called := "." + gosource.Dotted(call.Fun)
 			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(called, "."+name) }) {
 				all = append(all, call)
 			}
@@ -89,132 +62,132 @@ func calls(body ast.Node, names ...string) (all []*ast.CallExpr) {
 	return all
 }
 
-// dotted writes a selector as in its source, with () for a call in it.
-func dotted(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return dotted(e.X) + "." + e.Sel.Name
-	case *ast.CallExpr:
-		return dotted(e.Fun) + "()"
-	default:
-		return "?"
-	}
-}
-
-// TestEveryPlaceIsWhereItSays compares the list with the code: each point is named in exactly the functions that its place says.
-func TestEveryPlaceIsWhereItSays(t *testing.T) {
+// TestEveryPlaceIsInTheCode compares the list with the code: every point with a constant is named in one function, or in as many as its
+// place says.
+func TestEveryPlaceIsInTheCode(t *testing.T) {
 	all, names := sources(t)
 	found := map[Point][]string{}
 	for _, f := range all {
-		ast.Inspect(f.body, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && dotted(s.X) == "failpoint" && names[s.Sel.Name] != "" {
-				if p := names[s.Sel.Name]; !slices.Contains(found[p], f.where) {
-					found[p] = append(found[p], f.where)
+		ast.Inspect(f.Decl.Body, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && gosource.Dotted(s.X) == "failpoint" && names[s.Sel.Name] != "" {
+				if p := names[s.Sel.Name]; !slices.Contains(found[p], f.String()) {
+					found[p] = append(found[p], f.String())
 				}
 			}
 			return true
 		})
 	}
-	want := map[Point][]string{}
-	for i, place := range Places {
-		if place.Where != "" {
-			want[place.Point] = strings.Fields(place.Where)
+	for name, p := range names {
+		place, listed := Find(p)
+		if !listed {
+			t.Errorf("add %s to Places", name)
+		} else if want := max(place.Functions, 1); len(found[p]) != want {
+			t.Errorf("%s is named in %d functions (%s), want %d: name the write, or correct Functions in Places",
+				p, len(found[p]), strings.Join(found[p], ", "), want)
 		}
+	}
+	for i, place := range Places {
 		if slices.ContainsFunc(Places[:i], func(p Place) bool { return p.Point == place.Point }) {
-			t.Errorf("%s is there twice", place.Point)
+			t.Errorf("%s is in Places twice", place.Point)
 		}
 		if !strings.HasSuffix(place.Says, ".") {
 			t.Errorf("%s says %q, which is no sentence", place.Point, place.Says)
 		}
 	}
-	for _, places := range []map[Point][]string{found, want} {
-		for _, list := range places {
-			slices.Sort(list)
-		}
-	}
-	if diff := cmp.Diff(want, found); diff != "" {
-		t.Errorf("the list (-) and the code (+) differ:\n%s", diff)
-	}
 }
 
-// TestEveryWriteAndSendHasItsPlace looks for changes of stores and for what goes to the queue that are not named, and for files that are
-// written by functions in which nothing can fail.
+// named are the calls that change a store or send to the queue for a caller: their context says which write or send it is.
+var named = []string{
+	"Journal.Write", "db.Write", "j.Write", "Queue.Send", "queue.Send", "Queue.Acknowledge", "queue.Acknowledge", "Queue.Withdraw", "Queue.SetGeneration", "Accounts.Apply",
+}
+
+// written are the calls that change a file or connection: their function names the place itself.
+var written = []string{"os.WriteFile", "os.Rename", "os.Link", "os.Remove", "os.OpenFile", "os.Create", "os.CreateTemp", "os.Truncate", "conn.Write"}
+
+// exempt is the directive of a function that writes or sends for a caller who has named it, or whose write does not matter. A reason follows.
+const exempt = "failpoint:none"
+
+// TestEveryWriteAndSendHasItsPlace reports changes of stores, messages to the queue and files without a place. A function without one needs
+// the directive //failpoint:none with a reason.
 func TestEveryWriteAndSendHasItsPlace(t *testing.T) {
 	all, _ := sources(t)
-	seen := map[string]bool{}
+	matched, searched := map[string]bool{}, map[string]bool{}
 	for _, f := range all {
-		folder := f.where[:strings.LastIndexByte(f.where, '.')]
-		for _, call := range calls(f.body, "Journal.Write", "db.Write", "j.Write", "Queue.Send", "Queue.Acknowledge", "queue.Acknowledge",
-			"Queue.Withdraw", "Queue.SetGeneration", "Accounts.Apply") {
-			if _, wraps := passedOn[f.where]; wraps || len(call.Args) == 0 || !served(folder) {
-				continue
-			}
-			if len(calls(call.Args[0], "failpoint.At")) == 0 {
-				t.Errorf("%s: %s does not say which write or send it is", f.at, dotted(call.Fun))
-			}
+		reason, without := f.Directive(exempt)
+		if without && reason == "" {
+			t.Errorf("%s: write a reason behind //%s", f.File.At(f.Decl), exempt)
 		}
-		seen[f.where] = true
-		writes := calls(f.body, "os.WriteFile", "os.Rename", "os.Link", "os.Remove", "os.OpenFile", "os.Create", "os.CreateTemp", "os.Truncate", "conn.Write")
-		if len(writes) == 0 || !served(folder) || passedOn[f.where] != "" {
+		room := roomOf(f.File.Folder)
+		searched[room] = true
+		if room == "" {
+			if without {
+				t.Errorf("%s: remove //%s: no daemon is searched in %s", f.File.At(f.Decl), exempt, f.File.Folder)
+			}
 			continue
 		}
-		if !mentionsPackage(f.body) && len(calls(f.body, "step")) == 0 {
-			t.Errorf("%s: %s writes, and has no place", f.at, f.where)
+		wrong := unnamed(f, matched)
+		if writes := calls(f.Decl.Body, written...); len(writes) > 0 && !mentionsPackage(f.Decl.Body) && len(calls(f.Decl.Body, "step")) == 0 {
+			wrong = append(wrong, f.String()+" writes, and has no place")
+		}
+		switch {
+		case without && len(wrong) == 0:
+			t.Errorf("%s: remove //%s: %s has no write without a place", f.File.At(f.Decl), exempt, f)
+		case !without:
+			for _, text := range wrong {
+				t.Errorf("%s: %s. Name it (see CONTRIBUTING), or add //%s with a reason to the comment of the function", f.File.At(f.Decl), text, exempt)
+			}
 		}
 	}
-	for where := range passedOn {
-		if !seen[where] {
-			t.Errorf("there is no %s any more", where)
+	for _, name := range named {
+		if !matched[name] {
+			t.Errorf("no daemon calls %s: correct the list named", name)
+		}
+	}
+	for _, room := range rooms {
+		if !searched[room] {
+			t.Errorf("%s has no functions: correct the list rooms", room)
 		}
 	}
 }
 
-// served reports whether a folder is part of what daemons do, rather than of commands, tests and benchmarks.
-func served(folder string) bool {
-	if strings.HasPrefix(folder, "cmd/") {
-		return folder == "cmd/writ/internal/daemon" || folder == "cmd/writ/internal/config"
-	}
-	for _, room := range []string{"runner", "supervisor", "coord", "ledger", "sal", "identity", "internal/sqldb"} {
-		if folder == room || strings.HasPrefix(folder, room+"/") {
-			return !strings.HasSuffix(folder, "test")
+// unnamed returns a text for each change of a store or message whose context does not name it. It notes which names matched.
+func unnamed(f gosource.Function, matched map[string]bool) (wrong []string) {
+	for _, name := range named {
+		for _, call := range calls(f.Decl.Body, name) {
+			matched[name] = true
+			if len(call.Args) > 0 && len(calls(call.Args[0], "failpoint.At")) == 0 {
+				wrong = append(wrong, gosource.Dotted(call.Fun)+" does not say which write or send it is")
+			}
 		}
 	}
-	return false
+	return append(wrong, unnamedChanges(f)...)
 }
 
-// passedOn are the functions that write or send for a caller who has named it, or whose writing is not one of ours, with the reason.
-var passedOn = map[string]string{
-	"supervisor/journal.Write":             "the caller named it",
-	"supervisor.control":                   "the caller named it",
-	"runner.send":                          "the caller named it",
-	"internal/sqldb.reserve":               "an empty file",
-	"sal/host.read":                        "it only looks whether it may",
-	"sal/simulated.repair":                 "it cuts off what a crash left, at every start",
-	"cmd/writ/internal/daemon.serve":       "the log of redis-server",
-	"cmd/writ/internal/daemon.writeShared": "the certificate of Redis, which every start writes anew",
-	"sal/mycelium.openLog":                 "the log of mycelium",
-	"sal/mycelium.trimLog":                 "the log of mycelium",
-	"sal.cloneTo":                          "the caller named it",
-	"sal/btrfs.RemoveSnapshot":             "a directory that has become empty",
-	"sal/btrfs.removeSnapshots":            "a directory that has become empty",
-	"sal/volume.forgetPart":                "it takes away what was never finished; if it stays it is in nobody's way",
-	"sal/volume.forgetArrival":             "it takes away what arrived and is whole or wanted no more; if it stays it is in nobody's way",
-	"sal/containerd.open":                  "the log of a container",
-	"sal.PutAside":                         "a log; the caller named it, or it is that of a container",
-	"sal.removeAll":                        "a log; the caller named it, or it is that of a container",
-	"sal/needs.Openable":                   "it only looks whether it may",
-	"sal/netdev.lookForwarding":            "it only looks whether it may",
-	"sal/herodb.writeProgram":              "the caller named it",
-	"sal/cloudhypervisor.growTo":           "the caller named it",
-	"sal/cloudhypervisor.listenAt":         "the caller named it",
-	"sal/cloudhypervisor.makeRoom":         "the caller named it",
-	"sal/cloudhypervisor.writeImage":       "the caller named it",
-	"sal/cloudhypervisor.touch":            "the caller named it",
-	"sal/cloudhypervisor.copyTo":           "the caller named it",
-	"sal.openFile":                         "it opens for reading",
-	"sal.openDir":                          "it opens for reading",
+// unnamedChanges returns the calls of Write with a context, whatever the name of the store, in functions that name nothing.
+func unnamedChanges(f gosource.Function) (wrong []string) {
+	if mentionsPackage(f.Decl.Body) {
+		return nil
+	}
+	for _, call := range calls(f.Decl.Body, "Write") {
+		if len(call.Args) > 1 && len(calls(call, named...)) == 0 {
+			wrong = append(wrong, gosource.Dotted(call.Fun)+" does not say which write it is")
+		}
+	}
+	return wrong
+}
+
+// rooms are the folders of the program that daemons consist of, each with all folders below it.
+var rooms = []string{
+	"runner", "supervisor", "coord", "ledger", "sal", "identity", "internal/sqldb", "cmd/writ/internal/daemon", "cmd/writ/internal/config",
+}
+
+// roomOf returns the room of a folder, or "" if no daemon consists of it. Packages for tests are in no room.
+func roomOf(folder string) string {
+	i := slices.IndexFunc(rooms, func(room string) bool { return folder == room || strings.HasPrefix(folder, room+"/") })
+	if i < 0 || strings.HasSuffix(folder, "test") {
+		return ""
+	}
+	return rooms[i]
 }
 
 func mentionsPackage(body ast.Node) (found bool) {

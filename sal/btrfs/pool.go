@@ -297,6 +297,8 @@ func (p *Pool) Snapshots(ctx context.Context, name string) ([]string, error) {
 }
 
 // RemoveSnapshot removes a snapshot of a tree. It succeeds if the snapshot does not exist.
+//
+//failpoint:none it removes an empty directory
 func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
 	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
@@ -330,6 +332,7 @@ func (p *Pool) Remove(ctx context.Context, name string) error {
 	return sal.HostError("remove the tree "+name, err)
 }
 
+//failpoint:none it removes an empty directory
 func (p *Pool) removeSnapshots(name string) error {
 	all, err := sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
 	if err != nil {
@@ -419,6 +422,8 @@ func (p *Pool) commit(dirs ...string) error {
 func (p *Pool) clear(name string) error { return p.destroy("clear work", p.work(name)) }
 
 // destroy removes a subvolume with its nested subvolumes. A missing subvolume is not an error.
+//
+//failpoint:steps clear work; remove the tree; remove the snapshot
 func (p *Pool) destroy(step, path string) error {
 	there, err := isSubvolume(path)
 	if err != nil || !there {

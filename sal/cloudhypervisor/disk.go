@@ -171,6 +171,8 @@ func (j *job) sizeOf(ctx context.Context, r *sal.Record[own], v disk) (int64, er
 }
 
 // growTo creates a sparse file or grows it to size. The file is not synced: after a power cut it is made again.
+//
+//failpoint:none the caller names the write
 func growTo(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -43,6 +43,8 @@ func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 }
 
 // writeImage writes an image as a sparse file. It does not sync, so the machine need not wait; syncSeed does.
+//
+//failpoint:none the caller names the write
 func writeImage(path string, image []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

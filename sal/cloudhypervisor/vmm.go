@@ -384,6 +384,8 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 
 // makeRoom moves the logs of the last process aside and deletes its events. The directory is synced later, when it
 // holds files that must last.
+//
+//failpoint:none the caller names the write
 func (j *job) makeRoom() error {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
@@ -420,6 +422,8 @@ const (
 
 // end cuts the machine off and ends its process: by an API request, by SIGTERM, by SIGKILL. It returns an error if the
 // kernel does not let the process die.
+//
+//failpoint:steps cut the machine off; end the process; terminate the process; kill the process
 func (v *vmm) end(ctx context.Context, step func(string)) error {
 	for _, way := range []struct {
 		name     string

@@ -246,6 +246,8 @@ func (d *Driver) keepCopy(p program, o own) error {
 }
 
 // writeProgram writes an executable file and syncs it, because a partial program might be used when the host has none.
+//
+//failpoint:none the caller names the write
 func writeProgram(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o700)
 	if err != nil {

@@ -219,6 +219,7 @@ const (
 
 func (n *Node) logPath() string { return filepath.Join(n.Dir, "mycelium.log") }
 
+//failpoint:none it writes the log of mycelium
 func (n *Node) openLog() (*os.File, error) {
 	return os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }

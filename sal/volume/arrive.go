@@ -42,6 +42,8 @@ type arrival struct {
 func (j *job) arrivalPath() string { return filepath.Join(j.Dir, "arriving", j.name+".tar") }
 
 // forgetArrival removes the partial archive. A file that remains is harmless.
+//
+//failpoint:none it removes a file that arrived and is not needed, which does no harm if it stays
 func (j *job) forgetArrival() { _ = os.Remove(j.arrivalPath()) }
 
 // copyContent returns the filling for volume.copy: a local clone, or an archive from another node.

@@ -29,6 +29,8 @@ func (j *job) partPath() string {
 }
 
 // forgetPart removes an unfinished archive. A file that remains is harmless.
+//
+//failpoint:none it removes an unfinished file, which does no harm if it stays
 func (j *job) forgetPart() { _ = os.Remove(j.partPath()) }
 
 // forgetHalf removes an unfinished archive unless it has its final name already.

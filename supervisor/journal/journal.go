@@ -133,6 +133,8 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 // Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
 // only. do may run more than once, so it must have no effect besides those on tx. Once another process has begun an epoch nothing is
 // written any more: the error is ErrFenced.
+//
+//failpoint:none the caller names the write
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	began := time.Now()
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {

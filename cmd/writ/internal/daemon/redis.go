@@ -127,6 +127,8 @@ func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 var errNotReady = errors.New("redis-server did not start")
 
 // serve runs the server once. It is stopped politely when ctx ends.
+//
+//failpoint:none it writes the log of redis-server
 func (r *redisServer) serve(ctx context.Context, ready func(pid int)) error {
 	logFile, err := os.OpenFile(filepath.Join(r.dir, "redis.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -2,17 +2,15 @@ package sweep
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"writ/internal/gosource"
 )
 
 // driverFolders are the folders of the steps of modules. What is in sal itself, every module has.
@@ -21,11 +19,8 @@ var driverFolders = map[string][]string{
 	"machine": {"sal/cloudhypervisor"}, "container": {"sal/containerd"}, "herodb": {"sal/herodb"},
 }
 
-// namedElsewhere are the functions that take a step whose name they are given, or which has the names that are listed.
-var namedElsewhere = map[string][]string{
-	"sal/btrfs.destroy":       {"clear work", "remove the tree", "remove the snapshot"},
-	"sal/cloudhypervisor.end": {"cut the machine off", "end the process", "terminate the process", "kill the process"},
-}
+// stepsDirective lists the names of the steps of a function that takes them from a variable, separated by semicolons.
+const stepsDirective = "failpoint:steps"
 
 // onlyAfterAnEnd are steps that nobody takes who was not interrupted. The long form takes them.
 var onlyAfterAnEnd = map[string]bool{
@@ -105,7 +100,7 @@ func everyStep(t *testing.T, taken, ended map[string]bool, long bool) {
 // stepsOf finds the steps in the source of the drivers: "folder: name", where … stands for what is not known before, and what matches it.
 func stepsOf(t *testing.T) map[string]*regexp.Regexp {
 	t.Helper()
-	root, all, asked := filepath.Join("..", "..", "..", ".."), map[string]*regexp.Regexp{}, map[string]bool{}
+	all := map[string]*regexp.Regexp{}
 	add := func(folder, name string) {
 		parts := strings.Split(name, "…")
 		for i := range parts {
@@ -113,52 +108,59 @@ func stepsOf(t *testing.T) map[string]*regexp.Regexp {
 		}
 		all[folder+": "+name] = regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
 	}
-	err := filepath.WalkDir(filepath.Join(root, "sal"), func(path string, d fs.DirEntry, err error) error {
-		folder, _ := filepath.Rel(root, filepath.Dir(path))
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || folder == "sal/saltest" || folder == "sal/simulated" {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		for _, decl := range file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Body == nil || f.Name.Name == "step" {
-				continue
-			}
-			ast.Inspect(f.Body, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok || len(call.Args) != 1 || !isStep(call.Fun) {
-					return true
-				}
-				if name := nameOf(call.Args[0]); name != "…" {
-					add(folder, name)
-					return true
-				}
-				where := folder + "." + f.Name.Name
-				names, ok := namedElsewhere[where]
-				if !ok {
-					t.Errorf("%s takes a step whose name is not known", where)
-				}
-				asked[where] = true
-				for _, name := range names {
-					add(folder, name)
-				}
-				return true
-			})
-		}
-		return nil
-	})
+	root, err := gosource.Module()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for where := range namedElsewhere {
-		if !asked[where] {
-			t.Errorf("%s takes no step whose name is not known", where)
+	files, err := gosource.Load(root, "sal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if file.Folder == "sal/saltest" || file.Folder == "sal/simulated" {
+			continue
+		}
+		for _, f := range file.Functions() {
+			for _, name := range namesOfSteps(t, f) {
+				add(file.Folder, name)
+			}
 		}
 	}
 	return all
+}
+
+// namesOfSteps returns the names of the steps that a function takes: from its calls, or from its directive.
+func namesOfSteps(t *testing.T, f gosource.Function) (names []string) {
+	t.Helper()
+	if f.Name == "step" || strings.HasSuffix(f.Name, ".step") {
+		return nil
+	}
+	listed, hasList := f.Directive(stepsDirective)
+	unknown := false
+	ast.Inspect(f.Decl.Body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 1 || !isStep(call.Fun) {
+			return true
+		}
+		if name := nameOf(call.Args[0]); name != "…" {
+			names = append(names, name)
+		} else {
+			unknown = true
+		}
+		return true
+	})
+	switch {
+	case unknown && !hasList:
+		t.Errorf("%s: the name of a step is a variable: list its values behind //%s in the comment of %s", f.File.At(f.Decl), stepsDirective, f)
+	case !unknown && hasList:
+		t.Errorf("%s: remove //%s: %s names all its steps", f.File.At(f.Decl), stepsDirective, f)
+	}
+	for name := range strings.SplitSeq(listed, ";") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func isStep(f ast.Expr) bool {
