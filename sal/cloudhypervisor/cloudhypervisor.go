@@ -313,7 +313,7 @@ func spec(r *sal.Record[own]) *catalog.MachineCreate {
 func readSpec(r *sal.Record[own]) (*catalog.MachineCreate, error) {
 	o, ok := catalog.Lookup(r.Operation)
 	if !ok {
-		return nil, fmt.Errorf("%s was made by %s, which there is no more", r.Resource, r.Operation)
+		return nil, fmt.Errorf("%s was created by the unknown operation %s", r.Resource, r.Operation)
 	}
 	args, err := o.Decode(r.Spec)
 	if err != nil {

@@ -73,7 +73,7 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 				WithHint("give the machine a kernel, or the node's runner a firmware (CLOUDHV.fd)")
 		}
 		if err := checkFirmware(j.Firmware); err != nil {
-			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing, "this node's firmware boots nothing: %w", err).
+			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing, "this node's firmware is not bootable: %w", err).
 				WithHint("give the machine a kernel, or the node's runner another firmware (CLOUDHV.fd)")
 		}
 		return api.Payload{Firmware: j.Firmware}, nil
@@ -93,7 +93,7 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 		p.Initramfs, err = j.image(ctx, r, args.Initramfs)
 	}
 	if err == nil {
-		err = sal.HostError("look at the kernel of "+r.Resource.String(), checkPayload(p, args.Kernel.Name, args.Initramfs.Name, r.Own.MemoryMiB<<20))
+		err = sal.HostError("check the kernel of "+r.Resource.String(), checkPayload(p, args.Kernel.Name, args.Initramfs.Name, r.Own.MemoryMiB<<20))
 	}
 	return p, err
 }
@@ -102,7 +102,7 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (string, error) {
 	image, err := j.Images.Image(ctx, r.Resource.Project, ref)
 	if err != nil {
-		return "", sal.HostError("look for the image "+ref.Name, err)
+		return "", sal.HostError("find the image "+ref.Name, err)
 	}
 	if image.Format != "raw" {
 		return "", writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is %s; a kernel or initramfs is raw", ref.Name, image.Format).

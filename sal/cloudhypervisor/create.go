@@ -130,12 +130,12 @@ func (j *job) endProcess(ctx context.Context, r *sal.Record[own]) error {
 func (j *job) endProcesses(ctx context.Context) error {
 	pids, err := withArguments(below(j.dir))
 	if err != nil {
-		return sal.HostError("look at the processes", err)
+		return sal.HostError("list the processes", err)
 	}
 	for _, pid := range pids {
 		h, err := hold(pid)
 		if err != nil {
-			return sal.HostError("look at the processes of "+j.Resource.String(), err)
+			return sal.HostError("inspect the processes of "+j.Resource.String(), err)
 		}
 		if h == nil {
 			continue
@@ -261,7 +261,7 @@ func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error 
 		}
 		var err error
 		if h, err = h.hear(filepath.Join(j.dir, eventsName(r.Own.Process.Launch))); err != nil {
-			return sal.HostError("read what the process of "+j.Resource.String()+" says", err)
+			return sal.HostError("read the events of "+j.Resource.String(), err)
 		}
 		if alive(j.dir, h) {
 			return nil

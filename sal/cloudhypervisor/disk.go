@@ -60,7 +60,7 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	defer j.claims.Unlock()
 	for i, v := range r.Own.Volumes {
 		if slices.ContainsFunc(r.Own.Volumes[:i], func(other disk) bool { return other.Volume.UID == v.Volume.UID }) {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "%s would have the volume %q twice", r.Resource, v.Volume.Name)
+			return writ.Errorf(writ.CodeArgumentsInvalid, "%s lists the volume %q twice", r.Resource, v.Volume.Name)
 		}
 		users, err := j.Users(ctx, v.Volume.UID)
 		if err != nil {
@@ -68,7 +68,7 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 		}
 		for _, u := range users {
 			if u.Resource != r.Resource {
-				return writ.Errorf(writ.CodeResourceConflict, "%s has the volume %q, and a volume is for one machine at a time", u.Resource, v.Volume.Name).
+				return writ.Errorf(writ.CodeResourceConflict, "%s uses the volume %q, and only one machine at a time can use a volume", u.Resource, v.Volume.Name).
 					WithHint("detach it there, or clone it")
 			}
 		}
@@ -101,7 +101,7 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 func (j *job) hasVolumes(ctx context.Context, r *sal.Record[own]) error {
 	for _, v := range r.Own.Volumes {
 		if _, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume); err != nil {
-			return sal.HostError("look for the volume "+v.Volume.Name, err)
+			return sal.HostError("find the volume "+v.Volume.Name, err)
 		}
 	}
 	return nil
@@ -125,17 +125,17 @@ func (j *job) disks(ctx context.Context, r *sal.Record[own]) ([]api.Disk, error)
 func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string, error) {
 	volume, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume)
 	if err != nil {
-		return "", sal.HostError("look for the volume "+v.Volume.Name, err)
+		return "", sal.HostError("find the volume "+v.Volume.Name, err)
 	}
 	path := filepath.Join(volume.Dir, sal.DiskName)
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular(): // a link could lead anywhere
-		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is no file", sal.DiskName, v.Volume.Name)
+		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is not a regular file", sal.DiskName, v.Volume.Name)
 	case err == nil && info.Size() >= volume.SizeGiB<<30:
 		return path, j.handDisk(r, v, volume)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", sal.HostError("look at the disk of the volume "+v.Volume.Name, err)
+		return "", sal.HostError("inspect the disk of the volume "+v.Volume.Name, err)
 	}
 	j.step("make the disk")
 	if err := growTo(path, volume.SizeGiB<<30); err != nil {
@@ -165,7 +165,7 @@ func (j *job) sizeOf(ctx context.Context, r *sal.Record[own], v disk) (int64, er
 	}
 	info, err := os.Lstat(path)
 	if err != nil {
-		return 0, sal.HostError("look at the disk of the volume "+v.Volume.Name, err)
+		return 0, sal.HostError("inspect the disk of the volume "+v.Volume.Name, err)
 	}
 	return info.Size(), nil
 }
@@ -184,8 +184,8 @@ func growTo(path string, size int64) error {
 func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.Outcome, error) {
 	for _, v := range r.Own.Volumes {
 		if v.Volume.Name == wanted.Volume.Name && v != wanted {
-			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has the volume %q in another form already", j.Resource, v.Volume.Name).
-				WithHint("machine.detach takes it away first")
+			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s already has the volume %q in another mode", j.Resource, v.Volume.Name).
+				WithHint("detach it first with machine.detach")
 		}
 	}
 	before := slices.Clone(r.Own.Volumes)
@@ -229,7 +229,7 @@ func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged boo
 	}
 	j.step("plug the disk in")
 	d := api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly}
-	if err := m.ask(ctx, "plug the volume "+v.Volume.Name+" in", func(ctx context.Context) error { return m.AddDisk(ctx, d) }); err != nil {
+	if err := m.ask(ctx, "attach the volume "+v.Volume.Name, func(ctx context.Context) error { return m.AddDisk(ctx, d) }); err != nil {
 		return false, err
 	}
 	size, err := j.sizeOf(ctx, r, v)
@@ -272,7 +272,7 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 	case i < 0:
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	case r.Own.Volumes[i].Volume.UID != volume.UID:
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has another volume %q than is meant", j.Resource, volume.Name)
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has a different volume named %q", j.Resource, volume.Name)
 	}
 	if err := j.unplug(ctx, r, r.Own.Volumes[i]); err != nil {
 		return sal.Outcome{}, err
@@ -304,7 +304,7 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	// an earlier request, which the guest has not followed yet
 	asked := !slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
 	j.step("unplug the disk")
-	failed := m.ask(ctx, "unplug the volume "+v.Volume.Name, func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
+	failed := m.ask(ctx, "detach the volume "+v.Volume.Name, func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -325,8 +325,8 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 			return ctx.Err()
 		case <-limit:
 			every.Stop()
-			return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not let go of the volume %q", j.Resource, v.Volume.Name).
-				WithHint("unmount it there, or stop the machine and detach it then")
+			return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not release the volume %q", j.Resource, v.Volume.Name).
+				WithHint("unmount it in the guest, or stop the machine and detach it then")
 		case <-every.C:
 		}
 	}

@@ -293,7 +293,7 @@ func TestAnImpossibleChangeOfARunningMachineIsRefused(t *testing.T) {
 func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
 	for finish, how := range map[string]func(b *fixture){
 		"by the operation": func(b *fixture) { b.must("machine.create", "web", with(machineSpec, "cpus", int64(2))) },
-		"by the runner":    func(b *fixture) { b.keeps("web", "it had other CPUs", true) },
+		"by the runner":    func(b *fixture) { b.keeps("web", "its CPUs or memory differed", true) },
 	} {
 		t.Run(finish, func(t *testing.T) {
 			b := newFixture(t)
@@ -329,7 +329,7 @@ func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.must("machine.attach", "web", data)
-	b.refuses("machine.attach", "web", with(data, "read_only", true), writ.CodeResourceConflict, "another form")
+	b.refuses("machine.attach", "web", with(data, "read_only", true), writ.CodeResourceConflict, "another mode")
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Stuck: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -357,7 +357,7 @@ func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 			b.must("machine.attach", "web", data)
 			vmmstub.Set(t, b.Program, vmmstub.Settings{Stuck: true})
 			for range 2 {
-				b.refuses("machine.detach", "web", data, writ.CodeResourceBusy, "does not let go")
+				b.refuses("machine.detach", "web", data, writ.CodeResourceBusy, "does not release")
 			}
 			b.keeps("web", "", false)
 			vmmstub.Set(t, b.Program, vmmstub.Settings{})
@@ -374,7 +374,7 @@ func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
 		for i := range 6 { // 768 MiB may be added to 256; the last two steps exceed that
 			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(256 + 128*(i+1))})
 		}
-		b.refuses("machine.resize", "web", map[string]any{"cpus": int64(2), "memory_mib": int64(1024 + 128)}, writ.CodeResourceConflict, "cannot be given more memory")
+		b.refuses("machine.resize", "web", map[string]any{"cpus": int64(2), "memory_mib": int64(1024 + 128)}, writ.CodeResourceConflict, "cannot get more memory")
 		seen, err := b.Observe(t.Context(), machine("web"))
 		if err != nil || seen.Values["cpus"] != int64(1) || seen.Values["memory_mib"] != int64(1024) {
 			t.Errorf("refused it has %v, %v", seen.Values, err)
@@ -420,13 +420,13 @@ func TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy(t *testing.T) {
 			b.must("machine.resize", "web", map[string]any{"cpus": int64(4)})
 			vmmstub.Set(t, b.Program, vmmstub.Settings{StuckCPUs: true})
 			b.must("machine.resize", "web", map[string]any{"cpus": int64(2)})
-			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3)}, writ.CodeResourceBusy, "not given up the CPUs")
+			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3)}, writ.CodeResourceBusy, "not released the CPUs")
 			if seen, err := b.Observe(t.Context(), machine("web")); err != nil || seen.Values["cpus"] != int64(2) {
 				t.Errorf("refused it has %v, %v", seen.Values, err)
 			}
 			b.keeps("web", "", false)
 			// The guest got the memory meanwhile, and it cannot be taken back.
-			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(384)}, writ.CodeResourceBusy, "not given up the CPUs")
+			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(384)}, writ.CodeResourceBusy, "not released the CPUs")
 			if seen, err := b.Observe(t.Context(), machine("web")); err != nil || seen.Values["cpus"] != int64(2) || seen.Values["memory_mib"] != int64(384) {
 				t.Errorf("refused in its second half it has %v, %v", seen.Values, err)
 			}

@@ -45,7 +45,7 @@ func variable(name, value string) (line, reason string) {
 		return "", why
 	}
 	if strings.ContainsRune(value, 0) {
-		return "", "it has a zero byte"
+		return "", "it contains a zero byte"
 	}
 	quote := "'"
 	switch {
@@ -56,7 +56,7 @@ func variable(name, value string) (line, reason string) {
 	}
 	line = name + "=" + quote + value + quote
 	if len(line) > maxVariable {
-		return "", fmt.Sprintf("with its name it has more than %d bytes, which pam_env cuts off", maxVariable)
+		return "", fmt.Sprintf("with its name it exceeds %d bytes, the limit of pam_env", maxVariable)
 	}
 	return line, ""
 }

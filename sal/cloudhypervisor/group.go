@@ -96,8 +96,8 @@ func (j *job) unfence(ctx context.Context, r *sal.Record[own]) error {
 		if !j.Accounts.Has(r.Own.User) {
 			return nil
 		}
-		j.step("end what is left of the user")
-		return sal.HostError("end what the process of "+r.Resource.String()+" left", confine.End(ctx, r.Own.User))
+		j.step("end the remaining processes")
+		return sal.HostError("end the remaining processes of "+r.Resource.String(), confine.End(ctx, r.Own.User))
 	}
 	j.step("remove the group")
 	return sal.HostError("remove the group of "+r.Resource.String(), j.groups().Remove(ctx, r.Resource.HostName()))

@@ -36,13 +36,13 @@ func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
 		in()
 		b.signal("web", unix.SIGKILL, true)
 		b.time = b.time.Add(time.Hour)
-		b.keeps("web", "its process had died; it was started again", true)
+		b.keeps("web", "its process had died; it was restarted", true)
 		in()
 		if err := b.groups().Remove(t.Context(), machine("web").HostName()); err != nil { // ends the process, too
 			t.Fatal(err)
 		}
 		b.time = b.time.Add(time.Hour)
-		b.keeps("web", "its process had died; it was started again", true)
+		b.keeps("web", "its process had died; it was restarted", true)
 		in()
 		b.must("machine.delete", "web", nil)
 		b.empty()
@@ -71,10 +71,10 @@ func TestAProcessThatTakesTooMuchIsKilledAloneAndThatIsSaid(t *testing.T) {
 	b.must("machine.create", "neighbour", machineSpec)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Eat: []string{"vm.pause"}})
-	b.refuses("machine.pause", "web", nil, writ.CodeQuotaExceeded, "more memory than it may")
+	b.refuses("machine.pause", "web", nil, writ.CodeQuotaExceeded, "at its memory limit")
 	vmmstub.Set(t, b.Program, vmmstub.Settings{})
 	b.time = b.time.Add(time.Hour)
-	b.keeps("web", "killed by the kernel as it took more memory than it may; it was started again", true)
+	b.keeps("web", "killed by the kernel at its memory limit; it was restarted", true)
 	for _, name := range []string{"web", "neighbour"} {
 		if got := b.state(name); got != string(running) {
 			t.Errorf("%s is %s", name, got)

@@ -208,7 +208,7 @@ func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
 			written = b.record("web").Own
 		}
 	}
-	b.keeps("web", "the host was started anew", true)
+	b.keeps("web", "the host rebooted", true)
 	b.Step = nil
 	b.change("web", func(o *own) { *o = written })
 	b.keeps("web", "", false)
@@ -267,7 +267,7 @@ func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	}
 	noKernel := map[string]any{"cpus": int64(1), "memory_mib": int64(256)}
 	b.Firmware = filepath.Join(b.host, "images", "initramfs")
-	b.refuses("machine.create", "web", noKernel, writ.CodeDriverMissing, "is no firmware that a machine boots")
+	b.refuses("machine.create", "web", noKernel, writ.CodeDriverMissing, "is not bootable firmware")
 	if _, err := b.lookFirmware(t.Context()); err == nil {
 		t.Error("it is offered")
 	}

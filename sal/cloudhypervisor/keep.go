@@ -75,7 +75,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	}
 	k := &keeping{job: j, r: r}
 	if interrupted == restoring {
-		k.found(true, "putting it back to a snapshot was interrupted")
+		k.found(true, "the restore of a snapshot was interrupted")
 	}
 	if err := j.keepSnapshots(r); err != nil {
 		return k.drift, err
@@ -86,7 +86,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	k.listen()
 	err = k.keepUp(ctx)
 	if trimmed := j.trim(j.dir); trimmed != nil {
-		k.found(false, "its console or log cannot be cut off: %v", trimmed)
+		k.found(false, "its console or log cannot be trimmed: %v", trimmed)
 	}
 	return k.drift, err
 }
@@ -94,7 +94,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 // listen reads the new events of the process and reports a failure as drift.
 func (k *keeping) listen() {
 	if err := k.hear(); err != nil {
-		k.found(false, "what its process says of itself cannot be read: %v", err)
+		k.found(false, "the events of its process cannot be read: %v", err)
 	}
 }
 
@@ -117,7 +117,7 @@ func (k *keeping) mend(ctx context.Context, what string, do func() error) error 
 		return ctx.Err()
 	}
 	if err != nil {
-		k.found(false, "%s, and it could not be mended: %v", what, err)
+		k.found(false, "%s, and the repair failed: %v", what, err)
 		return nil
 	}
 	k.found(true, "%s", what)
@@ -203,7 +203,7 @@ func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
 		return ctx.Err()
 	}
 	if !own.Process.guestIsOff(own.Past.Heard) {
-		return k.mend(ctx, "its process had no machine in it", func() error { return k.again(ctx) })
+		return k.mend(ctx, "its process had no running machine", func() error { return k.again(ctx) })
 	}
 	if err := v.end(ctx, k.step); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (k *keeping) keepAwake(ctx context.Context) {
 		why = ": KVM of this host: " + err.Error()
 	}
 	if said := complaint(k.dir); said != "" {
-		why += "; its process has said: " + said
+		why += "; the last error of its process is: " + said
 	}
 	k.found(false, "its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
 		since.Round(time.Second), why)
@@ -262,7 +262,7 @@ func (k *keeping) keepTaps() {
 		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
 			continue
 		}
-		k.found(false, "its tap %s was deleted, and it is off the network %s; machine.stop and machine.start connect it again", p.Device, p.Network.Name)
+		k.found(false, "its tap %s was deleted, so it is disconnected from the network %s; machine.stop and machine.start reconnect it", p.Device, p.Network.Name)
 	}
 }
 
@@ -271,12 +271,12 @@ func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
 	wanted, err := k.fit(k.r, info)
 	switch {
 	case err != nil:
-		k.found(false, "it has other CPUs or memory than it should: %v", err)
+		k.found(false, "its CPUs or memory differ from the record: %v", err)
 		return nil
 	case wanted == (api.Resize{}) || k.r.Own.Power != running:
 		return nil
 	default:
-		return k.mend(ctx, "it had other CPUs or memory than it should", func() error { return k.tell(ctx, v, wanted) })
+		return k.mend(ctx, "its CPUs or memory differed from the record", func() error { return k.tell(ctx, v, wanted) })
 	}
 }
 
@@ -307,7 +307,7 @@ func (k *keeping) keepDisks(ctx context.Context, v *vmm, info api.Info) error {
 
 func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) error {
 	if !plugs(info, idOf(k.r, d)) {
-		return k.mend(ctx, "the volume "+d.Volume.Name+" was not plugged in", func() error {
+		return k.mend(ctx, "the volume "+d.Volume.Name+" was not attached", func() error {
 			if _, err := k.plug(ctx, k.r, d); err != nil {
 				return err
 			}
@@ -319,7 +319,7 @@ func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) e
 		return ctx.Err()
 	}
 	if err != nil {
-		k.found(false, "its volume %s is not as it was: %v", d.Volume.Name, err)
+		k.found(false, "its volume %s has changed: %v", d.Volume.Name, err)
 		return nil
 	}
 	if known := k.r.Own.Sizes[d.Volume.UID]; d.ReadOnly || known == 0 || size <= known {
@@ -343,7 +343,7 @@ func (k *keeping) keepCount() error {
 	if past.Heard.Reboots <= past.Reboots {
 		return nil
 	}
-	k.found(true, "its guest started itself anew, %d times since the machine was started", past.Heard.Reboots)
+	k.found(true, "its guest rebooted, %d times since the machine was started", past.Heard.Reboots)
 	past.Reboots = past.Heard.Reboots
 	return k.records().Put(k.r)
 }
@@ -363,15 +363,15 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 		return nil
 	case rebooted:
 		own.Past = past{}
-		return k.mend(ctx, "the host was started anew", func() error { return k.again(ctx) })
+		return k.mend(ctx, "the host rebooted", func() error { return k.again(ctx) })
 	case own.Past.Off || own.Process.guestIsOff(own.Past.Heard):
 		return k.keepOff()
 	case k.clock().Before(own.Past.due()):
-		k.found(false, "its process died again%s; it is started at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
+		k.found(false, "its process died again%s; the next start is at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
 		return nil
 	}
 	own.Past.again(k.clock())
-	what := fmt.Sprintf("its process had died%s; it was started again, the %d. time", why, own.Past.Restarts)
+	what := fmt.Sprintf("its process had died%s; it was restarted (restart %d)", why, own.Past.Restarts)
 	return k.mend(ctx, what, func() error { return k.again(ctx) })
 }
 
@@ -380,11 +380,11 @@ func (k *keeping) whyEnded() string {
 	said := complaint(k.dir)
 	switch {
 	case k.starved(k.Resource):
-		return ", killed by the kernel as it took more memory than it may"
+		return ", killed by the kernel at its memory limit"
 	case said != "":
-		return ", after it had said: " + said
+		return ", after the error: " + said
 	case k.r.Own.Past.Heard.Ended:
-		return ", as if it was told to"
+		return ", as if on request"
 	default:
 		return ""
 	}
@@ -402,7 +402,7 @@ func (k *keeping) again(ctx context.Context) error {
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	pids, err := withArguments(below(d.machines()))
 	if err != nil {
-		return nil, sal.HostError("look at the processes", err)
+		return nil, sal.HostError("list the processes", err)
 	}
 	dirs, err := os.ReadDir(d.machines())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -22,8 +22,8 @@ func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 	}
 	defer f.Close()
 	if !bootable(f, runtime.GOARCH) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is no kernel that a machine boots", kernel).
-			WithHint("a vmlinux with a PVH note or a bzImage is one, unpacked, and for processors as the node's")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is not a bootable kernel", kernel).
+			WithHint("use a vmlinux with a PVH note or a bzImage, uncompressed, for the architecture of the node")
 	}
 	if p.Initramfs != "" {
 		info, err := os.Stat(p.Initramfs)
@@ -31,13 +31,13 @@ func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 			return err
 		}
 		if info.Size() >= memory {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB and the machine %d", initramfs, info.Size()>>20, memory>>20).
+			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB, and the machine only %d MiB", initramfs, info.Size()>>20, memory>>20).
 				WithHint("give the machine a larger memory_mib")
 		}
 	}
 	if i := strings.IndexFunc(p.Cmdline, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the cmdline has a character that is not printable ASCII, at %d", i+1).
-			WithHint("kernels read ASCII; give other texts by cloud_init or env")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cmdline contains a character that is not printable ASCII, at position %d", i+1).
+			WithHint("kernels read ASCII; pass other text with cloud_init or env")
 	}
 	return nil
 }
@@ -50,10 +50,10 @@ func checkFirmware(path string) error {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is no file", path))
+		return errors.Join(err, fmt.Errorf("%s is not a regular file", path))
 	}
 	if !bootable(f, runtime.GOARCH) {
-		return fmt.Errorf("%s is no firmware that a machine boots", path)
+		return fmt.Errorf("%s is not bootable firmware", path)
 	}
 	return nil
 }

@@ -60,14 +60,14 @@ func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
 	if got := b.state("web"); got != string(stopped) {
 		t.Errorf("killed it is %s", got)
 	}
-	b.keeps("web", "started again, the 1. time", true)
+	b.keeps("web", "restarted (restart 1)", true)
 	b.keeps("web", "", false)
 
 	b.signal("web", unix.SIGKILL, true)
 	b.time = b.time.Add(shortest)
-	b.keeps("web", "died again; it is started at", false)
+	b.keeps("web", "died again; the next start is at", false)
 	b.time = b.time.Add(shortest)
-	b.keeps("web", "the 2. time", true)
+	b.keeps("web", "(restart 2)", true)
 	if b.state("web") != string(running) {
 		t.Error("it does not run")
 	}
@@ -78,7 +78,7 @@ func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
 	b.keeps("web", "no luck", false)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{})
 	b.time = b.time.Add(steady)
-	b.keeps("web", "the 4. time", true)
+	b.keeps("web", "(restart 4)", true)
 }
 
 func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
@@ -92,7 +92,7 @@ func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
 			b.signal(name, unix.SIGKILL, true)
 			b.change(name, func(o *own) { o.Process.Boot = "another boot" })
 		}
-		b.keeps("web", "the host was started anew", true)
+		b.keeps("web", "the host rebooted", true)
 		b.keeps("off", "", false)
 		b.keeps("paused", "memory of the paused machine is lost", false)
 		b.must("machine.start", "paused", nil)
@@ -147,7 +147,7 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 			end   func(b *fixture)
 			words string
 		}{
-			"by a signal":                   {func(b *fixture) { b.signal("web", unix.SIGTERM, true) }, "as if it was told to"},
+			"by a signal":                   {func(b *fixture) { b.signal("web", unix.SIGTERM, true) }, "as if on request"},
 			"by a failure of its processor": {func(b *fixture) { b.signal("web", vmmstub.GuestFails, true) }, fail},
 		} {
 			t.Run(release.String()+" "+name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 				tt.end(b)
 				b.time = b.time.Add(time.Hour)
 				drift, err := b.Keep(t.Context(), machine("web"))
-				if err != nil || len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, tt.words) || !strings.Contains(drift[0].What, "started again, the 1. time") {
+				if err != nil || len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, tt.words) || !strings.Contains(drift[0].What, "restarted (restart 1)") {
 					t.Errorf("it found %+v, %v", drift, err)
 				}
 				if strings.Contains(drift[0].What, "\n") {
@@ -175,7 +175,7 @@ func TestAMachineWhoseProcessGetsSIGTERMIsStartedAgain(t *testing.T) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGTERM, true)
 		b.time = b.time.Add(time.Hour)
-		b.keeps("web", "started again, the 1. time", true)
+		b.keeps("web", "restarted (restart 1)", true)
 		b.keeps("web", "", false)
 	})
 }
@@ -254,7 +254,7 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.keeps("web", "started itself anew, 1 times", true)
+	b.keeps("web", "rebooted, 1 times", true)
 	b.keeps("web", "", false)
 	f, err := os.OpenFile(events, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -264,7 +264,7 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 	if _, err := f.WriteString(many + `{"source": "vm", "eve`); err != nil {
 		t.Fatal(err)
 	}
-	b.keeps("web", fmt.Sprintf("started itself anew, %d times", 1+2*maxEvents/80), true)
+	b.keeps("web", fmt.Sprintf("rebooted, %d times", 1+2*maxEvents/80), true)
 	if info, err := f.Stat(); err != nil || occupied(info) > 64<<10 {
 		t.Errorf("what was heard occupies %d bytes still, %v", occupied(info), err)
 	}
@@ -274,7 +274,7 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b.keeps("web", fmt.Sprintf("started itself anew, %d times", 2+2*maxEvents/80), true)
+	b.keeps("web", fmt.Sprintf("rebooted, %d times", 2+2*maxEvents/80), true)
 	b.keeps("web", "", false)
 	if got := b.state("web"); got != string(running) {
 		t.Errorf("it is %s", got)

@@ -22,15 +22,15 @@ func (d *Driver) Needs() []needs.Need {
 			Name: "the program cloud-hypervisor", Use: none, Vital: true, Look: d.lookProgram,
 			Fix: "put cloud-hypervisor v53 or newer on the PATH of the runner: https://github.com/cloud-hypervisor/cloud-hypervisor/releases",
 		},
-		{Name: "networks on this host", Use: none, Fix: "see what networks need", Vital: true, Look: needs.Given(d.Networks != nil)},
+		{Name: "networks on this host", Use: none, Fix: "see the needs of networks", Vital: true, Look: needs.Given(d.Networks != nil)},
 		{Name: "KVM", Use: none, Vital: true, Look: d.lookKVM, Fix: kvmFix},
-		{Name: "KVM by the processor", Use: "machines do not start, except with kernels that are made for it", Look: lookHardware, Fix: kvmFix},
+		{Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: lookHardware, Fix: kvmFix},
 		{
-			Name: "controllers cpu, memory, pids", Use: "nothing bounds what the processes of machines take of the host", Fix: needs.ControllersFix,
+			Name: "controllers cpu, memory, pids", Use: "the processes of machines have no resource limits", Fix: needs.ControllersFix,
 			Look: needs.Controllers(d.groups(), "cpu", "memory", "pids"),
 		},
 		{
-			Name: "users of their own", Use: "processes of machines run as the runner does, as root mostly", Fix: needs.AccountsFix,
+			Name: "users of their own", Use: "processes of machines run as the user of the runner, usually root", Fix: needs.AccountsFix,
 			Look: needs.Accounts(d.Accounts),
 		},
 		{
@@ -72,10 +72,10 @@ func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 		return found, nil
 	}
 	if said, asked := d.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
-		return "the program does without", nil
+		return "the program needs none", nil
 	}
 	if _, there := os.Stat(cmp.Or(d.mshv, microsofts)); there == nil {
-		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), with which writ makes no machines", err, microsofts)
+		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), which writ does not support", err, microsofts)
 	}
 	return "", err
 }
@@ -87,9 +87,9 @@ const noHypervisor = "no hypervisor"
 // kernels that are built for it.
 func lookHardware(context.Context) (string, error) {
 	if loaded("kvm_pvm") && !loaded("kvm_intel") && !loaded("kvm_amd") {
-		return "", errors.New("it is kvm_pvm, which runs only kernels that are made for it")
+		return "", errors.New("it is kvm_pvm, which runs only kernels that are built for it")
 	}
-	return "nothing else is known", nil
+	return "no restriction found", nil
 }
 
 // loaded reports whether a kernel module is loaded or built in.
@@ -100,7 +100,7 @@ func loaded(module string) bool {
 
 func (d *Driver) lookFirmware(context.Context) (string, error) {
 	if d.Firmware == "" {
-		return "", errors.New("none is named")
+		return "", errors.New("not configured")
 	}
 	return d.Firmware, checkFirmware(d.Firmware)
 }

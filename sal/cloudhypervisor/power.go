@@ -33,7 +33,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 	}
 	switch {
 	case now == paused && r.Own.Power == paused:
-		return sal.Outcome{}, j.refuse(now, "machine.resume lets it go on")
+		return sal.Outcome{}, j.refuse(now, "resume it with machine.resume")
 	case now == running && r.Own.Power == running:
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
@@ -102,7 +102,7 @@ func (j *job) switchTo(ctx context.Context, r *sal.Record[own], want power, do f
 		return sal.Outcome{}, err
 	}
 	if v == nil {
-		return sal.Outcome{}, j.refuse(stopped, "machine.start starts it")
+		return sal.Outcome{}, j.refuse(stopped, "start it with machine.start")
 	}
 	defer v.release()
 	now, _, err := v.state(ctx)
@@ -196,7 +196,7 @@ func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace ti
 			return err
 		}
 		if grace > 0 {
-			j.Progress("the guest did not end in time and is cut off")
+			j.Progress("the guest did not shut down in time and is cut off")
 		}
 	}
 	return v.end(ctx, j.step)
@@ -287,7 +287,7 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	case err != nil:
 		return undo(err)
 	case now == paused:
-		return undo(j.refuse(paused, "machine.resume lets it go on; change its size then"))
+		return undo(j.refuse(paused, "resume it with machine.resume, then change its size"))
 	}
 	if err := j.records().Put(r); err != nil {
 		return undo(err)
@@ -349,8 +349,8 @@ func (j *job) tellPart(ctx context.Context, v *vmm, part api.Resize) error {
 		case !refused:
 			return err
 		case full(refusal):
-			return writ.Errorf(writ.CodeResourceConflict, "%s cannot be given more memory while it runs: %w", j.Resource, refusal).
-				WithHint("stop it, change it, and start it: while it runs, a machine takes more memory eight times")
+			return writ.Errorf(writ.CodeResourceConflict, "%s cannot get more memory while it runs: %w", j.Resource, refusal).
+				WithHint("stop it, change it, and start it: memory of a running machine can be added eight times")
 		case !refusal.Pending():
 			return err
 		}
@@ -360,7 +360,7 @@ func (j *job) tellPart(ctx context.Context, v *vmm, part api.Resize) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s has not given up the CPUs yet that were taken away before", j.Resource).
+		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s has not released the CPUs of an earlier change yet", j.Resource).
 			WithHint("try again later, or stop it, change it, and start it")
 	}
 }

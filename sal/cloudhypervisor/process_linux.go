@@ -57,7 +57,7 @@ func startOf(pid int) (uint64, error) {
 	fields := strings.Fields(string(text[i+1:]))
 	const start = 19 // field 22 of the file, the 20th after the name
 	if i < 0 || len(fields) <= start {
-		return 0, fmt.Errorf("process %d has no start", pid)
+		return 0, fmt.Errorf("process %d has no start time", pid)
 	}
 	return strconv.ParseUint(fields[start], 10, 64)
 }

@@ -32,12 +32,12 @@ func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 		{"network-config", networkConfig(r.Own.Ports, setsResolver([]byte(given)))},
 	})
 	if err != nil {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "what %s is to find at its first boot is too big: %w", r.Resource, err).
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the cloud-init data of %s is too large: %w", r.Resource, err).
 			WithHint("put large data on a volume")
 	}
-	j.step("write what cloud-init reads")
+	j.step("write the cloud-init disk")
 	if err := writeImage(filepath.Join(j.dir, seedName), image); err != nil {
-		return sal.HostError("write what cloud-init reads", err)
+		return sal.HostError("write the cloud-init disk", err)
 	}
 	return nil
 }
@@ -58,13 +58,13 @@ func writeImage(path string, image []byte) error {
 
 // syncSeed syncs the cloud-init disk. After a power cut the values of secrets could not be restored from anywhere else.
 func (j *job) syncSeed() error {
-	j.step("sync what cloud-init reads")
+	j.step("sync the cloud-init disk")
 	f, err := os.OpenFile(filepath.Join(j.dir, seedName), os.O_WRONLY, 0)
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close(), sal.SyncDir(j.dir), sal.SyncDir(j.machines()), sal.SyncDir(j.Dir))
 	}
 	if err != nil {
-		return sal.HostError("write what cloud-init reads", err)
+		return sal.HostError("write the cloud-init disk", err)
 	}
 	return nil
 }

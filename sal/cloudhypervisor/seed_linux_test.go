@@ -274,7 +274,7 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 		t.Errorf("machines are offered: %v", err)
 	}
 	b.mshv = b.Program // any existing file
-	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "Microsoft's hypervisor (/dev/mshv), with which writ makes no machines") {
+	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "Microsoft's hypervisor (/dev/mshv), which writ does not support") {
 		t.Errorf("where there is another hypervisor it says: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestProcessOfMachineIsWaitedFor(t *testing.T) {
 	if p, err := b.Process(t.Context(), machine("web")); p != nil || err != nil {
 		t.Errorf("of one that has died: %v, %v", p, err)
 	}
-	b.keeps("web", "its process had died; it was started again", true)
+	b.keeps("web", "its process had died; it was restarted", true)
 	b.must("machine.delete", "web", nil)
 	if p, err := b.Process(t.Context(), machine("web")); p != nil || err != nil {
 		t.Errorf("of one that was deleted: %v, %v", p, err)

@@ -102,7 +102,7 @@ func (j *job) keep(ctx context.Context, r *sal.Record[own], name string, v *vmm)
 		err = j.place(work, j.snapshotDir(name))
 	}
 	if err != nil {
-		return errors.Join(sal.HostError("keep a snapshot of "+r.Resource.String(), err), os.RemoveAll(work))
+		return errors.Join(sal.HostError("store a snapshot of "+r.Resource.String(), err), os.RemoveAll(work))
 	}
 	return nil
 }
@@ -174,9 +174,9 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 	if !ok {
 		err := writ.Errorf(writ.CodeResourceUnknown, "%s has no snapshot %q", r.Resource, name)
 		if len(r.Own.Kept) == 0 {
-			return sal.Outcome{}, err.WithHint("it has none; machine.snapshot makes one")
+			return sal.Outcome{}, err.WithHint("make one with machine.snapshot")
 		}
-		return sal.Outcome{}, err.WithHint("it has: %s", strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
+		return sal.Outcome{}, err.WithHint("existing snapshots: %s", strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
 	}
 	if k.Version != "" {
 		version, err := j.Probe(ctx)
@@ -185,7 +185,7 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 		}
 		if version != k.Version {
 			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "the snapshot %q has memory that cloud-hypervisor %s wrote; this node has %s, which cannot read it", name, k.Version, version).
-				WithHint("run the machine with %s once more, or copy what you need from the disks of the snapshot", k.Version)
+				WithHint("run the machine with %s again, or copy data from the disks of the snapshot", k.Version)
 		}
 	}
 	dropped := slices.DeleteFunc(slices.Clone(r.Own.Volumes), func(v disk) bool { return slices.Contains(k.Volumes, v) })
@@ -223,7 +223,7 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 				return err
 			}
 			j.step("put the memory back")
-			if err := v.ask(ctx, "put its memory back", func(ctx context.Context) error { return v.Restore(ctx, memoryDir(from), want == running) }); err != nil {
+			if err := v.ask(ctx, "restore its memory", func(ctx context.Context) error { return v.Restore(ctx, memoryDir(from), want == running) }); err != nil {
 				return err
 			}
 			return j.expect(ctx, v, want)

@@ -61,7 +61,7 @@ func (v *vmm) seeLog() string { return seeLog(v.dir, v.making) }
 
 func seeLog(dir string, making bool) string {
 	if making {
-		return "nothing is left of the machine; the message has the last that cloud-hypervisor said"
+		return "the machine was removed; the message has the last output of cloud-hypervisor"
 	}
 	return "its log on the node is " + filepath.Join(dir, logName)
 }
@@ -83,7 +83,7 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	pid := p.PID
 	if pid == 0 {
 		if pid, err = launched(dir, p.Launch, r.Own.User); err != nil {
-			return nil, sal.HostError("look for the process of "+r.Resource.String(), err)
+			return nil, sal.HostError("find the process of "+r.Resource.String(), err)
 		}
 		if pid == 0 {
 			return nil, nil
@@ -91,7 +91,7 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	}
 	h, err := hold(pid)
 	if err != nil {
-		return nil, sal.HostError("look at the process of "+r.Resource.String(), err)
+		return nil, sal.HostError("inspect the process of "+r.Resource.String(), err)
 	}
 	if h == nil {
 		return nil, nil
@@ -141,13 +141,13 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case v.ended() && v.starved():
-		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor, as it took more memory than it may%s", doing, v.lastWords()).
+		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.lastWords()).
 			WithHint("give the machine more with a larger memory_mib; %s", v.seeLog())
 	case v.ended():
 		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).WithHint("%s", v.seeLog())
 	default:
 		return writ.Errorf(codeOf(err), "cannot %s: %w", doing, err).
-			WithHint("the words after the colon are cloud-hypervisor's; %s", v.seeLog())
+			WithHint("the text after the colon is from cloud-hypervisor; %s", v.seeLog())
 	}
 }
 
@@ -181,11 +181,11 @@ func lastWords(dir string) string {
 		}
 	}
 	if lines == nil {
-		return " without a word"
+		return " without output"
 	}
 	const most = 2000
 	text := strings.Join(lines, "; ")
-	return ", its last words were: " + strings.ToValidUTF8(text[max(0, len(text)-most):], "")
+	return ", its last output was: " + strings.ToValidUTF8(text[max(0, len(text)-most):], "")
 }
 
 // complaint returns the last error in the recent log of the process, or "".
@@ -204,7 +204,7 @@ func complaint(dir string) string {
 // counts as stopped.
 func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 	var info api.Info
-	err := v.ask(ctx, "look at the machine", func(ctx context.Context) (err error) {
+	err := v.ask(ctx, "query the machine", func(ctx context.Context) (err error) {
 		info, err = v.Info(ctx)
 		return err
 	})
@@ -290,7 +290,7 @@ func (d *Driver) about(ctx context.Context) (string, error) {
 	ask.WaitDelay = time.Second // for its child processes
 	said, err := ask.Output()
 	if err != nil {
-		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not say its version: %w", path, err)
+		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not report its version: %w", path, err)
 	}
 	return string(said), nil
 }
@@ -408,8 +408,8 @@ func (j *job) makeRoom() error {
 
 // foreignError returns the error about a foreign process that listens at the socket of a machine.
 func foreignError(pid int) error {
-	return writ.Errorf(writ.CodeResourceConflict, "process %d, which is not the machine's, listens at its socket (%s)", pid, strings.Join(argumentsOf(pid), " ")).
-		WithHint("end that process; writ ends none that it has not started")
+	return writ.Errorf(writ.CodeResourceConflict, "process %d, which does not belong to the machine, listens on its socket (%s)", pid, strings.Join(argumentsOf(pid), " ")).
+		WithHint("end that process; writ ends only processes that it started")
 }
 
 // Time limits for each way to end a process before the next one is tried. toDie is the limit of the last one.
@@ -451,7 +451,7 @@ func (v *vmm) end(ctx context.Context, step func(string)) error {
 		}
 	}
 	return writ.Errorf(writ.CodeDriverFailed, "process %d does not end", v.pid).
-		WithHint("the kernel keeps it, most likely because a disk does not answer; look at the node")
+		WithHint("the kernel keeps it, most likely because a disk does not respond; check the node")
 }
 
 // tail returns the last lines of a file, or "" if it cannot be read.

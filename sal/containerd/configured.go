@@ -23,7 +23,7 @@ func asItsImageSays(image client.Image, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)
 		if err != nil {
-			return fmt.Errorf("read what the image says of its containers: %w", err)
+			return fmt.Errorf("read the config of the image: %w", err)
 		}
 		config := described.Config
 		if _, err := parseStopSignal(config.StopSignal); err != nil {

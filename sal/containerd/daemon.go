@@ -68,7 +68,7 @@ func (d *Driver) away(err error) error {
 			WithHint("let the user of the runner use the socket, or name another one with --containerd")
 	}
 	return writ.Errorf(writ.CodeUnreachable, "containerd does not answer at %s: %w", d.address(), err).
-		WithHint("apt-get install -y containerd runc; then see that the service containerd runs")
+		WithHint("apt-get install -y containerd runc; then check that the service containerd runs")
 }
 
 // connection returns the driver's connection, which it makes at first use. It needs no running daemon, and reconnects
@@ -117,11 +117,11 @@ func failed(doing string, err error) error {
 	// The daemon passes disk errors of the system on as text only.
 	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
 		if strings.Contains(err.Error(), full) {
-			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space where containerd keeps its files; the call is tried again")
+			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space where containerd keeps its files; the call is retried")
 		}
 	}
 	if errdefs.IsUnavailable(err) {
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).WithHint("containerd went away meanwhile; the call is tried again")
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).WithHint("containerd stopped meanwhile; the call is retried")
 	}
 	return sal.HostError(doing, err)
 }

@@ -137,7 +137,7 @@ func (j *job) noteEnding(r *record, how string) error {
 func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStatus, error) {
 	status, err := task.Status(ctx)
 	if err != nil && !gone(err) {
-		return "", failed("look at the process", err)
+		return "", failed("inspect the process", err)
 	}
 	if status.Status != client.Paused {
 		return status.Status, nil
@@ -168,7 +168,7 @@ func (j *job) ask(ctx context.Context, id string, task client.Task, grace time.D
 		return client.Stopped, nil
 	}
 	if err != nil {
-		return "", failed("look at the process", err)
+		return "", failed("inspect the process", err)
 	}
 	if status.Status != client.Stopped {
 		j.Progress(fmt.Sprintf("the container did not end within %s after %s and is killed", grace, signalName(s)))

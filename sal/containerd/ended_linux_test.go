@@ -33,9 +33,9 @@ func TestEndedContainerSaysHow(t *testing.T) {
 		starved    bool
 		drift      string
 	}{
-		{"hungry", "exec " + hog, 137, true, "it has ended with " + killed + "; container.start starts it again"},
-		{"parent", hog + "; exit 3", 3, true, "it has ended with exit code 3, after the kernel killed a process of it as it took more memory than it may; container.start starts it again"},
-		{"failed", "exit 3", 3, false, "it has ended with exit code 3; container.start starts it again"},
+		{"hungry", "exec " + hog, 137, true, "it has ended with " + killed + "; start it again with container.start"},
+		{"parent", hog + "; exit 3", 3, true, "it has ended with exit code 3, after the kernel killed a process of it as it took more memory than it may; start it again with container.start"},
+		{"failed", "exit 3", 3, false, "it has ended with exit code 3; start it again with container.start"},
 		{"done", "exit 0", 0, false, ""},
 	} {
 		b.must("container.create", c.name, map[string]any{
@@ -75,14 +75,14 @@ func TestRestartSaysOutOfMemory(t *testing.T) {
 	b := newFixture(t, "")
 	b.must("container.create", "hungry", map[string]any{"image": "busybox", "memory_mib": int64(32), "command": []any{"sh", "-c", "exec " + hog}})
 	var drift []sal.Drift
-	b.eventually("it is started again", func() bool {
+	b.eventually("it is restarted", func() bool {
 		var err error
 		if drift, err = b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, "hungry")); err != nil {
 			t.Fatal(err)
 		}
 		return len(drift) > 0 && drift[0].Mended
 	})
-	if want := "it had ended with exit code 137, killed by the kernel as it took more memory than it may; it was started again"; !strings.HasPrefix(drift[0].What, want) {
+	if want := "it had ended with exit code 137, killed by the kernel as it took more memory than it may; it was restarted"; !strings.HasPrefix(drift[0].What, want) {
 		t.Errorf("it says %q", drift[0].What)
 	}
 	if v := b.handle("hungry"); v["last_exit_code"] != int64(137) || v["out_of_memory"] != true {

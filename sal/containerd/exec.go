@@ -32,7 +32,7 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 		return sal.Outcome{}, err
 	}
 	if !now.running() {
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s is stopped", r.Resource).WithHint("container.start starts it")
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s is stopped", r.Resource).WithHint("start it with container.start")
 	}
 	p := &program{job: j}
 	if p.input, err = args.Stdin.Reveal(); err != nil {
@@ -69,7 +69,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	}
 	spec, err := c.Spec(ctx)
 	if err != nil {
-		return 0, failed("look at the container", err)
+		return 0, failed("inspect the container", err)
 	}
 	task, err := c.Task(ctx, nil)
 	if err != nil {
@@ -189,7 +189,7 @@ func (d *Driver) pipes(resource writ.ResourceID) string {
 func (j *job) endPrograms(ctx context.Context, r *record) error {
 	paths, err := filesBelow(j.pipes(r.Resource))
 	if err != nil {
-		return sal.HostError("look for programs of a runner that died", err)
+		return sal.HostError("find programs of a runner that died", err)
 	}
 	if len(paths) == 0 {
 		return nil

@@ -157,7 +157,7 @@ func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err
 // lookIDs checks whether containers get their own users.
 func (d *Driver) lookIDs(ctx context.Context) (string, error) {
 	if d.IDs == nil {
-		return "", errors.New("they have those of the host")
+		return "", errors.New("containers have the users of the host")
 	}
 	if d.IDs.Off != nil {
 		return "", d.IDs.Off

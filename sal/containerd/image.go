@@ -44,11 +44,11 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	image, err := j.daemon.GetImage(ctx, name)
 	if err == nil {
 		if there, err := image.IsUnpacked(ctx, keeps); err != nil || there {
-			return image, whenFailed("look for the image", err)
+			return image, whenFailed("find the image", err)
 		}
 	}
 	if err != nil && !gone(err) {
-		return nil, failed("look for the image", err)
+		return nil, failed("find the image", err)
 	}
 	file, err := openWhole(ctx, path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	j.step("import the image")
 	lease := leases.Lease{ID: name}
 	if _, err := j.daemon.LeasesService().Create(ctx, leases.WithID(name)); err != nil && !exists(err) {
-		return nil, failed("keep the image while it is imported", err)
+		return nil, failed("lease the image during its import", err)
 	}
 	image, err = j.importFrom(leases.WithLease(ctx, name), name, file)
 	if err != nil {

@@ -72,11 +72,11 @@ func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	switch r.Own.Phase {
 	case making:
-		return []sal.Drift{{What: "it was never finished; the call that makes it has to be carried out again"}}, nil
+		return []sal.Drift{{What: "its creation was never finished; repeat the call that creates it"}}, nil
 	case deleting:
 		return mended("its deletion was interrupted", j.clear(ctx, r))
 	case replacing:
-		return mended("its replacement was interrupted and taken back", j.dropReplacement(ctx, r))
+		return mended("its replacement was interrupted and reverted", j.dropReplacement(ctx, r))
 	case starting:
 		return mended("its start was interrupted", j.bring(ctx, r))
 	}
@@ -125,7 +125,7 @@ func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 		return nil, nil // the process has ended
 	}
 	if err != nil {
-		return nil, sal.HostError("look at the network namespace of "+r.Resource.String(), err)
+		return nil, sal.HostError("inspect the network namespace of "+r.Resource.String(), err)
 	}
 	if there, err := os.Stat(r.Own.Namespace); err == nil && os.SameFile(has, there) {
 		return nil, nil
@@ -133,7 +133,7 @@ func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if err := j.end(ctx, r, r.Own.Container, j.graceOf(r)); err != nil {
 		return nil, err
 	}
-	return mended("its process was in another network namespace, and it was started again", j.run(ctx, r))
+	return mended("its process was in another network namespace, and it was restarted", j.run(ctx, r))
 }
 
 func mended(what string, err error) ([]sal.Drift, error) {
@@ -148,7 +148,7 @@ func mended(what string, err error) ([]sal.Drift, error) {
 func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
 	o, ok := catalog.Lookup(r.Operation)
 	if !ok || len(o.Args.Secrets(r.Spec)) > 0 {
-		return []sal.Drift{{What: "containerd has lost it, and its secrets with it; the call that makes it has to be carried out again"}}, nil
+		return []sal.Drift{{What: "containerd has lost it and its secrets; repeat the call that creates it"}}, nil
 	}
 	args, err := o.Decode(r.Spec)
 	if err != nil {
@@ -200,13 +200,13 @@ func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, er
 		how = "it had ended with " + end.String()
 	}
 	if due := j.due(r.Resource, known); time.Until(due) > 0 {
-		return []sal.Drift{{What: fmt.Sprintf("%s; it is started again in %s", how, time.Until(due).Round(time.Second))}}, nil
+		return []sal.Drift{{What: fmt.Sprintf("%s; the next start is in %s", how, time.Until(due).Round(time.Second))}}, nil
 	}
 	if err := j.run(ctx, r); err != nil {
 		return nil, err
 	}
 	j.began(r.Resource)
-	return mended(how+"; it was started again", nil)
+	return mended(how+"; it was restarted", nil)
 }
 
 // failedEnd returns the drift of a container that its policy does not restart. It is nil if the program succeeded or
@@ -215,7 +215,7 @@ func failedEnd(end *lastExit) []sal.Drift {
 	if end == nil || end.Code == 0 {
 		return nil
 	}
-	return []sal.Drift{{What: "it has ended with " + end.String() + "; container.start starts it again"}}
+	return []sal.Drift{{What: "it has ended with " + end.String() + "; start it again with container.start"}}
 }
 
 // due returns the time of the next restart. The pause begins when the end is first noticed.

@@ -516,7 +516,7 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 		t.Error(err)
 	}
 	drift, err := b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, "always"))
-	if len(drift) == 0 || !drift[0].Mended || !strings.Contains(drift[0].What, "; it was started again") || err != nil {
+	if len(drift) == 0 || !drift[0].Mended || !strings.Contains(drift[0].What, "; it was restarted") || err != nil {
 		t.Errorf("of what it mended meanwhile it says %v, %v", drift, err)
 	}
 	if drift, err := b.driver.Keep(t.Context(), saltest.Resource(writ.KindContainer, "always")); len(drift) > 0 || err != nil {
@@ -565,7 +565,7 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	if err := j.end(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)
 	}
-	b.mends(web, "its process was gone; it was started again")
+	b.mends(web, "its process was gone; it was restarted")
 	// An administrator removes it at the daemon.
 	if err := j.discard(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 	}
 	part, err := log.Part(want)
 	if err != nil {
-		return sal.Outcome{}, sal.HostError("read what "+r.Resource.String()+" wrote", err)
+		return sal.Outcome{}, sal.HostError("read the log of "+r.Resource.String(), err)
 	}
 	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.ContainerLogs{Container: shown, LogText: part})}, nil
 }
@@ -192,7 +192,7 @@ func (j *job) log(ctx context.Context, r *record) (*sal.Log, error) {
 	}
 	spec, err := c.Spec(ctx)
 	if err != nil {
-		return nil, failed("read what the container was made of", err)
+		return nil, failed("read the spec of the container", err)
 	}
 	log.Secrets = map[string]string{}
 	for _, variable := range spec.Process.Env {

@@ -171,7 +171,7 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 		return nil // runc makes one with a loopback interface for each run
 	}
 	if j.Networks == nil {
-		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").WithHint("leave networks away, or use another node")
+		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").WithHint("omit networks, or use another node")
 	}
 	j.step("make the network namespace")
 	path, ports, err := j.Networks.Namespace(ctx, sal.Owner{Resource: r.Resource, UID: r.UID, IDs: r.Own.IDs}, networks)

@@ -29,7 +29,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other specs.Mount) bool { return other.Destination == to }) {
-			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s would have two volumes at %s", j.Resource, to).WithHint("give each a path of its own")
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s has two volumes at %s", j.Resource, to).WithHint("give each volume its own path")
 		}
 		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
 		if err != nil {
@@ -54,7 +54,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 // mountable rejects a path of a volume that would hide files of the kernel or of the driver.
 func mountable(to string) error {
 	if why := catalog.UselessMount(to); why != "" {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: %s", to, why).WithHint("use another path, /data")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "a volume cannot be mounted at %s: %s", to, why).WithHint("use another path, such as /data")
 	}
 	return nil
 }

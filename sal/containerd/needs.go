@@ -35,17 +35,17 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments",
 		},
 		d.needIDs(),
-		{Name: "networks on this host", Use: "containers are on no network", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
+		{Name: "networks on this host", Use: "containers are on no network", Fix: "see the needs of networks", Look: needs.Given(d.Networks != nil)},
 	}
 }
 
 func (d *Driver) lookSocket(context.Context) (string, error) {
 	info, err := os.Stat(d.address())
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s is not there", d.address())
+		return "", fmt.Errorf("%s is missing", d.address())
 	}
 	if err == nil && info.Mode().Type() != os.ModeSocket {
-		err = fmt.Errorf("%s is no socket", d.address())
+		err = fmt.Errorf("%s is not a socket", d.address())
 	}
 	return d.address(), err
 }
@@ -112,7 +112,7 @@ func lookControllers(context.Context) (string, error) {
 		version = "version 1"
 	}
 	if len(missing) > 0 {
-		return "", fmt.Errorf("there is no %s below %s", strings.Join(missing, ", "), groups)
+		return "", fmt.Errorf("%s missing below %s", strings.Join(missing, ", "), groups)
 	}
 	return version, nil
 }

@@ -80,7 +80,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	if err := unix.Unmount(record.Own.Namespace, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	b.mends(resource, "its process was gone; it was started again")
+	b.mends(resource, "its process was gone; it was restarted")
 	reaches("db", web)
 
 	// An administrator deletes the namespace, but the process stays in it.
@@ -90,7 +90,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	if _, err := networks.Keep(t.Context(), r.Resource); err != nil {
 		t.Fatal(err)
 	}
-	b.mends(resource, "its process was in another network namespace, and it was started again")
+	b.mends(resource, "its process was in another network namespace, and it was restarted")
 	reaches("db", web)
 
 	for _, name := range []string{"web", "db"} {

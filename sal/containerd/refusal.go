@@ -12,11 +12,11 @@ func notStarted(doing string, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": unknown")
 	if _, program, found := cutLast(text, `exec: "`); found && containsAny(program, noProgram) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: exec: \"%s", doing, program).
-			WithHint("no shell looks for it: say its path, or [\"sh\", \"-c\", \"…\"]")
+			WithHint("no shell resolves it: use its path, or [\"sh\", \"-c\", \"…\"]")
 	}
 	if _, why, found := strings.Cut(text, "error during container init: "); found && containsAny(why, badTree) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not fit: %s", doing, why).
-			WithHint("see whether the WORKDIR of the image and the path of each volume are directories there, or missing")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not match: %s", doing, why).
+			WithHint("check that the WORKDIR of the image and the path of each volume are directories in the image, or missing")
 	}
 	return failed(doing, err)
 }

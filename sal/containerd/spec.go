@@ -230,7 +230,7 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 // hasProgram rejects a container without a program from its image or its arguments.
 func hasProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	if len(s.Process.Args) == 0 {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").WithHint("say command: [\"program\", …]")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").WithHint("set command: [\"program\", …]")
 	}
 	return nil
 }

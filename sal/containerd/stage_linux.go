@@ -31,7 +31,7 @@ func (j *job) onStage(ctx context.Context, r *record, id string, volumes []catal
 	}
 	defer func() { err = errors.Join(err, j.clearStage(id)) }()
 	if err := j.fillStage(ctx, r, id, volumes); err != nil {
-		return sal.HostError("show "+r.Resource.String()+" its files as its users have them", err)
+		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
 	}
 	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(j.stage(id), "root"), Options: []string{"rbind", "rw"}}})
 }
@@ -51,7 +51,7 @@ func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []cat
 		return err
 	}
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", user.Fd()), file, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("keep the user namespace in %s: %w", file, err)
+		return fmt.Errorf("mount the user namespace at %s: %w", file, err)
 	}
 	for i, m := range volumes {
 		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
@@ -165,7 +165,7 @@ func (s *scene) overlay(options []string) error {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		return fmt.Errorf("mount the layers above each other: %w", err)
+		return fmt.Errorf("mount the stacked layers: %w", err)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (j *job) clearStage(id string) error {
 		return nil
 	}
 	if err != nil {
-		return sal.HostError("look at the stage of a container", err)
+		return sal.HostError("list the stage of a container", err)
 	}
 	j.step("clear the stage")
 	for _, e := range entries {
@@ -218,7 +218,7 @@ func overlayMaps() error {
 	}
 	version, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
 	if !needs.AtLeast(version, "5.19") {
-		return fmt.Errorf("this is Linux %s, whose overlayfs takes no mapped layers; 5.19 or newer does", version)
+		return fmt.Errorf("this is Linux %s, whose overlayfs does not support mapped layers; 5.19 or newer does", version)
 	}
 	return nil
 }

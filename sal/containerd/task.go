@@ -38,20 +38,20 @@ func look(ctx context.Context, daemon *client.Client, id string) (sight, error) 
 		return sight{}, nil
 	}
 	if err != nil {
-		return sight{}, failed("look at the container", err)
+		return sight{}, failed("inspect the container", err)
 	}
 	task, err := c.Task(ctx, nil)
 	if gone(err) {
 		return sight{known: true}, nil
 	}
 	if err != nil {
-		return sight{}, failed("look at the container's process", err)
+		return sight{}, failed("inspect the container's process", err)
 	}
 	status, err := task.Status(ctx)
 	if gone(err) {
 		return sight{known: true}, nil
 	}
-	return sight{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("look at the container's process", err)
+	return sight{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("inspect the container's process", err)
 }
 
 // prepare makes the process of a container, up to the start of its program.
@@ -146,7 +146,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	}
 	if !now.known {
 		return sal.Outcome{}, writ.Errorf(writ.CodeDriverRefused, "containerd has lost %s", r.Resource).
-			WithHint("carry out again the script that made it; that makes it anew")
+			WithHint("run the script that created it again")
 	}
 	if now.running() && !r.Own.Stopped && r.Own.Phase == ready {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
@@ -194,12 +194,12 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 // process but keeps its shim, and does not make another one. Deleting the unknown process makes the daemon remove the
 // shim.
 func (j *job) removeRemains(ctx context.Context, id string) error {
-	j.step("remove what is left of the process")
+	j.step("remove the remains of the process")
 	_, err := j.daemon.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
 	if status.Code(err) == codes.NotFound { // this is also the answer after a successful removal
 		return nil
 	}
-	return whenFailed("remove what is left of the process", err)
+	return whenFailed("remove the remains of the process", err)
 }
 
 // discard removes a container and its parts from the daemon, and images without another user.
@@ -227,7 +227,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 		return failed("delete the container", err)
 	}
 	if err := (&sal.Log{Path: j.logPath(id)}).Remove(); err != nil {
-		return sal.HostError("remove what the container wrote", err)
+		return sal.HostError("remove the log of the container", err)
 	}
 	return j.dropImages(ctx)
 }

@@ -115,10 +115,10 @@ func (d *Driver) choose(ctx context.Context, names []string, version string) (pr
 		case d.refused(p) != "":
 			why = append(why, fmt.Sprintf("%s %s, which does not serve here: %s", name, p.version, d.refused(p)))
 			if !slices.Contains(d.Offered(), name) {
-				where = append(where, name+": let it serve with writ runner --engines "+strings.Join(append(slices.Clone(d.Offered()), name), ","))
+				where = append(where, name+": enable it with writ runner --engines "+strings.Join(append(slices.Clone(d.Offered()), name), ","))
 			}
 		case !(writ.Engine{Version: p.version}).IsVersion(version):
-			why = append(why, fmt.Sprintf("%s %s, where %s is asked for", name, p.version, version))
+			why = append(why, fmt.Sprintf("%s %s instead of %s", name, p.version, version))
 		default:
 			return p, nil
 		}
@@ -135,7 +135,7 @@ func (d *Driver) choose(ctx context.Context, names []string, version string) (pr
 func (d *Driver) program(ctx context.Context, name string) (program, error) {
 	e, ok := engineOf(name)
 	if !ok {
-		return program{}, writ.Errorf(writ.CodeDriverMissing, "there is no engine %s", name)
+		return program{}, writ.Errorf(writ.CodeDriverMissing, "unknown engine %s", name)
 	}
 	look := d.Look
 	if look == nil {
@@ -161,7 +161,7 @@ func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, 
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", sal.HostError("look at "+path, err)
+		return "", sal.HostError("inspect "+path, err)
 	}
 	key := fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
 	d.mu.Lock()
@@ -220,7 +220,7 @@ func (d *Driver) keepCopy(p program, o own) error {
 	to := d.copyPath(o)
 	from, err := os.Stat(p.path)
 	if err != nil {
-		return sal.HostError("look at "+p.path, err)
+		return sal.HostError("inspect "+p.path, err)
 	}
 	if there, err := os.Stat(to); err == nil && (there.Size() == from.Size() && !from.ModTime().After(there.ModTime()) || p.path == to) {
 		return nil

@@ -72,8 +72,8 @@ func (j *job) unfence(ctx context.Context, o own) error {
 		if !j.Accounts.Has(o.User) {
 			return nil
 		}
-		j.step("end what is left of the user")
-		return sal.HostError("end what the process of "+j.Resource.String()+" left", confine.End(ctx, o.User))
+		j.step("end the remaining processes")
+		return sal.HostError("end the remaining processes of "+j.Resource.String(), confine.End(ctx, o.User))
 	}
 	j.step("remove the group")
 	return sal.HostError("remove the group of "+j.Resource.String(), j.groups().Remove(ctx, j.group()))
@@ -87,7 +87,7 @@ func (d *Driver) bounded() string {
 	lacking, _ := d.groups().Lacks()
 	switch {
 	case slices.Contains(lacking, "memory"):
-		return "nothing but the engine itself"
+		return "the engine alone"
 	case len(lacking) > 0:
 		return d.groups().About() + ", without " + strings.Join(lacking, " and ")
 	default:

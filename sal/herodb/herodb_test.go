@@ -429,7 +429,7 @@ func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 func TestMissingEnginesAreReportedWithTheirInstallation(t *testing.T) {
 	b := newFixture(t)
 	e := b.refuse("herodb.create", with(spec, "version", "99"), writ.CodeDriverMissing)
-	if !strings.Contains(e.Message, "where 99 is asked for") {
+	if !strings.Contains(e.Message, "instead of 99") {
 		t.Errorf("another version: %v", e)
 	}
 	b.Look = func(string) (string, error) { return "", exec.ErrNotFound }

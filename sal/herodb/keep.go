@@ -65,16 +65,16 @@ func (j *job) revive(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, erro
 			if err := j.end(ctx, r.Own, grace); err != nil {
 				return nil, err
 			}
-			p, drift = pid{}, []sal.Drift{{What: "the network namespace of the database was another one than its process was in", Mended: true}}
+			p, drift = pid{}, []sal.Drift{{What: "the process of the database was in an outdated network namespace", Mended: true}}
 		}
 	}
 	what := "the process of the database had ended"
 	if p == (pid{}) && j.starved() {
-		what = fmt.Sprintf("the process of the database was killed by the kernel, as it took more than its %d MiB of memory", r.Own.MemoryMiB)
+		what = fmt.Sprintf("the kernel killed the process of the database at its limit of %d MiB of memory", r.Own.MemoryMiB)
 	}
 	if p == (pid{}) && drift == nil {
 		if wait := j.due(r.Resource); wait > 0 {
-			return []sal.Drift{{What: fmt.Sprintf("%s again; it is started in %s", what, wait.Round(time.Second))}}, nil
+			return []sal.Drift{{What: fmt.Sprintf("%s again; the next start is in %s", what, wait.Round(time.Second))}}, nil
 		}
 	}
 	short, cancel := context.WithTimeout(ctx, keepTime)
@@ -90,7 +90,7 @@ func (j *job) revive(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, erro
 			return nil, ctx.Err()
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = errors.New("its process does not answer; it may have much to load")
+			err = errors.New("its process does not answer; it may be loading much data")
 		}
 		return []sal.Drift{{What: what + " or does not serve: " + err.Error()}}, nil
 	}
@@ -143,7 +143,7 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	pair, ok := answer.([]any)
 	if want := strconv.FormatInt(maxMemory(r.Own.MemoryMiB), 10); err == nil && ok && len(pair) == 2 && pair[1] != want {
 		mended := j.refresh(ctx, in, reload) == nil
-		drift = append(drift, sal.Drift{What: fmt.Sprintf("its data could take %v bytes of memory instead of %s", pair[1], want), Mended: mended})
+		drift = append(drift, sal.Drift{What: fmt.Sprintf("the memory limit of its data was %v bytes instead of %s", pair[1], want), Mended: mended})
 	}
 	return drift
 }
@@ -220,7 +220,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	running, err := processesWith(d.Dir + "/")
 	if err != nil {
-		return nil, sal.HostError("look through the processes", err)
+		return nil, sal.HostError("list the processes", err)
 	}
 	for _, p := range running {
 		if host, ok := d.hostOf(p); ok {
@@ -314,12 +314,12 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	// count everything twice.
 	c, err := in.dial(ctx)
 	if err != nil {
-		return sal.Usage{}, sal.HostError("ask "+resource.String()+" what it has moved", err)
+		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
 	}
 	defer c.close()
 	stats, err := c.info(ctx, "stats")
 	if err != nil {
-		return sal.Usage{}, sal.HostError("ask "+resource.String()+" what it has moved", err)
+		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
 	}
 	var errR, errS error
 	u.Received, errR = strconv.ParseInt(stats["total_net_input_bytes"], 10, 64)

@@ -40,7 +40,7 @@ func (j *job) trimLog() error {
 		err = os.Truncate(j.in(logName), 0)
 	}
 	if err != nil {
-		return sal.HostError("cut off the log of "+j.Resource.String(), err)
+		return sal.HostError("trim the log of "+j.Resource.String(), err)
 	}
 	return nil
 }
@@ -75,16 +75,16 @@ func (j *job) died(in instance) error {
 		text = strings.Join(lines[max(0, len(lines)-saidLines):], "\n")
 	}
 	if j.starved() {
-		return writ.Errorf(writ.CodeQuotaExceeded, "the kernel killed the process of %s, as it took more memory than it may. It said:\n%s", j.Resource, text).
+		return writ.Errorf(writ.CodeQuotaExceeded, "the kernel killed the process of %s at its memory limit. Its last output:\n%s", j.Resource, text).
 			WithHint("give it more with a larger memory_mib")
 	}
 	for _, full := range []string{"No space left on device", "Disk quota exceeded"} {
 		if strings.Contains(text, full) {
-			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its disk is full. It said:\n%s", j.Resource, text).
+			return writ.Errorf(writ.CodeDiskFull, "%s cannot start: its disk is full. Its last output:\n%s", j.Resource, text).
 				WithHint("give it more with a larger size_gib")
 		}
 	}
-	return writ.Errorf(writ.CodeDriverFailed, "the process of %s ended at once. It said:\n%s", j.Resource, text).
+	return writ.Errorf(writ.CodeDriverFailed, "the process of %s ended at once. Its last output:\n%s", j.Resource, text).
 		WithHint("%s", in.seeLog())
 }
 
@@ -92,7 +92,7 @@ func (j *job) died(in instance) error {
 // deleted.
 func (in instance) seeLog() string {
 	if in.own.Phase == making {
-		return "nothing is left of the database; the message has the last that its process said"
+		return "the database was removed; the message has the last output of its process"
 	}
 	return "its log on the node is " + in.path(logName)
 }

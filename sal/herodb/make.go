@@ -88,8 +88,8 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 // suits rejects a request that the engine does not support.
 func (j *job) suits(e engine, args *catalog.HeroDBCreate) error {
 	if e.weak != "" && given(args.Password) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%s gets no password of a script: %s", e.name, e.weak).
-			WithHint("give none, so that one is made up, or ask for redis-server or valkey-server")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s must not get the password of a script: %s", e.name, e.weak).
+			WithHint("omit the password, so that one is generated, or ask for redis-server or valkey-server")
 	}
 	if args.Network.Name != "" && j.Networks == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks, and %s asks for one", j.Resource)
@@ -138,7 +138,7 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 		address = port.IPv4.Addr()
 	}
 	if !address.IsValid() {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%s listens on IPv4 only, and %s has none", e.name, port.Network).
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s listens on IPv4 only, and %s has no IPv4", e.name, port.Network).
 			WithHint("ask for redis-server or valkey-server, or make the network with ipv4")
 	}
 	r.Own.Host, r.Own.Port, r.Own.Device = address.String(), networkPort, port.Device
@@ -230,7 +230,7 @@ func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroD
 	}
 	j.step("make the tree")
 	if r.Own.Tree, err = j.Trees.Make(ctx, j.tree(), j.room(r.Own.SizeGiB)); err != nil {
-		return fmt.Errorf("make room for the data: %w", err)
+		return fmt.Errorf("reserve space for the data: %w", err)
 	}
 	return j.apply(ctx, r)
 }
@@ -291,11 +291,11 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 func (j *job) grow(ctx context.Context, o *own, size int64) error {
 	if size < o.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, o.SizeGiB, size).
-			WithHint("make a smaller one under another name and copy what is in it")
+			WithHint("make a smaller one under another name and copy its data")
 	}
 	j.step("let the tree grow")
 	if _, err := j.Trees.Make(ctx, j.tree(), j.room(size)); err != nil {
-		return fmt.Errorf("make room for the data: %w", err)
+		return fmt.Errorf("reserve space for the data: %w", err)
 	}
 	o.SizeGiB = size
 	return nil
@@ -308,12 +308,12 @@ func (j *job) holds(ctx context.Context, in instance, next own) error {
 	}
 	c, err := in.dial(ctx)
 	if err != nil {
-		return sal.HostError("ask "+j.Resource.String()+" what it holds", err)
+		return sal.HostError("read the memory use of "+j.Resource.String(), err)
 	}
 	defer c.close()
 	state, err := c.info(ctx, "memory")
 	if err != nil {
-		return sal.HostError("ask "+j.Resource.String()+" what it holds", err)
+		return sal.HostError("read the memory use of "+j.Resource.String(), err)
 	}
 	if used, _ := strconv.ParseInt(state["used_memory"], 10, 64); used > maxMemory(next.MemoryMiB) {
 		return writ.Errorf(writ.CodeQuotaExceeded, "%s holds %d MiB of data, and of %d MiB of memory %d are for data",
@@ -341,7 +341,7 @@ func (j *job) upgrade(ctx context.Context, o *own, version string) error {
 func (j *job) changeSecret(in instance, next own, password catalog.Text) error {
 	if in.engine.live.reload == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "%s cannot change its secret", in.engine.name).
-			WithHint("make another database, with redis-server or valkey-server, and copy what is in it")
+			WithHint("make another database, with redis-server or valkey-server, and copy its data")
 	}
 	a, err := newAccess(next.Secret, password, in.access)
 	if err != nil {

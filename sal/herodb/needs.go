@@ -19,18 +19,18 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "apt-get install -y redis-server (6.2 or newer) or valkey-server (7.2 or newer)",
 		},
 		{
-			Name: "the engines named", Use: "no databases are made with those that are not there", Look: d.lookNamed,
-			Fix: "install them, or leave them away in writ runner --engines",
+			Name: "the engines named", Use: "no databases are made with missing engines", Look: d.lookNamed,
+			Fix: "install them, or omit them from writ runner --engines",
 		},
 		{
-			Name: "controllers memory, pids", Use: "nothing bounds the memory of databases but the engine itself, and nothing the number of their processes",
+			Name: "controllers memory, pids", Use: "only the engine itself limits the memory of databases, and the number of their processes is unlimited",
 			Fix: needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
 		},
 		{
-			Name: "users of their own", Use: "engines run as the runner does, as root mostly", Fix: needs.AccountsFix,
+			Name: "users of their own", Use: "engines run as the user of the runner, usually root", Fix: needs.AccountsFix,
 			Look: needs.Accounts(d.Accounts),
 		},
-		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see what networks need", Look: needs.Given(d.Networks != nil)},
+		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see the needs of networks", Look: needs.Given(d.Networks != nil)},
 	}
 }
 
@@ -50,7 +50,7 @@ func (d *Driver) lookEngine(ctx context.Context) (string, error) {
 // lookNamed checks for the engines in Driver.Engines.
 func (d *Driver) lookNamed(ctx context.Context) (string, error) {
 	if len(d.Engines) == 0 {
-		return "none; all serve that keep their secret", nil
+		return "none; all engines that protect their secret are used", nil
 	}
 	found := d.found(ctx)
 	var lacking []string

@@ -106,10 +106,10 @@ func redisHold(ctx context.Context, c *client, in instance) (release func(), err
 		return err
 	}
 	if _, err := c.ask(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"); err != nil {
-		return nil, fmt.Errorf("keep the append-only file as it is: %w", err)
+		return nil, fmt.Errorf("stop rewrites of the append-only file: %w", err)
 	}
 	if err := pause(ctx); err != nil {
-		return nil, fmt.Errorf("let writers wait: %w", err)
+		return nil, fmt.Errorf("pause writers: %w", err)
 	}
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -152,7 +152,7 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 		case err != nil:
 			return fmt.Errorf("wait until all data is written: %w", err)
 		case state["rdb_bgsave_in_progress"] == "0" && state["rdb_last_bgsave_status"] != "ok":
-			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data down; mostly its disk is full").
+			return writ.Errorf(writ.CodeDiskFull, "the engine could not write its data; usually its disk is full").
 				WithHint("give it more with a larger size_gib; %s", in.seeLog())
 		case state["rdb_bgsave_in_progress"] == "0":
 			return nil
@@ -174,7 +174,7 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 	for {
 		state, err := c.info(ctx, "persistence")
 		if err != nil {
-			return fmt.Errorf("wait until nothing is written: %w", err)
+			return fmt.Errorf("wait for pending writes: %w", err)
 		}
 		quiet := true
 		for _, field := range all {
@@ -195,4 +195,4 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 
 // errFull is the error of a database whose disk is full.
 var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its disk is full, and it refuses everything that changes data").
-	WithHint("give it more with a larger size_gib, or delete data; then it goes on by itself")
+	WithHint("give it more with a larger size_gib, or delete data; then it continues by itself")

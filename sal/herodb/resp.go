@@ -23,7 +23,7 @@ type client struct {
 const answerTime = 10 * time.Second
 
 // errLong is the error for an answer that is too long.
-var errLong = fmt.Errorf("what answers says more than %d bytes", maxAnswer)
+var errLong = fmt.Errorf("the answer exceeds %d bytes", maxAnswer)
 
 // refusal is an error answer, such as "NOAUTH Authentication required.".
 type refusal string
@@ -72,7 +72,7 @@ func (c *client) text(ctx context.Context, words ...string) (string, error) {
 	answer, err := c.ask(ctx, words...)
 	s, ok := answer.(string)
 	if err == nil && !ok {
-		err = fmt.Errorf("%s is answered by %v", words[0], answer)
+		err = fmt.Errorf("unexpected answer to %s: %v", words[0], answer)
 	}
 	return s, err
 }
@@ -107,7 +107,7 @@ func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 	}
 	head := strings.TrimSuffix(string(line), "\r\n")
 	if len(head) == len(line) || head == "" {
-		return nil, fmt.Errorf("what answers speaks another protocol: %q", line)
+		return nil, fmt.Errorf("the server speaks another protocol: %q", line)
 	}
 	kind, rest := head[0], head[1:]
 	switch kind {
@@ -118,7 +118,7 @@ func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 	}
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("what answers speaks another protocol: %q", head)
+		return nil, fmt.Errorf("the server speaks another protocol: %q", head)
 	}
 	switch {
 	case kind == ':':
@@ -145,5 +145,5 @@ func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 		}
 		return list, nil
 	}
-	return nil, fmt.Errorf("what answers speaks another protocol: %q", head)
+	return nil, fmt.Errorf("the server speaks another protocol: %q", head)
 }

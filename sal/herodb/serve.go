@@ -104,8 +104,8 @@ func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	// The tree is not created again here: if it was removed, that would silently replace the data by an empty
 	// directory.
 	if _, err := os.Stat(r.Own.Tree); errors.Is(err, fs.ErrNotExist) {
-		return in, writ.Errorf(writ.CodeDriverRefused, "the data of %s is gone: there is no %s", j.Resource, r.Own.Tree).
-			WithHint("it was removed; delete the database and make it anew, or put the directory %s back", j.tree())
+		return in, writ.Errorf(writ.CodeDriverRefused, "the data of %s is gone: %s is missing", j.Resource, r.Own.Tree).
+			WithHint("it was removed; delete the database and create it again, or restore the directory %s", j.tree())
 	}
 	var err error
 	if in.access, err = j.openAccess(r.Own.Secret); err != nil {
@@ -135,7 +135,7 @@ func (j *job) refresh(ctx context.Context, in instance, how how) error {
 	}
 	j.step("let the engine take over its configuration")
 	if err := in.engine.live.reload(ctx, c, in); err != nil {
-		return sal.HostError("change "+j.Resource.String()+" while it serves", err)
+		return sal.HostError("reconfigure "+j.Resource.String(), err)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64,
 			WithHint("`ss -ltnp 'sport = :%d'` shows which; when it has ended, the database starts", port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return writ.Errorf(writ.CodeDriverMissing, "cannot start %s: this node has no address %s, because its overlay does not run", database, host).
-			WithHint("give the database a network, or start mycelium on the node; `writ node show` says what it lacks")
+			WithHint("give the database a network, or start mycelium on the node; `writ node show` lists its unmet needs")
 	}
 	return sal.HostError("listen on "+address, err)
 }
@@ -276,11 +276,11 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case refused(err, "WRONGPASS"), refused(err, "NOPERM"):
-			return nil, writ.Errorf(writ.CodeDriverRefused, "%s does not let its driver in: %w", j.Resource, err).
-				WithHint("its users were changed; end its process (%d), then it is started with the right ones", in.process.PID)
+			return nil, writ.Errorf(writ.CodeDriverRefused, "%s rejects its driver: %w", j.Resource, err).
+				WithHint("its users were changed; end its process (%d) to restart it with the right ones", in.process.PID)
 		case refused(err, "ERR"):
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).
-				WithHint("it may have too many clients; the call is tried again")
+				WithHint("it may have too many clients; the call is retried")
 		case !j.lives(in.process, in.own):
 			return nil, j.died(in)
 		}
@@ -344,7 +344,7 @@ func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	}
 	all, err := processesWith(j.dir + "/")
 	if err != nil {
-		return pid{}, sal.HostError("look through the processes", err)
+		return pid{}, sal.HostError("list the processes", err)
 	}
 	for _, p := range all {
 		if qualifies(p) && j.ours(p, o) {
@@ -437,8 +437,8 @@ func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 			return sal.HostError(fmt.Sprintf("kill process %d", p.PID), err)
 		}
 		if !j.gone(ctx, p, o, clearTime) {
-			return errors.Join(ctx.Err(), writ.Errorf(writ.CodeDriverFailed, "process %d of %s does not end even by SIGKILL", p.PID, j.Resource).
-				WithHint("the kernel keeps it, mostly for a disk that does not answer"))
+			return errors.Join(ctx.Err(), writ.Errorf(writ.CodeDriverFailed, "process %d of %s does not end even after SIGKILL", p.PID, j.Resource).
+				WithHint("the kernel keeps it, most likely because a disk does not respond"))
 		}
 	}
 }

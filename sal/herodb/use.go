@@ -70,7 +70,7 @@ func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ
 	defer c.close()
 	release, err := in.engine.live.hold(ctx, c, in)
 	if err != nil {
-		return "", sal.HostError("make "+j.Resource.String()+" hold still", err)
+		return "", sal.HostError("pause the writes of "+j.Resource.String(), err)
 	}
 	defer release()
 	return writ.ChangeUpdated, j.snapshot(ctx, name)
@@ -96,7 +96,7 @@ func (j *job) deleteBackup(ctx context.Context, name string) (writ.Change, error
 func (j *job) snapshot(ctx context.Context, name string) error {
 	j.step("keep a snapshot")
 	if err := j.Trees.Snapshot(ctx, j.tree(), name); err != nil {
-		return fmt.Errorf("keep a backup of %s: %w", j.Resource, err)
+		return fmt.Errorf("store a backup of %s: %w", j.Resource, err)
 	}
 	return nil
 }
@@ -155,8 +155,8 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 // together.
 func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	if r.Own.Given {
-		return writ.Errorf(writ.CodeResourceConflict, "%s has the password that herodb.create gives it", j.Resource).
-			WithHint("set the secret anew (writ secret set), and run the script that gives it once more")
+		return writ.Errorf(writ.CodeResourceConflict, "%s uses the password of herodb.create", j.Resource).
+			WithHint("set a new secret value (writ secret set), and run the script again")
 	}
 	in, err := j.serve(ctx, r)
 	if err != nil {
