@@ -22,7 +22,7 @@ func find(root string) hierarchy {
 	if err == nil {
 		return findUnified(root, strings.Fields(string(offered)))
 	}
-	h := hierarchy{roots: map[string]string{}, missing: errors.New("no group can be made below " + root)}
+	h := hierarchy{roots: map[string]string{}, missing: errors.New("cannot make a group below " + root)}
 	for _, c := range controllers {
 		at := filepath.Join(root, c)
 		if _, err := os.Stat(filepath.Join(at, "cgroup.procs")); err != nil {
@@ -57,7 +57,7 @@ func findUnified(root string, offered []string) hierarchy {
 		}
 	}
 	if len(h.roots) == 0 {
-		h.missing = fmt.Errorf("%s hands no controller down", root)
+		h.missing = fmt.Errorf("%s delegates no controller", root)
 	}
 	return h
 }

@@ -58,9 +58,9 @@ func ParseAccounts(text string) (*Accounts, error) {
 	last, errB := strconv.ParseUint(b, 10, 32)
 	switch {
 	case errA != nil || errB != nil:
-		return nil, fmt.Errorf("%q is no range of user numbers as 200000-265535 is one", text)
+		return nil, fmt.Errorf("%q is not a range of user numbers, such as 200000-265535", text)
 	case first < 1000 || first <= 65535 && last >= 65534 || last >= 1<<32-1:
-		return nil, fmt.Errorf("the user numbers %s have some of the system among them", text)
+		return nil, fmt.Errorf("the user numbers %s include some of the system", text)
 	case last < first+leastAccounts:
 		return nil, fmt.Errorf("%s are fewer than %d user numbers", text, leastAccounts)
 	}
@@ -76,7 +76,7 @@ func numbers(first, last uint32) string { return fmt.Sprintf("%d-%d", first, las
 type Taken struct{ First, Last uint32 }
 
 func (t *Taken) Error() string {
-	return fmt.Sprintf("another node on this host gives out the user numbers %s", numbers(t.First, t.Last))
+	return fmt.Sprintf("another node on this host uses the user numbers %s", numbers(t.First, t.Last))
 }
 
 // Others returns a range of the same size beside the taken one, in the format of ParseAccounts.
@@ -141,7 +141,7 @@ func (a *Accounts) open(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no directory", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.SharedGroup {
 		return nil
@@ -205,7 +205,7 @@ func (a *Accounts) Mapped() error {
 			continue // a kernel without user namespaces has all numbers
 		}
 		if !a.mapped(string(text)) {
-			return fmt.Errorf("this system has not all user numbers from %d to %d (%s)", a.SharedGroup, a.Last, path)
+			return fmt.Errorf("this system lacks user numbers from %d to %d (%s)", a.SharedGroup, a.Last, path)
 		}
 	}
 	return nil
@@ -250,7 +250,7 @@ func Usable(programs, devices []string) error {
 	for _, path := range devices {
 		info, err := os.Stat(path)
 		if err == nil && info.Mode()&0o006 != 0o006 && len(deviceGroups([]string{path})) == 0 {
-			faults, fixes = append(faults, "no group but root's may open "+path), append(fixes, DeviceFix(path))
+			faults, fixes = append(faults, "only root's group may open "+path), append(fixes, DeviceFix(path))
 		}
 	}
 	if faults == nil {

@@ -32,7 +32,7 @@ type Barred struct {
 }
 
 func (b *Barred) Error() string {
-	return fmt.Sprintf("the user %d may not execute %s: %s does not let it through", b.User, b.Program, b.At)
+	return fmt.Sprintf("the user %d may not execute %s: the mode of %s forbids it", b.User, b.Program, b.At)
 }
 
 // bars returns the obstacle that keeps the user of a cell from executing a program, or nil if file modes permit it.

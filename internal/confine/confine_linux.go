@@ -51,7 +51,7 @@ func sacrificed(done chan<- error, do func() error) {
 
 func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	if in.Sandbox != nil && in.Groups != nil {
-		return errors.New("a process in a sandbox has limits and no group")
+		return errors.New("a sandboxed process has limits instead of a group")
 	}
 	if err := join(namespace); err != nil {
 		return fmt.Errorf("enter the network namespace: %w", err)

@@ -13,7 +13,7 @@ import (
 )
 
 // errOpen is the error of a sandbox that would not protect files.
-var errOpen = errors.New("this kernel has no Landlock, and there is no user of its own for the process")
+var errOpen = errors.New("this kernel has no Landlock, and the process has no separate user")
 
 // Landlock returns the Landlock version of the kernel.
 func Landlock() (version int, err error) {
@@ -41,13 +41,13 @@ func (s *Sandbox) enter(cmd *exec.Cmd, user uint32) error {
 		return fmt.Errorf("leave the network: %w", err)
 	}
 	if err := s.fence(cmd.Path, user); err != nil {
-		return fmt.Errorf("fence files off: %w", err)
+		return fmt.Errorf("restrict file access: %w", err)
 	}
 	if err := filterCalls(); err != nil {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, niceness); err != nil {
-		return fmt.Errorf("let others have processors first: %w", err)
+		return fmt.Errorf("lower the CPU priority: %w", err)
 	}
 	s.Limits.wrap(cmd, user)
 	return nil

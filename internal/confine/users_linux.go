@@ -148,7 +148,7 @@ const between = 2 * time.Millisecond
 // End kills all processes of a user. If it returns nil, none is left.
 func End(ctx context.Context, user uint32) error {
 	if user == 0 {
-		return errors.New("root's processes are not one's own")
+		return errors.New("the processes of root must not be ended")
 	}
 	for {
 		all, err := Processes(user)

@@ -225,7 +225,7 @@ func TestAFailedCreateOfAMachineLeavesNoTrace(t *testing.T) {
 		code  writ.Code
 		words []string
 	}{
-		"it dies before it answers": {vmmstub.Settings{DieEarly: true}, writ.CodeDriverFailed, []string{"ended", "dies early"}},
+		"it dies before it answers": {vmmstub.Settings{DieEarly: true}, writ.CodeDriverFailed, []string{"ended", "exits early"}},
 		"it does not boot":          {vmmstub.Settings{Fail: map[string]string{"vm.boot": "no luck"}}, writ.CodeDriverFailed, []string{"boot", "no luck"}},
 		"it dies while it boots":    {vmmstub.Settings{DieBefore: []string{"vm.boot"}}, writ.CodeDriverFailed, []string{"boot", "ended"}},
 		"it dies when it is up":     {vmmstub.Settings{DieAfter: []string{"vm.boot"}}, writ.CodeDriverFailed, []string{"ended"}},

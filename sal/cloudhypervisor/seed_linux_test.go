@@ -289,7 +289,7 @@ func TestAKVMForRootAloneIsNoneForUsersOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range needs.Examine(t.Context(), "machine", b.Needs()) {
-		if f.Need == "KVM" && (f.State != needs.Missing || !strings.Contains(f.Detail, "no group but root's may open "+b.kvm) || !strings.Contains(f.Fix, "chgrp kvm "+b.kvm)) {
+		if f.Need == "KVM" && (f.State != needs.Missing || !strings.Contains(f.Detail, "only root's group may open "+b.kvm) || !strings.Contains(f.Fix, "chgrp kvm "+b.kvm)) {
 			t.Errorf("it says: %+v", f)
 		}
 	}

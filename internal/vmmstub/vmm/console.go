@@ -40,7 +40,7 @@ func openConsole(c consoleCommon) (*os.File, error) {
 		}
 		return f, nil
 	default:
-		return nil, fmt.Errorf("vmmstub plays no console of the mode %s", c.Mode)
+		return nil, fmt.Errorf("vmmstub has no console of mode %s", c.Mode)
 	}
 }
 

@@ -159,10 +159,10 @@ const sectorSize = 512
 
 func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
 	if disk.Path == nil {
-		return nil, chain{"Error from device manager", "vmmstub plays no vhost-user disks"}
+		return nil, chain{"Error from device manager", "vmmstub has no vhost-user disks"}
 	}
 	if disk.ImageType == "Qcow2" || disk.ImageType == "Vhdx" || disk.ImageType == "FixedVhd" {
-		return nil, chain{"Error from device manager", "vmmstub plays raw disks only"}
+		return nil, chain{"Error from device manager", "vmmstub has raw disks only"}
 	}
 	file, err := openDisk(*disk.Path, disk.ReadOnly)
 	if err != nil {
@@ -183,10 +183,10 @@ func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
 
 func (vm *machine) addNet(net *netConfig) (*device, error) {
 	if net.Tap == nil {
-		return nil, chain{"Error from device manager", "vmmstub plays no network without the name of a tap"}
+		return nil, chain{"Error from device manager", "vmmstub needs the name of a tap for a network"}
 	}
 	if net.NumQueues != 2 {
-		return nil, chain{"Error from device manager", "Cannot open tap interface", "vmmstub plays taps of one queue only"}
+		return nil, chain{"Error from device manager", "Cannot open tap interface", "vmmstub has taps with one queue only"}
 	}
 	tap, err := openTap(*net.Tap, net.HostMAC, net.MTU)
 	if err != nil {

@@ -54,7 +54,7 @@ type makeBelieve struct {
 }
 
 // makeBelieveText is the notice on its consoles.
-const makeBelieveText = "vmmstub: this is no guest, and what runs it no hypervisor: no instruction is carried out\r\n"
+const makeBelieveText = "vmmstub: there is no guest and no hypervisor here: no instruction is executed\r\n"
 
 func newMakeBelieve(v *vmm, devices []*device, paused bool) *makeBelieve {
 	g := &makeBelieve{report: v.report, stuck: func() bool { return v.settings().Stuck }, paused: paused}

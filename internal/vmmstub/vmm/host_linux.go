@@ -14,7 +14,7 @@ import (
 )
 
 // errLocked means that another process has the lock.
-var errLocked = errors.New("locked by somebody else")
+var errLocked = errors.New("locked by another process")
 
 // openDisk opens a disk for writing or reading.
 func openDisk(path string, readOnly bool) (*os.File, error) {
@@ -171,7 +171,7 @@ func send(conn net.Conn, text []byte, file *os.File) error {
 	}
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
-		return errors.New("only a unix socket hands files over")
+		return errors.New("only a unix socket can pass files")
 	}
 	_, _, err := unixConn.WriteMsgUnix(text, unix.UnixRights(int(file.Fd())), nil)
 	return err

@@ -10,10 +10,10 @@ import (
 )
 
 // errLocked means that another process has the lock.
-var errLocked = errors.New("locked by somebody else")
+var errLocked = errors.New("locked by another process")
 
 // errLinux is the error on other systems.
-var errLinux = errors.New("vmmstub plays on Linux only")
+var errLinux = errors.New("vmmstub needs Linux")
 
 func openDisk(string, bool) (*os.File, error) { return nil, errLinux }
 

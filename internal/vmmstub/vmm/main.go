@@ -28,7 +28,7 @@ runs nothing, or a guest in QEMU if %s or %s beside it say so.
 `
 
 // warning is the first line of every log.
-const warning = "vmmstub plays cloud-hypervisor here, for tests: this is no hypervisor"
+const warning = "vmmstub simulates cloud-hypervisor for tests: there is no hypervisor here"
 
 // flags are the options of the command line.
 type flags struct {
@@ -125,7 +125,7 @@ func run(f flags, program string, release Release, stderr io.Writer) error {
 		return err
 	}
 	if s.DieEarly {
-		return chain{"Failed to start the VMM thread", "vmmstub dies early, as its settings say"}
+		return chain{"Failed to start the VMM thread", "vmmstub exits early because of its settings"}
 	}
 	listener, done, err := listen(f.socket)
 	if err != nil {

@@ -63,7 +63,7 @@ func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) 
 	go g.watch()
 	if err := g.begin(memory); err != nil {
 		g.close()
-		return nil, fmt.Errorf("%w; it said: %s", err, strings.TrimSpace(g.stderr.String()))
+		return nil, fmt.Errorf("%w; its output: %s", err, strings.TrimSpace(g.stderr.String()))
 	}
 	return g, nil
 }

@@ -142,7 +142,7 @@ func (v *vmm) afterBoot() {
 	if act == "" {
 		return
 	}
-	v.log.Info("the guest acts by itself, as the settings say", "act", act)
+	v.log.Info("the guest acts because of the settings", "act", act)
 	v.report(happening{guest: v.vm.guest, what: act})
 }
 
@@ -336,7 +336,7 @@ func (v *vmm) powerButton([]byte) (any, error) {
 		return nil, errNotRunning
 	}
 	if v.settings().Deaf {
-		v.log.Info("the guest does not notice its power button, as the settings say")
+		v.log.Info("the guest ignores its power button because of the settings")
 		return nil, nil
 	}
 	if err := v.vm.guest.powerButton(); err != nil {

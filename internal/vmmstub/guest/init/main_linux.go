@@ -142,7 +142,7 @@ func commandLine() map[string]string {
 func watchButton() (<-chan struct{}, error) {
 	paths, err := waitFor("/dev/input/event*")
 	if err != nil {
-		return nil, fmt.Errorf("there is no power button: %w", err)
+		return nil, fmt.Errorf("find the power button: %w", err)
 	}
 	pressed := make(chan struct{}, len(paths))
 	for _, path := range paths {
