@@ -48,7 +48,7 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 		report.Refused = err.Error()
 		return report
 	case q.Source != "" && !slices.Contains(sources, q.Source):
-		report.Refused = fmt.Sprintf("the node keeps no log of %q; it has those of %s", q.Source, cmp.Or(strings.Join(sources, ", "), "nothing"))
+		report.Refused = fmt.Sprintf("the node has no log of %q; its logs are: %s", q.Source, cmp.Or(strings.Join(sources, ", "), "nothing"))
 		return report
 	}
 	next := position{}
@@ -187,7 +187,7 @@ func parsePosition(text string) (position, error) {
 		source, digits, _ := strings.Cut(one, ".")
 		number, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || number < 0 || len(p) >= maxSources {
-			return nil, fmt.Errorf("%.50q is no position in a log", text)
+			return nil, fmt.Errorf("%.50q is not a position in a log", text)
 		}
 		p[source] = number
 	}

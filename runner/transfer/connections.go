@@ -22,8 +22,8 @@ const (
 )
 
 var (
-	errCrowded = errors.New("too many others are connected who have not shown a transfer grant")
-	errAgain   = errors.New("the other node has asked again on another connection")
+	errCrowded = errors.New("too many connections have not shown a transfer grant")
+	errAgain   = errors.New("the other node has reconnected")
 )
 
 // connections are all connections to the transfer endpoint. A new one is always accepted. If the limit is exceeded, the
@@ -109,7 +109,7 @@ func (c *client) admit(transfer string, done bool) error {
 	}
 	before := p.transfers[transfer]
 	if before == nil && !done && len(p.transfers) >= maxTransfers {
-		return writ.Errorf(writ.CodeResourceBusy, "it gives %d archives to other nodes already, or has them waiting", maxTransfers)
+		return writ.Errorf(writ.CodeResourceBusy, "it already sends %d archives to other nodes, or has them waiting", maxTransfers)
 	}
 	p.unauthenticated = slices.Delete(p.unauthenticated, i, i+1)
 	if before != nil {

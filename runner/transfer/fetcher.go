@@ -51,11 +51,11 @@ var _ sal.Origin = (*Fetcher)(nil)
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	switch {
 	case f.Grant.Unheard:
-		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, has not said yet where it gives it to other nodes", f.Grant.FromName, f.Grant.Resource).
-			WithHint("see that it runs (`writ node show %s`)", f.Grant.FromName)
+		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, has not reported its address for transfers yet", f.Grant.FromName, f.Grant.Resource).
+			WithHint("check that it runs (`writ node show %s`)", f.Grant.FromName)
 	case f.Grant.Address == "":
-		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, gives nothing to other nodes", f.Grant.FromName, f.Grant.Resource).
-			WithHint("start it with `writ runner --transfers HOST:PORT`, an address at which the others reach it")
+		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, does not accept transfers", f.Grant.FromName, f.Grant.Resource).
+			WithHint("start it with `writ runner --transfers HOST:PORT`, an address that other nodes can reach")
 	}
 	config, err := secured(f.Key)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			}
 			continue
 		case errors.Is(err, errDigest):
-			return writ.Errorf(writ.CodeChecksumMismatch, "what the node %s sent of the %s does not have the digest that it says", f.Grant.FromName, f.Grant.Resource)
+			return writ.Errorf(writ.CodeChecksumMismatch, "the data that the node %s sent of the %s does not match its digest", f.Grant.FromName, f.Grant.Resource)
 		}
 		if final, ok := errors.AsType[*final](err); ok {
 			return final.err
@@ -108,10 +108,10 @@ func (f *Fetcher) unreachable(err error) error {
 	if said, ok := errors.AsType[*writ.Error](err); ok {
 		return said
 	}
-	return writ.Errorf(writ.CodeUnreachable, "the node %s does not give the %s at %s: %w", f.Grant.FromName, f.Grant.Resource, f.Grant.Address, err).
-		WithHint("see that it runs and that this node reaches its address (`writ node show %s`), or see this node's log; addresses that are "+
+	return writ.Errorf(writ.CodeUnreachable, "the node %s does not send the %s at %s: %w", f.Grant.FromName, f.Grant.Resource, f.Grant.Address, err).
+		WithHint("check that it runs and that this node reaches its address (`writ node show %s`), or read this node's log; addresses that are "+
 			"not on the internet "+
-			"need writ runner --transfer-allow; what has arrived is kept for the next attempt", f.Grant.FromName)
+			"need writ runner --transfer-allow; received data is kept for the next attempt", f.Grant.FromName)
 }
 
 func (f *Fetcher) report(format string, args ...any) {
@@ -133,7 +133,7 @@ func (f *final) Unwrap() error { return f.err }
 // chose the address, so the error must not reveal whether there is a host, an open port or another server.
 type unreached struct{ why error }
 
-func (u *unreached) Error() string { return "it does not show itself there" }
+func (u *unreached) Error() string { return "it was not found there" }
 func (u *unreached) Unwrap() error { return u.why }
 
 // attempt fetches as much as one connection delivers. lives reports whether the other node made progress or sent a sign
@@ -158,7 +158,7 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
 	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 && (a.Offset != offset || a.Edition != edition):
-		return true, &final{writ.Errorf(writ.CodeDriverRefused, "the node %s answers with another part of the archive than was asked for", f.Grant.FromName).
+		return true, &final{writ.Errorf(writ.CodeDriverRefused, "the node %s sent another part of the archive than requested", f.Grant.FromName).
 			WithHint("run the same version of writ on both nodes")}
 	case a.Offset == 0:
 		if err := to.Begin(sal.Archive{Edition: a.Edition, Bytes: a.Bytes, SizeGiB: a.SizeGiB}); err != nil {
@@ -270,7 +270,7 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 // next attempt has a grant by another key.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
-		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)
+		WithHint("it may not have the newest roster yet; check that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)
 }
 
 // Done implements sal.Origin. It tries once, because snapshots expire anyway.

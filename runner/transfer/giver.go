@@ -83,7 +83,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("take connections of other nodes: %w", err)
+			return fmt.Errorf("accept connections of other nodes: %w", err)
 		case err != nil: // usually out of file descriptors
 			if times, say := g.refusals.Say("accept", time.Now()); say {
 				g.Log.WarnContext(ctx, "accept a connection of another node", "err", err, "times", times)
@@ -116,10 +116,10 @@ func (g *Giver) serve(ctx context.Context, client *client, config *tls.Config) {
 func (g *Giver) refused(ctx context.Context, client *client, err error) {
 	who, code := "another node", writ.CodeOf(err)
 	if client.transfer == "" {
-		who = "a stranger"
+		who = "an unauthenticated client"
 	}
 	if times, say := g.refusals.Say(who+" "+string(code), time.Now()); say {
-		g.Log.WarnContext(ctx, who+" did not get what it asked for", "from", client.conn.RemoteAddr().String(), "code", code, "err", err, "times", times)
+		g.Log.WarnContext(ctx, who+" was refused", "from", client.conn.RemoteAddr().String(), "code", code, "err", err, "times", times)
 	}
 }
 
@@ -129,7 +129,7 @@ func (g *Giver) refused(ctx context.Context, client *client, err error) {
 func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error {
 	asked, shown, err := hearRequest(ctx, conn)
 	if err != nil {
-		return writ.Errorf(writ.CodeBadRequest, "no request of a node came: %w", err)
+		return writ.Errorf(writ.CodeBadRequest, "no valid request was received: %w", err)
 	}
 	moving := &moving{conn, stall}
 	grant, err := g.check(asked, shown)
@@ -214,15 +214,15 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 	w := all[0]
 	switch {
 	case len(all) != 1 || w.Cluster != g.Cluster || w.Datacenter != g.Datacenter || w.From != g.Node || !g.Key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(w.FromKey)):
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another node than this one")
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another source node")
 	case !shown.Equal(ed25519.PublicKey(w.ToKey)):
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another node than the one that shows it")
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another receiving node")
 	case g.Now().After(time.UnixMilli(w.Expires).Add(identity.Skew)):
 		return nil, errExpired
 	case asked.Snapshot != w.Snapshot:
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for something else that %s holds or held", w.Resource)
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for other data of %s", w.Resource)
 	case w.Transfer == "" || asked.Offset < 0:
-		return nil, writ.Errorf(writ.CodeBadRequest, "the request does not say what it wants")
+		return nil, writ.Errorf(writ.CodeBadRequest, "the request is incomplete")
 	}
 	return &w, nil
 }
@@ -312,7 +312,7 @@ func (g *Giver) shipper(ship sal.Shipment) (sal.Shipper, error) {
 	if s := g.Shipper(ship.Resource.Kind); s != nil {
 		return s, nil
 	}
-	return nil, writ.Errorf(writ.CodeDriverMissing, "the node that has the %s has no driver that gives it away", ship.Resource)
+	return nil, writ.Errorf(writ.CodeDriverMissing, "the node that has the %s has no driver that can send it", ship.Resource)
 }
 
 // guarded converts a panic of a driver into an error.

@@ -138,7 +138,7 @@ func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn)
 		_ = conn.Close()
 	}
-	if lines := from.log.Lines("a stranger did not get"); lines < 2 || lines > 8 || from.log.Lines("code=BAD_REQUEST") == 0 {
+	if lines := from.log.Lines("an unauthenticated client was refused"); lines < 2 || lines > 8 || from.log.Lines("code=BAD_REQUEST") == 0 {
 		t.Errorf("a thousand strangers make %d lines:\n%.2000s", lines, &from.log)
 	}
 	unknown := to.origin(from, "data", func(w *writ.TransferGrant) { w.Resource.Kind = writ.KindImage })
@@ -146,7 +146,7 @@ func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 		t.Error(err)
 	}
 	from.kill() // waits until it is logged
-	if lines := from.log.Lines("another node did not get"); lines != 1 || from.log.Lines("code=DRIVER_MISSING") != 1 {
+	if lines := from.log.Lines("another node was refused"); lines != 1 || from.log.Lines("code=DRIVER_MISSING") != 1 {
 		t.Errorf("what a node was refused makes %d lines", lines)
 	}
 }

@@ -110,12 +110,12 @@ func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 }
 
 // errStranger is the error if the other end has another key than expected.
-var errStranger = errors.New("the other end has another key than the transfer grant says")
+var errStranger = errors.New("the other end has another key than in the transfer grant")
 
 // keyOf returns the key of the other end.
 func keyOf(state tls.ConnectionState) (ed25519.PublicKey, error) {
 	if state.NegotiatedProtocol != "writ-carry-v1" {
-		return nil, errors.New("the other end is no node")
+		return nil, errors.New("the other end is not a node")
 	}
 	key := pki.BareKey(state.PeerCertificates)
 	if key == nil {

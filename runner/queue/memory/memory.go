@@ -253,7 +253,7 @@ func (q *Queue) do(ctx context.Context, change func(s *store)) error {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	if q.away || q.closed {
-		return writ.Errorf(writ.CodeQueueUnavailable, "the queue in memory is away")
+		return writ.Errorf(writ.CodeQueueUnavailable, "the queue in memory is unavailable")
 	}
 	change(q.store)
 	return nil

@@ -32,7 +32,7 @@ const (
 const maxHeader = 64 << 10
 
 // errReply is the error of a reply that does not follow the protocol. The connection must be closed.
-var errReply = errors.New("a reply of Redis cannot be followed")
+var errReply = errors.New("a reply of Redis does not follow the protocol")
 
 // Marks begin with a random text, so that a node cannot forge one.
 var (

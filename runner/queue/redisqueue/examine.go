@@ -40,7 +40,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	text, err := q.client.Info(ctx).Result()
 	if err != nil {
 		if strings.HasPrefix(err.Error(), "NOPERM") {
-			return "", []Finding{{"its settings cannot be seen", "let the supervisor's user at Redis use it: ACL SETUSER name +info"}}, nil
+			return "", []Finding{{"its settings cannot be read", "let the supervisor's user at Redis read them: ACL SETUSER name +info"}}, nil
 		}
 		return "", nil, away(ctx, err)
 	}
@@ -48,26 +48,26 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	version = info["redis_version"]
 	first, _, _ := strings.Cut(version, ".")
 	if major, err := strconv.Atoi(first); err != nil {
-		return version, []Finding{{"it does not say which version it is", "use a Redis or Valkey of version 7 or later"}}, nil
+		return version, []Finding{{"its version is unknown", "use a Redis or Valkey of version 7 or later"}}, nil
 	} else if major < minMajor {
 		found = append(found, Finding{fmt.Sprintf("its version is %s; nodes have accounts of their own from version %d on", version, minMajor), "upgrade it"})
 	}
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 		found = append(found, Finding{
-			"maxmemory-policy is " + policy + ": when memory is short it drops work without a word, and that is noticed late",
+			"maxmemory-policy is " + policy + ": when memory is short it drops work silently, and that is detected late",
 			"redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
 		})
 	}
 	if info["maxmemory"] == "0" {
 		found = append(found, Finding{
-			"maxmemory is 0: it takes as much memory as the host has, and then the kernel ends it or something else",
+			"maxmemory is 0: it can use all memory of the host, until the kernel kills it or another process",
 			"redis-cli CONFIG SET maxmemory 2gb, and the same in redis.conf: 64 MiB for each node are the most that nodes can keep there",
 		})
 	}
 	// Skipped without the right to read settings.
 	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil && limit["maxmemory-clients"] == "0" {
 		found = append(found, Finding{
-			"maxmemory-clients is 0: a node that asks for much and reads nothing can fill its memory with answers",
+			"maxmemory-clients is 0: a node that sends many requests and never reads can fill its memory with answers",
 			"redis-cli CONFIG SET maxmemory-clients 256mb, and the same in redis.conf",
 		})
 	}
@@ -87,7 +87,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	}
 	if info["aof_enabled"] == "0" {
 		found = append(found, Finding{
-			"appendonly is no: whenever it starts again everything that is open is delivered anew, which takes some seconds",
+			"appendonly is no: after each restart all open work is delivered again, which takes some seconds",
 			"redis-cli CONFIG SET appendonly yes, and the same in redis.conf",
 		})
 	}
@@ -111,7 +111,7 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	}
 	if o := q.client.Options(); o.Username == "" && o.Password == "" && q.Login == nil {
 		found = append(found, Finding{
-			"it has no password: every client that reaches it may do everything there, and accounts of nodes protect nothing",
+			"it has no password: every client that reaches it has all rights, and accounts of nodes are useless",
 			"requirepass in redis.conf, and the password in the supervisor's --redis",
 		})
 	}

@@ -42,11 +42,11 @@ func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	q = open(t, as(server.URL, "blind", "x"))
-	examine("cannot be seen")
+	examine("cannot be read")
 	q = open(t, testenv.Redis(t).URL)
 	examine("maxmemory is 0", "maxmemory-clients is 0", "proto-max-bulk-len is more", "acllog-max-len is more", "slowlog-max-len is more", "no password")
 	q = open(t, startEmbedded(t))
-	examine("which version")
+	examine("version is unknown")
 	server.Kill()
 	if _, _, err := open(t, server.URL).Examine(t.Context()); writ.CodeOf(err) != writ.CodeQueueUnavailable {
 		t.Errorf("without Redis: %v", err)

@@ -134,7 +134,7 @@ func away(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	e := &writ.Error{Code: writ.CodeQueueUnavailable, Message: fmt.Sprintf("Redis does not do its work: %v", err), Err: err}
+	e := &writ.Error{Code: writ.CodeQueueUnavailable, Message: fmt.Sprintf("Redis is not usable: %v", err), Err: err}
 	if known, ok := errors.AsType[*writ.Error](err); ok {
 		e.Hint = known.Hint
 	} else {

@@ -51,7 +51,7 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	}
 	var found []queue.Finding
 	for _, f := range nodes {
-		f.What = fmt.Sprintf("it had Redis keep %d KiB of names that it may not use", f.Bytes>>10)
+		f.What = fmt.Sprintf("it filled the log of Redis with %d KiB of forbidden names", f.Bytes>>10)
 		found = append(found, f)
 	}
 	return found, err

@@ -90,7 +90,7 @@ func (s Server) WithoutLogin() Server {
 func (s Server) check(options *redis.Options) error {
 	switch {
 	case options.TLSConfig == nil && s.CA+s.Certificate+s.Key != "":
-		return writ.Errorf(writ.CodeUsage, "certificates are given for a Redis without TLS").WithHint("its URL begins with rediss:// then")
+		return writ.Errorf(writ.CodeUsage, "certificates are set for a Redis without TLS").WithHint("with TLS, its URL begins with rediss://")
 	case (s.Certificate == "") != (s.Key == ""):
 		return writ.Errorf(writ.CodeUsage, "a certificate for Redis needs its key, and a key its certificate")
 	case options.TLSConfig == nil && options.Network != "unix" && !isLoopback(options.Addr):
@@ -144,7 +144,7 @@ func (s Server) config(name string) (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("there is no certificate in %s", s.CA)
+			return nil, fmt.Errorf("no certificate in %s", s.CA)
 		}
 	}
 	if s.Certificate != "" {
@@ -174,7 +174,7 @@ func (s Server) explain(err error) error {
 		what, hint = "it does not speak TLS 1.3", "write tls-protocols \"TLSv1.3\" into its configuration; Redis needs OpenSSL 1.1.1 or later for that"
 	// A Redis without TLS waits for the end of a line.
 	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded):
-		what, hint = "it does not seem to speak TLS on this port", "tls-port of its configuration says where it does"
+		what, hint = "it does not seem to speak TLS on this port", "its TLS port is tls-port in its configuration"
 	}
 	if what == "" {
 		return err

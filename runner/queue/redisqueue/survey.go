@@ -56,7 +56,7 @@ func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
 	case h.bytes > queue.BudgetBytes, h.items > queue.BudgetEntries:
 		return f, true
 	case h.long > 0:
-		f.What = fmt.Sprintf("it had %d KiB in lists of tasks whose entries are no ids", h.long>>10)
+		f.What = fmt.Sprintf("it had %d KiB in lists of tasks whose entries are not ids", h.long>>10)
 		return f, true
 	case h.keys > queue.BudgetKeys:
 		f.What = fmt.Sprintf("it had %d keys in the queue; %d are allowed", h.keys, queue.BudgetKeys)
