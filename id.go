@@ -65,7 +65,7 @@ func ParseDigest(s string) (Digest, error) {
 		return Digest{}, err
 	}
 	if d.String() != s {
-		return Digest{}, errors.New("a digest is written in lower case")
+		return Digest{}, errors.New("a digest must be in lower case")
 	}
 	return d, nil
 }

@@ -36,8 +36,8 @@ func (e Exit) String() string {
 	case !e.OutOfMemory:
 		return fmt.Sprintf("exit code %d", e.Code)
 	case e.Code == 137: // SIGKILL
-		return fmt.Sprintf("exit code %d, killed by the kernel as it took more memory than it may", e.Code)
+		return fmt.Sprintf("exit code %d, killed by the kernel at its memory limit", e.Code)
 	default:
-		return fmt.Sprintf("exit code %d, after the kernel killed a process of it as it took more memory than it may", e.Code)
+		return fmt.Sprintf("exit code %d, after the kernel killed one of its processes at the memory limit", e.Code)
 	}
 }

@@ -45,7 +45,7 @@ func checkValue(v any, path string, depth int) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("%s is a %T; only string, bool, int, list and map are possible", path, v)
+		return fmt.Errorf("%s is a %T; only string, bool, int, list and map are allowed", path, v)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestExitOfContainerIsShown(t *testing.T) {
 	}{
 		{&writ.Exit{}, "  its program last ended by itself with exit code 0\n", "0"},
 		{&writ.Exit{Code: 3}, "  its program last ended by itself with exit code 3\n", "3"},
-		{&writ.Exit{Code: 137, OutOfMemory: true}, "with exit code 137, killed by the kernel as it took more memory than it may\n", "137 (out of memory)"},
+		{&writ.Exit{Code: 137, OutOfMemory: true}, "with exit code 137, killed by the kernel at its memory limit\n", "137 (out of memory)"},
 		{nil, "", ""},
 	} {
 		r.Standing = writ.Standing{State: "stopped", Exit: c.exit}

@@ -26,7 +26,7 @@ func (b *fixture) handle(name string) map[string]any {
 
 func TestEndedContainerSaysHow(t *testing.T) {
 	b := newFixture(t, "")
-	const killed = "exit code 137, killed by the kernel as it took more memory than it may"
+	const killed = "exit code 137, killed by the kernel at its memory limit"
 	for _, c := range []struct {
 		name, line string
 		code       int64
@@ -34,7 +34,7 @@ func TestEndedContainerSaysHow(t *testing.T) {
 		drift      string
 	}{
 		{"hungry", "exec " + hog, 137, true, "it has ended with " + killed + "; start it again with container.start"},
-		{"parent", hog + "; exit 3", 3, true, "it has ended with exit code 3, after the kernel killed a process of it as it took more memory than it may; start it again with container.start"},
+		{"parent", hog + "; exit 3", 3, true, "it has ended with exit code 3, after the kernel killed one of its processes at the memory limit; start it again with container.start"},
 		{"failed", "exit 3", 3, false, "it has ended with exit code 3; start it again with container.start"},
 		{"done", "exit 0", 0, false, ""},
 	} {
@@ -82,7 +82,7 @@ func TestRestartSaysOutOfMemory(t *testing.T) {
 		}
 		return len(drift) > 0 && drift[0].Mended
 	})
-	if want := "it had ended with exit code 137, killed by the kernel as it took more memory than it may; it was restarted"; !strings.HasPrefix(drift[0].What, want) {
+	if want := "it had ended with exit code 137, killed by the kernel at its memory limit; it was restarted"; !strings.HasPrefix(drift[0].What, want) {
 		t.Errorf("it says %q", drift[0].What)
 	}
 	if v := b.handle("hungry"); v["last_exit_code"] != int64(137) || v["out_of_memory"] != true {
