@@ -61,7 +61,7 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 		newest       writ.RunID
 		wantRevision int
 	}{
-		{"nobody made it", func() {}, "", 0},
+		{"no run", func() {}, "", 0},
 		{"it waits", func() { add(t, l, accepted) }, accepted.Run, 0},
 		{"it is accepted", func() {
 			run := runOf(accepted, writ.RunRunning)

@@ -71,7 +71,7 @@ func testEventsGap(t *testing.T, l ledger.Ledger) {
 	in := incoming(1, east)
 	run := runEvent(runOf(in, writ.RunAccepted))
 	store(t, l, east, events(5, run)) // another ledger acknowledged earlier events, which are deleted
-	wantCode(t, "a gap after what is stored", l.StoreEvents(ctx, east, events(7, runEvent(runOf(in, writ.RunFailed)))), writ.CodeConflict)
+	wantCode(t, "a gap after the stored events", l.StoreEvents(ctx, east, events(7, runEvent(runOf(in, writ.RunFailed)))), writ.CodeConflict)
 	torn := events(6, runEvent(runOf(in, writ.RunRunning)), runEvent(runOf(in, writ.RunSucceeded)))
 	torn[1].Seq++
 	wantCode(t, "a gap inside", l.StoreEvents(ctx, east, torn), writ.CodeConflict)
@@ -88,7 +88,7 @@ func testEventsGap(t *testing.T, l ledger.Ledger) {
 	restored[0].Journal = "minted by a restore"
 	store(t, l, east, restored)
 	if got, err := l.Run(ctx, in.Run); err != nil || got.State != ledger.State(writ.RunRunning) {
-		t.Errorf("run: %+v, %v; a new journal begins anew", got, err)
+		t.Errorf("run: %+v, %v; a new journal starts at 1", got, err)
 	}
 }
 
@@ -187,14 +187,14 @@ func testForeign(t *testing.T, l ledger.Ledger) {
 	ok(t, err)
 	for _, e := range told {
 		if e.Datacenter != east {
-			t.Errorf("who watches the run hears %+v", e)
+			t.Errorf("a watcher of the run gets %+v", e)
 		}
 	}
 	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	for _, e := range all {
 		if e.Datacenter != east && (ledger.EventFilter{Run: in.Run}).Selects(&e) {
-			t.Errorf("news of the run is %+v", e)
+			t.Errorf("the filter of the run selects %+v", e)
 		}
 	}
 
@@ -256,7 +256,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 		runEvent(runOf(ofShop, writ.RunRunning)), callEvent(writ.Call{Run: ofShop.Run, Seq: 1}), line(ofShop.Run), resource(shop, ofShop.Run), resource(shop, ""),
 		runEvent(claimed), callEvent(writ.Call{Run: ofBank.Run, Seq: 1}), line(ofBank.Run), resource(bank, ofBank.Run),
 		line(early.Run), runEvent(told), runEvent(last), // before and after the ledger has a record of the run
-		line("of no run that is known"), writ.Event{Node: &writ.Node{ID: "n1"}},
+		line("an unknown run"), writ.Event{Node: &writ.Node{ID: "n1"}},
 	))
 	store(t, l, east, events(15, line(early.Run)))
 	store(t, l, west, events(1, runEvent(runOf(ofShop, writ.RunFailed)), line(ofShop.Run), resource(shop, ofShop.Run), resource(bank, "")))
@@ -284,7 +284,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 		of[e.Project] = append(of[e.Project], e.ID)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("whose the events are: %s", diff)
+		t.Errorf("owners of the events: %s", diff)
 	}
 	for _, projects := range [][]writ.ProjectID{{shop}, {bank}, {shop, bank}, {"x"}} {
 		var want, got []int64
@@ -375,7 +375,7 @@ func testShares(t *testing.T, l ledger.Ledger) {
 	}
 	ok(t, l.Prune(t.Context(), tomorrow, tomorrow))
 	if got, err := l.Shares(t.Context()); err != nil || len(got) > 0 {
-		t.Errorf("after all is forgotten: %v, %v", got, err)
+		t.Errorf("after everything is deleted: %v, %v", got, err)
 	}
 }
 

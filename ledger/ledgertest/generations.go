@@ -64,11 +64,11 @@ func testUnreported(t *testing.T, l ledger.Ledger) {
 		}
 	}
 	if got := unreported(journal); len(got) != 1 || !got[answered.Run] {
-		t.Errorf("of the journal that told: %v", got)
+		t.Errorf("unreported by the first journal: %v", got)
 	}
 	store(t, l, east, of(otherJournal, events(1, runEvent(runOf(told, writ.RunRunning)))))
 	if got := unreported(otherJournal); len(got) != 2 || !got[answered.Run] || !got[lost.Run] {
-		t.Errorf("of another journal: %v", got)
+		t.Errorf("unreported by another journal: %v", got)
 	}
 
 	failed := runOf(lost, writ.RunFailed)

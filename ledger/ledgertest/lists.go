@@ -67,12 +67,12 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, events(10, runEvent(runOf(told, writ.RunRunning))))
 	add(t, l, told)
 	if diff := cmp.Diff([]int{5}, names(t, l, ledger.RunFilter{Text: "image=late"}, known)); diff != "" {
-		t.Errorf("told before: %s", diff)
+		t.Errorf("reported before: %s", diff)
 	}
 	counts, err := l.CountRuns(t.Context(), ledger.RunFilter{Text: "web-4"})
 	ok(t, err)
 	if n := counts.Total()[ledger.State(writ.RunRunning)]; n != 1 {
-		t.Errorf("%d are counted", n)
+		t.Errorf("%d runs counted", n)
 	}
 }
 
@@ -120,7 +120,7 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 	odd.Script, odd.Deployment = strings.Repeat("x", 100_000), "zero\x00"
 	store(t, l, east, events(3, runEvent(odd)))
 	if run, err := l.Run(t.Context(), odd.ID); err != nil || run.Script != odd.Script || run.Deployment != odd.Deployment {
-		t.Errorf("names that no payload has: %.50q %q, %v", run.Script, run.Deployment, err)
+		t.Errorf("impossible names: %.50q %q, %v", run.Script, run.Deployment, err)
 	}
 	removed := writ.Node{ID: "n1", Name: "gone", Admission: writ.AdmissionRemoved}
 	store(t, l, east, events(4, writ.Event{Node: &removed}))
@@ -128,7 +128,7 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		t.Errorf("removed nodes are listed: %v, %v", list, err)
 	}
 	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{Admission: writ.AdmissionRemoved}, ledger.Page{}); err != nil || len(list.Items) != 1 {
-		t.Errorf("removed nodes, asked for: %v, %v", list, err)
+		t.Errorf("selected removed nodes: %v, %v", list, err)
 	}
 }
 
@@ -204,7 +204,7 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 		t.Errorf("runs of a filter: %v\n%s", err, diff)
 	}
 	if none, err := l.CountRuns(ctx, ledger.RunFilter{Signer: "eve"}); err != nil || len(none) != 0 {
-		t.Errorf("runs of a filter that selects none: %v, %v", err, none)
+		t.Errorf("runs of an empty selection: %v, %v", err, none)
 	}
 	calls, err := l.CountCalls(ctx, in[0].Run, in[2].Run)
 	want := map[writ.RunID]map[writ.CallState]int{in[0].Run: {writ.CallFailed: 1, writ.CallCancelled: 2}}
@@ -433,7 +433,7 @@ func testNodes(t *testing.T, l ledger.Ledger) {
 	}
 	list, err = l.Nodes(ctx, ledger.NodeFilter{Names: []string{"three", "none", "one"}}, ledger.Page{})
 	if err != nil || len(list.Items) != 2 || list.Items[0].Name != "one" || list.Items[1].Name != "three" {
-		t.Errorf("nodes of some names: %+v, %v", list.Items, err)
+		t.Errorf("nodes by name: %+v, %v", list.Items, err)
 	}
 }
 

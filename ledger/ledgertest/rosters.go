@@ -37,7 +37,7 @@ func testRosters(t *testing.T, l ledger.Ledger) {
 		t.Errorf("version 2: %d bytes, %v", len(got), err)
 	}
 	_, err := l.Roster(ctx, 3)
-	wantCode(t, "a version that was left out", err, writ.CodeNotFound)
+	wantCode(t, "a skipped version", err, writ.CodeNotFound)
 }
 
 func testRosterRows(t *testing.T, l ledger.Ledger) {
@@ -91,7 +91,7 @@ func testRegistrations(t *testing.T, l ledger.Ledger) {
 	ok(t, errors.Join(l.AddRegistration(ctx, first), l.AddRegistration(ctx, again), l.AddRegistration(ctx, forged)))
 	got, err := l.Registrations(ctx)
 	if diff := cmp.Diff([]ledger.Registration{first, forged}, got); err != nil || diff != "" {
-		t.Errorf("after the same again, and with another proof: %v\n%s", err, diff)
+		t.Errorf("after a duplicate and another proof: %v\n%s", err, diff)
 	}
 	ok(t, l.RemoveRegistrations(ctx, at(3)))
 	got, err = l.Registrations(ctx)
@@ -131,9 +131,9 @@ func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
 		ok(t, l.AddRegistration(ctx, registration(last+1+n, "b")))
 	}
 	if keys := waiting(); !keys[string(supervisorKey(2))] || keys[string(supervisorKey(1))] || keys[string(supervisorKey(last))] {
-		t.Error("a flood with proofs displaces first its own without one, then its oldest, and no other")
+		t.Error("a flood with proofs must displace its own registrations without one, then its oldest")
 	}
-	wantCode(t, "one without a proof, where each has one", l.AddRegistration(ctx, from(flood, registration(last, ""))), writ.CodeRateLimited)
+	wantCode(t, "without a proof in a network with proofs", l.AddRegistration(ctx, from(flood, registration(last, ""))), writ.CodeRateLimited)
 	ok(t, l.AddRegistration(ctx, from("10.0.0.2/32", registration(3, ""))))
 	if keys := waiting(); !keys[string(supervisorKey(2))] || !keys[string(supervisorKey(3))] {
 		t.Error("there is no room for another network")

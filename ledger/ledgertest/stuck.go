@@ -82,7 +82,7 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 		t.Errorf("silent: %v", got)
 	}
 	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); len(got) > 0 {
-		t.Errorf("of all of them something was heard just now: %v", got)
+		t.Errorf("runs with recent events: %v", got)
 	}
 	if got := names(t, l, ledger.RunFilter{Silent: later, Oldest: true}, known); !slices.Equal(got, []int{0, 2, 4}) {
 		t.Errorf("silent, the oldest first: %v", got)
@@ -94,7 +94,7 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 	heard, err := l.LastHeard(t.Context(), in[0].Run, in[4].Run, writ.RunIDOf(writ.Digest{9}))
 	for _, n := range []int{0, 4} {
 		if ago := time.Since(heard[in[n].Run]); err != nil || len(heard) != 2 || ago < 0 || ago > time.Hour {
-			t.Errorf("of run %d was heard %s ago: %v, %v", n, ago, heard, err)
+			t.Errorf("the last event of run %d is %s old: %v, %v", n, ago, heard, err)
 		}
 	}
 	store(t, l, east, events(9, writ.Event{Log: &writ.LogLine{Run: in[0].Run, Ordinal: 1, Text: "still waiting"}}))
@@ -103,13 +103,13 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 	}
 	ok(t, l.Prune(t.Context(), later, time.Time{}))
 	if heard, err := l.LastHeard(t.Context(), in[0].Run); err != nil || len(heard) != 0 {
-		t.Errorf("heard of a run whose events are forgotten: %v, %v", heard, err)
+		t.Errorf("last events of a run without events: %v, %v", heard, err)
 	}
 	if heard, err := l.LastHeard(t.Context()); err != nil || len(heard) != 0 {
-		t.Errorf("heard of no run: %v, %v", heard, err)
+		t.Errorf("last events without runs: %v, %v", heard, err)
 	}
 	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); !slices.Equal(got, []int{4, 2, 0}) {
-		t.Errorf("once all events are forgotten: %v", got)
+		t.Errorf("after all events are deleted: %v", got)
 	}
 	open, err := l.OpenCalls(t.Context(), 2, in[0].Run, in[2].Run, in[4].Run)
 	want := map[writ.RunID][]writ.Call{in[0].Run: {

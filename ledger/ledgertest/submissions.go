@@ -68,10 +68,10 @@ func testWaiting(t *testing.T, l ledger.Ledger) {
 	projects, err := l.WaitingProjects(ctx, east)
 	slices.Sort(projects)
 	if diff := cmp.Diff([]writ.ProjectID{shop, blog}, projects); err != nil || diff != "" {
-		t.Errorf("projects of which something waits: %v\n%s", err, diff)
+		t.Errorf("projects with waiting submissions: %v\n%s", err, diff)
 	}
 	if projects, err := l.WaitingProjects(ctx, "nowhere"); err != nil || len(projects) != 0 {
-		t.Errorf("projects of which something waits for no datacenter: %v, %v", projects, err)
+		t.Errorf("projects waiting for an unknown datacenter: %v, %v", projects, err)
 	}
 
 	var order []writ.Digest
@@ -202,7 +202,7 @@ func testNewsDelivers(t *testing.T, l ledger.Ledger) {
 	}
 	ok(t, l.Deliver(ctx, in.Payload, runOf(in, writ.RunAccepted))) // the answer arrives after the event
 	if run, err := l.Run(ctx, in.Run); err != nil || run.State != ledger.State(writ.RunSucceeded) {
-		t.Errorf("run: %+v, %v; an old answer must not undo news", run, err)
+		t.Errorf("run: %+v, %v; an old answer must not replace an event", run, err)
 	}
 }
 

@@ -61,7 +61,7 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 		}
 	}
 	if all != 2 {
-		t.Errorf("%d pages lead to another one, want 2 of 3", all)
+		t.Errorf("%d pages have a successor, want 2 of 3", all)
 	}
 	project := func(id writ.ProjectID, resources int, cpu, sent int64) ledger.ProjectUsage {
 		return ledger.ProjectUsage{Project: id, Resources: resources, Used: writ.Used{CPUSeconds: cpu, Sent: sent}}
@@ -96,7 +96,7 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	news, _, err := l.Events(t.Context(), 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	if len(news) != 0 {
-		t.Errorf("%d events about usage are told", len(news))
+		t.Errorf("%d events about usage are visible", len(news))
 	}
 }
 

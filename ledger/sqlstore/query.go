@@ -74,7 +74,7 @@ func cursor(keys ...any) string {
 
 // parseCursor decodes the keys of a cursor into pointers.
 func parseCursor(text string, keys ...any) error {
-	bad := writ.Errorf(writ.CodeBadRequest, "the cursor is not one of this list").WithHint("begin again without a cursor")
+	bad := writ.Errorf(writ.CodeBadRequest, "the cursor does not belong to this list").WithHint("start again without a cursor")
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return bad

@@ -32,11 +32,11 @@ func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed [
 		case err == nil && bytes.Equal(same, signed):
 			return nil
 		case err == nil:
-			return conflict("version %d of the roster is another one here", roster.Version)
+			return conflict("the ledger has another roster of version %d", roster.Version)
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		case roster.Version < newest:
-			return conflict("version %d of the roster comes too late, version %d is here", roster.Version, newest)
+			return conflict("version %d of the roster is older than version %d in the ledger", roster.Version, newest)
 		}
 		_, err = tx.ExecContext(ctx, `
 			INSERT INTO rosters (version, expires, stored, signed)
@@ -195,7 +195,7 @@ func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Regis
 		return err
 	}
 	if displaced == newest.ID().String() {
-		return writ.Errorf(writ.CodeRateLimited, "%d supervisors wait to be taken into the roster already, and the others of this network have a proof",
+		return writ.Errorf(writ.CodeRateLimited, "%d supervisors already wait for a place in the roster, and all others of this network have a proof",
 			ledger.MaxRegistrations).WithHint("start the supervisor with the token that `writ dc add` prints")
 	}
 	_, err = tx.ExecContext(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)

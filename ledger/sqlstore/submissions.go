@@ -184,7 +184,7 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Sub
 // moveSubmission moves a waiting submission by compare-and-set. It reports whether the submission was waiting.
 func moveSubmission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) (bool, error) {
 	if !writ.CanMove(writ.SubmissionMoves, writ.SubmissionWaiting, to) {
-		return false, fmt.Errorf("no submission moves from waiting to %q", to)
+		return false, fmt.Errorf("a submission cannot move from waiting to %q", to)
 	}
 	failure := ""
 	if reason != nil {
@@ -212,7 +212,7 @@ func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) 
 		case !moved:
 			return conflict("the submission is %s", now.State)
 		case run.ID != now.Run:
-			return writ.Errorf(writ.CodeExecError, "the datacenter took the submission for the run %q, it makes the run %s", run.ID, now.Run)
+			return writ.Errorf(writ.CodeExecError, "the datacenter answered with run %q for the submission of run %s", run.ID, now.Run)
 		}
 		if err := keepRun(ctx, tx, now.Datacenter, "", run, firstWord); err != nil {
 			return err
@@ -228,7 +228,7 @@ func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) 
 // Reject moves a waiting submission, and its run, to refused or expired.
 func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error {
 	if to == writ.SubmissionDelivered {
-		return fmt.Errorf("reject submission: %q is no rejection", to)
+		return fmt.Errorf("reject submission: state %q is not a rejection", to)
 	}
 	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionRejected), func(tx *sqldb.Tx) error {
 		moved, err := moveSubmission(ctx, tx, payload, to, reason)

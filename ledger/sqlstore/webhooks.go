@@ -23,7 +23,7 @@ func (s *Store) WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlac
 		err = json.Unmarshal([]byte(lost), &at.Lost)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read where a webhook is: %w", err)
+		return nil, fmt.Errorf("load webhook progress: %w", err)
 	}
 	return at, nil
 }
@@ -42,7 +42,7 @@ func (s *Store) SetWebhookAt(ctx context.Context, name string, at ledger.Webhook
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("record where a webhook is: %w", err)
+		return fmt.Errorf("store webhook progress: %w", err)
 	}
 	return nil
 }
