@@ -1,7 +1,8 @@
-// Package boot is the first process of a node that was started from writ's image. It mounts the file systems of the kernel, loads the modules
-// that devices ask for, brings the network up, and runs `writ runner` until the machine is turned off. It tells each stage on the consoles, and to
-// the boot server if there is one. It
-// knows the kernel and the words "writ.NAME=VALUE" that say what the machine is to become; it must not know what a runner does.
+// Package boot is the first process (PID 1) of a node that starts from a writ image. It mounts the kernel's file
+// systems, loads modules for the devices, configures the network and runs `writ runner` until the machine is turned
+// off. It reports each stage on the consoles and, if one is configured, to the boot server.
+//
+// The package knows the kernel and the boot settings ("writ.NAME=VALUE"). It must not know the work of a runner.
 package boot
 
 import (
@@ -12,50 +13,53 @@ import (
 	"writ/internal/logring"
 )
 
-// Machine is what the first process is told by the program that it is part of.
+// Machine holds the parts that the program passes to the first process.
 type Machine struct {
-	Version string                  // of the program, for people
-	Runner  func(c Config) []string // the arguments with which the program is started as a runner
-	Joined  func() bool             // reports whether DataAt is that of a node which has joined
-	// Admission says what the runner knows of its place in the datacenter; nothing is shown of that if nil.
+	Version string                  // of the program, shown to people
+	Runner  func(c Config) []string // returns the arguments that start the program as a runner
+	Joined  func() bool             // reports whether DataAt belongs to a node that has joined
+	// Admission returns the runner's state in the datacenter. If nil, the status page omits it.
 	Admission func() Admission
-	Redact    func(line string) string // takes secrets out of a line that the runner has written
-	// Means returns what a line of the runner means to a boot server, if it means something; that is told nothing of the runner's lines if nil.
+	Redact    func(line string) string // removes secrets from a line that the runner wrote
+	// Means returns the report that a line of the runner stands for, and false if there is no such report. If nil,
+	// lines of the runner are never reported.
 	Means func(line string) (progress.Report, bool)
 }
 
-// The places of files in the image and in memory.
+// Paths in the image and in memory.
 const (
-	Program    = "/usr/bin/writ"       // the program; /init is a link to it
-	SettingsAt = "/etc/writ/boot.conf" // words that were given when the image was built
-	ModulesAt  = "/lib/modules"        // directories of modules, by the kernel's version
-	LoadAt     = "/etc/writ/modules"   // names of modules that are loaded without a device
+	Program    = "/usr/bin/writ"       // the program; /init links to it
+	SettingsAt = "/etc/writ/boot.conf" // settings given when the image was built
+	ModulesAt  = "/lib/modules"        // module directories, by kernel version
+	LoadAt     = "/etc/writ/modules"   // names of modules to load unconditionally
 	DataAt     = "/var/lib/writ/node"  // data directory of the runner
-	TokenAt    = "/run/writ.token"     // for the runner alone
+	TokenAt    = "/run/writ.token"     // readable by the runner only
 
-	LogsAt = DataAt + "/" + logring.Dir // rings of what is logged, for the runner to tell
+	LogsAt = DataAt + "/" + logring.Dir // log rings, which the runner reads
 )
 
-// ModprobeAt is what the kernel starts when it wants a module, such as that of a file system that is mounted. It is a link to the program.
+// ModprobeAt is the program that the kernel starts to load a module, for example when it mounts a file system. It links
+// to the program.
 const ModprobeAt = "/sbin/modprobe"
 
-// IsModprobe reports whether the kernel has started a process for a module.
+// IsModprobe reports whether the kernel started this process to load a module.
 func IsModprobe(args []string) bool {
 	return len(args) > 0 && args[0] == ModprobeAt
 }
 
-// IsInit reports whether a process is the first one of a machine, which the kernel starts as /init.
+// IsInit reports whether this process is the first one of a machine. The kernel starts it as /init.
 func IsInit(pid int, args []string) bool {
 	return pid == 1 && len(args) > 0 && args[0] == "/init"
 }
 
-// The years between which a clock is believed. A clock outside of them was never set, and certificates would be refused with a text about them.
+// The range of plausible clock times. A clock outside it was never set, and certificates would fail with a misleading
+// error.
 var (
 	clockFrom = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	clockTo   = time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// checkClock refuses a time that cannot be the present.
+// checkClock returns an error if now is outside the plausible range.
 func checkClock(now time.Time) error {
 	if now.Before(clockFrom) || now.After(clockTo) {
 		return writ.Errorf(writ.CodeClockSkew, "the clock of this machine says %s", now.UTC().Format(time.RFC3339)).

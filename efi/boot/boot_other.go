@@ -2,8 +2,8 @@
 
 package boot
 
-// Main cannot be called here: IsInit is true under Linux only.
+// Main panics: IsInit is true on Linux only.
 func (m *Machine) Main() { panic("the first process of a machine runs under Linux only") }
 
-// Modprobe cannot be called here.
+// Modprobe fails: only a Linux kernel calls it.
 func Modprobe([]string) int { return 1 }

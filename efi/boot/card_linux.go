@@ -16,27 +16,27 @@ import (
 	"writ/internal/sleep"
 )
 
-// card is a network card that is served. What it waits for and what it has is guarded by the lock of the network.
+// card is a network card in use. The lock of the network guards waits, has, next and mtu.
 type card struct {
-	link   netlink.Link // that of its VLAN if it is in one
-	chosen bool         // the settings of one card are its own
+	link   netlink.Link // the VLAN's link, if the card is in a VLAN
+	chosen bool         // whether the settings of Config.Interface apply to this card
 	waits  [families]wait
 	has    [families][]netip.Prefix
-	next   string // what to do if the card cannot be used, "" if it can
-	mtu    int    // that DHCP named last
+	next   string // what a person can do if the card is unusable, "" otherwise
+	mtu    int    // from the latest DHCP lease
 }
 
-// The families of addresses.
+// Address families.
 const (
 	v4 = iota
 	v6
 	families
 )
 
-// addressesShown bounds those of one card that people are shown: routers can advertise more.
+// addressesShown limits the addresses shown for one card. Routers can advertise more.
 const addressesShown = 4
 
-// String says what the card has, or what it waits for. The caller holds the lock of the network.
+// String returns the card's addresses, or the reason why it has no address. The caller holds the lock of the network.
 func (c *card) String() string {
 	text := fmt.Sprintf("%s (%s)", c.link.Attrs().Name, c.link.Attrs().HardwareAddr)
 	if has := slices.Concat(c.has[:]...); len(has) > 0 {
@@ -65,7 +65,7 @@ func addressList(all []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// waiting is what the card waits for. The caller holds the lock of the network.
+// waiting returns the pending waits of the card. The caller holds the lock of the network.
 func (c *card) waiting() (all []wait) {
 	name := fmt.Sprintf("%s (%s)", c.name(), c.link.Attrs().HardwareAddr)
 	for _, one := range c.waits {
@@ -81,39 +81,39 @@ func (c *card) waiting() (all []wait) {
 	return all
 }
 
-// What ends that a card has no address, if no time does.
+// Limits of waits for an address that no timeout ends.
 var (
 	cableLimit = waitLimit{then: "it goes on with a cable"}
 	otherCards = waitLimit{then: "the first address of any card counts"}
 )
 
-// waits notes what a card waits for in a family, from now on. People are shown that while it has no address.
+// waits records the reason why a card has no address in a family. Pages show it until the card has an address.
 func (n *network) waits(c *card, family int, l waitLimit, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.waits[family] = wait{fmt.Sprintf(format, args...), l, time.Now()}
 }
 
-// advise notes what a person can do so that a card can be used.
+// advise records what a person can do to make a card usable.
 func (n *network) advise(c *card, next string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.next = next
 }
 
-// has notes the addresses of a card in a family.
+// has records the addresses of a card in a family.
 func (n *network) has(c *card, family int, addresses ...netip.Prefix) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.has[family] = addresses
 }
 
-// isFor reports whether the settings of one card are those of this one.
+// isFor reports whether the settings of a single card apply to link.
 func (c *Config) isFor(link netlink.Link) bool {
 	return c.Interface == "" || c.Interface == link.Attrs().Name || c.Interface == link.Attrs().HardwareAddr.String()
 }
 
-// unmatched says that no card is the one of the settings, if that is so.
+// unmatched returns a message if no card matches the interface of the settings, and "" otherwise.
 func (m *machine) unmatched() string {
 	if m.config.Interface == "" {
 		return ""
@@ -128,7 +128,7 @@ func (m *machine) unmatched() string {
 	return fmt.Sprintf("no card has the name or the address of %sinterface=%s", prefix, m.config.Interface)
 }
 
-// serveCard gives a card its addresses, and keeps them, as long as the card is there.
+// serveCard configures the addresses of a card and maintains them until the card is removed.
 func (m *machine) serveCard(ctx context.Context, c *card) {
 	if c.chosen && m.config.VLAN != 0 {
 		if err := m.enterVLAN(c); err != nil {
@@ -139,7 +139,7 @@ func (m *machine) serveCard(ctx context.Context, c *card) {
 		}
 	}
 	asks := !c.chosen || len(m.config.Addresses) == 0
-	ipv6, err := m.watchIPv6(c, asks) // before the card is turned on, so that no router is missed
+	ipv6, err := m.watchIPv6(c, asks) // before the card is up, so that no advertisement is missed
 	if err != nil {
 		m.fail("network", err)
 	}
@@ -160,7 +160,8 @@ func (m *machine) serveCard(ctx context.Context, c *card) {
 	m.configure(ctx, c)
 }
 
-// configure gives a card what the settings say. Its IPv6 addresses are told when no other machine was found to have them.
+// configure applies the addresses of the settings to a card. IPv6 addresses are announced later, once the kernel has
+// checked that no other machine uses them.
 func (m *machine) configure(ctx context.Context, c *card) {
 	var ipv4 []netip.Prefix
 	for _, address := range m.config.Addresses {
@@ -186,7 +187,7 @@ func (m *machine) configure(ctx context.Context, c *card) {
 	}
 }
 
-// gatewayText names the gateway of a family of addresses.
+// gatewayText returns the first gateway of an address family as text for people, "" if it has no gateway.
 func (c *Config) gatewayText(ofFamily func(netip.Addr) bool) string {
 	if i := slices.IndexFunc(c.Gateways, ofFamily); i >= 0 {
 		return ", gateway " + c.Gateways[i].String()
@@ -196,7 +197,7 @@ func (c *Config) gatewayText(ofFamily func(netip.Addr) bool) string {
 
 func (c *card) name() string { return c.link.Attrs().Name }
 
-// addAddress gives a card an address, or another lifetime to one that it has.
+// addAddress adds an address to a card, or updates the lifetime of an existing one.
 func (c *card) addAddress(l lease) error {
 	address := &netlink.Addr{IPNet: ipNet(l.address)}
 	if l.address.Addr().Is6() {
@@ -208,7 +209,8 @@ func (c *card) addAddress(l lease) error {
 	return nil
 }
 
-// addGateway has a card's packets for other networks go there. Some clouds give a machine a network of one address, whose gateway is outside.
+// addGateway adds the default route of a card. The route is on-link, because some clouds assign a /32 whose gateway is
+// outside the network.
 func (c *card) addGateway(gateway netip.Addr) error {
 	index := c.link.Attrs().Index
 	route := &netlink.Route{LinkIndex: index, Gw: gateway.AsSlice(), Priority: 1024 + index}
@@ -221,8 +223,8 @@ func (c *card) addGateway(gateway netip.Addr) error {
 	return nil
 }
 
-// serveIPv4 gets an address for a card by DHCP, again and again. Why it got none is said until that is another reason: a text that changes with each
-// attempt would look like another failure.
+// serveIPv4 requests DHCP leases for a card until ctx ends or the card is removed. It keeps the text of the last
+// failure while it retries: a text that changes with each attempt would look like a new failure.
 func (m *machine) serveIPv4(ctx context.Context, c *card) {
 	const asks = "asks for an address by DHCP"
 	for text := asks; ctx.Err() == nil; {
@@ -246,7 +248,7 @@ func (m *machine) serveIPv4(ctx context.Context, c *card) {
 	}
 }
 
-// carrier reports whether the card has a cable, and another card at its end; and whether it is there at all.
+// carrier reports whether the card has a link partner, and whether the card exists.
 func (c *card) carrier() (carrier, there bool) {
 	now, err := netlink.LinkByIndex(c.link.Attrs().Index)
 	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
@@ -255,7 +257,7 @@ func (c *card) carrier() (carrier, there bool) {
 	return err == nil && now.Attrs().RawFlags&unix.IFF_LOWER_UP != 0, true
 }
 
-// lose forgets a card that was taken out, as one on USB. Another one in its place is a new card.
+// lose removes a card that was unplugged, for example from USB. A card plugged in later is a new card.
 func (m *machine) lose(c *card) {
 	m.network.mu.Lock()
 	maps.DeleteFunc(m.network.cards, func(_ int, one *card) bool { return one == c })

@@ -12,17 +12,17 @@ import (
 	"writ"
 )
 
-// How a clock is corrected.
+// Limits for the correction of the clock.
 const (
-	askWithin = 3 * time.Second // to find the server, and as long for its answer
+	askWithin = 3 * time.Second // each for the name lookup and for the answer
 	askMostOf = 2 * askWithin
-	fineWith  = time.Millisecond       // less is not corrected
-	slewBelow = 500 * time.Millisecond // less is corrected bit by bit, so that no moment is there twice
-	// stepMost bounds what servers can do to a clock that was right: NTP is not signed, and signed texts have an end.
+	fineWith  = time.Millisecond       // smaller offsets are ignored
+	slewBelow = 500 * time.Millisecond // smaller offsets are slewed, so that no time occurs twice
+	// stepMost limits the steps of a clock that was correct before. NTP is not signed, and signed messages expire.
 	stepMost = time.Minute
 )
 
-// clock is corrected by time servers that the operator names.
+// clock is corrected by the configured time servers.
 type clock struct {
 	servers []string
 	now     func() time.Time
@@ -31,12 +31,13 @@ type clock struct {
 	step    func(to time.Time) error
 }
 
-// query asks a time server.
+// query asks a time server for the time.
 func query(server string) (*ntp.Response, error) {
 	return queryBy(&net.Dialer{Timeout: askWithin}, server)
 }
 
-// queryBy asks a time server that a dialer finds: by itself the library waits for nameservers as long as these like.
+// queryBy asks a time server through dialer. The dialer's timeout also limits the name lookup, which the library does
+// not.
 func queryBy(dialer *net.Dialer, server string) (*ntp.Response, error) {
 	answer, err := ntp.QueryWithOptions(server, ntp.QueryOptions{
 		Timeout: askWithin, Dialer: func(_, remote string) (net.Conn, error) { return dialer.Dial("udp", remote) },
@@ -47,8 +48,8 @@ func queryBy(dialer *net.Dialer, server string) (*ntp.Response, error) {
 	return answer, answer.Validate()
 }
 
-// correct asks the servers, one after the other, and corrects the clock by the first that answers. It says what it did. At the start of the machine
-// any time is believed that can be the present; later the clock is set by stepMost at most.
+// correct asks the servers in order and applies the first answer. It returns a description of the correction. At the
+// start of the machine (start is true), it accepts every plausible time; later it steps the clock by at most stepMost.
 func (c *clock) correct(start bool) (did string, err error) {
 	var failed []error
 	for _, server := range c.servers {
@@ -61,7 +62,7 @@ func (c *clock) correct(start bool) (did string, err error) {
 	return "", errors.Join(failed...)
 }
 
-// noTime is the error of time servers that have told no time. possible says whether the clock can be right without them.
+// noTime wraps err, the failure of all time servers. possible reports whether the clock is plausible without them.
 func noTime(err error, possible bool) error {
 	text, hint := strings.ReplaceAll(err.Error(), "\n", "; "), "check that they run and that this network reaches them, or name others with writ.ntp"
 	if !possible {
@@ -71,7 +72,7 @@ func noTime(err error, possible bool) error {
 	return writ.Errorf(writ.CodeClockSkew, "no time server has told the time: %s", text).WithHint("%s", hint)
 }
 
-// by corrects the clock by an offset.
+// by corrects the clock by offset, which server returned.
 func (c *clock) by(server string, offset time.Duration, start bool) (string, error) {
 	right, size := c.now().Add(offset), offset.Abs()
 	if err := checkClock(right); err != nil {

@@ -11,18 +11,18 @@ import (
 	"writ/internal/sleep"
 )
 
-// The paces of a clock that is corrected.
+// Intervals between queries.
 const (
 	correctEvery = 1024 * time.Second
-	askAgain     = time.Second      // servers that did not answer at the start
-	askSeldom    = 30 * time.Second // the same if the start has to wait for them
+	askAgain     = time.Second      // after a failure at the start
+	askSeldom    = 30 * time.Second // after repeated failures at the start
 )
 
 func newClock(servers []string) *clock {
 	return &clock{servers: servers, now: time.Now, ask: query, slew: slew, step: step}
 }
 
-// slew corrects the clock of the kernel bit by bit.
+// slew adjusts the kernel's clock gradually.
 func slew(by time.Duration) error {
 	if _, err := unix.Adjtimex(&unix.Timex{Modes: unix.ADJ_OFFSET_SINGLESHOT, Offset: by.Microseconds()}); err != nil {
 		return err
@@ -30,7 +30,7 @@ func slew(by time.Duration) error {
 	return synchronised()
 }
 
-// step sets the clock of the kernel.
+// step sets the kernel's clock.
 func step(to time.Time) error {
 	ts := unix.NsecToTimespec(to.UnixNano())
 	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
@@ -39,13 +39,13 @@ func step(to time.Time) error {
 	return synchronised()
 }
 
-// synchronised tells the kernel that its clock is right. It then keeps the clock of the hardware right, too.
+// synchronised marks the kernel's clock as synchronised. The kernel then also updates the hardware clock.
 func synchronised() error {
 	_, err := unix.Adjtimex(&unix.Timex{Modes: unix.ADJ_STATUS | unix.ADJ_MAXERROR | unix.ADJ_ESTERROR, Status: unix.STA_PLL})
 	return err
 }
 
-// setClock corrects the clock if there are time servers, and refuses one that cannot be right.
+// setClock corrects the clock if time servers are configured. It returns an error if the clock is implausible.
 func (m *machine) setClock(ctx context.Context) error {
 	if len(m.config.TimeServers) == 0 {
 		return checkClock(time.Now())
@@ -53,7 +53,7 @@ func (m *machine) setClock(ctx context.Context) error {
 	return m.correctClock(ctx, newClock(m.config.TimeServers))
 }
 
-// correctClock corrects the clock at the start, and from then on.
+// correctClock corrects the clock at the start. It then starts the background correction.
 func (m *machine) correctClock(ctx context.Context, c *clock) error {
 	asks := "asks for the time: " + strings.Join(c.servers, " ")
 	m.show(progress.StageClock, asks)
@@ -67,12 +67,13 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 		}
 		possible := checkClock(c.now()) == nil
 		goesOn := waitsForTime(possible)
-		if possible && round >= rounds { // the clock of the hardware is good enough; keepClock goes on asking
+		if possible && round >= rounds { // the hardware clock is good enough; keepClock asks again
 			m.show(progress.StageClock, "no answer again: "+goesOn)
 			break
 		}
 		pause := askAgain
-		if m.failAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds { // also if they fail in turns
+		// Also if the failures alternate.
+		if m.failAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds {
 			pause = askSeldom
 		}
 		if sleep.For(ctx, pause) != nil {
@@ -83,10 +84,10 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 	return checkClock(c.now())
 }
 
-// rounds is how often a start asks all time servers, if its clock can be right without them.
+// rounds limits how often the start asks all time servers if the clock is plausible.
 const rounds = 2
 
-// limit is how long a start waits for the time: each server is asked twice. A clock that cannot be right has to be corrected.
+// limit returns how long the start waits for the time servers. It has no limit if the clock is implausible.
 func (c *clock) limit() waitLimit {
 	if checkClock(c.now()) != nil {
 		return waitLimit{then: "without the time no certificate can be verified"}
@@ -94,7 +95,7 @@ func (c *clock) limit() waitLimit {
 	return waitLimit{rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain, "the start goes on with the clock of the hardware"}
 }
 
-// waitsForTime says how a start goes on without an answer of a time server.
+// waitsForTime describes how the start continues if no time server answers.
 func waitsForTime(possible bool) string {
 	if possible {
 		return "the start goes on with the clock of the hardware, and asks again later"
@@ -102,8 +103,9 @@ func waitsForTime(possible bool) string {
 	return "it asks every " + askSeldom.String()
 }
 
-// keepClock corrects the clock until the machine is turned off. failed is why it could not at the start, nil if it could. It tells when that begins
-// to fail, when it fails for another reason, and when it works again. The page has it as well.
+// keepClock corrects the clock until the machine is turned off. failed is the error of the correction at the start, if
+// any. It reports when corrections begin to fail, fail for another reason, or work again. The status page shows the
+// same.
 func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
 	if failed != nil {
 		m.status.clockIs("not corrected: no time server has told the time")
@@ -128,7 +130,7 @@ func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
 	}
 }
 
-// withHint is an error in one line, with what to do about it.
+// withHint formats an error and its hint as one line.
 func withHint(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if hint := hintOf(err); hint != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/beevik/ntp"
 )
 
-// clockOf is a clock whose one time server answers as a function says.
+// clockOf returns a clock with one time server, whose offset ask returns.
 func clockOf(ask func() (time.Duration, error)) *clock {
 	return &clock{
 		servers: []string{"ntp.example.org"}, now: func() time.Time { return time.Now().AddDate(27, 0, 0) }, slew: func(time.Duration) error { return nil }, step: func(time.Time) error { return nil },
@@ -23,7 +23,8 @@ func clockOf(ask func() (time.Duration, error)) *clock {
 	}
 }
 
-// The clock of a machine whose time servers answer late may be wrong by hours. The page says why it is not corrected then, and what to do.
+// The clock of a machine may be wrong by hours if its time servers answer late. The page shows the reason and the
+// remedy.
 func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
@@ -61,7 +62,7 @@ func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 	})
 }
 
-// A start that waits for time servers says so before they had time to answer.
+// A start that waits for time servers shows this before they could answer.
 func TestAStartSaysThatItAsksForTheTime(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)
@@ -80,7 +81,7 @@ func TestAStartSaysThatItAsksForTheTime(t *testing.T) {
 	})
 }
 
-// Nameservers that do not answer take no longer than a time server may.
+// The lookup of a name has the same timeout as a time server.
 func TestATimeServerWithANameIsAskedWithinItsTime(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +93,8 @@ func TestATimeServerWithANameIsAskedWithinItsTime(t *testing.T) {
 		asked.Add(1)
 		return new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
 	}}
-	for within := 20 * time.Millisecond; asked.Load() == 0; within *= 2 { // a busy machine may not come to ask in so short a time
+	// A busy machine may not send the query within so short a timeout.
+	for within := 20 * time.Millisecond; asked.Load() == 0; within *= 2 {
 		_, err = queryBy(&net.Dialer{Timeout: within, Resolver: resolver}, "ntp.example.org")
 		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
 			t.Errorf("a nameserver that is silent: %v", err)

@@ -14,39 +14,41 @@ import (
 	"writ"
 )
 
-// Config says what a machine is to become. It is read from words "writ.NAME=VALUE", which stand in a file of the image, on the command line of
-// the kernel, and in credentials that the boot loader brings. What is read later counts.
+// Config holds the settings of a machine, words of the form "writ.NAME=VALUE". They come from a file of the image, from
+// the kernel's command line and from credentials of the boot loader. If a setting is repeated, the last value wins.
 type Config struct {
-	Name        string   // of the node; made of the first network card's address if ""
+	Name        string   // of the node; derived from the address of the first network card if ""
 	Supervisors []string // addresses of node APIs
 	Redis       string   // address of the datacenter's Redis
-	Join        string   // token with which the node joins; a secret
-	Cluster     string   // id of the cluster to believe in, for a node without a token: it waits to be approved
-	Drivers     string   // as --drivers of the runner; its default if ""
-	ImageAllow  string   // as --image-allow of the runner: images come from the internet only if ""
-	Data        string   // label of the file system with the node's data; it is in memory if "" and Disk is "", too
-	Disk        string   // serial number of the disk with that file system, which is made there if the disk is empty; no disk is written to if ""
+	Join        string   // join token; a secret
+	Cluster     string   // id of the trusted cluster, for a node without a token that waits for approval
+	Drivers     string   // the runner's --drivers; "" for its default
+	ImageAllow  string   // the runner's --image-allow; "" allows images from the internet only
+	Data        string   // label of the file system with the node's data; the data is in memory if Data and Disk are ""
+	// Serial number of the data disk. An empty disk gets a file system. No disk is formatted if "".
+	Disk string
 
-	Boot string // where the stages of the start are reported to, http://HOST/PATH; nowhere if ""
+	Boot string // URL for reports of the start, http://HOST/PATH; "" for none
 
-	TimeServers []string // asked by NTP; the clock of the machine is believed if there are none
+	TimeServers []string // NTP servers; if empty, the hardware clock is trusted
 
-	Watchdog time.Duration // after which a machine that hangs is restarted; as usual if 0, and never if noWatchdog
+	Watchdog time.Duration // a hung machine restarts after this time; 0 for the default, noWatchdog for never
 
-	Interface   string         // name or hardware address of the network card that the next three are for; every card if ""
-	VLAN        int            // the card has its addresses in this VLAN, and none outside; 0 for none
-	Addresses   []netip.Prefix // IPv4 and IPv6; the card asks for others only if there are none
-	Gateways    []netip.Addr   // of a card with addresses
-	Nameservers []netip.Addr   // before those that the network tells
+	// Name or hardware address of the card that VLAN, Addresses and Gateways apply to; "" for every card.
+	Interface   string
+	VLAN        int            // id of the VLAN that the card uses exclusively; 0 for none
+	Addresses   []netip.Prefix // IPv4 and IPv6; if set, the card requests no others
+	Gateways    []netip.Addr   // for a card with Addresses
+	Nameservers []netip.Addr   // used before the nameservers from DHCP and routers
 }
 
-// The ids of VLANs that a network can have: the two others of 12 bits mean something else.
+// The valid range of VLAN ids. The 12-bit values 0 and 4095 are reserved.
 const (
 	firstVLAN = 1
 	lastVLAN  = 4094
 )
 
-// prefix begins the words that are ours; joinWord is the one that is a secret.
+// Names of settings. The value of joinWord is a secret.
 const (
 	prefix   = "writ."
 	joinWord = prefix + "join"
@@ -57,16 +59,16 @@ const (
 
 var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// hidden stands for a secret.
+// hidden replaces a secret in texts.
 const hidden = "(hidden)"
 
-// setting is a word that is known.
+// setting is a known setting and the parser of its value.
 type setting struct {
 	name string
 	set  func(c *Config, value string) error
 }
 
-// settings are all of them.
+// settings lists all known settings.
 var settings = []setting{
 	{prefix + "name", func(c *Config, v string) error {
 		if !writ.ValidName(v) {
@@ -121,7 +123,7 @@ var settings = []setting{
 	}},
 }
 
-// list parses values that commas separate. It is empty if one of them is wrong.
+// list parses comma-separated values. It returns an error if any value is invalid.
 func list[T any](text string, parse func(string) (T, error)) (all []T, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		value, err := parse(one)
@@ -133,7 +135,7 @@ func list[T any](text string, parse func(string) (T, error)) (all []T, err error
 	return all, nil
 }
 
-// hostPrefix parses the address of a host with the length of its network.
+// hostPrefix parses a host address with its prefix length.
 func hostPrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err == nil && (p.Addr().IsUnspecified() || p.Addr().IsMulticast() || p.Addr().Is4In6()) {
@@ -142,7 +144,7 @@ func hostPrefix(text string) (netip.Prefix, error) {
 	return p, err
 }
 
-// known lists the words.
+// known returns the names of all settings.
 func known() (names []string) {
 	for _, s := range settings {
 		names = append(names, s.name)
@@ -150,8 +152,8 @@ func known() (names []string) {
 	return names
 }
 
-// Read takes the words of a text that are ours. Others, such as those of the kernel, are nothing to it. One that is wrong leaves the rest in
-// force: the error has a sentence for each, and none has the value of a secret.
+// Read applies the settings in text and ignores other words, such as those for the kernel. An invalid setting does not
+// affect the others. The returned error joins one error per invalid setting; it never contains a secret.
 func (c *Config) Read(text string) error {
 	var failed []error
 	for word := range strings.FieldsSeq(text) {
@@ -178,10 +180,10 @@ func (c *Config) Read(text string) error {
 	return errors.Join(failed...)
 }
 
-// usualLabel is that of the file system with the node's data, if only its disk is named.
+// usualLabel is the label of the data file system if the settings name only the disk.
 const usualLabel = "writ-data"
 
-// label is that of the file system with the node's data, "" if they are in memory.
+// label returns the label of the data file system, or "" if the data is in memory.
 func (c *Config) label() string {
 	if c.Data == "" && c.Disk != "" {
 		return usualLabel
@@ -189,7 +191,7 @@ func (c *Config) label() string {
 	return c.Data
 }
 
-// Missing says what a node cannot do without. One that has joined needs no token.
+// Missing returns an error if a required setting is unset. A node that has joined needs no token.
 func (c *Config) Missing(joined bool) error {
 	switch {
 	case len(c.Supervisors) == 0:
@@ -205,7 +207,7 @@ func (c *Config) Missing(joined bool) error {
 	return nil
 }
 
-// Redacted is a command line without its secrets.
+// Redacted returns a kernel command line without its secrets.
 func Redacted(cmdline string) string {
 	words := strings.Fields(cmdline)
 	for i, word := range words {
@@ -216,7 +218,7 @@ func Redacted(cmdline string) string {
 	return strings.Join(words, " ")
 }
 
-// nameFor is the name of a node that nobody has named.
+// nameFor derives a node name from the hardware address of its first card.
 func nameFor(card net.HardwareAddr) string {
 	if len(card) == 0 {
 		return "node"

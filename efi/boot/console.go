@@ -12,22 +12,22 @@ import (
 	"writ/efi/progress"
 )
 
-// waiting is how many lines a console may be behind. A serial line that nobody reads can block who writes to it; lines are lost then, and the
-// machine starts.
+// waiting is the number of lines that a console may lag behind. A serial line without a reader can block its writer.
+// Further lines are then dropped, so that the start continues.
 const waiting = 512
 
-// consoles show lines on several devices, each at its own pace.
+// consoles writes lines to several devices, each at its own speed.
 type consoles struct {
-	since func() time.Duration     // since the machine was started
-	told  func(r progress.Report)  // is told each stage; it may be nil
-	kept  func(stage, text string) // keeps what is shown of stages; it may be nil
+	since func() time.Duration     // since the kernel started
+	told  func(r progress.Report)  // receives each report; may be nil
+	kept  func(stage, text string) // records the lines of stages; may be nil
 
 	mu    sync.Mutex
 	lines []chan string
 	wrote sync.WaitGroup
 }
 
-// add shows lines on one more device.
+// add adds a device.
 func (c *consoles) add(device io.Writer) {
 	lines := make(chan string, waiting)
 	c.mu.Lock()
@@ -35,7 +35,7 @@ func (c *consoles) add(device io.Writer) {
 	c.mu.Unlock()
 	c.wrote.Go(func() {
 		for line := range lines {
-			_, _ = io.WriteString(device, line) // whoever could be told reads this device
+			_, _ = io.WriteString(device, line) // a failure could only be reported on this device
 		}
 	})
 }
@@ -45,7 +45,7 @@ func (c *consoles) line(text string) {
 	c.send(clean(text) + "\r\n")
 }
 
-// send gives a text to each console that is not too far behind.
+// send queues text for each console. Consoles whose queue is full skip it.
 func (c *consoles) send(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *consoles) send(text string) {
 	}
 }
 
-// page shows lines that belong together, apart from all others.
+// page shows lines as one block, with an empty line before and after it.
 func (c *consoles) page(lines ...string) {
 	text := "\r\n"
 	for _, line := range lines {
@@ -68,14 +68,14 @@ func (c *consoles) page(lines ...string) {
 	c.send(text + "\r\n")
 }
 
-// stage says what was done, and when, and reports it.
+// stage shows the progress of a stage with a timestamp and reports it.
 func (c *consoles) stage(name, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	c.show(name, text)
 	c.report(progress.Report{Stage: name, Text: text})
 }
 
-// show says something of a stage without reporting it.
+// show shows a line about a stage without reporting it.
 func (c *consoles) show(name, text string) {
 	if c.kept != nil {
 		c.kept(name, text)
@@ -83,14 +83,14 @@ func (c *consoles) show(name, text string) {
 	c.line(fmt.Sprintf("writ [%7.2f] %-8s %s", c.since().Seconds(), name, text))
 }
 
-// report has a report told to the boot server, if there is one.
+// report passes a report to told, if set.
 func (c *consoles) report(r progress.Report) {
 	if c.told != nil {
 		c.told(r)
 	}
 }
 
-// fail says what does not work, and what to do. Of several errors that were joined it says each.
+// fail shows and reports an error with its hint. Joined errors are handled one by one.
 func (c *consoles) fail(name string, err error) {
 	for _, one := range each(err) {
 		c.showFailure(name, one)
@@ -98,7 +98,7 @@ func (c *consoles) fail(name string, err error) {
 	}
 }
 
-// each returns the errors that were joined.
+// each flattens joined errors.
 func each(err error) (all []error) {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -110,7 +110,7 @@ func each(err error) (all []error) {
 	return all
 }
 
-// showFailure shows what does not work, and what to do, without reporting it.
+// showFailure shows an error and its hint without reporting it.
 func (c *consoles) showFailure(name string, err error) {
 	c.show(name, "error: "+err.Error())
 	if hint := hintOf(err); hint != "" {
@@ -125,7 +125,7 @@ func hintOf(err error) string {
 	return ""
 }
 
-// close ends the consoles, and waits a moment for what they have to show.
+// close closes the queues and waits up to within for the devices to write the remaining lines.
 func (c *consoles) close(within time.Duration) {
 	c.mu.Lock()
 	for _, lines := range c.lines {
@@ -141,7 +141,8 @@ func (c *consoles) close(within time.Duration) {
 	}
 }
 
-// clean takes out what could command a terminal. The kernel's letters for a screen have no ellipsis.
+// clean replaces control characters, which could command a terminal, and the ellipsis, which the kernel's screen font
+// lacks.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' || r >= 0x7f && r <= 0x9f {
@@ -151,13 +152,13 @@ func clean(text string) string {
 	}, strings.ReplaceAll(text, "…", "..."))
 }
 
-// lineWriter calls a function with each line that is written. Long lines are cut into several.
+// lineWriter calls show for each written line. Lines longer than longest are split.
 type lineWriter struct {
 	show func(string)
 	rest []byte
 }
 
-// longest is where a line is cut.
+// longest is the maximum length of a line in bytes.
 const longest = 4 << 10
 
 func (w *lineWriter) Write(b []byte) (int, error) {

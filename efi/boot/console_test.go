@@ -10,7 +10,7 @@ import (
 	"writ"
 )
 
-// stuck is a serial line that nobody reads.
+// stuck is a serial line without a reader.
 type stuck chan struct{}
 
 func (s stuck) Write([]byte) (int, error) { <-s; return 0, nil }
@@ -24,7 +24,7 @@ func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
 	c.stage("network", "eth0 %s", "10.0.0.5/24")
 	c.fail("clock", errors.Join(writ.Errorf(writ.CodeClockSkew, "it is 1970").WithHint("set it"), errors.New("no battery")))
 	c.line("a \x1b[31mrunner\x07 says…")
-	go func() { time.Sleep(10 * time.Millisecond); close(line) }() // else close would wait for as long as it may
+	go func() { time.Sleep(10 * time.Millisecond); close(line) }() // otherwise close waits for its whole timeout
 	c.close(time.Minute)
 	want := "writ [   1.50] network  eth0 10.0.0.5/24\r\nwrit [   1.50] clock    error: it is 1970\r\n" +
 		"writ [   1.50] clock    hint: set it\r\n" +
@@ -32,7 +32,7 @@ func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
 	if screen.String() != want {
 		t.Errorf("the screen shows\n%q, want\n%q", screen.String(), want)
 	}
-	for range 3 * waiting { // after the end, and more than is kept
+	for range 3 * waiting { // after close, and more lines than fit into the queue
 		c.line("late")
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"writ/efi/modules"
 )
 
-// loader loads the modules that devices ask for.
+// loader loads the modules that devices request.
 type loader struct {
 	index   *modules.Index
 	devices fs.FS                         // /sys/devices
-	load    func(m *modules.Module) error // into the kernel
+	load    func(m *modules.Module) error // loads one module into the kernel
 
 	mu    sync.Mutex
-	tried map[string]bool // modules, whether or not that worked: what failed is told once
+	tried map[string]bool // modules tried so far, including failed ones: a failure is reported once
 }
 
-// named loads modules by their names, and what they need.
+// named loads modules by name, with their dependencies.
 func (l *loader) named(names []string) (loaded int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +35,8 @@ func (l *loader) named(names []string) (loaded int, err error) {
 	return loaded, errors.Join(failed...)
 }
 
-// all loads what devices ask for, until they ask for nothing more: a bus shows its devices once its driver is there.
+// all loads the modules for all devices. It repeats until no new alias appears, because a bus exposes its devices only
+// after its driver is loaded.
 func (l *loader) all() (loaded int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +59,8 @@ func (l *loader) all() (loaded int, err error) {
 	}
 }
 
-// closure loads the modules of one name or alias. There may be none: the kernel has the driver inside, or the image has it not.
+// closure loads the modules for a name or an alias. Unknown aliases are not an error: the driver may be built into the
+// kernel, or missing from the image.
 func (l *loader) closure(alias string) (loaded int, err error) {
 	if found, _ := l.index.Find(alias); len(found) == 0 {
 		return 0, nil
@@ -82,10 +84,10 @@ func (l *loader) closure(alias string) (loaded int, err error) {
 	return loaded, errors.Join(failed...)
 }
 
-// aliases are those of all devices that are there.
+// aliases returns the modaliases of all present devices, sorted.
 func aliases(devices fs.FS) (all []string) {
 	_ = fs.WalkDir(devices, ".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil { // a device may go while it is looked at
+		if err != nil { // a device may vanish during the walk
 			return nil
 		}
 		if entry.Type().IsRegular() && path.Base(file) == "modalias" {

@@ -9,7 +9,7 @@ import (
 	"writ/efi/modules"
 )
 
-// A bus shows its devices when its driver is loaded, which is how a network card behind it is found.
+// A bus exposes its devices only after its driver is loaded, for example one with a network card behind it.
 func TestDevicesThatAppearWithADriverGetTheirs(t *testing.T) {
 	lists := fstest.MapFS{
 		"modules.builtin": {},

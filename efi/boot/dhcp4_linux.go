@@ -14,22 +14,22 @@ import (
 	"writ/internal/sleep"
 )
 
-// How DHCP servers are asked, of either family.
+// Timeouts of DHCP exchanges, for both address families.
 const (
-	answerIn    = time.Second // at first; each repetition waits twice as long
+	answerIn    = time.Second // the first timeout; each retry doubles it
 	askTimes    = 4
 	askFor      = (1<<askTimes - 1) * answerIn
-	askMost     = askFor + answerIn // if others answer besides
-	leaseAtMost = 24 * time.Hour    // of leases without an end
+	askMost     = askFor + answerIn // including replies to other clients, which restart the timer
+	leaseAtMost = 24 * time.Hour    // for leases without an end
 )
 
-// asking are the options that make a question last for askFor.
+// asking configures the retries of the client. They take askFor in total.
 var asking = []nclient4.ClientOpt{nclient4.WithTimeout(answerIn), nclient4.WithRetry(askTimes)}
 
-// askLimit is that of a card that has no address yet.
+// askLimit is the wait limit of a card without an address.
 var askLimit = waitLimit{askFor, "it asks again"}
 
-// leases gets a lease and renews it until it is lost.
+// leases obtains a lease and renews it until it is lost.
 func (m *machine) leases(ctx context.Context, c *card) error {
 	client, err := nclient4.New(c.name(), asking...)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(m.config.Name)))
 	}
 	var given *nclient4.Lease
-	if err := within(ctx, 2*askMost, func(ctx context.Context) (err error) { // it asks for an offer, and then for the lease
+	if err := within(ctx, 2*askMost, func(ctx context.Context) (err error) { // twice: an offer, then the lease
 		given, err = client.Request(ctx, options...)
 		return err
 	}); err != nil {
@@ -59,7 +59,7 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 			told = false
 		}
 		if err := m.apply(c, byDHCP, l); err != nil {
-			m.remove(c, byDHCP, l) // as much of it as was possible
+			m.remove(c, byDHCP, l) // remove the part that was applied
 			return err
 		}
 		had = l
@@ -69,7 +69,7 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 			m.network.tell(ctx, "%s %s, by DHCP from %s for %s", c.name(), l, given.ACK.ServerIdentifier(), l.valid)
 		}
 		if given, err = renew(ctx, client, given, l.valid, options); err != nil {
-			if ctx.Err() == nil { // else the machine is turned off, and its last words go by this address
+			if ctx.Err() == nil { // at shutdown the address stays, for the last reports
 				m.remove(c, byDHCP, l)
 				m.network.has(c, v4)
 				m.tellLost("%s has lost %s: %v", c.name(), l.address, err)
@@ -81,8 +81,8 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 
 var errNoAnswer = errors.New("no answer that fits")
 
-// within bounds how long servers are asked. The library waits anew after each packet, also after one that is no answer, so that a stranger could make
-// it wait without an end.
+// within limits the time of a DHCP exchange. The library restarts its timer after every packet, even an unrelated one,
+// so a stranger on the network could otherwise make it wait forever.
 func within(ctx context.Context, most time.Duration, ask func(ctx context.Context) error) error {
 	asking, cancel := context.WithTimeoutCause(ctx, most, errNoAnswer)
 	defer cancel()
@@ -93,7 +93,7 @@ func within(ctx context.Context, most time.Duration, ask func(ctx context.Contex
 	return err
 }
 
-// renew waits for half of a lease, and asks for more until it is over.
+// renew waits for half of the lease and then asks for a renewal until the lease expires.
 func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, valid time.Duration, options []dhcpv4.Modifier) (*nclient4.Lease, error) {
 	end := time.Now().Add(valid)
 	for left := valid; ; left = time.Until(end) {
@@ -117,7 +117,7 @@ func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, 
 	}
 }
 
-// readLease reads what a DHCP server has given.
+// readLease converts the ACK of a DHCP server.
 func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
 	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	ones, bits := ack.SubnetMask().Size()
@@ -141,5 +141,5 @@ func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
 	return l, nil
 }
 
-// isHost reports whether an IPv4 address can be that of a host in the network of a card.
+// isHost reports whether an IPv4 address is valid for a host.
 func isHost(a netip.Addr) bool { return a.IsGlobalUnicast() || a.IsLinkLocalUnicast() }

@@ -18,18 +18,18 @@ import (
 	"writ/internal/sleep"
 )
 
-// The paces of DHCPv6 besides those of addresses.
+// Intervals of DHCPv6, apart from lease times.
 const (
 	informAtLeast = 10 * time.Minute
 	informAtMost  = 24 * time.Hour
 	declineWithin = 2 * time.Second
 )
 
-// useDHCPv6 asks DHCPv6 servers for what a router says, until ctx ends.
+// useDHCPv6 runs DHCPv6 for the purpose that a router requested, until ctx ends.
 func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 	do, wait, failing, l := s.leaseIPv6, time.Second, "got no address by DHCPv6: %v", askLimit
 	switch use {
-	case forAddresses: // until it has failed once: then why is said, as with DHCP
+	case forAddresses: // asking is shown until the first failure, then the failure is, as with DHCP
 		s.network.waits(s.card, v6, l, "asks for an address by DHCPv6")
 	case forNameservers:
 		do, wait, failing, l = s.inform, lookLater, "got no nameservers by DHCPv6, which its router names: %v", otherCards
@@ -47,13 +47,13 @@ func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 	}
 }
 
-// lease6 is a lease by DHCPv6: when its server is asked for more, and when any server is.
+// lease6 is a DHCPv6 lease. After renew the client asks its server for an extension, after rebind any server.
 type lease6 struct {
 	lease
 	renew, rebind time.Duration
 }
 
-// leaseIPv6 gets an address and renews it until it is lost.
+// leaseIPv6 obtains an address and renews it until it is lost.
 func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 	client, err := newDHCPv6(s.card, s.config.Name)
 	if err != nil {
@@ -76,12 +76,12 @@ func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 			s.setName(l.hostname)
 		}
 		if err := s.apply(s.card, byDHCPv6, l.lease); err != nil {
-			s.remove(s.card, byDHCPv6, l.lease) // as much of it as was possible
+			s.remove(s.card, byDHCPv6, l.lease) // remove the part that was applied
 			return err
 		}
 		had = l
 		if given, err = s.renewIPv6(ctx, client, given, l); err != nil {
-			if ctx.Err() == nil { // else the machine is turned off, and its last words go by this address
+			if ctx.Err() == nil { // at shutdown the address stays, for the last reports
 				s.remove(s.card, byDHCPv6, l.lease)
 			}
 			return err
@@ -89,7 +89,8 @@ func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 	}
 }
 
-// renewIPv6 waits until more of a lease is to be asked for, and asks until it is over. Other servers are asked once its own did not answer for long.
+// renewIPv6 waits until the lease is due for renewal and then asks for one until the lease expires. From the rebind
+// time on it asks all servers.
 func (s *ipv6Watch) renewIPv6(ctx context.Context, client *dhcpv6Client, given *dhcpv6.Message, l lease6) (*dhcpv6.Message, error) {
 	rebind, end := time.Now().Add(l.rebind), time.Now().Add(l.valid)
 	for wait := l.renew; ; {
@@ -118,7 +119,7 @@ func (s *ipv6Watch) renewIPv6(ctx context.Context, client *dhcpv6Client, given *
 	}
 }
 
-// untilTaken waits. It returns an error if another machine is found to have the address meanwhile.
+// untilTaken waits. It returns an error if another machine turns out to use the address.
 func (s *ipv6Watch) untilTaken(ctx context.Context, wait time.Duration, address netip.Addr) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -136,7 +137,7 @@ func (s *ipv6Watch) untilTaken(ctx context.Context, wait time.Duration, address 
 	}
 }
 
-// inform gets nameservers, and gets them again when the server says so. It returns when there is no answer.
+// inform requests nameservers and refreshes them at the server's interval. It returns an error if no server answers.
 func (s *ipv6Watch) inform(ctx context.Context) error {
 	client, err := newDHCPv6(s.card, s.config.Name)
 	if err != nil {
@@ -158,13 +159,13 @@ func (s *ipv6Watch) inform(ctx context.Context) error {
 	}
 }
 
-// dhcpv6Client asks servers in the network of one card.
+// dhcpv6Client talks to the servers on the network of one card.
 type dhcpv6Client struct {
 	*nclient6.Client
-	most time.Duration // for one question with its repetitions
-	id   dhcpv6.DUID   // of the machine; it follows from the card, so that it is the same at each start
+	most time.Duration // limit for one request with its retries
+	id   dhcpv6.DUID   // of the machine; derived from the card, so it is the same at every start
 	iaid [4]byte       // of the card
-	name string        // for the server, "" if it is to choose one
+	name string        // requested host name, "" if the server chooses one
 }
 
 func newDHCPv6(c *card, name string) (*dhcpv6Client, error) {
@@ -179,7 +180,7 @@ func newDHCPv6(c *card, name string) (*dhcpv6Client, error) {
 	return &dhcpv6Client{client, askMost, &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: address}, [4]byte(address[len(address)-4:]), name}, nil
 }
 
-// request gets an address from the first server that has one.
+// request obtains an address from the first server that offers a valid one.
 func (d *dhcpv6Client) request(ctx context.Context) (*dhcpv6.Message, error) {
 	var refused error
 	offer, err := d.ask(ctx, dhcpv6.MessageTypeSolicit, nil, func(m *dhcpv6.Message) bool {
@@ -192,14 +193,15 @@ func (d *dhcpv6Client) request(ctx context.Context) (*dhcpv6.Message, error) {
 	return d.ask(ctx, dhcpv6.MessageTypeRequest, offer, nil)
 }
 
-// decline tells a server that another machine has the address that it gave.
+// decline tells the server that another machine uses the address.
 func (d *dhcpv6Client) decline(ctx context.Context, given *dhcpv6.Message) {
 	ctx, cancel := context.WithTimeout(ctx, declineWithin)
 	defer cancel()
-	_, _ = d.ask(ctx, dhcpv6.MessageTypeDecline, given, nil) // one that does not hear it gives the address again, and is told again
+	// A server that misses this offers the address again and gets another decline.
+	_, _ = d.ask(ctx, dhcpv6.MessageTypeDecline, given, nil)
 }
 
-// ask sends a message about what a server has given, and returns the first answer that fits.
+// ask sends a message about the lease in given and returns the first matching answer.
 func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *dhcpv6.Message, fits func(*dhcpv6.Message) bool) (answer *dhcpv6.Message, err error) {
 	question, err := d.message(kind, given)
 	if err != nil {
@@ -219,7 +221,7 @@ func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *
 	return answer, err
 }
 
-// message is one to a server, or to all of them if none has given anything.
+// message builds a request for the server in given, or for all servers if given is nil.
 func (d *dhcpv6Client) message(kind dhcpv6.MessageType, given *dhcpv6.Message) (*dhcpv6.Message, error) {
 	m, err := dhcpv6.NewMessage(dhcpv6.WithClientID(d.id), dhcpv6.WithOption(dhcpv6.OptElapsedTime(0)),
 		dhcpv6.WithRequestedOptions(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionFQDN, dhcpv6.OptionInformationRefreshTime),
@@ -238,7 +240,7 @@ func (d *dhcpv6Client) message(kind dhcpv6.MessageType, given *dhcpv6.Message) (
 				address.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: has.IPv6Addr})
 			}
 		}
-		if kind != dhcpv6.MessageTypeRebind { // which goes to all
+		if kind != dhcpv6.MessageTypeRebind { // a rebind goes to all servers
 			m.AddOption(dhcpv6.OptServerID(given.Options.ServerID()))
 		}
 	}
@@ -246,16 +248,17 @@ func (d *dhcpv6Client) message(kind dhcpv6.MessageType, given *dhcpv6.Message) (
 	return m, nil
 }
 
-// partialName is the name of the machine without a domain, which its server may add.
+// partialName returns the host name without a domain. The server may add the domain.
 func (d *dhcpv6Client) partialName() *rfc1035label.Labels {
 	name := rfc1035label.NewLabels()
 	if d.name != "" {
-		_ = name.FromBytes(append([]byte{byte(len(d.name))}, d.name...)) // without the end that a whole name has
+		// Without the terminating root label, which marks a fully qualified name.
+		_ = name.FromBytes(append([]byte{byte(len(d.name))}, d.name...))
 	}
 	return name
 }
 
-// readLease6 reads what a DHCPv6 server has given.
+// readLease6 converts the reply of a DHCPv6 server.
 func readLease6(m *dhcpv6.Message) (lease6, error) {
 	if m.Options.ServerID() == nil {
 		return lease6{}, errors.New("the DHCPv6 server does not say who it is")
@@ -290,7 +293,7 @@ func readLease6(m *dhcpv6.Message) (lease6, error) {
 	return l, nil
 }
 
-// refusal is the error that a DHCPv6 server tells, if it tells one.
+// refusal returns the error in a status code, or nil on success.
 func refusal(status *dhcpv6.OptStatusCode) error {
 	if status == nil || status.StatusCode == iana.StatusSuccess {
 		return nil

@@ -20,13 +20,13 @@ import (
 	"writ/internal/testenv"
 )
 
-// dhcpv6Server is one of a test: it answers as a function says, and keeps what it was asked.
+// dhcpv6Server is a scripted DHCPv6 server that records the messages it receives.
 type dhcpv6Server struct {
 	mu    sync.Mutex
 	asked []*dhcpv6.Message
 }
 
-// answersDHCPv6 has the host answer the n-th message of each kind.
+// answersDHCPv6 starts a server on the host. answers returns the replies to the n-th message of each type.
 func (l *lan) answersDHCPv6(answers func(n int, asked *dhcpv6.Message) []*dhcpv6.Message) *dhcpv6Server {
 	l.Helper()
 	s := &dhcpv6Server{}
@@ -48,7 +48,7 @@ func (l *lan) answersDHCPv6(answers func(n int, asked *dhcpv6.Message) []*dhcpv6
 	return s
 }
 
-// count says how often it was asked for something. The caller holds mu.
+// count returns the number of received messages of a type. The caller holds mu.
 func (s *dhcpv6Server) count(kind dhcpv6.MessageType) (n int) {
 	for _, m := range s.asked {
 		if m.MessageType == kind {
@@ -58,7 +58,7 @@ func (s *dhcpv6Server) count(kind dhcpv6.MessageType) (n int) {
 	return n
 }
 
-// had reports whether it was asked for something.
+// had reports whether a message of a type was received.
 func (s *dhcpv6Server) had(kind dhcpv6.MessageType) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *dhcpv6Server) had(kind dhcpv6.MessageType) bool {
 
 var hostDUID = &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
 
-// answerTo answers a message of a client, with these options besides those that it must have.
+// answerTo builds the reply to a client's message, with options in addition to the required ones.
 func answerTo(m *dhcpv6.Message, options ...dhcpv6.Option) *dhcpv6.Message {
 	reply := &dhcpv6.Message{MessageType: dhcpv6.MessageTypeReply, TransactionID: m.TransactionID}
 	if m.MessageType == dhcpv6.MessageTypeSolicit {
@@ -79,20 +79,20 @@ func answerTo(m *dhcpv6.Message, options ...dhcpv6.Option) *dhcpv6.Message {
 	return reply
 }
 
-// leaseOf is an address that a server gives, for some seconds.
+// leaseOf returns an address option. Times are in seconds.
 func leaseOf(address string, renew, rebind, preferred, valid time.Duration) *dhcpv6.OptIANA {
 	o := &dhcpv6.OptIANA{T1: renew * time.Second, T2: rebind * time.Second}
 	o.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: net.ParseIP(address), PreferredLifetime: preferred * time.Second, ValidLifetime: valid * time.Second})
 	return o
 }
 
-// managed is what a router says of a network whose addresses are those of a DHCPv6 server.
+// managed returns an advertisement that requests DHCPv6 for addresses.
 func managed() *ndp.RouterAdvertisement {
 	return &ndp.RouterAdvertisement{RouterLifetime: time.Hour, ManagedConfiguration: true}
 }
 
-// A card asks for an address by DHCPv6 where its router says so. It goes by a server that has none left, renews its address, takes the next one
-// that it is given, and asks all servers when its own does not answer. An address whose time is over is lost.
+// A card requests an address by DHCPv6 if its router says so. It skips a server without free addresses, renews its
+// address, accepts a new one, and asks all servers if its own does not answer. An expired address is lost.
 func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -144,7 +144,7 @@ func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	}
 }
 
-// An address that another machine has is given back, and the next one is used.
+// An address that another machine uses is declined, and the next one is used.
 func TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -166,7 +166,7 @@ func TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack(t *testing.T) {
 	l.hasOnly(v6, "2001:db8::8/128")
 }
 
-// Where routers give addresses and say so, a DHCPv6 server is asked for nameservers only.
+// If routers assign addresses and set the O flag, DHCPv6 is used for nameservers only.
 func TestNameserversAreAskedForByDHCPv6(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -187,7 +187,7 @@ func TestNameserversAreAskedForByDHCPv6(t *testing.T) {
 	}
 }
 
-// A stranger who answers each question for another machine, again and again, makes no wait longer.
+// Answers for other clients, which any machine on the network can send, do not extend the timeout.
 func TestAnswersForOthersProlongNoWait(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -216,7 +216,7 @@ func TestAnswersForOthersProlongNoWait(t *testing.T) {
 			}
 		})
 	})
-	l.Cleanup(func() { close(ended) }) // before the server is
+	l.Cleanup(func() { close(ended) }) // before the server is closed
 	var client *dhcpv6Client
 	l.eventually("the card has an address of its link", func() (ok bool) {
 		var err error

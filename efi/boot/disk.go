@@ -12,7 +12,7 @@ import (
 	"writ"
 )
 
-// Where file systems have their mark and their label, counted in bytes from the beginning of the disk.
+// Offsets of magic numbers and labels, in bytes from the start of the disk.
 const (
 	ext4Mark       = 0x438
 	ext4Label      = 0x478
@@ -24,7 +24,8 @@ const (
 	btrfsMagic     = "_BHRfS_M"
 )
 
-// fileSystem returns the kind of a disk's file system and its label; the kind is "" if it is none that data of a node can be on.
+// fileSystem returns the type and label of the file system on disk. The type is "" unless it is btrfs or ext4, the
+// types for node data.
 func fileSystem(disk io.ReaderAt) (kind, label string) {
 	text := func(at int64, size int) string {
 		b := make([]byte, size)
@@ -44,10 +45,10 @@ func fileSystem(disk io.ReaderAt) (kind, label string) {
 	return "", ""
 }
 
-// partOfCard are block devices of an eMMC or SD card beside the card itself.
+// partOfCard matches the special block devices of an eMMC or SD card.
 var partOfCard = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
 
-// noData reports whether a block device is none that an operator attaches.
+// noData reports whether a block device cannot hold node data, such as a loop device or a CD drive.
 func noData(name string) bool {
 	if partOfCard.MatchString(name) {
 		return true
@@ -60,7 +61,7 @@ func noData(name string) bool {
 	return false
 }
 
-// describeDisk says what a disk has, for people, and returns the label of what is there.
+// describeDisk describes the content of a disk for people. It also returns the kind of the content and its label.
 func describeDisk(name string, disk io.ReaderAt) (text, what, label string) {
 	what, label = fileSystem(disk)
 	if what == "" {
@@ -75,7 +76,8 @@ func describeDisk(name string, disk io.ReaderAt) (text, what, label string) {
 	return name + " (" + what + " with the label " + label + ")", what, label
 }
 
-// noDisk says that no disk has the label, or only something that no node can have its data on. seen are the disks that there are.
+// noDisk returns the error for a missing data file system. other describes content that has the label but an
+// unsupported type. seen describes the available disks.
 func noDisk(label, other string, seen []string) error {
 	if other != "" {
 		return writ.Errorf(writ.CodeConflict, "the label %s is that of %s, and data of a node can be on btrfs and ext4 only", label, other).
@@ -89,7 +91,7 @@ func noDisk(label, other string, seen []string) error {
 		WithHint("attach the disk, or name it by its serial number with %s; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", prefix+"disk", label, label)
 }
 
-// withLacking adds to the error of a disk that is not found what the image lacks for disks, if that is known.
+// withLacking adds to the error of a missing disk which drivers or firmware the image lacks, if known.
 func withLacking(err error, lacks string) error {
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Code != writ.CodeNotFound || lacks == "" {
@@ -98,7 +100,8 @@ func withLacking(err error, lacks string) error {
 	return writ.Errorf(e.Code, "%s; %s", e.Message, lacks).WithHint("%s; or build the image with the driver (--module), its firmware (--packages), or another kernel", e.Hint)
 }
 
-// foreign says that files of a file system are not those of a node, nil if they can be. It is one if it is empty, or has the directory of a node.
+// foreign returns an error if the file system belongs to something else than a node. It may be used if it is empty or
+// contains the node's directory own.
 func foreign(names []string, own string) error {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "lost+found" })
 	if len(names) == 0 || slices.Contains(names, own) {
@@ -109,7 +112,7 @@ func foreign(names []string, own string) error {
 		WithHint("attach the right disk, or give another label with writ.data. If this is the one, make the directory %s there", own)
 }
 
-// otherNode says that the disk of one node is in the machine of another, nil if it can be right. Names are "" if they are not known.
+// otherNode returns an error if the disk belongs to another node than the one configured. A name is "" if unknown.
 func otherNode(onDisk, configured string) error {
 	if onDisk == "" || configured == "" || onDisk == configured {
 		return nil
@@ -118,10 +121,10 @@ func otherNode(onDisk, configured string) error {
 		WithHint("attach the disk of %s, or correct writ.name", configured)
 }
 
-// leastFree is how much room a node needs on its disk to start.
+// leastFree is the free space in bytes that a node needs on its disk to start.
 const leastFree = 16 << 20
 
-// full says that a disk has no room, nil if it has.
+// full returns an error if the disk has less than leastFree free bytes.
 func full(device string, free, size uint64) error {
 	if free >= leastFree {
 		return nil

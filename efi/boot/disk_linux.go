@@ -15,17 +15,17 @@ import (
 	"writ/efi/progress"
 )
 
-// usuallyThere is how long disks take to appear; those behind USB are slow.
+// usuallyThere is how long disks take to appear. USB disks are slow.
 const usuallyThere = 5 * time.Second
 
-// What ends a wait for the disk.
+// Limits of the waits for the disk.
 var (
 	diskLimit  = waitLimit{then: "it looks for the disk " + everyLook + ": in memory this machine would be another node"}
 	mountLimit = waitLimit{then: "the kernel reads the file system"}
 )
 
-// mountData mounts the disk with the node's data, if the configuration names one. It waits for a disk that comes late: in memory instead, the
-// machine would be another node.
+// mountData mounts the data disk, if one is configured. It waits for a disk that appears late: with its data in memory,
+// the machine would be another node.
 func (m *machine) mountData(ctx context.Context) error {
 	if m.config.label() == "" {
 		m.stage("data", "in memory: after a restart this machine is another node")
@@ -45,7 +45,7 @@ func (m *machine) mountData(ctx context.Context) error {
 		select {
 		case <-look.C:
 			if m.loader != nil {
-				_, _ = m.loader.all() // what failed was told before
+				_, _ = m.loader.all() // failures were reported at the first attempt
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -53,13 +53,13 @@ func (m *machine) mountData(ctx context.Context) error {
 	}
 }
 
-// dataDisk is a disk, or a partition, for the node's data.
+// dataDisk is the disk or partition for the node's data.
 type dataDisk struct {
 	device, kind string
-	empty, begun bool // the file system is to be made; that was begun before and did not come to its end
+	empty, begun bool // empty: needs a file system; begun: an earlier attempt to make it was interrupted
 }
 
-// findDisk finds the disk with the node's data, or the one where they shall be.
+// findDisk returns the disk with the node's data, or the empty disk for it.
 func (m *machine) findDisk() (dataDisk, error) {
 	device, kind, err := findData("/sys/class/block", "/dev", m.config.label())
 	switch {
@@ -73,7 +73,7 @@ func (m *machine) findDisk() (dataDisk, error) {
 	return findEmpty(os.DirFS("/sys/block"), "/dev", m.config.Disk)
 }
 
-// useDisk mounts the disk with the node's data, and makes its file system before if there is none.
+// useDisk mounts the data disk. It makes the file system first if the disk is empty.
 func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 	how := "with the label"
 	if d.empty {
@@ -96,7 +96,7 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 	return m.checkRoom(d, at)
 }
 
-// checkRoom says if a disk that is mounted has no room, and makes the directory by which it is known as that of a node.
+// checkRoom reports a full disk and creates the node's directory, which marks the disk as a node's.
 func (m *machine) checkRoom(d dataDisk, at string) error {
 	var room unix.Statfs_t
 	if err := unix.Statfs(at, &room); err != nil {
@@ -105,20 +105,22 @@ func (m *machine) checkRoom(d dataDisk, at string) error {
 	if err := full(d.device, room.Bavail*uint64(room.Bsize), room.Blocks*uint64(room.Bsize)); err != nil {
 		m.failBeside(progress.StageData, err)
 	}
-	if err := os.Mkdir(DataAt, 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOSPC) { // the runner says what it cannot do
+	// If the disk is full, the runner reports its own failure.
+	if err := os.Mkdir(DataAt, 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("make a directory on %s: %w", d.device, err)
 	}
 	return nil
 }
 
-// findData finds the one disk or partition whose file system has a label.
+// findData returns the only disk or partition whose file system has the label. class is /sys/class/block and dev is
+// /dev.
 func findData(class, dev, label string) (device, kind string, err error) {
 	entries, err := os.ReadDir(class)
 	if err != nil {
 		return "", "", fmt.Errorf("list the disks: %w", err)
 	}
-	var found, seen []string // paths of those with the label, and what there is
-	other := ""              // what has the label, and is of no use
+	var found, seen []string // found: devices with the label; seen: descriptions of all devices
+	other := ""              // unusable content with the label
 	for _, e := range entries {
 		if noData(e.Name()) {
 			continue
@@ -126,7 +128,7 @@ func findData(class, dev, label string) (device, kind string, err error) {
 		path := filepath.Join(dev, e.Name())
 		disk, err := os.Open(path)
 		if err != nil {
-			continue // it is gone again, or has no medium
+			continue // removed meanwhile, or without a medium
 		}
 		text, is, has := describeDisk(e.Name(), disk)
 		disk.Close()
@@ -149,5 +151,5 @@ func findData(class, dev, label string) (device, kind string, err error) {
 		WithHint("detach the wrong one: one of them may be a copy")
 }
 
-// unmountData leaves the disk with the node's data in order.
+// unmountData unmounts the data disk.
 func unmountData() error { return unmount(filepath.Dir(DataAt)) }

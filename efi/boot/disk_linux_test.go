@@ -12,7 +12,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// disks are files in the place of disks, each with a file system.
+// disks creates files with file systems in place of block devices.
 func disks(t *testing.T, made map[string][]string) (class, dev string) {
 	t.Helper()
 	class, dev = t.TempDir(), t.TempDir()

@@ -35,7 +35,7 @@ func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
 func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		says string // "" if the disk is right
+		says string // "" if the disk is accepted
 		next string
 	}{
 		{foreign(nil, "node"), "", ""},

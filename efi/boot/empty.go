@@ -15,29 +15,31 @@ import (
 	"writ/internal/diskserial"
 )
 
-// A file system that is being made has a label of its own, which no setting can name. It gets the label of the node's data last, when it is
-// whole and can be mounted. So one with this label has never had data, and may be made again.
+// makingLabel is the label of a file system under construction. No setting can name it. The file system gets its final
+// label last, once it is complete and mountable. A file system with this label therefore never held data and may be
+// made again.
 const makingLabel = "being made by writ"
 
-// checkedPart is how much of the beginning and the end of a disk must be zero before it counts as empty.
+// checkedPart is the number of bytes at the start and at the end of a disk that must be zero for the disk to count as
+// empty.
 const checkedPart = 1 << 20
 
-// Where btrfs has its first super block, and the mark of one that is being made.
+// The first super block of btrfs, and the magic number of an unfinished file system.
 const (
 	btrfsSuper      = 0x10000
 	btrfsSuperSize  = 4 << 10
 	btrfsUnfinished = "!BHRfS_M"
 )
 
-// btrfsCopies are where the other super blocks of btrfs are, and ext4Copies those of ext4 with blocks of 4 KiB and of 1 KiB: who clears the
-// beginning of a disk only leaves them.
+// Offsets of the backup super blocks of btrfs, and of ext4 with blocks of 4 KiB and of 1 KiB. They survive if only the
+// start of a disk is cleared.
 var (
 	btrfsCopies = []int64{64 << 20, 256 << 30}
 	ext4Copies  = []int64{128 << 20, 8<<20 + 1<<10}
 )
 
-// content says what is on a disk, "" if it is empty, or if the making of a file system for the node's data was begun there and nothing else. A part
-// that cannot be read is an error: it may have data.
+// content describes the content of a disk. It returns "" if the disk is empty or holds only an unfinished data file
+// system (begun). An unreadable part is an error, because it may hold data.
 func content(disk io.ReaderAt, size int64) (what string, begun bool, err error) {
 	noting := &noting{ReaderAt: disk, size: size}
 	what, begun = contentOf(noting, size)
@@ -47,7 +49,7 @@ func content(disk io.ReaderAt, size int64) (what string, begun bool, err error) 
 	return what, begun, nil
 }
 
-// noting is a disk, and why a part of it could not be read.
+// noting wraps a disk and remembers the last read error.
 type noting struct {
 	io.ReaderAt
 	size   int64
@@ -56,7 +58,7 @@ type noting struct {
 
 func (n *noting) ReadAt(b []byte, at int64) (int, error) {
 	got, err := n.ReaderAt.ReadAt(b, at)
-	if err != nil && (err != io.EOF || at+int64(len(b)) <= n.size) { // behind its end there is nothing
+	if err != nil && (err != io.EOF || at+int64(len(b)) <= n.size) { // reads past the end are not failures
 		n.failed = err
 	}
 	return got, err
@@ -76,7 +78,8 @@ func contentOf(disk io.ReaderAt, size int64) (what string, begun bool) {
 		return "", true
 	case !isZero(first):
 		return named(disk), false
-	case isBegun(disk, btrfsCopies[0]): // written before the first one, when the power went
+	// Mkfs writes the copy before the first super block; the power failed in between.
+	case isBegun(disk, btrfsCopies[0]):
 		return "", true
 	case !isZero(last):
 		return "data in its last MiB", false
@@ -94,29 +97,29 @@ func contentOf(disk io.ReaderAt, size int64) (what string, begun bool) {
 	return "", false
 }
 
-// ext4Mark16 is ext4Magic as a disk has it.
+// ext4Mark16 is ext4Magic in the byte order of the disk.
 var ext4Mark16 = string(binary.LittleEndian.AppendUint16(nil, ext4Magic))
 
 func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// has reports whether a text is at a place of the disk.
+// has reports whether disk contains text at offset at.
 func has(disk io.ReaderAt, at int64, text string) bool {
 	b := make([]byte, len(text))
 	n, _ := disk.ReadAt(b, at)
 	return n == len(b) && string(b) == text
 }
 
-// isBegun reports whether a super block is one of a file system that is being made for the node's data.
+// isBegun reports whether a super block belongs to an unfinished data file system.
 func isBegun(disk io.ReaderAt, super int64) bool {
 	magic := super + btrfsMark - btrfsSuper
 	return (has(disk, magic, btrfsMagic) || has(disk, magic, btrfsUnfinished)) && has(disk, super+btrfsLabel-btrfsSuper, makingLabel+"\x00")
 }
 
-// marks are what partition tables and file systems have at fixed places.
+// marks lists the magic numbers of partition tables and file systems.
 var marks = []struct {
 	at         int64
 	mark, what string
-	label      int64 // where the label is, if it has one
+	label      int64 // offset of the label, if labelSize is not 0
 	labelSize  int
 }{
 	{512, "EFI PART", "a partition table (GPT)", 0, 0},
@@ -134,10 +137,11 @@ var marks = []struct {
 	{1024, "\x10\x20\xf5\xf2", "a file system (f2fs)", 0, 0},
 	{0x8001, "CD001", "an image of a CD (ISO 9660)", 0x8028, 32},
 	{0, "bluestore block device", "data of Ceph", 0, 0},
-	{510, "\x55\xaa", "a partition table or a boot sector (MBR)", 0, 0}, // others may have this as well
+	// Last, because other formats also have this mark.
+	{510, "\x55\xaa", "a partition table or a boot sector (MBR)", 0, 0},
 }
 
-// named says what the first MiB of a disk has.
+// named describes the content of the first MiB of a disk.
 func named(disk io.ReaderAt) string {
 	if kind, label := fileSystem(disk); kind != "" {
 		return fmt.Sprintf("a file system (%s) with the label %q", kind, label)
@@ -148,7 +152,7 @@ func named(disk io.ReaderAt) string {
 	return "data of an unknown kind in its first MiB"
 }
 
-// marked says what a disk has by the marks of others, and returns the label of that. Both are "" if there is none.
+// marked returns the kind and label of a disk's content, by its magic number. Both are "" if it is unknown.
 func marked(disk io.ReaderAt) (what, label string) {
 	for _, m := range marks {
 		if !has(disk, m.at, m.mark) {
@@ -162,12 +166,12 @@ func marked(disk io.ReaderAt) (what, label string) {
 	return "", ""
 }
 
-// serialOf is the serial number of a disk as a setting has it, which has no spaces.
+// serialOf returns the serial number of a disk in the form of a setting, with underscores for spaces.
 func serialOf(block fs.FS, name string) string {
 	return strings.Join(strings.Fields(diskserial.Of(block, name)), "_")
 }
 
-// withSerial returns the name of the one disk that has a serial number. block is /sys/block.
+// withSerial returns the name of the only disk with a serial number. block is /sys/block.
 func withSerial(block fs.FS, serial string) (string, error) {
 	entries, err := fs.ReadDir(block, ".")
 	if err != nil {
@@ -177,7 +181,7 @@ func withSerial(block fs.FS, serial string) (string, error) {
 	for _, e := range entries {
 		name := e.Name()
 		if hidden, _ := fs.ReadFile(block, path.Join(name, "hidden")); noData(name) || strings.TrimSpace(string(hidden)) == "1" {
-			continue // a hidden one is a way to a disk, and has its number
+			continue // a hidden device is one path of a multipath disk and repeats its number
 		}
 		has := serialOf(block, name)
 		seen = append(seen, fmt.Sprintf("%s (%s)", name, cmp.Or(has, "no serial number")))
@@ -196,7 +200,7 @@ func withSerial(block fs.FS, serial string) (string, error) {
 		WithHint("detach all but one; if they are one disk that is attached in two ways, make its file system yourself, and name its label with %s", prefix+"data")
 }
 
-// checkNamed refuses a file system for the node's data that is not on the disk with a serial number. block is /sys/block.
+// checkNamed returns an error if the data file system is not on the disk with the serial number. block is /sys/block.
 func checkNamed(block fs.FS, device, label, serial string) error {
 	disk, err := withSerial(block, serial)
 	if err != nil && writ.CodeOf(err) != writ.CodeNotFound {

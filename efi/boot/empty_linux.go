@@ -18,13 +18,13 @@ import (
 	"writ/efi/progress"
 )
 
-// mkfsAt is the program of the image that makes file systems.
+// mkfsAt is the program of the image that makes the data file system.
 const mkfsAt = "/usr/sbin/mkfs.btrfs"
 
-// mkfsLimit is how long it may take. It writes some MiB, and discards nothing.
+// mkfsLimit limits its run time. It writes a few MiB and discards no blocks.
 var mkfsLimit = waitLimit{5 * time.Minute, "the machine is held"}
 
-// findEmpty finds the disk with a serial number, and refuses it unless it is empty. block is /sys/block.
+// findEmpty returns the disk with a serial number. It returns an error if the disk is not empty. block is /sys/block.
 func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 	name, err := withSerial(block, serial)
 	if err != nil {
@@ -54,7 +54,7 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 	return d, nil
 }
 
-// makeFileSystem makes the file system of an empty disk, with the label of one that is being made. It is tried once: what failed needs a person.
+// makeFileSystem makes a file system with makingLabel on an empty disk. It does not retry: a failure needs a person.
 func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 	if _, err := os.Stat(mkfsAt); err != nil {
 		return writ.Errorf(writ.CodeUsage, "%s is empty, and the image has no program %s", d.device, mkfsAt).
@@ -80,19 +80,20 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 	return nil
 }
 
-// mkfs are the arguments of mkfs.btrfs. It discards nothing: that takes long on some disks, and a disk may have what was not looked at.
+// mkfs returns the arguments of mkfs.btrfs. Blocks are not discarded: that is slow on some disks, and the unchecked
+// part of the disk may hold data.
 func (d *dataDisk) mkfs() []string {
 	args := []string{"--quiet", "--nodiscard", "--label", makingLabel}
 	if d.begun {
-		args = append(args, "--force") // over what it has begun itself
+		args = append(args, "--force") // to overwrite its own unfinished file system
 	}
 	return append(args, d.device)
 }
 
-// setBtrfsLabel is the command BTRFS_IOC_SET_FSLABEL, whose argument has 256 bytes.
+// setBtrfsLabel is BTRFS_IOC_SET_FSLABEL. Its argument has 256 bytes.
 const setBtrfsLabel = 0x41009432
 
-// setLabel gives the btrfs that is mounted at a directory another label. It is on the disk once this returns.
+// setLabel sets the label of the btrfs mounted at dir and syncs it to disk.
 func setLabel(dir, label string) error {
 	top, err := os.Open(dir)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"writ/internal/testenv"
 )
 
-// diskSize is that of the disks of these tests.
+// diskSize is the size of the disks in these tests.
 const diskSize = 192 << 20
 
-// madeBy is a disk that a program has made a file system on.
+// madeBy returns a disk with a file system that a program made.
 func madeBy(t *testing.T, command ...string) *os.File {
 	t.Helper()
 	disk, err := os.Create(filepath.Join(t.TempDir(), "disk"))
@@ -35,7 +35,7 @@ func madeBy(t *testing.T, command ...string) *os.File {
 	return disk
 }
 
-// with is a disk after something was written at a place.
+// with writes text to a disk at an offset.
 func with(t *testing.T, disk *os.File, at int64, text string) *os.File {
 	t.Helper()
 	if _, err := disk.WriteAt([]byte(text), at); err != nil {
@@ -44,13 +44,13 @@ func with(t *testing.T, disk *os.File, at int64, text string) *os.File {
 	return disk
 }
 
-// cleared is a disk whose beginning was cleared, up to a place.
+// cleared zeroes the disk up to end.
 func cleared(t *testing.T, disk *os.File, end int) *os.File {
 	t.Helper()
 	return with(t, disk, 0, strings.Repeat("\x00", end))
 }
 
-// sparse is a disk with texts at some places; a place below 0 is counted from its end.
+// sparse is a disk with texts at some offsets. A negative offset counts from the end.
 type sparse map[int64]string
 
 func (s sparse) ReadAt(b []byte, off int64) (int, error) {
@@ -68,7 +68,7 @@ func (s sparse) ReadAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
-// broken is a disk that cannot be read at one place.
+// broken is a disk with one unreadable place.
 type broken struct {
 	sparse
 	at   int64
@@ -82,7 +82,7 @@ func (b broken) ReadAt(into []byte, off int64) (int, error) {
 	return b.sparse.ReadAt(into, off)
 }
 
-// What cannot be read may be data, so such a disk is not empty.
+// An unreadable part may hold data, so such a disk is not empty.
 func TestADiskThatCannotBeReadIsNotEmpty(t *testing.T) {
 	for name, at := range map[string]int64{
 		"the beginning": 0, "the end": diskSize - 1, "a copy of btrfs": btrfsCopies[0] + btrfsMark - btrfsSuper, "a copy of ext4": ext4Copies[0] + ext4Mark - 1<<10, "another of ext4": ext4Copies[1] + ext4Mark - 1<<10,
@@ -99,7 +99,7 @@ func TestADiskThatCannotBeReadIsNotEmpty(t *testing.T) {
 	}
 }
 
-// What a disk has where nobody looked is there after the making of a file system, as far as that needs no room.
+// Data in an unchecked part of a disk survives mkfs, except where the file system needs the space.
 func TestAnEmptyDiskIsNotDiscarded(t *testing.T) {
 	const middle, text = diskSize - 9<<20, "the only copy"
 	disk, err := os.Create(filepath.Join(testenv.Home(t, "disk"), "disk"))
@@ -156,8 +156,8 @@ func TestTheContentOfADiskIsNamed(t *testing.T) {
 	}
 }
 
-// mkfs.btrfs writes another mark until it is ready, and the label of a file system that is being made is ours. So it can be made again after a
-// power cut, and only then.
+// mkfs.btrfs writes another magic number until it is finished, and an unfinished file system has our label. Such a file
+// system can be made again after a power failure, and no other can.
 func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
 	made := func() *os.File { return madeBy(t, "mkfs.btrfs", "-q", "-L", makingLabel) }
 	for name, tt := range map[string]struct {
@@ -167,9 +167,10 @@ func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
 		"made, and has no label yet":      {made(), true},
 		"not ready":                       {with(t, made(), btrfsMark, btrfsUnfinished), true},
 		"the first super block came last": {cleared(t, made(), 1<<20), true},
-		"no super block yet":              {sparse{1 << 20: "a block of a tree"}, false}, // which is as empty as before
-		"then others made a table":        {with(t, made(), 510, "\x55\xaa"), false},
-		"then others gave it a label":     {with(t, made(), btrfsLabel, "others\x00"), false},
+		// The disk still counts as empty.
+		"no super block yet":          {sparse{1 << 20: "a block of a tree"}, false},
+		"then others made a table":    {with(t, made(), 510, "\x55\xaa"), false},
+		"then others gave it a label": {with(t, made(), btrfsLabel, "others\x00"), false},
 	} {
 		what, begun, err := content(tt.disk, diskSize)
 		if begun != tt.begun || err != nil || begun && what != "" {
@@ -181,7 +182,7 @@ func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
 	}
 }
 
-// block is /sys/block with disks and their serial numbers.
+// block returns a /sys/block with disks and their serial numbers.
 func block(serials map[string]string) fstest.MapFS {
 	root := fstest.MapFS{"loop0/serial": &fstest.MapFile{Data: []byte("S-1\n")}}
 	for name, serial := range serials {
@@ -226,7 +227,7 @@ func TestDataOnAnotherDiskThanTheNamedOneAreRefused(t *testing.T) {
 	there["vda/vda1/partition"] = &fstest.MapFile{Data: []byte("1\n")}
 	for _, tt := range []struct {
 		device, serial string
-		says           string // "" if they are used
+		says           string // "" if the file system is accepted
 	}{
 		{"/dev/vda", "S-1", ""}, {"/dev/vda1", "S-1", ""}, {"/dev/vda", "S-2", "S-2 is that of another disk"}, {"/dev/vda1", "S-2", "S-2 is that of another disk"},
 		{"/dev/vdb", "S-9", "S-9 is that of no disk"}, {"/dev/vdc", "TWICE", "several disks have"},

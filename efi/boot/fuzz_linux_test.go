@@ -10,7 +10,7 @@ import (
 	"github.com/mdlayher/ndp"
 )
 
-// Every machine in the network can send these to the first process, whose end is that of the machine.
+// Any machine on the network can send these packets to the first process. If it crashes, the machine goes down.
 
 func FuzzAdvertisement(f *testing.F) {
 	for _, a := range []*ndp.RouterAdvertisement{managed(), advertise("2001:db8::/64", nameserver(time.Hour, "2001:db8::53", "fe80::1")), advertise("::/0", nameserver(0, "::"))} {

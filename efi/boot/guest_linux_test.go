@@ -34,15 +34,15 @@ import (
 	"writ/internal/testenv"
 )
 
-// The words of the guest, and a mark by which a test knows that it is in there.
+// The settings of the guest. TestInside recognises the guest by the token.
 const (
 	guestToken = "writ2.not-to-be-shown"
 	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53 writ.data=of-guest-1 writ.disk=S-GUEST-1 writ.interface=52:54:00:12:34:58 writ.vlan=7"
 	insideVar  = "-test.run=^TestInside$"
 )
 
-// TestMain lets this test binary be the program of an image: the first process, what loads modules for the kernel, and a runner, which is the
-// test of what a runner finds.
+// TestMain lets this test binary act as the program of an image: the first process, the kernel's modprobe, and the
+// runner, which runs TestInside.
 func TestMain(m *testing.M) {
 	switch {
 	case boot.IsInit(os.Getpid(), os.Args):
@@ -75,7 +75,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	code := m.Run()
-	if isInside() { // and has said how it ended
+	if isInside() { // the result was printed before
 		_ = unix.Kill(1, unix.SIGTERM)
 	}
 	os.Exit(code)
@@ -84,7 +84,7 @@ func TestMain(m *testing.M) {
 // isInside reports whether this process is the runner of a guest.
 func isInside() bool { return os.Getppid() == 1 && os.Args[0] == boot.Program }
 
-// leaveOrphan starts a process, tells its number and ends before it.
+// leaveOrphan starts a process, prints its pid and exits before it.
 func leaveOrphan() {
 	child := exec.Command(boot.Program, "short")
 	if err := child.Start(); err != nil {
@@ -95,7 +95,7 @@ func leaveOrphan() {
 	os.Exit(0)
 }
 
-// changeRoot gives this process another root directory, as runc gives one to a container.
+// changeRoot changes the root of this process, as runc does for a container.
 func changeRoot() {
 	const root = "/tmp/merged"
 	runtime.LockOSThread()
@@ -119,7 +119,7 @@ func changeRoot() {
 	os.Exit(0)
 }
 
-// mountProc is the first process of a container with users of its own, which gets a /proc.
+// mountProc mounts /proc as the first process of a container with a user namespace.
 func mountProc() {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		fmt.Println(err)
@@ -128,10 +128,10 @@ func mountProc() {
 	os.Exit(0)
 }
 
-// serviceSocket is where a service of the guest answers.
+// serviceSocket is the socket of a service in the guest.
 const serviceSocket = "/run/test/service.sock"
 
-// serveSocket is a service that takes a moment until it is ready.
+// serveSocket is a service that needs a moment to become ready.
 func serveSocket() {
 	time.Sleep(300 * time.Millisecond)
 	if err := os.Mkdir(filepath.Dir(serviceSocket), 0o755); err != nil {
@@ -150,13 +150,13 @@ func serveSocket() {
 	}
 }
 
-// TestInside is what a runner finds on a machine that was started from an image. It runs there only.
+// TestInside checks the environment of a runner on a machine that started from an image. It runs only there.
 func TestInside(t *testing.T) {
 	if !isInside() {
 		t.Skip("TestTheFirstProcessPreparesAMachine runs it on a machine of its own")
 	}
 	fmt.Println("the runner says canary")
-	awaitAddress(t, "eth1", "fec0::5054:ff:fe12:3457/64") // which a router advertises
+	awaitAddress(t, "eth1", "fec0::5054:ff:fe12:3457/64") // from a router advertisement
 	awaitAddress(t, "eth2.7", vlanCard)
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
@@ -170,7 +170,7 @@ func TestInside(t *testing.T) {
 		"/etc/resolv.conf":                "nameserver 192.0.2.53\nnameserver 10.0.2.3\n",
 		"/proc/sys/kernel/hostname":       "guest-1\n",
 		"/proc/sys/kernel/dmesg_restrict": "1\n",
-		"/proc/net/route":                 "0202000A", // a gateway
+		"/proc/net/route":                 "0202000A", // the gateway
 		"/proc/net/vlan/config":           "eth2.7         | 7  | eth2\n",
 		"/proc/mounts":                    "/dev/vda /var/lib/writ btrfs rw,",
 		"/proc/self/mountinfo":            " /sys/fs/cgroup ",
@@ -239,7 +239,7 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// awaitLine waits until the machine keeps a line of a source.
+// awaitLine waits until the logs contain a line of a source.
 func awaitLine(t *testing.T, source, want string) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -248,7 +248,8 @@ func awaitLine(t *testing.T, source, want string) {
 			t.Fatal(err)
 		}
 		for _, e := range all {
-			if strings.HasPrefix(e.Level+" "+e.Text, want) && e.Boot == logring.Boot() && time.Since(e.Time) < 5*time.Hour { // the clock was set meanwhile
+			// The clock was set meanwhile.
+			if strings.HasPrefix(e.Level+" "+e.Text, want) && e.Boot == logring.Boot() && time.Since(e.Time) < 5*time.Hour {
 				return
 			}
 		}
@@ -259,7 +260,7 @@ func awaitLine(t *testing.T, source, want string) {
 	}
 }
 
-// awaitAddress waits until a card has an address, and no other machine was found to have it.
+// awaitAddress waits until a card has an address that passed duplicate detection.
 func awaitAddress(t *testing.T, name, want string) {
 	t.Helper()
 	var has []net.Addr
@@ -274,7 +275,7 @@ func awaitAddress(t *testing.T, name, want string) {
 	t.Errorf("%s has %v, and not %s", name, has, want)
 }
 
-// usable reports whether a program can use an address.
+// usable reports whether a program can bind to an address.
 func usable(prefix string) bool {
 	l, err := net.ListenPacket("udp", netip.AddrPortFrom(netip.MustParsePrefix(prefix).Addr(), 0).String())
 	if err == nil {
@@ -283,7 +284,7 @@ func usable(prefix string) bool {
 	return err == nil
 }
 
-// section is one of an image.
+// section returns a section of an image.
 func section(t *testing.T, made *image.Image, name string) []byte {
 	t.Helper()
 	file, err := pe.NewFile(bytes.NewReader(made.Data))
@@ -301,7 +302,8 @@ func section(t *testing.T, made *image.Image, name string) []byte {
 	return data[:min(len(data), int(s.VirtualSize))]
 }
 
-// bootServer is a boot server on loopback. It returns its port, and a function that returns all reports that it got, and what it made of the last.
+// bootServer starts a boot server on loopback. It returns its port and a function that returns all received reports and
+// the state derived from them.
 func bootServer(t *testing.T) (port string, reported func() (string, bootserver.Machine)) {
 	t.Helper()
 	s, err := bootserver.New(bootserver.Config{Log: slog.New(slog.DiscardHandler)})
@@ -330,7 +332,7 @@ func bootServer(t *testing.T) (port string, reported func() (string, bootserver.
 	}
 }
 
-// guestImage is an image whose program is this test.
+// guestImage builds an image with this test binary as the program.
 func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Service) *image.Image {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
@@ -366,8 +368,8 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 	return made
 }
 
-// A guest is started by QEMU with the kernel and the files of an image, without firmware. Its first process prepares the machine, and a runner finds
-// all that it needs, and no secret where it is not looked for.
+// QEMU starts a guest with the kernel and the files of an image, without firmware. The first process prepares the
+// machine. The runner finds everything it needs, and no secret in unexpected places.
 func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	t.Parallel()
 	qemu, kernel := testenv.Need(t, "qemu-system-x86_64"), testenv.Kernel(t)
@@ -385,13 +387,16 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	_, clock, _ := net.SplitHostPort(boot.TimeServer(t, "127.0.0.1:0", 2*time.Hour))
 	server, reported := bootServer(t)
-	wire := serveVLAN(t, func() bool { said, _ := reported(); return said != "" }) // not the first address, so that stages have an order
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)                   // a guest that stops with an error waits to be read
+	// Not the first address, so that the order of stages is fixed.
+	wire := serveVLAN(t, func() bool { said, _ := reported(); return said != "" })
+	// The guest does not exit after an error.
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 no_timer_check writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
-		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
+		// No server answers here.
+		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5",
 		"-netdev", "user,id=n0,ipv4=on,ipv6=on", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
 		"-netdev", "socket,id=n2,connect="+wire, "-device", "virtio-net-pci,netdev=n2,romfile=,addr=7",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0,serial=S-GUEST-1").CombinedOutput()

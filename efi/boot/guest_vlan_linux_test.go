@@ -13,14 +13,14 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// The VLAN of a guest: its id, and what its DHCP server and its card have there.
+// The VLAN of the guest: its id, the address of its DHCP server and that of the card.
 const (
 	vlanID     = 7
 	vlanServer = "192.0.2.1"
 	vlanCard   = "192.0.2.7/24"
 )
 
-// Places in frames of a VLAN: the tag is between the addresses and the kind of the packet. IP and UDP have no options.
+// Offsets in a tagged frame. The tag follows the two addresses. The IP and UDP headers have no options.
 const (
 	tagAt   = 12
 	ipAt    = tagAt + 6
@@ -29,8 +29,8 @@ const (
 	tagKind = 0x8100
 )
 
-// serveVLAN is what a card of a guest is connected to: a switch with one VLAN, and a DHCP server in it that answers once it may. It returns the
-// address for QEMU. A frame that is not of the VLAN is an error.
+// serveVLAN connects a card of the guest to a switch with one VLAN and a DHCP server, which answers once may returns
+// true. It returns the address for QEMU. An untagged frame, or one of another VLAN, fails the test.
 func serveVLAN(t *testing.T, may func() bool) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func serveVLAN(t *testing.T, may func() bool) (address string) {
 		defer conn.Close()
 		for {
 			frame, err := readFrame(conn)
-			if err != nil { // the guest has ended
+			if err != nil { // the guest has exited
 				return
 			}
 			if binary.BigEndian.Uint16(frame[tagAt:]) != tagKind || binary.BigEndian.Uint16(frame[tagAt+2:])&0xfff != vlanID {
@@ -70,7 +70,7 @@ func serveVLAN(t *testing.T, may func() bool) (address string) {
 	return l.Addr().String()
 }
 
-// readFrame reads a frame as QEMU writes it, after its length.
+// readFrame reads a frame in QEMU's format, with its length first.
 func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -86,7 +86,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, nil
 }
 
-// answerVLAN answers a frame with a question to a DHCP server, with its tag. It returns nil if it is another one.
+// answerVLAN returns the tagged reply to a DHCP request, nil for other frames.
 func answerVLAN(frame []byte) []byte {
 	if len(frame) < dhcpAt || binary.BigEndian.Uint16(frame[tagAt+4:]) != 0x0800 || binary.BigEndian.Uint16(frame[udpAt+2:]) != dhcpv4.ServerPort {
 		return nil
@@ -112,7 +112,7 @@ func answerVLAN(frame []byte) []byte {
 	return slices.Concat(frame[6:12], from, frame[tagAt:ipAt], ip, udp, []byte{0, 0}, text)
 }
 
-// checksum is that of a header of IP.
+// checksum returns the checksum of an IP header.
 func checksum(header []byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i < len(header); i += 2 {

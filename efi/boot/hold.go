@@ -13,11 +13,12 @@ import (
 	"writ/internal/sleep"
 )
 
-// heldPause is how long the runner is left alone when it failed twice in a row in the same way. A rack of machines with a token that is spent asks
-// its supervisor seldom then.
+// heldPause is the delay before the runner restarts if it failed twice in a row in the same way. It keeps a rack of
+// machines with a spent token from flooding the supervisor.
 const heldPause = 5 * time.Minute
 
-// pauseOfRunner is how long a runner that lived so long is left alone, after so long before that start.
+// pauseOfRunner returns the delay before the runner restarts. before is the previous delay, and lived is how long the
+// runner ran.
 func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 	if held {
 		return heldPause
@@ -25,49 +26,51 @@ func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 	return pause(before, lived)
 }
 
-// hold counts how often something failed in the same way, one time after the other. From the second time on it is held: it is tried seldom, and
-// the page of the machine says why, since when and what to do.
+// hold counts consecutive identical failures. From the second one on the stage is held: retries are rare, and the
+// status page shows the reason, the time and the remedy.
 type hold struct {
 	stage, reason, next string
-	goesOn              string        // how it is tried again
-	pause               *wait         // until it is tried again, nil if that is not known
-	person              bool          // nothing but a person can mend it
-	since               time.Duration // from the start of the kernel to the first failure of the stage that nothing good came after
-	times               int
+	goesOn              string // how it is retried
+	pause               *wait  // until the next retry, nil if unknown
+	person              bool   // whether only a person can fix it
+	// Time of the first failure since the stage last worked, from the start of the kernel.
+	since time.Duration
+	times int
 }
 
-// numbers differ from one failure to the next that is the same: ports, processes, times.
+// numbers vary between failures that are otherwise equal: ports, process ids, times.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// alike reports whether two failures are the same.
+// alike reports whether two failure texts differ only in numbers.
 func alike(a, b string) bool {
 	return numbers.ReplaceAllString(a, "") == numbers.ReplaceAllString(b, "")
 }
 
-// failed notes a failure, and when it was.
+// failed records a failure at the given time.
 func (h *hold) failed(r progress.Report, goesOn string, at time.Duration) {
 	switch {
 	case h.stage != r.Stage:
 		*h = hold{stage: r.Stage, since: at}
 	case !alike(h.reason, r.Text):
-		*h = hold{stage: r.Stage, since: h.since} // the stage did not work in between
+		*h = hold{stage: r.Stage, since: h.since} // the stage has not worked in between
 	}
 	h.reason, h.next, h.goesOn, h.pause, h.person, h.times = r.Text, r.Next, goesOn, nil, r.Held, h.times+1
-	if r.Held { // nothing else can come of it
+	if r.Held { // a retry cannot help
 		h.times = max(h.times, 2)
 	}
 }
 
 func (h *hold) held() bool { return h.times > 1 }
 
-// over ends a hold if a report says that its stage works, or that the node serves.
+// over resets the hold if a report shows that the stage works or that the node serves.
 func (h *hold) over(r progress.Report) {
 	if r.Stage == h.stage || r.Stage == progress.StageJoined {
 		*h = hold{}
 	}
 }
 
-// fields are what a page says of a failure. What to do about something else that does not work comes first.
+// fields returns the lines of the status page about a failure. first is a hint for another problem and replaces the
+// hint of this failure.
 func (h *hold) fields(now time.Duration, first string) (all []field) {
 	if h.times > 0 {
 		all = append(all, field{"since", fmt.Sprintf("%.0f s after its start, for %.0f s", h.since.Seconds(), (now - h.since).Seconds())})
@@ -79,10 +82,10 @@ func (h *hold) fields(now time.Duration, first string) (all []field) {
 	return append(all, field{"next", cmp.Or(first, h.next)}, field{"goes on", goesOn})
 }
 
-// field is a line of a page. It is not shown if it has no value.
+// field is a line of a page. Pages omit fields without a value.
 type field struct{ name, value string }
 
-// fieldHead is how many columns are before its value.
+// fieldHead is the width of a field's name in columns.
 const fieldHead = 15
 
 func (f field) lines() (lines []string) {
@@ -94,12 +97,13 @@ func (f field) lines() (lines []string) {
 	return lines
 }
 
-// failure is an error as it is reported.
+// failure converts an error to a report.
 func failure(stage string, err error) progress.Report {
 	return progress.Report{Stage: stage, Text: strings.ReplaceAll(err.Error(), "\n", "; "), Next: hintOf(err), Failed: true}
 }
 
-// failed notes that a stage failed. held says whether that was so the last time, too, and news whether this is new.
+// failed records the failure of a stage. held reports whether the previous failure was the same, and news whether this
+// is worth reporting.
 func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +123,7 @@ func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	return held, news
 }
 
-// pauses waits until what failed is tried again, and has the page say for how long.
+// pauses waits until the next retry. The status page shows the remaining time.
 func (s *status) pauses(ctx context.Context, l waitLimit) error {
 	s.mu.Lock()
 	s.hold.pause = &wait{limit: l, since: time.Now()}
@@ -127,7 +131,7 @@ func (s *status) pauses(ctx context.Context, l waitLimit) error {
 	return sleep.For(ctx, l.most)
 }
 
-// beside is what does not work though the start goes on, one report for each stage.
+// beside lists problems that do not stop the start, at most one report per stage.
 type beside []progress.Report
 
 func (b beside) text() string {
@@ -138,7 +142,7 @@ func (b beside) text() string {
 	return strings.Join(texts, "; ")
 }
 
-// next is what to do about the first of them.
+// next returns the remedy of the first problem.
 func (b beside) next() string {
 	if len(b) == 0 {
 		return ""
@@ -146,8 +150,8 @@ func (b beside) next() string {
 	return b[0].Next
 }
 
-// besides notes what does not work of a stage though the start goes on, or that nothing is known of it if there is no text. It reports whether that
-// is new.
+// besides records the problem of a stage that does not stop the start. A report without a text clears the problem. It
+// reports whether anything changed.
 func (s *status) besides(r progress.Report) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,20 +167,20 @@ func (s *status) besides(r progress.Report) (news bool) {
 		s.beside[i] = r
 	}
 	if s.started.Load() {
-		s.shown = unknown // so that the page is shown soon
+		s.shown = unknown // redraw the page soon
 		s.later()
 	}
 	return true
 }
 
-// fine reports whether the node serves, or waits for a person only.
+// fine reports whether the node serves or waits only for a person.
 func (s *status) fine() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over || s.wrong == "" && (s.serves || s.waited)
 }
 
-// withBeside is a failure of the runner as it is reported: with what does not work besides, and what to do about that first.
+// withBeside adds the problems that do not stop the start to a report of the runner. Their remedy has precedence.
 func (s *status) withBeside(r progress.Report) progress.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 package boot
 
-// failAgain says that a stage failed, and how it goes on by itself. It reports whether the stage failed in the same way the last time, too: then it
-// is held, which is said once. The page of the machine shows it from then on.
+// failAgain reports that a stage failed and how it is retried. It returns true if the previous failure was the same.
+// The stage is then held: this is reported once, and the status page shows it from then on.
 func (m *machine) failAgain(stage string, err error, goesOn string) (held bool) {
 	r := failure(stage, err)
 	held, news := m.status.failed(r, goesOn)
@@ -16,7 +16,7 @@ func (m *machine) failAgain(stage string, err error, goesOn string) (held bool) 
 	return held
 }
 
-// stop says that the start cannot go on at a stage until a person has done something.
+// stop reports that the start cannot continue until a person acts.
 func (m *machine) stop(stage string, err error) {
 	r := failure(stage, err)
 	r.Held = true
@@ -25,7 +25,7 @@ func (m *machine) stop(stage string, err error) {
 	m.report(r)
 }
 
-// failBeside says that something does not work though the start goes on. Pages and reports have it until the node serves.
+// failBeside reports a problem that does not stop the start. Pages and reports repeat it until the node serves.
 func (m *machine) failBeside(stage string, err error) {
 	m.fail(stage, err)
 	m.status.besides(failure(stage, err))

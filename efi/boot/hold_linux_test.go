@@ -11,7 +11,7 @@ import (
 	"writ/efi/progress"
 )
 
-// heldMachine is a machine with a screen whose boot server is told what the test reads.
+// heldMachine returns a machine with a screen, and the reports that its boot server receives.
 func heldMachine(p *paged) (m *machine, told *[]progress.Report) {
 	told = new([]progress.Report)
 	same := func(line string) string { return line }
@@ -69,7 +69,8 @@ func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
 	})
 }
 
-// A runner that ends with the same error twice is held. The boot server is told the hint that comes a line after the error.
+// A runner that exits twice with the same error is held. The boot server also gets the hint, which follows one line
+// after the error.
 func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
@@ -85,7 +86,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 			return progress.Report{}, false
 		}
 		now, stop := context.WithCancel(p.t.Context())
-		stop() // the test does not wait
+		stop() // so that pauses do not block the test
 		for i, held := range []bool{false, true, true} {
 			p.begin()
 			m.runnerSays("error: the token is spent")
@@ -108,7 +109,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 	})
 }
 
-// A runner that cannot be started is tried again, and the page says why there is none.
+// A runner that cannot be started is retried, and the page shows the reason.
 func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
@@ -126,7 +127,7 @@ func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
 	})
 }
 
-// A disk that is full stays on the page and in reports while it is found out which servers can be reached, and nothing is said twice.
+// The problem of a full disk stays on the page and in reports while the servers are diagnosed, and is not repeated.
 func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
@@ -153,7 +154,7 @@ func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
 	})
 }
 
-// What cannot be reached stays on the page and in reports until the node serves.
+// An unreachable server stays on the page and in reports until the node serves.
 func TestAServerThatCannotBeReachedStaysKnown(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)

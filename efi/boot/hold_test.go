@@ -44,7 +44,7 @@ func TestTheSameFailureTwiceInARowIsHeld(t *testing.T) {
 	}
 }
 
-// A stage that fails for one reason and then for another has not worked since the first of them.
+// A stage that fails for two reasons in a row has not worked since the first failure.
 func TestAStageFailsSinceItsFirstFailure(t *testing.T) {
 	var h hold
 	for i, text := range []string{"asks for an address", "asks for an address", "no answer", "no answer"} {

@@ -15,29 +15,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipv6Watch follows what a card has by IPv6. The kernel asks routers, makes addresses of what they advertise, and tests that no other machine in the
-// network has them. What it leaves to programs is done here: nameservers, DHCPv6 where a router asks for it, and telling people.
+// ipv6Watch tracks the IPv6 addresses of a card. The kernel solicits routers, derives addresses from their
+// advertisements and detects duplicates. The watch adds nameservers, DHCPv6 if a router requests it, and reports to
+// people.
 type ipv6Watch struct {
 	*machine
 	card      *card
-	asks      bool                 // routers and servers for addresses; else it has those of the settings
-	routers   <-chan advertisement // nil if it does not ask
+	asks      bool                 // whether to solicit addresses; otherwise the card has the addresses of the settings
+	routers   <-chan advertisement // nil unless asks
 	addresses chan netlink.AddrUpdate
 	done      chan struct{}
 
-	gateway netip.Addr          // the router that advertised last
+	gateway netip.Addr          // the router of the latest advertisement
 	servers advertised          // nameservers
-	told    []netip.Prefix      // addresses that people were told of
-	twice   map[netip.Addr]bool // addresses that another machine has, and that people were told of
-	lost    netip.Addr          // the last of them
-	unsub   chan struct{}       // closed when the kernel is to tell no more
+	told    []netip.Prefix      // announced addresses
+	twice   map[netip.Addr]bool // announced duplicates: addresses that another machine uses
+	lost    netip.Addr          // the latest duplicate
+	unsub   chan struct{}       // closing it ends the kernel's notifications
 
 	dhcp  dhcpv6Use
-	end   context.CancelFunc // of the use
-	taken chan netip.Addr    // addresses of DHCPv6 that another machine has
+	end   context.CancelFunc // cancels the current use of DHCPv6
+	taken chan netip.Addr    // DHCPv6 addresses that another machine uses
 }
 
-// dhcpv6Use is what routers want a card to use DHCPv6 for. A greater one includes the smaller ones.
+// dhcpv6Use is the purpose of DHCPv6 in a router's advertisement. A greater value includes the smaller ones.
 type dhcpv6Use int
 
 const (
@@ -46,13 +47,14 @@ const (
 	forAddresses
 )
 
-// takenTold bounds the addresses of a card that people are told of because another machine has them: a stranger can say so of as many as it
-// advertises.
+// takenTold limits the duplicates reported per card. A stranger on the network can claim any address that it advertised
+// itself.
 const takenTold = 16
 
-// watchIPv6 prepares a card for IPv6 before it is turned on. There is nothing to watch if the kernel has no IPv6.
+// watchIPv6 prepares a card for IPv6 before it is brought up. It returns nil if the kernel has no IPv6.
 func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
-	// A runner may make the machine a router, and a router hears others only if told so by 2. A card with settings hears none at all.
+	// The runner may turn the machine into a router, and a router accepts advertisements only with accept_ra=2. A card
+	// with configured addresses accepts none.
 	hear := map[string]string{"accept_ra": "2", "autoconf": "1"}
 	if !asks {
 		hear = map[string]string{"accept_ra": "0", "autoconf": "0"}
@@ -79,12 +81,12 @@ func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 	return s, nil
 }
 
-// setIPv6 sets how the kernel uses IPv6 on a card.
+// setIPv6 sets an IPv6 sysctl of a card.
 func (c *card) setIPv6(name, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", c.name(), name), []byte(value), 0)
 }
 
-// subscribe has the kernel tell when addresses change. A subscription that there was ends.
+// subscribe subscribes to address changes and ends the previous subscription.
 func (s *ipv6Watch) subscribe() error {
 	s.unsubscribe()
 	addresses, end := make(chan netlink.AddrUpdate, 64), make(chan struct{})
@@ -100,12 +102,12 @@ func (s *ipv6Watch) unsubscribe() {
 		return
 	}
 	close(s.unsub)
-	for range s.addresses { // until it has ended
+	for range s.addresses { // drain until it is closed
 	}
 	s.addresses, s.unsub = nil, nil
 }
 
-// run follows the card until ctx ends, or the card is gone.
+// run tracks the card until ctx ends or the card is removed.
 func (s *ipv6Watch) run(ctx context.Context) {
 	defer s.close()
 	ctx, gone := context.WithCancel(ctx)
@@ -118,7 +120,7 @@ func (s *ipv6Watch) run(ctx context.Context) {
 		case a := <-s.routers:
 			s.hear(ctx, a)
 		case change, ok := <-s.addresses:
-			if !ok { // the kernel tells no more to one that was too slow
+			if !ok { // the kernel drops a subscriber that was too slow
 				if err := s.subscribe(); err != nil {
 					s.fail("network", fmt.Errorf("watch the addresses of %s: %w", s.card.name(), err))
 					return
@@ -145,7 +147,7 @@ func (s *ipv6Watch) close() {
 	s.unsubscribe()
 }
 
-// hear does what an advertisement of a router says, besides what the kernel does.
+// hear handles the parts of a router advertisement that the kernel does not.
 func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
 	if a.RouterLifetime > 0 {
 		s.gateway = a.from.WithZone("")
@@ -173,7 +175,7 @@ func (s *ipv6Watch) resolveAdvertised() {
 	}
 }
 
-// look compares the addresses of the card with what people were told, after a change.
+// look compares the addresses of the card with the announced ones after a change.
 func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	if change.Flags&unix.IFA_F_DADFAILED != 0 {
 		s.hasAnother(change.LinkAddress)
@@ -219,7 +221,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	}
 }
 
-// hasAnother tells that another machine in the network has an address of this card, which is not used.
+// hasAnother reports a duplicate: another machine on the network uses this address, so the card does not.
 func (s *ipv6Watch) hasAnother(of net.IPNet) {
 	address, ok := netip.AddrFromSlice(of.IP)
 	if !ok {
@@ -228,7 +230,7 @@ func (s *ipv6Watch) hasAnother(of net.IPNet) {
 	if bits, _ := of.Mask.Size(); bits == address.BitLen() && s.dhcp == forAddresses {
 		select {
 		case s.taken <- address:
-		default: // the one before was not looked at yet
+		default: // the previous one is still unhandled
 		}
 	}
 	s.lost = address
@@ -248,7 +250,8 @@ func (s *ipv6Watch) gatewayText() string {
 	return ""
 }
 
-// origin says where an address is from, and for how long. The kernel makes none of a whole address, as DHCPv6 gives it.
+// origin describes the source and lifetime of an address. An address with a full-length prefix comes from DHCPv6,
+// because the kernel never derives one.
 func (s *ipv6Watch) origin(prefix netip.Prefix, seconds int) string {
 	var text string
 	switch {

@@ -17,8 +17,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// In a network with IPv6 only, where no DHCP server answers, a card has an address once no other machine was found to have it. It gets nameservers
-// and the next address when its router says so, and believes no packet that was sent from another network.
+// On a network with IPv6 only and without DHCP, a card uses an address after duplicate detection. It follows changes of
+// nameservers and addresses that its router advertises, and ignores packets from other networks.
 func TestACardFollowsItsRouter(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -50,7 +50,7 @@ func TestACardFollowsItsRouter(t *testing.T) {
 	l.resolves("2001:db8:2::53", "fe80::1%card")
 }
 
-// A stranger can advertise as many nameservers as it likes, and of all kinds. Programs get three that a host can have.
+// Routers can advertise any number of nameservers, including invalid ones. Programs get at most three valid ones.
 func TestAdvertisedNameserversAreBounded(t *testing.T) {
 	now, s := time.Now(), advertised{}
 	said := func(options ...ndp.Option) advertisement {
@@ -70,7 +70,7 @@ func TestAdvertisedNameserversAreBounded(t *testing.T) {
 	}
 }
 
-// A card gets all addresses of the settings but one that another machine has, and says so. It believes no router then.
+// A card gets all configured addresses except one that another machine uses, which it reports. It ignores routers.
 func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -89,7 +89,7 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	r.says(advertise("2001:db8:1::/64"))
 	l.eventually("the kernel has an advertisement", func() bool { return counted(t, "Icmp6InRouterAdvertisements") > 0 })
 	l.hasOnly(v4, "10.9.0.4/24")
-	l.hasOnly(v6, "2001:db8::4/64", "2001:db8::5/64") // the kernel keeps the second, and does not use it
+	l.hasOnly(v6, "2001:db8::4/64", "2001:db8::5/64") // the kernel keeps the duplicate but does not use it
 	routes, err := netlink.RouteList(l.card.link, netlink.FAMILY_V6)
 	var gateways []net.IP
 	for _, one := range routes {
@@ -106,7 +106,7 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	l.resolves("2001:db8::53")
 }
 
-// An address that another machine has is on the page as well, if the card has no other.
+// If the only address of a card is a duplicate, the page shows that.
 func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -124,7 +124,7 @@ func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
 	})
 }
 
-// A stranger can say that it has each address that it advertises. People are told of some of them only.
+// A stranger can claim every address that it advertises. The number of reports is limited.
 func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
 	said := new(testenv.Log)
 	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
@@ -139,7 +139,7 @@ func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
 	}
 }
 
-// The kernel ends a subscription that was too slow. Its socket is closed with the next one.
+// The kernel ends the subscription of a slow subscriber. Renewing it closes the old socket.
 func TestASubscriptionReplacesTheOneBefore(t *testing.T) {
 	s := &ipv6Watch{done: make(chan struct{})}
 	if err := s.subscribe(); err != nil {
@@ -163,7 +163,7 @@ func TestASubscriptionReplacesTheOneBefore(t *testing.T) {
 	s.close()
 }
 
-// counted is a number that the kernel keeps of the packets of this namespace.
+// counted returns an IPv6 packet counter of this network namespace.
 func counted(t *testing.T, name string) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/net/snmp6")

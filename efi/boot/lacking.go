@@ -11,7 +11,7 @@ import (
 	"writ"
 )
 
-// deviceClass is a kind of device, by the beginnings of its class on a PCI bus and of its modalias on a virtio bus.
+// deviceClass is a kind of device, identified by prefixes of its PCI class and of its virtio modalias.
 type deviceClass struct {
 	name        string
 	pci, virtio []string
@@ -22,13 +22,13 @@ var (
 	diskDevices    = deviceClass{"disk controller", []string{"0x0100", "0x0101", "0x0104", "0x0106", "0x0107", "0x0108"}, []string{"virtio:d00000002v", "virtio:d00000008v"}}
 )
 
-// undriven names the devices of a class that no driver serves: the image lacks it, or it does not work. sys is /sys.
+// undriven lists the devices of a class without a driver: it is missing from the image, or it failed. sys is /sys.
 func undriven(sys fs.FS, class deviceClass) (all []string) {
 	for _, bus := range []struct {
 		dir, file string
 		begins    []string
 	}{{"bus/pci/devices", "class", class.pci}, {"bus/virtio/devices", "modalias", class.virtio}} {
-		devices, _ := fs.ReadDir(sys, bus.dir) // there may be no such bus
+		devices, _ := fs.ReadDir(sys, bus.dir) // the bus may be missing
 		for _, d := range devices {
 			at := path.Join(bus.dir, d.Name())
 			is := func(begin string) bool { return strings.HasPrefix(attribute(sys, at, bus.file), begin) }
@@ -43,15 +43,15 @@ func undriven(sys fs.FS, class deviceClass) (all []string) {
 }
 
 func attribute(sys fs.FS, dir, name string) string {
-	text, _ := fs.ReadFile(sys, path.Join(dir, name)) // a device may go while it is looked at
+	text, _ := fs.ReadFile(sys, path.Join(dir, name)) // a device may vanish meanwhile
 	return strings.TrimSpace(string(text))
 }
 
-// firmwarePattern finds what kernels say of a firmware file that they do not find: Debian's first, then that of others. The name of the device is
-// before it.
+// firmwarePattern matches the kernel's messages about missing firmware files: first Debian's form, then the upstream
+// one. The name of the device precedes it.
 var firmwarePattern = regexp.MustCompile(`(?:firmware: failed to load (\S+) \(-2\)|Direct firmware load for (\S+) failed with error -2)`)
 
-// missingFirmware names the firmware files that a kernel did not find, as its log says.
+// missingFirmware returns the firmware files that the kernel log reports as missing.
 func missingFirmware(log string) (all []string) {
 	for _, found := range firmwarePattern.FindAllStringSubmatch(log, -1) {
 		if file := found[1] + found[2]; !slices.Contains(all, file) {
@@ -61,7 +61,7 @@ func missingFirmware(log string) (all []string) {
 	return all
 }
 
-// lacking says what a machine lacks for devices of a class, "" if nothing is known to be.
+// lacking describes what the machine lacks for devices of a class, "" if nothing is known.
 func lacking(sys fs.FS, log string, class deviceClass) string {
 	all := undriven(sys, class)
 	if files := missingFirmware(log); len(files) > 0 {
@@ -73,17 +73,17 @@ func lacking(sys fs.FS, log string, class deviceClass) string {
 // noCarrier is the state of a card without a cable.
 const noCarrier = "has no carrier"
 
-// addressless is a machine without an address.
+// addressless describes a machine without an address.
 type addressless struct {
 	cards     int
-	bare      int    // of them, without a cable
-	lacks     string // what the image lacks for network cards, "" if nothing is known to be
-	unmatched string // "" unless no card is the one of the settings
-	waits     string // what the cards wait for
-	next      string // what to do about a card that cannot be used, "" if all can
+	bare      int    // number of cards without a cable
+	lacks     string // what the image lacks for network cards, "" if unknown
+	unmatched string // set if no card matches the settings
+	waits     string // pending waits of the cards
+	next      string // remedy for an unusable card, "" if all are usable
 }
 
-// trouble says why the machine has no address yet, and what to do.
+// trouble returns the reason for the missing address, with a remedy.
 func (a addressless) trouble() error {
 	text := a.waits
 	for _, more := range []string{a.unmatched, a.lacks} {
@@ -97,7 +97,7 @@ func (a addressless) trouble() error {
 		return e.WithHint("%s", a.next)
 	case a.lacks != "" && a.cards == 0:
 		return e.WithHint("build the image with the driver (--module), its firmware (--packages), or another kernel")
-	case a.lacks != "" && a.cards == a.bare: // the kernel may miss firmware of something else
+	case a.lacks != "" && a.cards == a.bare: // the missing firmware may belong to another device
 		return e.WithHint("plug in the cable, and look at the port of the switch; or build the image with the driver (--module), its firmware (--packages), or another kernel")
 	case a.cards == 0:
 		return e.WithHint("attach a network card that the kernel of the image knows")

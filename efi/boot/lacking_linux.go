@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lackingNow says what this machine lacks for devices of a class.
+// lackingNow lists the drivers and the firmware that this machine lacks for devices of a class.
 func lackingNow(class deviceClass) string {
 	return lacking(os.DirFS("/sys"), kernelLog(), class)
 }
 
-// kernelLog is what the kernel has said, as far as it remembers.
+// kernelLog returns the buffered messages of the kernel.
 func kernelLog() string {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -20,7 +20,7 @@ func kernelLog() string {
 	}
 	defer unix.Close(fd)
 	var log strings.Builder
-	record := make([]byte, 8<<10) // more than the longest one
+	record := make([]byte, 8<<10) // larger than the longest record
 	for {
 		n, err := unix.Read(fd, record)
 		switch {
@@ -33,14 +33,14 @@ func kernelLog() string {
 	}
 }
 
-// noNetwork says why there is no address yet, and what to do.
+// noNetwork returns the reason for the missing address, with a remedy.
 func (m *machine) noNetwork() error {
 	a := addressless{lacks: lackingNow(networkDevices), unmatched: m.unmatched(), waits: m.network.String()}
 	a.cards, a.bare, a.next = m.network.count()
 	return a.trouble()
 }
 
-// count counts the cards, and those of them without a cable. next is what to do about one that cannot be used.
+// count returns the number of cards and of those without a cable. next is the remedy for an unusable card.
 func (n *network) count() (cards, bare int, next string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

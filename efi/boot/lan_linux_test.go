@@ -22,22 +22,22 @@ import (
 	"writ/internal/testenv"
 )
 
-// lan is a network with one card of a machine, and with a host in a namespace of its own. The process of the test is in a namespace of its own, too.
+// lan is a network between a machine's card and a host. Test process and host have network namespaces of their own.
 type lan struct {
 	*testing.T
 	*machine
 	card  *card
-	space string // of the host
+	space string // network namespace of the host
 	host  netlink.Link
 	said  *testenv.Log
 	named chan string
-	seen  []string // what the card got, as far as it was asked for
+	seen  []string // addresses reported so far
 }
 
-// hostLinkLocal is the host's address that routers have.
+// hostLinkLocal is the address of the host as a router.
 var hostLinkLocal = netip.MustParseAddr("fe80::1")
 
-// patience is how long something may take that takes a moment.
+// patience is the timeout for steps that usually take a moment.
 const patience = time.Minute
 
 func newLAN(t *testing.T) *lan {
@@ -72,7 +72,7 @@ func newLAN(t *testing.T) *lan {
 	return l
 }
 
-// soon makes the tests of a card for other machines with its addresses short, and has it ask for routers at once.
+// soon shortens duplicate detection on a card and removes the delay of router solicitations.
 func soon(t *testing.T, name string) {
 	t.Helper()
 	for file, value := range map[string]string{"conf/" + name + "/router_solicitation_delay": "0", "neigh/" + name + "/retrans_time_ms": "100"} {
@@ -82,7 +82,7 @@ func soon(t *testing.T, name string) {
 	}
 }
 
-// hasAddress gives the host an address, without looking for another machine that has it.
+// hasAddress adds an address to the host without duplicate detection.
 func (l *lan) hasAddress(p netip.Prefix) {
 	l.Helper()
 	testenv.InNetns(l.T, l.space, func() error {
@@ -94,7 +94,7 @@ func (l *lan) hasAddress(p netip.Prefix) {
 	})
 }
 
-// server is one of the host.
+// server is a server on the host.
 type server interface {
 	Serve() error
 	Close() error
@@ -117,7 +117,7 @@ func (l *lan) start() {
 	l.work.Go(func() { l.serveCard(ctx, l.card) })
 }
 
-// gets waits until people are told that the card got something.
+// gets waits for a report that the card received an address.
 func (l *lan) gets(want string) {
 	l.Helper()
 	late := time.After(patience)
@@ -135,7 +135,7 @@ func (l *lan) gets(want string) {
 	}
 }
 
-// eventually waits for something that follows from what was done.
+// eventually polls until is returns true.
 func (l *lan) eventually(what string, is func() bool) {
 	l.Helper()
 	for late := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
@@ -145,7 +145,7 @@ func (l *lan) eventually(what string, is func() bool) {
 	}
 }
 
-// isCalled waits until the machine is given a name, and compares its beginning.
+// isCalled waits until the host name is set and checks its prefix.
 func (l *lan) isCalled(want string) {
 	l.Helper()
 	select {
@@ -164,7 +164,7 @@ func (l *lan) says(want string) {
 	l.eventually(fmt.Sprintf("the console says %q", want), func() bool { return strings.Contains(l.said.String(), want) })
 }
 
-// resolves waits until programs have these nameservers.
+// resolves waits until resolv.conf has exactly these nameservers.
 func (l *lan) resolves(want ...string) {
 	l.Helper()
 	text := ""
@@ -177,7 +177,7 @@ func (l *lan) resolves(want ...string) {
 	})
 }
 
-// hasOnly compares the addresses of the card with those that it should have, besides the one that is for its link only.
+// hasOnly checks the addresses of the card, apart from its link-local address.
 func (l *lan) hasOnly(family int, want ...string) {
 	l.Helper()
 	all, err := listed(func() ([]netlink.Addr, error) {
@@ -198,7 +198,7 @@ func (l *lan) hasOnly(family int, want ...string) {
 	}
 }
 
-// router is what the host says as a router.
+// router sends advertisements from the host.
 type router struct {
 	l    *lan
 	conn *ndp.Conn
@@ -206,7 +206,7 @@ type router struct {
 	now  *ndp.RouterAdvertisement
 }
 
-// routes has the host answer as a router from now on.
+// routes makes the host a router that answers solicitations.
 func (l *lan) routes(a *ndp.RouterAdvertisement) *router {
 	l.Helper()
 	r := &router{l: l, now: a}
@@ -236,7 +236,7 @@ func (l *lan) routes(a *ndp.RouterAdvertisement) *router {
 	return r
 }
 
-// says has the router say something else from now on, and say it at once.
+// says changes the advertisement and sends it at once.
 func (r *router) says(a *ndp.RouterAdvertisement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,14 +244,14 @@ func (r *router) says(a *ndp.RouterAdvertisement) {
 	r.say(a, nil)
 }
 
-// say sends an advertisement. Its packet may have other fields than it should have.
+// say sends an advertisement, optionally with invalid fields of the IPv6 header.
 func (r *router) say(a *ndp.RouterAdvertisement, fields *ipv6.ControlMessage) {
 	if err := r.conn.WriteTo(a, fields, netip.IPv6LinkLocalAllNodes()); err != nil {
 		r.l.Errorf("advertise: %v", err)
 	}
 }
 
-// advertise is what a router says of a network in which the kernel makes addresses.
+// advertise returns an advertisement of a prefix for autoconfiguration.
 func advertise(prefix string, more ...ndp.Option) *ndp.RouterAdvertisement {
 	p := netip.MustParsePrefix(prefix)
 	return &ndp.RouterAdvertisement{RouterLifetime: 30 * time.Minute, Options: append([]ndp.Option{&ndp.PrefixInformation{
@@ -259,7 +259,7 @@ func advertise(prefix string, more ...ndp.Option) *ndp.RouterAdvertisement {
 	}}, more...)}
 }
 
-// nameserver is what a router says of a nameserver.
+// nameserver returns the option for nameservers.
 func nameserver(lifetime time.Duration, addresses ...string) ndp.Option {
 	o := &ndp.RecursiveDNSServer{Lifetime: lifetime}
 	for _, one := range addresses {

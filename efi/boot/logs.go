@@ -13,21 +13,21 @@ import (
 	"writ/internal/logring"
 )
 
-// The sources of lines besides services and the runner, which keeps its own.
+// Log sources other than services. The runner keeps its own log.
 const (
 	sourceBoot   = "boot"
 	sourceKernel = "kernel"
 )
 
-// logs keep what the first process, the kernel and services say, for the runner to tell: each in a ring, so that one that says much takes the place of
-// no other. Until the disk is there, lines wait in memory.
+// logs stores the output of the first process, the kernel and the services, where the runner reads it. Each source has
+// its own ring, so a verbose source displaces no other. Lines wait in memory until the data disk is mounted.
 type logs struct {
 	redact func(text string) string
-	boot   string // the kernel's id of this start
+	boot   string // the kernel's boot id
 
 	mu      sync.Mutex
 	rings   map[string]*logring.Ring
-	dir     string // "" while there is no disk
+	dir     string // "" before the disk is mounted
 	running context.Context
 	stop    context.CancelFunc
 	writing sync.WaitGroup
@@ -39,12 +39,12 @@ func newLogs(redact func(text string) string) *logs {
 	return l
 }
 
-// add adds a line of a source.
+// add appends a line of a source.
 func (l *logs) add(source, level, text string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.boot == "" {
-		l.boot = logring.Boot() // now that there is a /proc
+		l.boot = logring.Boot() // /proc is mounted by now
 	}
 	ring := l.rings[source]
 	if ring == nil {
@@ -55,16 +55,17 @@ func (l *logs) add(source, level, text string, at time.Time) {
 	ring.Add(logring.Line{Time: at, Boot: l.boot, Level: level, Text: l.redact(text)})
 }
 
-// write writes a ring to its file from now on, if there is a disk. The caller holds mu.
+// write starts writing a ring to its file, if the disk is mounted. The caller holds mu.
 func (l *logs) write(source string, ring *logring.Ring) {
 	if l.dir == "" || l.running.Err() != nil {
 		return
 	}
 	file := logring.File(l.dir, source)
-	l.writing.Go(func() { _ = ring.Run(l.running, file) }) // what is on the consoles is all that could be told
+	// A failure could only be shown on the consoles, which have the lines anyway.
+	l.writing.Go(func() { _ = ring.Run(l.running, file) })
 }
 
-// begin writes all lines to the disk with the data, from now on.
+// begin starts writing all rings to dir on the data disk.
 func (l *logs) begin(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the logs: %w", err)
@@ -78,7 +79,7 @@ func (l *logs) begin(dir string) error {
 	return nil
 }
 
-// end writes what waits, and leaves the disk.
+// end flushes all rings and closes their files.
 func (l *logs) end() {
 	l.mu.Lock()
 	l.stop()
@@ -86,32 +87,33 @@ func (l *logs) end() {
 	l.writing.Wait()
 }
 
-// stage keeps what was shown of a stage.
+// stage stores a line of a stage.
 func (l *logs) stage(name, text string) {
 	level := "info"
 	switch {
 	case strings.HasPrefix(text, "error: "):
 		level = "error"
-	case strings.Contains(text, "ended with "): // a program that should not
+	case strings.Contains(text, "ended with "): // a program ended unexpectedly
 		level = "warn"
 	}
 	l.add(sourceBoot, level, name+": "+text, time.Now())
 }
 
-// service keeps a line of a service.
+// service stores a line of a service.
 func (l *logs) service(name, line string) { l.add(name, levelOf(line), line, time.Now()) }
 
-// runner keeps a line of the runner that is not of its log, such as those of a panic.
+// runner stores output of the runner that bypassed its log, such as a panic.
 func (l *logs) runner(line string) {
 	if !strings.HasPrefix(line, "time=") && line != "" {
 		l.add(sourceBoot, "error", "runner: "+line, time.Now())
 	}
 }
 
-// levelPattern finds the level in what programs of Go and Rust write by custom: level=warning, "level":"warn", or WARN behind the time.
+// levelPattern matches the level in the usual log formats of Go and Rust programs: level=warning, "level":"warn", or
+// WARN after the time.
 var levelPattern = regexp.MustCompile(`\blevel"?[=:] ?"?(\w+)|^.{0,40}?\b(TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b`)
 
-// levelOf is the level of a line that a service wrote, "info" if it does not say.
+// levelOf returns the level of a line of a service, "info" if it has none.
 func levelOf(line string) string {
 	found := levelPattern.FindStringSubmatch(line)
 	if found == nil {
@@ -128,8 +130,8 @@ func levelOf(line string) string {
 	return "info"
 }
 
-// parseKernel takes a record of /dev/kmsg apart: "4,1234,5678901,-;text", with more lines behind it. ok is false unless it is a warning or worse. after
-// is how long the machine ran then.
+// parseKernel parses a record of /dev/kmsg, such as "4,1234,5678901,-;text", which may have further lines. ok is false
+// if its level is below warning. after is the uptime at which the record was written.
 func parseKernel(record string) (level, text string, after time.Duration, ok bool) {
 	head, rest, found := strings.Cut(record, ";")
 	fields := strings.Split(head, ",")

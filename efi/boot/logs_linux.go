@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readKernel keeps the warnings of the kernel, for as long as the machine runs.
+// readKernel stores the kernel's warnings until the machine is turned off.
 func (l *logs) readKernel() {
 	records, err := os.Open("/dev/kmsg")
 	if err != nil {
-		return // a kernel without it is none of ours
+		return // not a kernel of our images
 	}
 	defer records.Close()
 	for buffer := make([]byte, 16<<10); ; {
-		n, err := records.Read(buffer) // one record
+		n, err := records.Read(buffer) // reads one record
 		switch {
-		case errors.Is(err, unix.EPIPE): // some were overwritten before they were read
+		case errors.Is(err, unix.EPIPE): // some records were overwritten before they were read
 			continue
 		case err != nil:
 			return

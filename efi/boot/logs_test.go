@@ -11,7 +11,7 @@ import (
 	"writ/internal/logring"
 )
 
-// keptLines are the lines of a source, each with its level.
+// keptLines returns the stored lines of a source with their levels.
 func keptLines(t *testing.T, dir, source string) (all []string) {
 	t.Helper()
 	entries, err := logring.Read(logring.File(dir, source))
@@ -35,7 +35,7 @@ func TestLinesFromBeforeTheDiskWasThereAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.service("mycelium", "2026-11-27T00:00:00Z  WARN mycelium: no peer")
-	l.runner(`time=2026-11-27T00:00:00Z level=INFO msg=serving`) // which it keeps itself
+	l.runner(`time=2026-11-27T00:00:00Z level=INFO msg=serving`) // the runner stores this line itself
 	l.runner("panic: canary")
 	l.end()
 	l.service("late", "what comes when the machine is off")

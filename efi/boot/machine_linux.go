@@ -19,13 +19,13 @@ import (
 	"writ/efi/progress"
 )
 
-// endLimit is how long a program may take to end.
+// endLimit is how long a program may take to exit.
 var endLimit = waitLimit{30 * time.Second, "it is ended by force"}
 
 // showWithin is how long the consoles may take to show the last lines.
 const showWithin = 2 * time.Second
 
-// machine is one that runs.
+// machine is the running machine.
 type machine struct {
 	*Machine
 	consoles
@@ -35,16 +35,17 @@ type machine struct {
 	processes processes
 	watchdog  watchdog
 	lastEnd   lastEnd
-	work      sync.WaitGroup // what ends when the machine is turned off, the runner too
-	services  sync.WaitGroup // programs of the image that the runner needs until it has ended
+	work      sync.WaitGroup // everything that ends at shutdown, including the runner
+	services  sync.WaitGroup // programs of the image that outlive the runner, because it needs them
 	reports   *reports
 	logs      *logs
 	status    *status
-	failing   chan struct{}                   // has one if the runner has said what does not work
-	complaint atomic.Pointer[progress.Report] // the last error of the runner
+	failing   chan struct{}                   // signals that the runner logged an error
+	complaint atomic.Pointer[progress.Report] // the runner's last error
 }
 
-// Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.
+// Main starts the machine and runs it until it is turned off. It never returns: the kernel panics if its first process
+// exits.
 func (m *Machine) Main() {
 	moved := moveRoot()
 	reports := newReports(m.Redact)
@@ -60,14 +61,14 @@ func (m *Machine) Main() {
 	run.stage("off", "bye")
 	run.close(showWithin)
 	unix.Sync()
-	_ = run.watchdog.disarm() // else it would restart the machine, which is what is left then
+	_ = run.watchdog.disarm() // otherwise it restarts the machine if the reboot call fails
 	_ = unix.Reboot(how)
-	select {} // until the firmware has done it
+	select {} // until the firmware acts
 }
 
-// withImage adds the version of the image to that of the program, as the image has it.
+// withImage appends the version of the image to the version of the program, if the image has one.
 func withImage(version string) string {
-	text, _ := os.ReadFile("/etc/os-release") // an image of an earlier version has none
+	text, _ := os.ReadFile("/etc/os-release") // missing in images of earlier versions
 	for line := range strings.Lines(string(text)) {
 		if image, ok := strings.CutPrefix(strings.TrimSpace(line), "IMAGE_VERSION="); ok {
 			return version + ", image " + image
@@ -84,7 +85,8 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// run is the life of the machine, whose root directory was moved if there was no error. It returns the command for reboot(2) with which it ends.
+// run goes through the life of the machine. moved is the result of moveRoot. It returns the command for the final
+// reboot(2).
 func (m *machine) run(moved error) (how int) {
 	failed := mountAll()
 	for _, device := range openConsoles() {
@@ -138,18 +140,18 @@ func (m *machine) run(moved error) (how int) {
 	return how
 }
 
-// boot goes through the stages until the machine is turned off. A stage that cannot go on waits, and says why: someone can read that and turn
-// the machine off, and a network may come. What is returned tells a boot server what waits, and nothing more.
-// Services run as long as running.
+// boot runs the stages of the start. A stage that cannot continue shows the reason and waits: a person can read it and
+// turn the machine off, and a network may appear. Services run until running ends. The returned function flushes the
+// pending reports and stops reporting.
 func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
 	if m.lastEnd.held() {
 		m.stop(progress.StagePanic, m.lastEnd.trouble())
-		if m.config.Boot == "" || m.lastEnd.still() { // a driver of a network card may be what makes the kernel panic
+		if m.config.Boot == "" || m.lastEnd.still() { // the driver of a network card may cause the panic
 			return stopReports
 		}
 	}
-	if m.config.Boot != "" { // the network comes first, so that the boot server is told what holds up the rest
+	if m.config.Boot != "" { // the network comes first, so that the boot server learns of later problems
 		if m.connect(ctx) != nil {
 			return stopReports
 		}
@@ -157,7 +159,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 		go m.reports.run(reporting, &http.Transport{DisableKeepAlives: true}, m.config.Boot)
 		stopReports = func() { m.reports.end(cancel); cancel() }
 	}
-	if m.lastEnd.held() { // once more: this is what the boot server and the page have to have last
+	if m.lastEnd.held() { // reported again, so that it is the last report and the last page
 		m.stop(progress.StagePanic, m.lastEnd.trouble())
 		return stopReports
 	}
@@ -165,7 +167,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	return stopReports
 }
 
-// bootNode goes through the stages of a node. Its services run as long as running.
+// bootNode runs the stages of a node. Its services run until running ends.
 func (m *machine) bootNode(ctx, running context.Context) {
 	if err := m.mountData(ctx); err != nil {
 		if ctx.Err() == nil {
@@ -195,7 +197,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	m.work.Go(func() { m.serve(ctx) })
 }
 
-// ending is how a machine ends.
+// ending is the reason for a shutdown and the reboot(2) command for it.
 type ending struct {
 	reason string
 	reboot int
@@ -203,12 +205,12 @@ type ending struct {
 
 func (e ending) Error() string { return e.reason }
 
-// untilOff returns a context that ends when the machine is turned off, by a signal or by the function.
+// untilOff returns a context that ends when the machine is turned off, either by a signal or by the returned function.
 func (m *machine) untilOff() (context.Context, func(ending)) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
-	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) // Ctrl-Alt-Del is SIGINT then
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) // the kernel then sends SIGINT for Ctrl-Alt-Del
 	go func() {
 		e := ending{"told to turn off", unix.LINUX_REBOOT_CMD_POWER_OFF}
 		if s := <-signals; s == unix.SIGINT {
@@ -219,7 +221,7 @@ func (m *machine) untilOff() (context.Context, func(ending)) {
 	return ctx, func(e ending) { cancel(e) }
 }
 
-// mounts are the file systems of the kernel.
+// mounts lists the kernel's file systems.
 var mounts = []struct {
 	kind, at, options string
 	flags             uintptr
@@ -250,8 +252,8 @@ func mountAll() error {
 	return errors.Join(failed...)
 }
 
-// openConsoles opens the devices that people may look at: those that the kernel was told of, and the first screen and serial line, also if
-// nobody told the kernel.
+// openConsoles opens the consoles of the kernel's command line, plus the first screen and the first serial line, which
+// people may watch even if the command line does not name them.
 func openConsoles() (devices []*os.File) {
 	active, _ := os.ReadFile("/sys/class/tty/console/active")
 	seen := map[string]bool{}
@@ -275,7 +277,8 @@ func release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// readConfig reads the words of the image, of the kernel's command line and of credentials. It leaves no secret where others could read it.
+// readConfig reads the settings of the image, of the kernel's command line and of credentials. It deletes or hides the
+// sources that contain a secret.
 func (m *machine) readConfig() error {
 	var failed []error
 	read := func(file string) string {
@@ -288,7 +291,8 @@ func (m *machine) readConfig() error {
 	cmdline := read("/proc/cmdline")
 	m.reports.started(cmdline)
 	failed = append(failed, m.config.Read(read(SettingsAt)), m.config.Read(cmdline))
-	for _, dir := range []string{"/.extra/global_credentials", "/.extra/credentials"} { // of systemd's stub; those beside the image come last
+	// From systemd's stub; the credentials beside the image come last.
+	for _, dir := range []string{"/.extra/global_credentials", "/.extra/credentials"} {
 		names, _ := filepath.Glob(filepath.Join(dir, "*.cred"))
 		for _, name := range names {
 			failed = append(failed, m.config.Read(read(name)), os.Remove(name))
@@ -297,12 +301,12 @@ func (m *machine) readConfig() error {
 	if Redacted(cmdline) != strings.Join(strings.Fields(cmdline), " ") {
 		failed = append(failed, hideCmdline(Redacted(cmdline)))
 	}
-	// What the kernel says at its start has its command line, too.
+	// The kernel log contains the command line.
 	failed = append(failed, os.WriteFile("/proc/sys/kernel/dmesg_restrict", []byte("1\n"), 0))
 	return errors.Join(failed...)
 }
 
-// hideCmdline puts another text in the place of /proc/cmdline.
+// hideCmdline mounts a file with another text over /proc/cmdline.
 func hideCmdline(text string) error {
 	const instead = "/run/cmdline"
 	if err := os.WriteFile(instead, []byte(text+"\n"), 0o444); err != nil {
@@ -314,10 +318,11 @@ func hideCmdline(text string) error {
 	return mountWholeProc()
 }
 
-// wholeProc is /proc with nothing hidden, for root alone.
+// wholeProc is a /proc without covered files, accessible to root only.
 const wholeProc = "/run/whole/proc"
 
-// mountWholeProc lets containers with users of their own have a /proc: the kernel gives them one only if the host has one where no file is covered.
+// mountWholeProc mounts a second /proc for containers with user namespaces. The kernel lets them mount a /proc only if
+// the host has one without covered files.
 func mountWholeProc() error {
 	err := os.Mkdir(filepath.Dir(wholeProc), 0o700)
 	if err == nil {
@@ -332,7 +337,7 @@ func mountWholeProc() error {
 	return nil
 }
 
-// openModules finds the modules that the image has.
+// openModules opens the module index of the image.
 func (m *machine) openModules() {
 	var err error
 	if m.loader, err = newLoader(); err != nil {
@@ -346,16 +351,16 @@ func (m *machine) openModules() {
 	}
 }
 
-// plan says on the page which stages the start has.
+// plan shows the stages of the start on the page.
 func (m *machine) plan() {
-	services, _ := readServices(ServicesAt) // whose error is told when they are started
+	services, _ := readServices(ServicesAt) // an error is reported when the services start
 	m.status.plan(m.config.stages(services))
 }
 
-// modulesLimit is that of the kernel: it comes back from a module when the driver has looked at its devices.
+// modulesLimit has no timeout: loading a module blocks until its driver has probed the devices.
 var modulesLimit = waitLimit{then: "a driver looks at its devices"}
 
-// loadModules loads what is there for all machines, and what devices ask for.
+// loadModules loads the modules of the image's list and the modules that devices request.
 func (m *machine) loadModules() {
 	if m.loader == nil {
 		return
@@ -380,7 +385,7 @@ func newLoader() (*loader, error) {
 	return &loader{index: index, devices: os.DirFS("/sys/devices"), load: load, tried: map[string]bool{}}, nil
 }
 
-// Modprobe loads the modules that the kernel asks for, "modprobe -q -- NAME…", and returns its exit code.
+// Modprobe loads the modules that the kernel requests with "modprobe -q -- NAME…" and returns the exit code.
 func Modprobe(args []string) int {
 	l, err := newLoader()
 	if err != nil {
@@ -389,7 +394,7 @@ func Modprobe(args []string) int {
 	loaded := 0
 	for _, name := range args[1:] {
 		if !strings.HasPrefix(name, "-") {
-			n, _ := l.closure(name) // the kernel finds out whether it has what it wanted
+			n, _ := l.closure(name) // the kernel checks the result itself
 			loaded += n
 		}
 	}
@@ -399,10 +404,11 @@ func Modprobe(args []string) int {
 	return 0
 }
 
-// parameters are those of modules that need some. A watchdog of the kernel panics, so that its last words are kept.
+// parameters are the options of modules that need some. The software watchdog panics, so that the kernel log is
+// preserved.
 var parameters = map[string]string{softwareWatchdog: "soft_panic=1", "efi_pstore": "pstore_disable=0"}
 
-// load loads a module into the kernel. One that is there already is fine.
+// load loads a module into the kernel. It is not an error if the module is already loaded.
 func load(one *modules.Module) error {
 	file, err := os.Open(filepath.Join(ModulesAt, release(), one.Path))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The table of waits has the limits of the code.
+// The table of waits in the manual has the limits of the code.
 func TestTheManualHasTheLimits(t *testing.T) {
 	text, err := os.ReadFile("../../docs/manual/boot.md")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestTheManualHasTheLimits(t *testing.T) {
 	}
 }
 
-// What the first process says of a fault is in the manual, in its words.
+// The manual quotes the message of each fault.
 func TestTheManualHasTheWordsOfEachFault(t *testing.T) {
 	text, err := os.ReadFile("../../docs/manual/boot.md")
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"writ"
 )
 
-// asItIs are the options by which the kernel writes nothing of the journal of a file system to its place.
+// asItIs holds the mount options that prevent the kernel from replaying the journal of a file system.
 var asItIs = map[string]string{"btrfs": "rescue=nologreplay", "ext4": "noload"}
 
-// mount mounts a disk at a directory if it can be that of the node. own refuses the data of another node there.
+// mount mounts a disk at a directory if the disk can belong to this node. own returns an error if it belongs to another
+// node.
 func (d *dataDisk) mount(at string, own func() error) error {
 	if err := d.look(at, own); err != nil {
 		return err
@@ -22,14 +23,14 @@ func (d *dataDisk) mount(at string, own func() error) error {
 	if err := d.mountAs(at, 0, ""); err != nil {
 		return err
 	}
-	if err := d.check(at, own); err != nil { // with what was in the journal
+	if err := d.check(at, own); err != nil { // checked again after the journal was replayed
 		return errors.Join(err, unmount(at))
 	}
 	return nil
 }
 
-// look refuses a disk whose files are not those of a node, and writes nothing to it: a mount for reading alone writes the journal of a machine that
-// was turned off, or that has the disk now.
+// look checks that the files of a disk belong to a node, without writing to the disk. A plain read-only mount would
+// replay the journal of a machine that lost power, or of a machine that is using the disk now.
 func (d *dataDisk) look(at string, own func() error) error {
 	release, err := protect(d.device)
 	if err != nil {
@@ -50,7 +51,7 @@ func (d *dataDisk) mountAs(at string, flags uintptr, options string) error {
 	return nil
 }
 
-// check refuses a disk that is mounted and has files of others, or of another node.
+// check returns an error if a mounted disk has foreign files or belongs to another node.
 func (d *dataDisk) check(at string, own func() error) error {
 	entries, err := os.ReadDir(at)
 	if err != nil {
@@ -60,7 +61,7 @@ func (d *dataDisk) check(at string, own func() error) error {
 	var names []string
 	for _, e := range entries {
 		name := e.Name()
-		if name == data && !e.IsDir() { // a link would lead out of the disk
+		if name == data && !e.IsDir() { // a symbolic link would lead off the disk
 			name += " (no directory)"
 		}
 		names = append(names, name)
@@ -71,7 +72,7 @@ func (d *dataDisk) check(at string, own func() error) error {
 	return own()
 }
 
-// protect has the kernel refuse what is written to a disk, whoever writes it, until release.
+// protect makes a block device read-only for every process until release is called.
 func protect(device string) (release func(), err error) {
 	disk, err := os.Open(device)
 	if err != nil {
@@ -86,7 +87,7 @@ func protect(device string) (release func(), err error) {
 	}
 	return func() {
 		if was == 0 {
-			_ = unix.IoctlSetPointerInt(int(disk.Fd()), unix.BLKROSET, 0) // else the mount that follows says so
+			_ = unix.IoctlSetPointerInt(int(disk.Fd()), unix.BLKROSET, 0) // the mount that follows reports a failure
 		}
 		disk.Close()
 	}, nil

@@ -14,7 +14,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// leave leaves something for the journal of a file system, which btrfs has for what it has seen before.
+// leave creates a journal entry. btrfs only logs files that are already in a committed transaction.
 func leave(t *testing.T, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -35,8 +35,8 @@ func leave(t *testing.T, name string) {
 	}
 }
 
-// A disk with the label of the data may be that of a machine that was not turned off, or that has it now. If it is not this node's, not even its
-// journal is written.
+// A disk with the data label may belong to a machine that lost power, or to one that is using it. Unless it belongs to
+// this node, not even its journal is replayed.
 func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 	own := func(err error) func() error { return func() error { return err } }
 	other := writ.Errorf(writ.CodeConflict, "the disk is that of another node")
@@ -44,7 +44,7 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			own  func() error
-			says string // why it is not mounted, "" if it is
+			says string // expected error, "" if it is mounted
 		}{
 			{"photo", own(nil), "not those of a node: photo"},
 			{filepath.Base(DataAt), own(other), "that of another node"},
@@ -84,7 +84,7 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 	}
 }
 
-// A disk whose directory of a node is a link would have the runner write elsewhere.
+// If the node's directory were a symbolic link, the runner would write to another place.
 func TestALinkIsNoDirectoryOfANode(t *testing.T) {
 	dir, d := t.TempDir(), dataDisk{device: "/dev/vda"}
 	if err := os.Symlink("/etc", filepath.Join(dir, filepath.Base(DataAt))); err != nil {

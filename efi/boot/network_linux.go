@@ -23,32 +23,33 @@ import (
 	"writ/internal/limit"
 )
 
-// The paces of the network.
+// Intervals and limits of the network.
 const (
-	lookEvery = time.Second // for cards that come late, until there is a network; then lookLater
+	lookEvery = time.Second // between searches for cards until there is a network; then lookLater
 	lookLater = 30 * time.Second
-	tellEvery = 5 * time.Second // that there is no network yet
-	listTimes = 10              // while the kernel changes what is listed
+	tellEvery = 5 * time.Second // between reports of the missing network
+	listTimes = 10              // attempts to list while the kernel changes the entries
 
-	changesAtOnce = 32 // are told of addresses, and then one in ten seconds
+	changesAtOnce = 32 // reported changes of addresses in a burst; then one per ten seconds
 )
 
-// everyLook says how often it is looked.
+// everyLook describes lookEvery for people.
 var everyLook = fmt.Sprintf("every %.0f s", lookEvery.Seconds())
 
-// network is the cards of the machine that were found.
+// network holds the cards of the machine.
 type network struct {
 	mu          sync.Mutex
-	cards       map[int]*card // by index
+	cards       map[int]*card // by interface index
 	nameservers map[source][]netip.Addr
-	up          chan string // what cards got
-	lines       limit.Lines // of what cards got and lost, which strangers can change as often as they like
+	up          chan string // new addresses, as text
+	lines       limit.Lines // rate limit for address changes, which strangers on the network can trigger
 
-	etc    string             // where resolv.conf is
-	rename func([]byte) error // gives the machine its name
+	etc    string             // directory of resolv.conf
+	rename func([]byte) error // sets the host name
 }
 
-// source is who told nameservers: the network of a card, in one of these ways, whose nameservers are asked in this order.
+// source is the origin of nameservers: a card and a way of learning them. Programs use nameservers in the order of
+// their sources.
 type source struct {
 	card int
 	way  way
@@ -62,15 +63,15 @@ const (
 	byDHCPv6
 )
 
-// lease is what a card is to get.
+// lease holds the configuration of a card by one server or router.
 type lease struct {
 	address     netip.Prefix
 	gateway     netip.Addr
 	nameservers []netip.Addr
 	mtu         int
 	hostname    string
-	valid       time.Duration // the kernel takes an IPv6 address away after that
-	preferred   time.Duration // it begins no connection from an IPv6 address after that
+	valid       time.Duration // the kernel removes an IPv6 address after this time
+	preferred   time.Duration // the kernel opens no connections from an IPv6 address after this time
 }
 
 func (n *network) init(etc string, rename func([]byte) error) {
@@ -79,7 +80,8 @@ func (n *network) init(etc string, rename func([]byte) error) {
 	n.lines.AtOnce = changesAtOnce
 }
 
-// connect serves all network cards, and returns when the first has an address. It waits without an end, and says for what.
+// connect starts serving all network cards and returns when the first one has an address. It waits without a limit and
+// shows the reason.
 func (m *machine) connect(ctx context.Context) error {
 	m.network.init("/etc", unix.Sethostname)
 	if lo, err := netlink.LinkByName("lo"); err == nil {
@@ -106,7 +108,7 @@ func (m *machine) connect(ctx context.Context) error {
 	}
 }
 
-// keepLooking serves cards that come later.
+// keepLooking serves cards that appear later.
 func (m *machine) keepLooking(ctx context.Context) {
 	look := time.NewTicker(lookLater)
 	defer look.Stop()
@@ -122,7 +124,8 @@ func (m *machine) keepLooking(ctx context.Context) {
 	}
 }
 
-// findCards begins to serve cards that are new. All are served at once: one without a cable must not delay the others.
+// findCards starts serving new cards. Cards are served concurrently, because one without a cable must not delay the
+// others.
 func (m *machine) findCards(ctx context.Context) {
 	if m.loader != nil {
 		if _, err := m.loader.all(); err != nil {
@@ -136,7 +139,7 @@ func (m *machine) findCards(ctx context.Context) {
 	}
 	for _, link := range links {
 		if _, err := os.Stat("/sys/class/net/" + link.Attrs().Name + "/device"); err != nil {
-			continue // loopback, and what programs made
+			continue // loopback or a virtual interface
 		}
 		if c, found := m.network.find(link, m.config.isFor(link)); found {
 			m.work.Go(func() { m.serveCard(ctx, c) })
@@ -144,7 +147,7 @@ func (m *machine) findCards(ctx context.Context) {
 	}
 }
 
-// listed calls a function that lists what the kernel has, and calls it again if something changed meanwhile.
+// listed calls list and repeats it if the kernel's entries changed meanwhile.
 func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	for range listTimes {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -154,7 +157,7 @@ func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	return all, err
 }
 
-// find notes a card, and reports whether it is new.
+// find registers a card and reports whether it is new.
 func (n *network) find(link netlink.Link, chosen bool) (c *card, found bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +170,7 @@ func (n *network) find(link netlink.Link, chosen bool) (c *card, found bool) {
 	return c, true
 }
 
-// String says of each card what it has or what it waits for.
+// String describes the addresses or the waits of each card.
 func (n *network) String() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -182,7 +185,7 @@ func (n *network) String() string {
 	return strings.Join(all, "; ")
 }
 
-// firstCard is the hardware address by which the machine is named.
+// firstCard returns the hardware address of the card with the lowest index. It determines the default node name.
 func (n *network) firstCard() (address net.HardwareAddr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,7 +198,7 @@ func (n *network) firstCard() (address net.HardwareAddr) {
 	return address
 }
 
-// waiting is what the cards wait for, those with a cable first.
+// waiting returns the waits of all cards, those with a cable first.
 func (n *network) waiting() (all []wait) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,7 +219,7 @@ func (n *network) waiting() (all []wait) {
 	return all
 }
 
-// tell tells what a card got.
+// tell reports an address that a card received.
 func (n *network) tell(ctx context.Context, format string, args ...any) {
 	text, say := n.change("got", fmt.Sprintf(format, args...))
 	if !say {
@@ -228,14 +231,15 @@ func (n *network) tell(ctx context.Context, format string, args ...any) {
 	}
 }
 
-// tellLost tells what a card got before and has no longer.
+// tellLost reports an address that a card lost.
 func (m *machine) tellLost(format string, args ...any) {
 	if text, say := m.network.change("lost", fmt.Sprintf(format, args...)); say {
 		m.stage("network", "%s", text)
 	}
 }
 
-// change reports whether a change of addresses is told, with how many there were since the one before.
+// change applies the rate limit to a change of addresses. It returns the text with the number of suppressed changes,
+// and whether to report it.
 func (n *network) change(kind, text string) (string, bool) {
 	times, say := n.lines.Say(kind, time.Now())
 	if times > 1 {
@@ -244,7 +248,7 @@ func (n *network) change(kind, text string) (string, bool) {
 	return text, say
 }
 
-// String says what a card got.
+// String formats the address and the gateway.
 func (l lease) String() string {
 	text := l.address.String()
 	if l.gateway.IsValid() {
@@ -253,9 +257,9 @@ func (l lease) String() string {
 	return text
 }
 
-// apply gives a card what it is to get. It may have it already.
+// apply configures a card with a lease. It is idempotent.
 func (m *machine) apply(c *card, by way, l lease) error {
-	if l.mtu != 0 && l.mtu != c.mtu { // one that the card cannot have is told once, and costs no address
+	if l.mtu != 0 && l.mtu != c.mtu { // an unsupported MTU is reported once and does not cost the address
 		c.mtu = l.mtu
 		if err := netlink.LinkSetMTU(c.link, l.mtu); err != nil {
 			m.fail("network", fmt.Errorf("set the MTU %d of %s, which DHCP names: %w", l.mtu, c.name(), err))
@@ -272,9 +276,9 @@ func (m *machine) apply(c *card, by way, l lease) error {
 	return m.resolve(c, by, l.nameservers)
 }
 
-// remove takes from a card what it has no longer.
+// remove removes the address and the nameservers of a lease from a card.
 func (m *machine) remove(c *card, by way, l lease) {
-	_ = netlink.AddrDel(c.link, &netlink.Addr{IPNet: ipNet(l.address)}) // and with it the routes
+	_ = netlink.AddrDel(c.link, &netlink.Addr{IPNet: ipNet(l.address)}) // its routes go with it
 	_ = m.resolve(c, by, nil)
 }
 
@@ -282,7 +286,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// resolve tells programs the nameservers of a card, after those of the configuration and of earlier cards.
+// resolve writes resolv.conf after the nameservers of a card have changed.
 func (m *machine) resolve(c *card, by way, servers []netip.Addr) error {
 	m.network.mu.Lock()
 	defer m.network.mu.Unlock()
@@ -298,7 +302,7 @@ func (m *machine) resolve(c *card, by way, servers []netip.Addr) error {
 	return os.Rename(file+".new", file)
 }
 
-// resolvers are all nameservers, each once: those of the configuration first, then by the cards' indexes and the ways in which they were told.
+// resolvers merges all nameservers without duplicates: those of the configuration first, then by card index and way.
 func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Addr {
 	all := slices.Clone(configured)
 	for _, from := range slices.SortedFunc(maps.Keys(told), func(a, b source) int { return cmp.Or(a.card-b.card, int(a.way-b.way)) }) {
@@ -311,7 +315,7 @@ func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Ad
 	return all
 }
 
-// setName gives the machine its name: the one of the configuration, one that DHCP tells, or that of its first card.
+// setName sets the host name: the configured one, else one from DHCP, else one derived from the first card.
 func (m *machine) setName(told string) {
 	short, _, _ := strings.Cut(told, ".")
 	if !writ.ValidName(short) {

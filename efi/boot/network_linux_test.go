@@ -18,7 +18,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// acknowledge is what a DHCP server says.
+// acknowledge returns an ACK of a DHCP server.
 func acknowledge(t *testing.T, more ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	t.Helper()
 	ack, err := dhcpv4.New(append([]dhcpv4.Modifier{
@@ -81,7 +81,7 @@ func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
 	}
 }
 
-// A stranger who gives and takes addresses as often as it likes fills neither the console nor the log.
+// Frequent address changes, which a stranger can cause, flood neither the console nor the log.
 func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
 	said := new(testenv.Log)
 	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
@@ -121,7 +121,7 @@ func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 	}
 }
 
-// A card gets what a DHCP server gives, renews it, and gets the next address when the server gives another one.
+// A card applies a DHCP lease, renews it, and switches to another address if the server assigns one.
 func TestACardFollowsItsDHCPServer(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -159,7 +159,7 @@ func TestACardFollowsItsDHCPServer(t *testing.T) {
 	l.isCalled("node-")
 }
 
-// What a card waits for is said in one text while its servers refuse it, so that the same failure is not another one each time.
+// While servers refuse a card, its reason keeps the same text, so that the repeated failure counts as one.
 func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -205,14 +205,14 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 	}
 }
 
-// A card that cannot have the MTU of its network has its address all the same.
+// An MTU that the card does not support does not cost the address.
 func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return
 	}
 	l := newLAN(t)
-	for range 3 { // as it is renewed
+	for range 3 { // like renewals
 		if err := l.apply(l.card, byDHCP, lease{address: netip.MustParsePrefix("10.9.0.7/24"), mtu: 1 << 20}); err != nil {
 			t.Error(err)
 		}
@@ -224,7 +224,7 @@ func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 	}
 }
 
-// A card that is taken out is forgotten, with its nameservers.
+// An unplugged card is removed, with its nameservers.
 func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -259,7 +259,7 @@ func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
 	}
 }
 
-// Clouds give a machine a network of one address, and a gateway outside of it. Of a lease that is not possible nothing stays.
+// Some clouds assign a /32 with a gateway outside it. If a lease cannot be applied, no part of it remains.
 func TestACardHasTheGatewayOfItsLeaseOrNothingOfIt(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
@@ -270,7 +270,8 @@ func TestACardHasTheGatewayOfItsLeaseOrNothingOfIt(t *testing.T) {
 	var requests atomic.Int32
 	l.serve(func() (server, error) {
 		return server4.NewServer("host", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
-			kind, address, router := dhcpv4.MessageTypeOffer, net.IPv4(10, 9, 0, 6), net.IPv4(10, 9, 0, 6) // which cannot be its own gateway
+			// An address cannot be its own gateway.
+			kind, address, router := dhcpv4.MessageTypeOffer, net.IPv4(10, 9, 0, 6), net.IPv4(10, 9, 0, 6)
 			if m.MessageType() == dhcpv4.MessageTypeRequest {
 				kind = dhcpv4.MessageTypeAck
 				requests.Add(1)

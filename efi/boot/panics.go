@@ -19,19 +19,19 @@ import (
 	"writ/efi/progress"
 )
 
-// Bounds of what is read of a kernel that panicked. The firmware keeps what the kernel wrote, or what somebody else has put there.
+// Limits on the log of a panicked kernel. The firmware stores it, and an attacker may have written it.
 const (
 	maxRecords  = 64
 	recordBytes = 64 << 10
-	wordsKept   = 100 // lines, the last ones
-	wordsShown  = 20  // of them on the console
-	maxReason   = 200 // bytes
+	wordsKept   = 100 // lines, from the end
+	wordsShown  = 20  // lines shown on the console
+	maxReason   = 200 // in bytes
 )
 
-// lateAfter is how long a machine runs until a panic says nothing of its start any more.
+// lateAfter is the uptime after which a panic does not count as a failed start.
 const lateAfter = time.Hour
 
-// record is a part of what a kernel said last: the first part has the last lines.
+// record is one part of the log of a panic. Part 1 holds the last lines.
 type record struct {
 	file, kind, count string
 	part              int
@@ -39,10 +39,11 @@ type record struct {
 	text              string
 }
 
-// recordHead is the first line of a record.
+// recordHead matches the first line of a record.
 var recordHead = regexp.MustCompile(`^(Panic|Oops)#(\d{1,9}) Part(\d{1,9})\n`)
 
-// readRecords reads what a kernel has written, from the directory where pstore shows it. files are those of all records, also of what cannot be read.
+// readRecords reads the records in a pstore directory, ordered by time and part. files lists all record files,
+// including unreadable ones.
 func readRecords(pstore fs.FS) (records []record, files []string, err error) {
 	names, err := fs.Glob(pstore, "dmesg-*")
 	if err != nil {
@@ -58,7 +59,8 @@ func readRecords(pstore fs.FS) (records []record, files []string, err error) {
 	return records, files, nil
 }
 
-// readRecord reads one. It is none if the kernel could not unpack it.
+// readRecord reads one record. ok is false if the record is unreadable, for example because the kernel could not
+// decompress it.
 func readRecord(pstore fs.FS, name string) (r record, ok bool) {
 	file, err := pstore.Open(name)
 	if err != nil {
@@ -74,31 +76,32 @@ func readRecord(pstore fs.FS, name string) (r record, ok bool) {
 	if err != nil || head == nil {
 		return r, false
 	}
-	part, _ := strconv.Atoi(string(head[3])) // it has digits only
+	part, _ := strconv.Atoi(string(head[3])) // digits only, so it cannot fail
 	return record{
 		file: name, kind: string(head[1]), count: string(head[2]), part: part, at: info.ModTime(),
 		text: string(bytes.TrimPrefix(text, head[0])),
 	}, true
 }
 
-// crash is the end of a start of the machine: its kernel panicked.
+// crash is a kernel panic that ended an earlier run of the machine.
 type crash struct {
-	id     string        // of these words, at this time
-	reason string        // the line that says why, and where
-	after  time.Duration // from the start of the kernel
+	id     string        // digest of the log and the time
+	reason string        // the message of the panic and its place in the kernel
+	after  time.Duration // uptime at the panic
 	at     time.Time
 	lines  []kernelLine
 	files  []string
 }
 
-// kernelLine is a line of the kernel's log.
+// kernelLine is a line of the kernel log.
 type kernelLine struct {
-	priority int // 0 is the worst
+	priority int // 0 is the most severe
 	after    time.Duration
 	text     string
 }
 
-// crashes puts records together, the oldest crash first. What is no panic did not end a start, and is left out.
+// crashes assembles the panics in records, oldest first. Other records, such as an oops, did not end a run and are
+// omitted.
 func crashes(records []record) (all []crash) {
 	for len(records) > 0 {
 		first, n := records[0], 1
@@ -113,7 +116,7 @@ func crashes(records []record) (all []crash) {
 	return all
 }
 
-// newCrash puts the parts of one together.
+// newCrash assembles the parts of one panic.
 func newCrash(parts []record) crash {
 	sum := sha256.New()
 	c := crash{at: parts[0].at}
@@ -131,26 +134,27 @@ func newCrash(parts []record) crash {
 	return c
 }
 
-// linePattern is a line as a record has it: <0>[   12.345678] text. Kernels may name the processor or the thread behind the time.
+// linePattern matches a line of a record: <0>[ 12.345678] text. Some kernels print the CPU or the thread after the
+// time.
 var linePattern = regexp.MustCompile(`^<(\d{1,4})>\[ *(\d{1,9}\.\d{1,9})\](?:\[ *[A-Z]\d+\])? ?(.*)`)
 
 func parseLine(line string) kernelLine {
 	line = strings.TrimRight(line, "\n")
 	found := linePattern.FindStringSubmatch(line)
 	if found == nil {
-		return kernelLine{priority: 4, text: line} // more of the line before
+		return kernelLine{priority: 4, text: line} // continuation of the previous line
 	}
-	priority, _ := strconv.Atoi(found[1]) // they have digits only
+	priority, _ := strconv.Atoi(found[1]) // digits only, so they cannot fail
 	seconds, _ := strconv.ParseFloat(found[2], 64)
 	return kernelLine{priority & 7, time.Duration(seconds * float64(time.Second)), found[3]}
 }
 
 const panicWords = "Kernel panic - not syncing"
 
-// codeAt is where in the kernel the processor was.
+// codeAt matches the function that the CPU executed.
 var codeAt = regexp.MustCompile(`RIP: 0010:([A-Za-z0-9_.]{1,80})\+0x`)
 
-// explain finds the line that says why the kernel panicked. Of one that names no place, the place is the last one before it.
+// explain finds the message of the panic. The place is the last one logged before it.
 func (c *crash) explain() {
 	place := ""
 	c.reason = panicWords + ", for a reason that was not kept"
@@ -165,7 +169,7 @@ func (c *crash) explain() {
 	}
 }
 
-// lastWords are a few lines up to that which says why.
+// lastWords returns a few lines up to the message of the panic.
 func (c *crash) lastWords() (texts []string) {
 	end := 1 + slices.IndexFunc(c.lines, func(l kernelLine) bool { return strings.Contains(l.text, panicWords) })
 	for _, line := range c.lines[max(0, end-wordsShown):end] {
@@ -174,28 +178,29 @@ func (c *crash) lastWords() (texts []string) {
 	return texts
 }
 
-// varying differs from one panic to the next that is the same: addresses, numbers of processes and processors, exit codes.
+// varying matches the parts that differ between repetitions of a panic: addresses, ids of processes and CPUs, exit
+// codes.
 var varying = regexp.MustCompile(`\b(0x)?[0-9a-f]*[0-9][0-9a-f]*\b`)
 
 func samePanic(a, b string) bool {
 	return varying.ReplaceAllString(a, "") == varying.ReplaceAllString(b, "")
 }
 
-// panics counts the starts, one after the other, that ended with the same panic. The firmware keeps this, so that it survives a power cut and
-// needs no disk.
+// panics counts consecutive runs that ended in the same panic. The firmware stores it, so it survives a power failure
+// and needs no disk.
 type panics struct {
-	ID     string `json:"id,omitempty"` // of the last one that was counted
+	ID     string `json:"id,omitempty"` // of the last counted panic
 	Reason string `json:"reason,omitempty"`
 	Times  int    `json:"times,omitempty"`
 }
 
-// From so many times on the machine is held, and holds even still: then it panicked while it was held.
+// The number of panics from which a machine is held, and from which it must have panicked while held.
 const (
 	heldFrom  = 2
 	stillFrom = 3
 )
 
-// parsePanics reads what was kept. What is none of that counts as nothing.
+// parsePanics parses the stored count. Invalid data counts as zero.
 func parsePanics(text []byte) (p panics) {
 	if json.Unmarshal(text, &p) != nil || p.Times < 0 || len(p.ID) > 64 {
 		return panics{}
@@ -204,7 +209,7 @@ func parsePanics(text []byte) (p panics) {
 	return p
 }
 
-// after is the count once the crashes that are there were counted. One that was counted already may be there still.
+// after returns the count updated with the crashes found. A crash may have been counted before.
 func (p panics) after(found []crash) panics {
 	fresh := found
 	for i, c := range found {
@@ -212,7 +217,7 @@ func (p panics) after(found []crash) panics {
 			fresh = found[i+1:]
 		}
 	}
-	if len(fresh) == 0 { // the start before this one ended in another way
+	if len(fresh) == 0 { // no new crash: the previous run ended in another way
 		if len(found) == 0 {
 			return panics{}
 		}
@@ -221,7 +226,7 @@ func (p panics) after(found []crash) panics {
 	for _, c := range fresh {
 		times := 1
 		switch {
-		case p.held(): // whatever the reason is now: it was to do nothing
+		case p.held(): // for any reason: a held machine does nothing
 			times = stillFrom
 		case c.after > lateAfter:
 			times = 0
@@ -235,14 +240,14 @@ func (p panics) after(found []crash) panics {
 
 func (p panics) held() bool { return p.Times >= heldFrom }
 
-// still reports whether it panicked while it was held.
+// still reports whether the machine panicked while it was held.
 func (p panics) still() bool { return p.Times >= stillFrom }
 
-// resetReason stands in the place of what a kernel says: the hardware has restarted a machine that hung, and nothing was kept.
+// resetReason replaces the panic message if the hardware watchdog restarted a hung machine. No log exists then.
 const resetReason = "the watchdog of this machine has restarted it"
 
-// afterReset is the count if the watchdog of the hardware ended the start before. A machine that was held because of that starts over: whether its
-// hardware says so of this start or of an earlier one is not certain.
+// afterReset returns the count updated for a reset by the hardware watchdog. The count of a machine that was held
+// because of a reset starts over, because the hardware may still report an earlier reset.
 func (p panics) afterReset() panics {
 	times := 1
 	if p.Reason == resetReason && !p.held() {
@@ -251,7 +256,7 @@ func (p panics) afterReset() panics {
 	return panics{p.ID, resetReason, times}
 }
 
-// trouble says how the last start ended.
+// trouble returns the error that describes how the last run ended.
 func (p panics) trouble() error {
 	const mend = "start another image, or look at the hardware%s; turned off and on again, the machine makes two more starts"
 	switch {
@@ -271,7 +276,7 @@ func (p panics) trouble() error {
 		WithHint(mend, " that the words of the kernel name")
 }
 
-// crash keeps the last words of a kernel. They may have its command line, and with it the token.
+// crash stores the kernel log of a panic. The log may contain the command line and thus the token, which it redacts.
 func (l *logs) crash(c crash) {
 	for _, line := range c.lines {
 		level := "error"

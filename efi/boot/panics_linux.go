@@ -20,21 +20,21 @@ const (
 	pstoreAt  = "/sys/fs/pstore"
 	efiAt     = "/sys/firmware/efi"
 	efiVarsAt = efiAt + "/efivars"
-	// panicsVar is the variable of the firmware that has the count of panics. The UUID is that of variables of writ.
+	// panicsVar is the EFI variable with the count of panics. The UUID is the vendor GUID of writ.
 	panicsVar = "WritPanics-6f1c2f9e-3d0b-4c5e-9a86-51f5b0d7c2aa"
 )
 
-// lastEnd is how the start before this one ended, as far as the firmware knows it.
+// lastEnd describes how the previous run ended, as far as the firmware knows.
 type lastEnd struct {
 	panics
-	before  panics    // as it is kept
-	ifReset panics    // the count if the watchdog of the hardware turns out to have ended the start before
-	over    sync.Once // the count begins again
-	files   []string  // with the last words of the kernel, until the log has its place on the disk
+	before  panics    // as stored
+	ifReset panics    // the count to use if the hardware watchdog ended the previous run
+	over    sync.Once // resets the count once
+	files   []string  // records to delete once the log is on disk
 }
 
-// readLastEnd finds out whether the kernel panicked at the end of the start before, tells that, and counts it. It comes before the modules of
-// devices, because one of these may be what makes the kernel panic.
+// readLastEnd checks whether the kernel panicked at the end of the previous run, and reports and counts the panic. It
+// runs before the device modules are loaded, because one of them may cause the panic.
 func (m *machine) readLastEnd() {
 	if hasEFI() && m.loader != nil {
 		if _, err := m.loader.named([]string{"efivarfs", "efi_pstore"}); err != nil {
@@ -42,7 +42,7 @@ func (m *machine) readLastEnd() {
 		}
 	}
 	if err := unix.Mount("pstore", pstoreAt, "pstore", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil && !errors.Is(err, unix.EBUSY) {
-		return // a kernel without it keeps nothing
+		return // this kernel has no pstore
 	}
 	records, files, err := readRecords(os.DirFS(pstoreAt))
 	if err != nil {
@@ -57,15 +57,15 @@ func (m *machine) readLastEnd() {
 	m.lastEnd.ifReset = was.afterReset()
 	for _, c := range found {
 		m.logs.crash(c)
-		m.lastEnd.files = c.files // the words of one are kept: firmware has little room
+		m.lastEnd.files = c.files // only the last crash stays: firmware storage is small
 	}
 	m.deleteWords(slices.DeleteFunc(files, func(name string) bool { return slices.Contains(m.lastEnd.files, name) }))
-	if m.lastEnd.Reason != "" { // the last of them is new
+	if m.lastEnd.Reason != "" { // the last crash is new
 		m.tellPanic(found[len(found)-1])
 	}
 }
 
-// tellPanic tells how the last start ended. A machine that is held tells that where it stops.
+// tellPanic reports how the previous run ended. A held machine reports it later, where it stops.
 func (m *machine) tellPanic(c crash) {
 	for _, line := range c.lastWords() {
 		m.line("  kernel: " + m.Redact(Redacted(line)))
@@ -76,13 +76,13 @@ func (m *machine) tellPanic(c crash) {
 	}
 }
 
-// hasEFI reports whether the kernel was started by firmware with variables.
+// hasEFI reports whether EFI firmware started the kernel.
 func hasEFI() bool {
 	_, err := os.Stat(efiAt)
 	return err == nil
 }
 
-// loadPanics returns the count that the firmware has kept.
+// loadPanics returns the count stored by the firmware.
 func loadPanics() (p panics, err error) {
 	err = withVariable(func(file string) error {
 		text, err := readVariable(file)
@@ -92,7 +92,7 @@ func loadPanics() (p panics, err error) {
 	return p, err
 }
 
-// keep has the firmware keep the count.
+// keep stores the count in the firmware.
 func (p panics) keep() error {
 	return withVariable(func(file string) error {
 		if p == (panics{}) {
@@ -106,7 +106,7 @@ func (p panics) keep() error {
 	})
 }
 
-// withVariable calls a function that may use the variable with the count. There is none without such firmware.
+// withVariable calls do with the file of the EFI variable. Without EFI firmware it does nothing.
 func withVariable(do func(file string) error) error {
 	if !hasEFI() {
 		return nil
@@ -114,11 +114,11 @@ func withVariable(do func(file string) error) error {
 	if err := unix.Mount("efivarfs", efiVarsAt, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount the variables of the firmware: %w", err)
 	}
-	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // nothing else is to write there
+	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // unmounted, so that nothing else writes there
 	return do(filepath.Join(efiVarsAt, panicsVar))
 }
 
-// count counts one more end of a start, and has the firmware keep that.
+// count sets the current count and stores it in the firmware if it changed.
 func (m *machine) count(now panics) {
 	m.lastEnd.panics = now
 	if now == m.lastEnd.before {
@@ -130,7 +130,7 @@ func (m *machine) count(now panics) {
 	}
 }
 
-// startsOver has the count begin again: this start comes to an orderly end, or it lasts.
+// startsOver resets the count, because this run ends in an orderly way or has lasted long enough.
 func (m *machine) startsOver() {
 	if m.lastEnd.Times == 0 {
 		return
@@ -142,14 +142,15 @@ func (m *machine) startsOver() {
 	})
 }
 
-// The attributes of a variable are the first four bytes of its file: it is kept without power, and the system may use it when it runs.
+// The file of an EFI variable begins with four bytes of attributes: non-volatile, and accessible at boot and at run
+// time.
 const (
 	variableHead       = 4
 	variableAttributes = "\x07\x00\x00\x00"
 	maxVariable        = 2 << 10
 )
 
-// readVariable returns what a variable has, nil if there is none.
+// readVariable returns the value of a variable, nil if it is missing.
 func readVariable(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	switch {
@@ -163,7 +164,7 @@ func readVariable(file string) ([]byte, error) {
 	return text[variableHead:], nil
 }
 
-// writeVariable writes a variable in one piece, as the firmware wants it.
+// writeVariable writes a variable with a single write, as the firmware requires.
 func writeVariable(file string, text []byte) error {
 	if err := mutable(file); err != nil {
 		return err
@@ -181,7 +182,7 @@ func removeVariable(file string) error {
 	return nil
 }
 
-// mutable lets a variable be changed, which the kernel protects from accidents.
+// mutable clears the immutable flag, with which the kernel protects variables against accidents.
 func mutable(file string) error {
 	variable, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,13 +198,13 @@ func mutable(file string) error {
 	return nil
 }
 
-// forget deletes the last words of the kernel, which the log has by now.
+// forget deletes the kept panic records. The log has stored them.
 func (m *machine) forget() {
 	m.deleteWords(m.lastEnd.files)
 	m.lastEnd.files = nil
 }
 
-// deleteWords deletes records of the kernel.
+// deleteWords deletes panic records.
 func (m *machine) deleteWords(files []string) {
 	for _, name := range files {
 		if err := os.Remove(filepath.Join(pstoreAt, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -213,7 +214,7 @@ func (m *machine) deleteWords(files []string) {
 	}
 }
 
-// loadFew loads what a machine needs that is only to show why it is held, and to be turned off.
+// loadFew loads only the modules that a held machine needs for its power button.
 func (m *machine) loadFew() {
 	if m.loader == nil {
 		return

@@ -18,7 +18,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// breakMachine stops the first process of a machine, or has its kernel panic, as its command line says.
+// breakMachine stops the first process or makes the kernel panic, as the command line requests.
 func breakMachine() {
 	cmdline, err := os.ReadFile("/proc/cmdline")
 	const frozen = "/sys/fs/cgroup/frozen"
@@ -39,10 +39,10 @@ func breakMachine() {
 	select {}
 }
 
-// patience is how long a machine may take to say something, on a host that is busy.
+// patience is the timeout for output of the machine on a busy host.
 const patience = 5 * time.Minute
 
-// brokenImage writes an image with a service that breaks its machine, and what the firmware of the machine keeps.
+// brokenImage writes an image with a service that breaks its machine, and an empty store for firmware variables.
 func brokenImage(t *testing.T, kernel testenv.KernelFiles) (node, vars string) {
 	t.Helper()
 	made := guestImage(t, kernel, []boot.Service{{Name: "breaker", Command: []string{boot.Program, "breaker"}, Socket: serviceSocket}})
@@ -59,7 +59,7 @@ func brokenImage(t *testing.T, kernel testenv.KernelFiles) (node, vars string) {
 type broken struct {
 	t     *testing.T
 	qmp   string
-	lines chan string // of its serial line
+	lines chan string // of the serial line
 	said  bytes.Buffer
 	ended chan error
 }
@@ -95,7 +95,7 @@ func startBroken(t *testing.T, kernel, vars, words string, args ...string) *brok
 	return b
 }
 
-// await reads what the machine says until a line has a text. None before it may have one of these.
+// await reads output until a line contains text. No earlier line may contain any of not.
 func (b *broken) await(text string, not ...string) {
 	b.t.Helper()
 	for late := time.After(patience); ; {
@@ -119,7 +119,7 @@ func (b *broken) await(text string, not ...string) {
 	}
 }
 
-// do has QEMU do something to the machine.
+// do sends a command to QEMU.
 func (b *broken) do(command string) {
 	b.t.Helper()
 	conn, err := net.Dial("unix", b.qmp)
@@ -144,7 +144,7 @@ func (b *broken) do(command string) {
 	}
 }
 
-// turnOff presses the power button, and waits until the machine is off.
+// turnOff presses the power button and waits until the machine is off.
 func (b *broken) turnOff() {
 	b.t.Helper()
 	b.do("system_powerdown")
@@ -159,8 +159,8 @@ func (b *broken) turnOff() {
 	}
 }
 
-// The watchdog restarts a machine whose first process was stopped. The next start shows the last words of the kernel. The same again, and the machine
-// is held and starts no service, until it was turned off and on.
+// The watchdog restarts a machine whose first process is stopped. The next start shows the kernel's log. After the same
+// failure again, the machine is held and starts no service until it is turned off and on.
 func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	testenv.Nightly(t, "TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld, TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff and others have each part without a machine")
 	node, vars := brokenImage(t, testenv.Kernel(t))
@@ -189,8 +189,8 @@ func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	b.await("service  breaker started as process")
 }
 
-// A watchdog of the hardware restarts the machine whatever its kernel does, and tells that the next time. Nothing is kept of what the kernel said, but
-// the second time the machine is held as well, until it was turned off.
+// A hardware watchdog restarts the machine even if the kernel is stuck, and reports that at the next start. No kernel
+// log exists, but the machine is also held after the second reset, until it is turned off.
 func TestAMachineThatHangsIsRestartedByItsHardware(t *testing.T) {
 	testenv.Nightly(t, "TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff has the signs of life")
 	node, vars := brokenImage(t, testenv.FullKernel(t))

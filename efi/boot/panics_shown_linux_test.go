@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// The console is read by more people than the log.
+// More people can read the console than the log.
 func TestTheLastWordsOfAKernelAreShownWithoutTheToken(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// panicked is what pstore shows of a kernel that panicked at a time: the first part has the last lines.
+// panicked adds the records of a panic to a pstore. The first part has the last lines.
 func panicked(pstore fstest.MapFS, at time.Time, why string, first ...string) {
 	texts := []string{
 		"<6>[   12.345678] a line before\n<0>[   12.500000] Kernel panic - not syncing: " + why + "\n<4>[   12.500001] Call Trace:\n",
@@ -22,7 +22,7 @@ func panicked(pstore fstest.MapFS, at time.Time, why string, first ...string) {
 	}
 }
 
-// found are the crashes of a directory.
+// found returns the crashes in a pstore.
 func found(t *testing.T, pstore fstest.MapFS) []crash {
 	t.Helper()
 	records, _, err := readRecords(pstore)
@@ -73,7 +73,7 @@ func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
 	}
 }
 
-// What the firmware has may be from anybody who had the machine before.
+// Previous users of the machine may have written the records in its firmware.
 func TestLastWordsAreBounded(t *testing.T) {
 	pstore := fstest.MapFS{}
 	for i := range 3 * maxRecords {
@@ -100,7 +100,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 	}
 }
 
-// Each start counts what the one before has left, and the last words stay until they were kept elsewhere.
+// Each start counts the panic of the previous one. The records stay until they are stored elsewhere.
 func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
 	at, pstore, count := firstPanic, fstest.MapFS{}, panics{}
 	start := func(what string, held, still bool) {
@@ -184,7 +184,7 @@ func TestTheLastWordsOfAKernelAreInTheLogWithoutTheToken(t *testing.T) {
 	}
 }
 
-// A machine that its hardware restarts has no last words.
+// A reset by the hardware leaves no records.
 func TestAMachineThatItsWatchdogRestartsTwiceIsHeld(t *testing.T) {
 	p := panics{ID: "1"}.afterReset()
 	if want := (panics{"1", resetReason, 1}); p != want || p.held() {

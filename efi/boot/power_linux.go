@@ -13,20 +13,21 @@ import (
 	"writ/efi/progress"
 )
 
-// The event of a button, as the kernel's input.h has it: two words of time, then type, code and value.
+// Layout of an input event in the kernel's input.h: two words of time, then type, code and value.
 const (
 	eventSize = 24
 	eventKey  = 1
 	keyPower  = 116
 )
 
-// isPowerPressed reports whether an event says that the power button was pressed.
+// isPowerPressed reports whether an event is a press of the power button.
 func isPowerPressed(event []byte) bool {
 	return len(event) == eventSize && binary.NativeEndian.Uint16(event[16:]) == eventKey && binary.NativeEndian.Uint16(event[18:]) == keyPower &&
 		binary.NativeEndian.Uint32(event[20:]) == 1
 }
 
-// watchPowerButton turns the machine off when its button is pressed, which is also how a hypervisor asks for that.
+// watchPowerButton turns the machine off when its power button is pressed. Hypervisors use the button to request a
+// shutdown.
 func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
 	names, _ := filepath.Glob("/sys/class/input/event*/device/name")
 	for _, name := range names {
@@ -40,7 +41,7 @@ func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
 			continue
 		}
 		context.AfterFunc(ctx, func() { device.Close() })
-		go func() { // until the device is closed
+		go func() { // ends when the device is closed
 			event := make([]byte, eventSize)
 			for {
 				n, err := device.Read(event)
@@ -55,11 +56,11 @@ func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
 	}
 }
 
-// offLimit is that of the end of a machine. Its watchdog gets no sign of life from then on, either.
+// offLimit limits the shutdown. The watchdog gets no more signs of life after the same time.
 var offLimit = waitLimit{offWithin, "it is turned off as it is"}
 
-// atLast ends a machine that does not end by itself: a program that the kernel cannot end, or a disk that does not answer, would keep it on. The
-// function that it returns says that the machine has come to its end.
+// atLast calls end if the shutdown exceeds its limit, for example because of an unkillable process or an unresponsive
+// disk. The returned function cancels it.
 func (m *machine) atLast(end func()) (ended func() bool) {
 	return time.AfterFunc(offLimit.most, func() {
 		m.show(progress.StageOff, "it does not come to its end within "+offLimit.most.String()+": "+offLimit.then)

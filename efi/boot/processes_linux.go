@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes are the children of the first process: those that it starts, and those that lost their parent.
+// processes tracks the children of the first process: those that it started, and orphans.
 type processes struct {
-	mu    sync.Mutex // held while a child is started, so that its end is not noticed before its number is known
+	mu    sync.Mutex // held during a start, so that the exit is not collected before the pid is registered
 	ended map[int]chan unix.WaitStatus
 }
 
-// reap takes the end of every child, for as long as the machine runs. It calls turned each time when it has done so, and every few seconds: one that
-// could start no program, or notice no end, calls nothing.
+// reap collects exited children for the rest of the machine's life. It calls turned after each round and at least every
+// aliveEvery. A loop that can no longer start programs or collect exits therefore stops calling it.
 func (p *processes) reap(turned func()) {
 	p.ended = map[int]chan unix.WaitStatus{}
 	signals := make(chan os.Signal, 1)
@@ -26,7 +26,7 @@ func (p *processes) reap(turned func()) {
 	go turn(signals, time.NewTicker(aliveEvery).C, p.take, turned)
 }
 
-// turn takes the ends of children at each signal and each tick, and tells that each time. It returns when there are no more signals.
+// turn collects exited children at each signal and tick, and then calls turned. It returns when signals is closed.
 func turn(signals <-chan os.Signal, ticks <-chan time.Time, take, turned func()) {
 	for {
 		select {
@@ -41,7 +41,7 @@ func turn(signals <-chan os.Signal, ticks <-chan time.Time, take, turned func())
 	}
 }
 
-// take takes the ends of all children that have ended.
+// take collects all exited children.
 func (p *processes) take() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *processes) take() {
 	}
 }
 
-// start starts a program in a session of its own. Its output goes to a file.
+// start starts a program in its own session. Its output goes to output.
 func (p *processes) start(path string, args, env []string, output *os.File) (pid int, ended <-chan unix.WaitStatus, err error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -76,13 +76,13 @@ func (p *processes) start(path string, args, env []string, output *os.File) (pid
 	if err != nil {
 		return 0, nil, err
 	}
-	pid = process.Pid // which Release forgets
+	pid = process.Pid // Release clears it
 	done := make(chan unix.WaitStatus, 1)
 	p.ended[pid] = done
 	return pid, done, process.Release()
 }
 
-// endAll ends whatever still runs when the machine is turned off: politely, then by force.
+// endAll terminates all remaining processes at shutdown, first with SIGTERM, then with SIGKILL.
 func (p *processes) endAll(say func(stage, format string, args ...any)) {
 	_ = unix.Kill(-1, unix.SIGTERM)
 	if p.allEnd(5 * time.Second) {
@@ -90,10 +90,10 @@ func (p *processes) endAll(say func(stage, format string, args ...any)) {
 	}
 	say("off", "processes do not end, and are killed")
 	_ = unix.Kill(-1, unix.SIGKILL)
-	p.allEnd(2 * time.Second) // before the disk that they write to is left
+	p.allEnd(2 * time.Second) // before the disk that they may write to is unmounted
 }
 
-// allEnd waits until all children have ended, and reports whether they have.
+// allEnd waits until all children have exited and reports whether they have.
 func (p *processes) allEnd(within time.Duration) bool {
 	for late := time.Now().Add(within); childrenLeft(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -104,13 +104,13 @@ func (p *processes) allEnd(within time.Duration) bool {
 	return true
 }
 
-// childrenLeft reports whether any child is there.
+// childrenLeft reports whether the process has any children.
 func childrenLeft() bool {
 	list, err := os.ReadFile("/proc/thread-self/children")
 	return err == nil && len(bytes.TrimSpace(list)) > 0
 }
 
-// describe says how a process ended.
+// describe formats the exit status of a process.
 func describe(status unix.WaitStatus) string {
 	if status.Signaled() {
 		return fmt.Sprintf("signal %d (%v)", status.Signal(), status.Signal())

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A first process that is stuck where it takes the ends of programs, or starts them, gives no sign of life to its watchdog.
+// If the loop that collects exits and restarts programs is stuck, the watchdog gets no signs of life.
 func TestALoopThatIsStuckGivesNoSignOfLife(t *testing.T) {
 	signals, ticks, free := make(chan os.Signal), make(chan time.Time), make(chan struct{})
 	var did []string

@@ -16,23 +16,24 @@ import (
 	"writ"
 )
 
-// How long a nameserver and a server may take to answer a machine that looks why it cannot join.
+// Timeouts of a machine that diagnoses why it cannot join.
 const (
 	lookUpWithin = 4 * time.Second
 	dialWithin   = 3 * time.Second
 )
 
-// addressesTried bounds those of one name: who answers for a nameserver can tell as many as it likes.
+// addressesTried limits the addresses per name. A nameserver can return any number.
 const addressesTried = 8
 
-// probe looks why servers do not answer. A runner says that they do not; a person who stands before the machine wants to know what to mend.
+// probe diagnoses why servers do not answer. The runner only logs that they do not; a person at the machine needs to
+// know what to fix.
 type probe struct {
 	lookUp      func(ctx context.Context, host string) ([]string, error)
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
-	nameservers func() []string // that are asked
+	nameservers func() []string // those in use
 }
 
-// servers says why neither of the supervisors can be reached, or Redis. It returns nil if both can.
+// servers returns an error if none of the supervisors is reachable, or if Redis is not.
 func (p *probe) servers(ctx context.Context, supervisors []string, redis string) error {
 	var one, other error
 	var both sync.WaitGroup
@@ -44,7 +45,8 @@ func (p *probe) servers(ctx context.Context, supervisors []string, redis string)
 	return errors.Join(one, other)
 }
 
-// oneOf tries all at once, so that several that are silent take no longer than one. It returns nil if one works, and else the error of the last.
+// oneOf tries all values concurrently, so that several silent ones take no longer than one. It returns nil if any
+// succeeds, and otherwise the error of the last.
 func oneOf(all []string, try func(string) error) error {
 	errs := make([]error, len(all))
 	var tried sync.WaitGroup
@@ -58,10 +60,10 @@ func oneOf(all []string, try func(string) error) error {
 	return errs[len(errs)-1]
 }
 
-// ports are those of addresses without one.
+// ports holds the default ports by URL scheme.
 var ports = map[string]string{"http": "80", "https": "443", "redis": "6379", "rediss": "6379"}
 
-// server says why a server cannot be reached at a URL. A URL that leads to no host is the matter of others.
+// server returns an error if the server at a URL is unreachable. It ignores URLs without a host, which others report.
 func (p *probe) server(ctx context.Context, what, setting, at string) error {
 	u, err := url.Parse(at)
 	if err != nil || u.Hostname() == "" {
@@ -84,7 +86,7 @@ func (p *probe) lookedUp(ctx context.Context, host string) ([]string, error) {
 	return p.lookUp(ctx, host)
 }
 
-// unknown says why a name has no address.
+// unknown returns the error for a name without an address.
 func (p *probe) unknown(what, setting, host string, err error) error {
 	servers := strings.Join(p.nameservers(), " ")
 	e, ok := errors.AsType[*net.DNSError](err)
@@ -100,7 +102,7 @@ func (p *probe) unknown(what, setting, host string, err error) error {
 		WithHint("check that they run and that this network reaches them, or name others with writ.nameserver")
 }
 
-// answers says why no connection can be made to an address.
+// answers returns an error if no connection to an address can be made.
 func (p *probe) answers(ctx context.Context, what, setting, at string) error {
 	ctx, stop := context.WithTimeout(ctx, dialWithin)
 	defer stop()

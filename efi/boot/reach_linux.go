@@ -11,13 +11,13 @@ import (
 	"writ/efi/progress"
 )
 
-// When a machine looks why its node does not serve: when the runner says so, or nothing, and then seldom.
+// Delays before the first and between further diagnoses. An error of the runner triggers one at once.
 const (
 	silentFor = 3 * time.Second
 	lookAgain = 30 * time.Second
 )
 
-// explain says why the runner does not reach its datacenter, as long as it does not, until ctx ends.
+// explain reports why the runner does not reach its datacenter, until ctx ends.
 func (m *machine) explain(ctx context.Context) {
 	p := &probe{lookUp: new(net.Resolver).LookupHost, dial: new(net.Dialer).DialContext, nameservers: nameservers}
 	for next := time.After(silentFor); ; {
@@ -39,7 +39,7 @@ func (m *machine) explain(ctx context.Context) {
 	}
 }
 
-// unreachable says what cannot be reached, unless that is known, or nothing.
+// unreachable reports what is unreachable, unless that is already known. A nil error clears the problem.
 func (m *machine) unreachable(err error) {
 	r := progress.Report{Stage: progress.StageRunner}
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *machine) unreachable(err error) {
 	m.report(r)
 }
 
-// nameservers are those that programs ask.
+// nameservers returns the nameservers of resolv.conf.
 func nameservers() (all []string) {
 	file, err := os.Open("/etc/resolv.conf")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// A machine says of each server why it cannot be reached, and what to do. Servers listen on loopback.
+// For each unreachable server, the machine reports the reason and the remedy. Servers listen on loopback.
 func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,8 +46,8 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	}
 	for _, tt := range []struct{ supervisors, redis, says, next string }{
 		{"https://" + here, "rediss://" + here + "/0", "", ""},
-		{"https://" + closed + ",https://" + here, "rediss://" + here, "", ""}, // another supervisor stands by
-		{"https://sup.example.org:" + port, "unix:///run/redis.sock", "", ""},  // its second address answers
+		{"https://" + closed + ",https://" + here, "rediss://" + here, "", ""}, // another supervisor answers
+		{"https://sup.example.org:" + port, "unix:///run/redis.sock", "", ""},  // the second address answers
 		{"https://" + closed, "rediss://" + here, "the supervisor does not listen at " + closed, "writ.supervisor"},
 		{"https://" + here, "rediss://" + closed, "Redis does not listen at " + closed, "writ.redis"},
 		{"https://" + here, "rediss://192.0.2.1", "Redis does not answer at 192.0.2.1:6379 within 3s", "firewalls"},
@@ -68,7 +68,8 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	}
 }
 
-// Servers that are silent are tried at once: with several of them a person waits no longer for the reason. A name has as many addresses as are tried.
+// Silent servers are tried concurrently, so the diagnosis takes no longer with several of them. The name has as many
+// addresses as are tried.
 func TestServersAreTriedAtOnce(t *testing.T) {
 	const names, dials = 3, 3*addressesTried + 1
 	var addresses []string

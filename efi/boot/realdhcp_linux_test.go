@@ -14,7 +14,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// udhcpd runs the DHCP server of busybox on the host, with lines of its settings.
+// udhcpd runs BusyBox's DHCP server on the host with additional settings.
 func (l *lan) udhcpd(settings string) {
 	l.Helper()
 	dir, busybox := l.TempDir(), testenv.Need(l.T, "busybox")

@@ -17,38 +17,39 @@ import (
 	"writ/internal/sleep"
 )
 
-// Bounds of what a boot server is told.
+// Limits and timeouts of reports to a boot server.
 const (
-	reportsWaiting = 32 // of more, the oldest are not told
+	reportsWaiting = 32 // beyond this, the oldest are dropped
 	reportWithin   = 5 * time.Second
-	reportFirst    = 2 * time.Second // after a failure; then twice as long, up to reportMost
+	reportFirst    = 2 * time.Second // delay after a failure; it doubles up to reportMost
 	reportMost     = 30 * time.Second
-	reportEnd      = 2 * time.Second // when the machine is turned off
+	reportEnd      = 2 * time.Second // for the remaining reports at shutdown
 )
 
-// reports tells a boot server which stages the machine has reached, in their order. The machine never waits for that, and needs nothing of it. Who
-// listens in that network reads the reports, so they have no secrets.
+// reports sends the stages of the machine to a boot server, in order. The machine never waits for it and never depends
+// on it. Others on the network can read the reports, so they contain no secrets.
 type reports struct {
 	redact func(string) string
 
 	mu      sync.Mutex
 	waiting []progress.Report
-	command string // digest of the settings on the command line, "" if it was not read yet
-	running bool   // the runner was started: what is told from then on is about the node
+	command string // digest of the settings on the command line, "" before it is read
+	running bool   // whether the runner has started: further reports are about the node
 
-	news  chan struct{} // has one if something waits
-	ends  chan struct{} // closed when nothing more comes
-	ended chan struct{} // closed when nothing more is told
+	news  chan struct{} // signals a waiting report
+	ends  chan struct{} // closed after the last report was added
+	ended chan struct{} // closed when run has returned
 }
 
 func newReports(redact func(string) string) *reports {
 	return &reports{redact: redact, news: make(chan struct{}, 1), ends: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// ofNode are the stages of a machine whose runner was started. A lease that is renewed, or a clock that is corrected, then says nothing of the start.
+// ofNode lists the stages that are reported after the runner has started. A renewed lease or a corrected clock is then
+// irrelevant for the start.
 var ofNode = []string{progress.StageRunner, progress.StageWaits, progress.StageApprove, progress.StageJoined, progress.StageOff}
 
-// add adds a report. It may be called before there is a network.
+// add queues a report. It may be called before the network is up.
 func (r *reports) add(report progress.Report) {
 	report.Text = r.redact(report.Text)
 	report = report.Clean()
@@ -68,7 +69,7 @@ func (r *reports) add(report progress.Report) {
 	}
 }
 
-// next takes the oldest report that waits.
+// next removes and returns the oldest waiting report.
 func (r *reports) next() (report progress.Report, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,14 +81,14 @@ func (r *reports) next() (report progress.Report, ok bool) {
 	return report, true
 }
 
-// started notes the command line that the machine was started with.
+// started stores the digest of the kernel's command line.
 func (r *reports) started(cmdline string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.command = progress.SettingsOf(cmdline)
 }
 
-// run tells what is added, until end or ctx ends.
+// run sends queued reports until end is called or ctx ends.
 func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 	defer close(r.ended)
 	client := &http.Client{Timeout: reportWithin, Transport: by, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -110,7 +111,8 @@ func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 	}
 }
 
-// tell tells one report, as often as it takes until the boot server has it. One that the server refuses is as good as told. The error is that of ctx.
+// tell sends one report and retries until the boot server has received it. A rejected report counts as received. It
+// returns an error only if ctx ends.
 func tell(ctx context.Context, client *http.Client, to string, report progress.Report) error {
 	for wait := reportFirst; ; wait = min(2*wait, reportMost) {
 		status, err := post(ctx, client, to, report)
@@ -142,7 +144,7 @@ func post(ctx context.Context, client *http.Client, to string, report progress.R
 	return answer.StatusCode, nil
 }
 
-// end lets run tell what waits, for a moment. It is called once, also if run never was.
+// end lets run send the waiting reports for at most reportEnd. It must be called exactly once, after run has started.
 func (r *reports) end(cancel func()) {
 	close(r.ends)
 	late := time.AfterFunc(reportEnd, cancel)
@@ -150,7 +152,7 @@ func (r *reports) end(cancel func()) {
 	<-r.ended
 }
 
-// reportAddress returns the address of a boot server, if it can be one.
+// reportAddress validates the URL of a boot server.
 func reportAddress(text string) (string, error) {
 	at, err := url.Parse(text)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"writ/efi/progress"
 )
 
-// bootServer stands in for one: it answers as it is told to, and remembers what it took.
+// bootServer is a fake boot server that records accepted reports.
 type bootServer struct {
 	mu     sync.Mutex
 	answer func() (int, error)
@@ -60,7 +60,8 @@ func (s *bootServer) becomes(status int, err error) {
 	s.answer = func() (int, error) { return status, err }
 }
 
-// What was said before there was a network is told once there is one, in its order, also if the boot server comes later. No stage waits for that.
+// Reports made before the network is up are sent later in order, even if the boot server starts late. No stage waits
+// for this.
 func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)
@@ -97,7 +98,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		if failed := server.took[1]; !failed.Failed || failed.Text != "no disk" {
 			t.Errorf("the fault is %+v", failed)
 		}
-		server.becomes(http.StatusBadRequest, nil) // as good as told: the server will never take it
+		server.becomes(http.StatusBadRequest, nil) // a rejected report is not retried
 		c.stage(progress.StageRunner, "of another version")
 		time.Sleep(time.Second)
 		server.becomes(http.StatusNoContent, nil)
@@ -110,7 +111,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	})
 }
 
-// Each report has the digest of the settings that the machine was started with, once these were read, also one that was made before.
+// Each report contains the digest of the settings, even a report made before the settings were read.
 func TestReportsSayWhatTheMachineWasStartedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)

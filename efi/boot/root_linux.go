@@ -16,8 +16,9 @@ const (
 	movedValue = "1"
 )
 
-// moveRoot copies the files of the image to a file system of their own, and begins the first process anew from there. The kernel has unpacked them
-// to the one that it began with, which cannot be left: runc could give no container a root of its own. It returns nil once that is done.
+// moveRoot copies the files of the image to a new tmpfs and restarts the first process from there. The kernel unpacked
+// them to its initial root, which cannot be left: runc could not give containers their own root (pivot_root). It
+// returns nil in the restarted process.
 func moveRoot() error {
 	if os.Getenv(movedVar) == movedValue {
 		return os.Unsetenv(movedVar)
@@ -35,7 +36,7 @@ func moveRoot() error {
 	var copied []string
 	for _, f := range files {
 		from := filepath.Join("/", f.Name())
-		if from == newRoot || f.Name() == "dev" { // the kernel has made nodes there, which mountAll covers
+		if from == newRoot || f.Name() == "dev" { // the kernel created device nodes there, which mountAll covers
 			continue
 		}
 		if err := copyTree(from, filepath.Join(newRoot, f.Name())); err != nil {
@@ -47,7 +48,7 @@ func moveRoot() error {
 		return errors.Join(err, unix.Unmount(newRoot, 0))
 	}
 	for _, from := range copied {
-		_ = os.RemoveAll(from) // they take memory that nobody reaches
+		_ = os.RemoveAll(from) // frees memory that is no longer reachable
 	}
 	if err := os.Chdir(newRoot); err != nil {
 		return fmt.Errorf("enter the root directory: %w", err)
@@ -62,7 +63,7 @@ func moveRoot() error {
 	return fmt.Errorf("begin anew from the moved root directory: %w", err)
 }
 
-// copyTree copies a file, or a directory with all that is in it.
+// copyTree copies a file or a directory tree.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// forEver is what IPv6 says of what has no end.
+	// forEver is the infinite lifetime of IPv6.
 	forEver = math.MaxUint32 * time.Second
-	// serversAtMost bounds the nameservers that routers advertise on one card: programs ask three.
+	// serversAtMost limits the nameservers per card that routers advertise. Programs query at most three.
 	serversAtMost = 3
 )
 
-// advertisement is what a router says of its network.
+// advertisement is a router advertisement with its sender.
 type advertisement struct {
 	*ndp.RouterAdvertisement
 	from netip.Addr
 }
 
-// hearRouters returns the advertisements that routers send to a card, until done. A card that is not turned on yet hears them once it is.
+// hearRouters returns the router advertisements that a card receives, until done is closed. The card may still be down.
 func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement, error) {
 	attrs := link.Attrs()
 	conn, _, err := ndp.Listen(&net.Interface{Index: attrs.Index, MTU: attrs.MTU, Name: attrs.Name, HardwareAddr: attrs.HardwareAddr}, ndp.Unspecified)
@@ -49,7 +49,7 @@ func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement,
 	go func() {
 		for {
 			message, about, from, err := conn.ReadFrom()
-			if err != nil { // closed, or a card that has just gone
+			if err != nil { // closed, or the card was removed
 				select {
 				case <-time.After(answerIn):
 					continue
@@ -71,12 +71,13 @@ func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement,
 	return heard, nil
 }
 
-// isOfLink reports whether a message comes from a neighbour: no router passes on one with this hop limit, nor one of this address.
+// isOfLink reports whether a message comes from a neighbour. Routers forward neither messages with this hop limit nor
+// those with a link-local sender.
 func isOfLink(about *ipv6.ControlMessage, index int, from netip.Addr) bool {
 	return about != nil && about.IfIndex == index && about.HopLimit == ndp.HopLimit && from.IsLinkLocalUnicast()
 }
 
-// use is what a router wants DHCPv6 to be used for.
+// use returns the purpose for which the router requests DHCPv6.
 func (a advertisement) use() dhcpv6Use {
 	switch {
 	case a.ManagedConfiguration:
@@ -87,7 +88,7 @@ func (a advertisement) use() dhcpv6Use {
 	return forNothing
 }
 
-// givesAddresses reports whether the kernel makes addresses of what a router says.
+// givesAddresses reports whether the kernel derives addresses from the advertisement.
 func (a advertisement) givesAddresses() bool {
 	return slices.ContainsFunc(a.Options, func(o ndp.Option) bool {
 		prefix, ok := o.(*ndp.PrefixInformation)
@@ -95,10 +96,10 @@ func (a advertisement) givesAddresses() bool {
 	})
 }
 
-// advertised are nameservers that routers have advertised, each with the end of its time.
+// advertised maps the nameservers that routers advertised to their expiry.
 type advertised map[netip.Addr]time.Time
 
-// hear takes what a router says of nameservers, and reports whether that changes which there are.
+// hear applies the nameservers of an advertisement and reports whether the list changed.
 func (s advertised) hear(a advertisement, now time.Time) (changed bool) {
 	before := s.list()
 	for _, option := range a.Options {
@@ -123,14 +124,14 @@ func (s advertised) hear(a advertisement, now time.Time) (changed bool) {
 	return !slices.Equal(before, s.list())
 }
 
-// forget removes those whose time has ended, and reports whether there were any.
+// forget removes expired nameservers and reports whether there were any.
 func (s advertised) forget(now time.Time) (some bool) {
 	before := len(s)
 	maps.DeleteFunc(s, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
 	return len(s) < before
 }
 
-// bound removes those that end first if there are too many.
+// bound removes the nameservers that expire first if there are more than serversAtMost.
 func (s advertised) bound() {
 	byEnd := slices.SortedFunc(maps.Keys(s), func(a, b netip.Addr) int { return cmp.Or(s[b].Compare(s[a]), a.Compare(b)) })
 	for _, server := range byEnd[min(len(byEnd), serversAtMost):] {
@@ -138,10 +139,10 @@ func (s advertised) bound() {
 	}
 }
 
-// list are the nameservers in the order of their addresses.
+// list returns the nameservers ordered by address.
 func (s advertised) list() []netip.Addr { return slices.SortedFunc(maps.Keys(s), netip.Addr.Compare) }
 
-// addressTaken is the error of an address that another machine in the network has.
+// addressTaken returns the error for an address that another machine uses.
 func addressTaken(name string, address netip.Addr) error {
 	err := writ.Errorf(writ.CodeUsage, "%s does not use %s: another machine in its network has this address", name, address)
 	if address.IsLinkLocalUnicast() {

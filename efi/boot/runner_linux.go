@@ -14,7 +14,7 @@ import (
 	"writ/efi/progress"
 )
 
-// serve runs the runner until ctx ends, and starts it again when it has ended.
+// serve runs the runner until ctx ends and restarts it when it exits.
 func (m *machine) serve(ctx context.Context) {
 	for wait := time.Duration(0); ; {
 		began, held := time.Now(), false
@@ -39,7 +39,7 @@ func (m *machine) serve(ctx context.Context) {
 	}
 }
 
-// keepToken gives the runner its token in a file that only root reads.
+// keepToken passes the token to the runner in a file that only root can read.
 func (m *machine) keepToken() error {
 	if m.config.Join == "" || m.config.Join == "@"+TokenAt {
 		return nil
@@ -51,7 +51,7 @@ func (m *machine) keepToken() error {
 	return nil
 }
 
-// cannotStart says that there is no runner, and reports whether that was so the last time, too.
+// cannotStart reports that the runner failed to start. It returns true if the previous failure was the same.
 func (m *machine) cannotStart(err error) (held bool) {
 	m.showFailure(progress.StageRunner, err)
 	held = m.status.end(err.Error())
@@ -61,8 +61,8 @@ func (m *machine) cannotStart(err error) (held bool) {
 	return held
 }
 
-// reportEnd says how the runner has ended, and reports whether it ended in the same way the last time, too. The boot server is told its last
-// error, too.
+// reportEnd reports how the runner exited, with its last error for the boot server. It returns true if the previous
+// failure was the same.
 func (m *machine) reportEnd(how string) (held bool) {
 	m.show("runner", "ended with "+how)
 	held = m.status.end("ended with " + how)
@@ -77,7 +77,7 @@ func (m *machine) reportEnd(how string) (held bool) {
 	return held
 }
 
-// known is what does not work: the last error of the runner, and what fails besides.
+// known returns the current problems: the last error of the runner, and problems that do not stop the start.
 func (m *machine) known() (r progress.Report) {
 	if last := m.complaint.Load(); last != nil {
 		r = *last
@@ -85,7 +85,7 @@ func (m *machine) known() (r progress.Report) {
 	return m.status.withBeside(r)
 }
 
-// runnerSays shows a line of the runner, and does what follows from it.
+// runnerSays shows a line of the runner and updates the status and the reports from it.
 func (m *machine) runnerSays(line string) {
 	line = m.Redact(line)
 	m.line(line)
@@ -101,7 +101,8 @@ func (m *machine) runnerSays(line string) {
 	}
 }
 
-// complain reports what a line of the runner means. A hint belongs to the error before it, which is reported with it when the runner has ended.
+// complain reports the meaning of a line of the runner. A hint belongs to the preceding error; both are reported when
+// the runner exits.
 func (m *machine) complain(r progress.Report) {
 	last := m.complaint.Load()
 	switch {
@@ -121,13 +122,13 @@ func (m *machine) complain(r progress.Report) {
 	m.report(r)
 	if r.Failed {
 		select {
-		case m.failing <- struct{}{}: // what is found out is reported after this
+		case m.failing <- struct{}{}: // the result of the diagnosis is reported later
 		default:
 		}
 	}
 }
 
-// runRunner runs the runner once. When ctx ends, it tells the runner to end and waits for that.
+// runRunner runs the runner once. When ctx ends, it stops the runner and waits for its exit.
 func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	m.status.begin()
 	if err := m.keepToken(); err != nil {
@@ -138,13 +139,15 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	m.work.Go(func() { m.explain(running) })
 	return m.runChild(ctx, "runner", slices.Concat([]string{Program}, m.Runner(m.config)), m.runnerSays, func(pid int) {
 		m.show("runner", fmt.Sprintf("started as process %d", pid))
-		if m.known().Text == "" { // what the boot server knows of an earlier end stays, until the node serves
+		// Otherwise the boot server keeps the report of the earlier exit until the node serves.
+		if m.known().Text == "" {
 			m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
 		}
 	})
 }
 
-// runChild runs a program once, and passes on each line that it writes. When ctx ends, it tells the program to end and waits for that.
+// runChild runs a program once and passes each output line to says. When ctx ends, it stops the program and waits for
+// its exit.
 func (m *machine) runChild(ctx context.Context, name string, command []string, says func(line string), started func(pid int)) (unix.WaitStatus, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -182,7 +185,7 @@ func (m *machine) runChild(ctx context.Context, name string, command []string, s
 			status = <-ended
 		}
 	}
-	// Processes that it left behind may have its output still.
+	// Processes that it left behind may still hold the pipe open.
 	select {
 	case <-heard:
 	case <-time.After(time.Second):

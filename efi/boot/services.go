@@ -14,27 +14,29 @@ import (
 	"writ"
 )
 
-// Service is a program of the image that runs for as long as the machine does, such as containerd.
+// Service is a program of the image that runs all the time, such as containerd.
 type Service struct {
 	Name    string   `json:"name"`
-	Command []string `json:"command"`          // the path of the program, then its arguments
-	Socket  string   `json:"socket,omitempty"` // a unix socket that it answers at when it is ready; it is ready at once if ""
+	Command []string `json:"command"` // path of the program, then arguments
+	// Unix socket that accepts connections when the service is ready; if "", it is ready at once.
+	Socket string `json:"socket,omitempty"`
 }
 
-// ServicesAt is where an image has its services, a JSON list in the order in which they start.
+// ServicesAt is the file of the image that lists its services as JSON, in start order.
 const ServicesAt = "/etc/writ/services.json"
 
-// maxServices bounds how long a machine takes to start if none of them gets ready.
+// maxServices limits the time of a start in which no service becomes ready.
 const maxServices = 16
 
-// How long a program that ended is left alone before it is started again.
+// Delays before an exited program is restarted.
 const (
 	restartFirst = time.Second
 	restartMost  = 30 * time.Second
-	wellAfter    = time.Minute // one that lived that long did not fail at its start
+	wellAfter    = time.Minute // a program that ran this long did not fail at its start
 )
 
-// pause is how long a program that lived so long is left alone, after so long before that start.
+// pause returns the delay before a program restarts. before is the previous delay, and lived is how long the program
+// ran.
 func pause(before, lived time.Duration) time.Duration {
 	if lived > wellAfter {
 		return restartFirst
@@ -42,7 +44,7 @@ func pause(before, lived time.Duration) time.Duration {
 	return min(max(2*before, restartFirst), restartMost)
 }
 
-// CheckServices refuses a list of services that cannot be run. programs are the paths of the programs that the image has.
+// CheckServices validates a list of services. programs lists the paths of the image's programs.
 func CheckServices(services []Service, programs []string) error {
 	if len(services) > maxServices {
 		return writ.Errorf(writ.CodeUsage, "there are %d services, and %d are possible", len(services), maxServices)
@@ -75,7 +77,7 @@ func (s *Service) check(programs []string) error {
 	return nil
 }
 
-// readServices reads the services of the image; there may be none.
+// readServices reads the services of the image. The file may be missing.
 func readServices(file string) (services []Service, err error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,9 @@ import (
 // readyLimit is how long the start waits for a service.
 var readyLimit = waitLimit{30 * time.Second, "the start goes on without it"}
 
-// startServices starts the services of the image, one after the other, each when the one before it is ready. It goes on without one that does not
-// get ready: the runner says which of its drivers do not work, and a person sees why on the console. They run until ctx ends.
+// startServices starts the services of the image in order, each after the previous one is ready. It continues without a
+// service that does not become ready: the runner reports the affected drivers, and the console shows the cause.
+// Services run until ctx ends. The start is cancelled if starting ends.
 func (m *machine) startServices(ctx, starting context.Context) {
 	services, err := readServices(ServicesAt)
 	if err != nil {
@@ -35,7 +36,7 @@ func (m *machine) startServices(ctx, starting context.Context) {
 	}
 }
 
-// becomesReady waits until a service answers at its socket, and reports whether it does.
+// becomesReady waits until a service accepts connections at its socket and reports whether it does.
 func (m *machine) becomesReady(ctx context.Context, s Service) bool {
 	ctx, cancel := m.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket, readyLimit)
 	defer cancel()
@@ -51,7 +52,7 @@ func (m *machine) becomesReady(ctx context.Context, s Service) bool {
 	}
 }
 
-// keep runs a service until ctx ends, and starts it again when it has ended. Of what it writes only the last line before its end is shown.
+// keep runs a service until ctx ends and restarts it when it exits. Only the last line before an exit is shown.
 func (m *machine) keep(ctx context.Context, s Service) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()

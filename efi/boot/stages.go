@@ -9,23 +9,23 @@ import (
 	"writ/efi/progress"
 )
 
-// stageModules is the stage in which the drivers of devices are loaded.
+// stageModules is the stage that loads the drivers of devices.
 const stageModules = "modules"
 
-// startStage is a part of the way from the kernel to a node, with what was told of it last.
+// startStage is one stage of the start, with its latest report.
 type startStage struct {
-	stage, plan string // plan is what it does, for as long as it was not reached
+	stage, plan string // plan describes the stage before it is reached
 	text        string
 	failed      bool
 	done        bool
-	began       time.Duration // since the kernel started, as is ended
+	began       time.Duration // began and ended: from the start of the kernel
 	ended       time.Duration
-	wait        wait // has no time if the stage waits for nothing that is known
+	wait        wait // has a zero time if the stage waits for nothing known
 }
 
 func (s *startStage) reached() bool { return s.done || s.failed || !s.wait.since.IsZero() }
 
-// stages are those of a start with these settings, in their order.
+// stages returns the planned stages of a start with these settings, in order.
 func (c *Config) stages(services []Service) (all stages) {
 	network := startStage{stage: progress.StageNetwork, plan: "an address from DHCP or a router"}
 	if len(c.Addresses) > 0 {
@@ -60,10 +60,10 @@ func (c *Config) stages(services []Service) (all stages) {
 		startStage{stage: progress.StageJoined, plan: "serves, or waits until an admin approves it"})
 }
 
-// stages are the way of a machine from its kernel to a node.
+// stages lists the stages of the start, in order.
 type stages []startStage
 
-// plan says which stages there are. Of those that were reached already it keeps what was told.
+// plan sets the planned stages and preserves the reports of stages that were already reached.
 func (w *stages) plan(all stages) {
 	told := *w
 	*w = all
@@ -73,7 +73,7 @@ func (w *stages) plan(all stages) {
 	}
 }
 
-// at is the one with this name. One that was not planned comes behind those that were reached.
+// at returns the stage with a name. An unplanned stage is inserted after the last reached one.
 func (w *stages) at(stage string) *startStage {
 	i := slices.IndexFunc(*w, func(s startStage) bool { return s.stage == stage })
 	if i < 0 {
@@ -83,7 +83,7 @@ func (w *stages) at(stage string) *startStage {
 	return &(*w)[i]
 }
 
-// last is the last stage that was reached, -1 if none was.
+// last returns the index of the last reached stage, -1 if there is none.
 func (w stages) last() int {
 	for i := len(w) - 1; i >= 0; i-- {
 		if w[i].reached() {
@@ -93,7 +93,7 @@ func (w stages) last() int {
 	return -1
 }
 
-// end is when the last stage that is done was.
+// end returns when the latest finished stage ended.
 func (w stages) end() (at time.Duration) {
 	for _, s := range w {
 		at = max(at, s.ended)
@@ -101,7 +101,8 @@ func (w stages) end() (at time.Duration) {
 	return at
 }
 
-// waits notes what a stage waits for. One that is done waits for nothing, as a network whose second card has no cable.
+// waits records the current wait of a stage. A finished stage ignores it, for example a network whose second card has
+// no cable.
 func (w *stages) waits(stage string, now wait) {
 	s := w.at(stage)
 	if s.done {
@@ -114,7 +115,7 @@ func (w *stages) waits(stage string, now wait) {
 	s.wait = now
 }
 
-// note takes what is told of a stage.
+// note applies a report to its stage.
 func (w *stages) note(r progress.Report, at time.Duration) {
 	r = r.Clean()
 	s := w.at(r.Stage)
@@ -127,10 +128,10 @@ func (w *stages) note(r progress.Report, at time.Duration) {
 	}
 }
 
-// stop notes that a stage waits for a person, and for nothing else.
+// stop records that a stage waits for a person only.
 func (w *stages) stop(stage string) { w.at(stage).wait = wait{} }
 
-// took says how long the start took, and each of its stages. It is "" if the machine is no node yet.
+// took describes the duration of the start and of each stage. It returns "" before the node has joined.
 func (w stages) took() string {
 	i := slices.IndexFunc(w, func(s startStage) bool { return s.stage == progress.StageJoined && s.done })
 	if i < 0 {
@@ -145,21 +146,21 @@ func (w stages) took() string {
 	return fmt.Sprintf("in %.1f s: %s", w[i].ended.Seconds(), strings.Join(all, ", "))
 }
 
-// plan says which stages the start has.
+// plan sets the planned stages of the start.
 func (s *status) plan(all stages) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stages.plan(all)
 }
 
-// reached says that the machine goes through the stages, and has them shown if the next one takes long. The caller holds mu.
+// reached schedules the page of the stages, in case the next stage takes long. The caller holds mu.
 func (s *status) reached() {
 	if s.starting() {
 		s.showIn(startQuiet, s.showStages)
 	}
 }
 
-// starting reports whether the page of the stages is the one to show. The caller holds mu.
+// starting reports whether the page of the stages is the current one. The caller holds mu.
 func (s *status) starting() bool {
 	return !s.over && (!s.started.Load() || s.admission != nil && s.condition() == unknown)
 }

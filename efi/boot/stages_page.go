@@ -10,21 +10,21 @@ import (
 	"writ/efi/progress"
 )
 
-// The page of the start has room on a screen of 80 columns and 25 lines.
+// The page of the start fits on a screen of 80 columns and 25 lines.
 const (
-	columns    = 79 // a character in the last column moves some terminals to the next line
+	columns    = 79 // some terminals wrap after a character in column 80
 	pageIndent = 2
 	stageHead  = 29 // columns before the text of a stage
-	nowLines   = 6  // of the text of the stage that goes on
-	heldLines  = 4  // the same of one that is held, of which the page has more below
-	pageLines  = 24 // with the empty line below
+	nowLines   = 6  // for the text of the current stage
+	heldLines  = 4  // for the text of the held stage, which has more details below
+	pageLines  = 24 // including the empty line below
 )
 
-// showStages shows how far the machine is, if it still starts.
+// showStages shows the page of the stages while the machine starts.
 func (s *status) showStages() {
 	var cards []wait
 	if s.cards != nil {
-		cards = s.cards() // before the lock: who tells a stage may hold the one of the network
+		cards = s.cards() // before taking mu: a caller that reports a stage may hold the network's lock
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *status) showStages() {
 	s.showIn(startEvery, s.showStages)
 }
 
-// lines are the stages with their ages and limits. held is the stage that is held, if one is, and cards what network cards wait for. Those that are
-// done have one line together if brief is set.
+// lines formats the stages with their times and limits. held is the name of the held stage, if any, and cards are the
+// waits of the network cards. If brief is set, finished stages share one line.
 func (w stages) lines(now time.Duration, held string, cards []wait, brief bool) (lines []string) {
 	lines = append(lines, fmt.Sprintf("%4s %-8s %6s %6s", "", "stage", "from s", "for s"))
 	var done, next []string
@@ -84,16 +84,16 @@ func (w stages) lines(now time.Duration, held string, cards []wait, brief bool) 
 	return lines
 }
 
-// How a stage is.
+// States of a stage.
 const (
 	isDone    = "done"
-	hasFailed = "fail" // and the start goes on
+	hasFailed = "fail" // the start continues
 	isHeld    = "held"
 	isNow     = "now"
 	isNext    = "next"
 )
 
-// state says how a stage is, if the one with the name held is held.
+// state returns the state of stage i. held is the name of the held stage, if any.
 func (w stages) state(i int, held string) string {
 	last := w.last()
 	going := last
@@ -113,7 +113,7 @@ func (w stages) state(i int, held string) string {
 	return isNext
 }
 
-// said is what was told of the stage, or what it does.
+// said returns the latest report of the stage, or its plan.
 func (s *startStage) said() string {
 	switch {
 	case s.text == "":
@@ -124,7 +124,7 @@ func (s *startStage) said() string {
 	return s.text
 }
 
-// waitText says what the stage waits for, with the limit of that, or else something.
+// waitText describes the current wait of the stage with its limit. It returns otherwise if there is none.
 func (s *startStage) waitText(cards []wait, otherwise string) string {
 	var all []string
 	switch {
@@ -141,10 +141,10 @@ func (s *startStage) waitText(cards []wait, otherwise string) string {
 	return strings.Join(all, "\n")
 }
 
-// unknownTime is that of a stage of which nothing was told.
+// unknownTime marks an unfinished stage.
 const unknownTime = -1
 
-// over is when the stage was done.
+// over returns when the stage ended, or unknownTime.
 func (s *startStage) over() time.Duration {
 	if !s.done {
 		return unknownTime
@@ -152,7 +152,7 @@ func (s *startStage) over() time.Duration {
 	return s.ended
 }
 
-// lines are those of a stage, in so many lines at most. until is when it was done, or now.
+// lines formats the stage in at most most lines. until is the end of the stage, or now.
 func (s *startStage) lines(state string, until time.Duration, text string, most int) (lines []string) {
 	from, took := "", ""
 	if until != unknownTime {
@@ -166,7 +166,7 @@ func (s *startStage) lines(state string, until time.Duration, text string, most 
 	return lines
 }
 
-// fold breaks a text into lines that are no longer than that, between words if it can.
+// fold breaks a text into lines of at most width characters, between words if possible.
 func fold(text string, width int) (lines []string) {
 	for part := range strings.SplitSeq(text, "\n") {
 		for utf8.RuneCountInString(part) > width {
@@ -183,7 +183,7 @@ func fold(text string, width int) (lines []string) {
 	return lines
 }
 
-// foldAtMost folds a text, and says by three dots if there is more.
+// foldAtMost folds a text into at most most lines. Three dots mark omitted text.
 func foldAtMost(text string, width, most int) []string {
 	lines := fold(text, width)
 	if len(lines) <= most {

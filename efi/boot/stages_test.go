@@ -11,7 +11,7 @@ import (
 	"writ/efi/progress"
 )
 
-// starts brings a machine as far as to its network.
+// starts takes the machine to its network stage.
 func (p *paged) starts(c Config, services ...Service) {
 	p.wait(2 * time.Second) // of the kernel
 	p.stage(progress.StageStart, "writ v1.0.0 on Linux 6.1.0-56-cloud-amd64")
@@ -26,7 +26,8 @@ var usualConfig = Config{Supervisors: []string{"https://10.77.0.3:7441"}, TimeSe
 
 func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		asked := time.Now().Add(2400 * time.Millisecond) // when p.starts is over; the page reads it from a goroutine of its own
+		// The time after p.starts; the page reads it from another goroutine.
+		asked := time.Now().Add(2400 * time.Millisecond)
 		p.cards = func() []wait {
 			return []wait{
 				{"eth0 (52:54:00:77:00:50) asks for an address by DHCP", waitLimit{15 * time.Second, "it asks again"}, asked},
@@ -60,7 +61,7 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 	})
 }
 
-// After the runner was started the page has the stages until there is more to say.
+// After the runner has started, the page shows the stages until there is more to show.
 func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.starts(usualConfig, Service{Name: "containerd"})
@@ -84,7 +85,7 @@ func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
 	})
 }
 
-// A machine that is held has all on its screen: what is done, what is held, why, what to do, and what would come next.
+// The page of a held machine fits on one screen: finished stages, the held stage, reason, remedy and next stages.
 func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.starts(usualConfig, Service{Name: "containerd"})
@@ -108,7 +109,7 @@ func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 	})
 }
 
-// What fails although the start goes on is on the page of the stages, and is not taken for what goes on.
+// A failed stage that does not stop the start stays on the page and does not count as the current stage.
 func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.stage(progress.StageStart, "writ v1.0.0")
@@ -117,14 +118,14 @@ func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 		p.stage(stageModules, "22 loaded")
 		p.stage(progress.StageWatchdog, "none")
 		p.fail(progress.StageNetwork, errors.New("no address yet"))
-		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24") // of a machine that needs it first
+		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24") // a stage that the start needs first
 		p.fail(progress.StageNetwork, errors.New("eth1 cannot have its MTU"))
 		p.wait(startQuiet)
 		p.want(0, "  done start ", "  fail config                  error: there is no setting writ.nothing\n", "  done network     0.0    0.0  error: eth1 cannot have its MTU\n", "  now  clock ")
 	})
 }
 
-// The stages come in the order of the machine: with a boot server the network is needed first.
+// The stages have the order of the machine. With a boot server, the network comes first.
 func TestTheStagesOfAStartHaveAnOrder(t *testing.T) {
 	if got := StagesOf("", nil); !slices.Equal(got, []string{"start", "modules", "watchdog", "data", "network", "clock", "runner", "joined"}) {
 		t.Errorf("a machine goes through %q", got)
@@ -134,10 +135,10 @@ func TestTheStagesOfAStartHaveAnOrder(t *testing.T) {
 	}
 }
 
-// StagesOf names the stages of a start with these settings, for the test of a machine.
+// StagesOf returns the stage names of a start with these settings, for the test with a machine.
 func StagesOf(settings string, services []Service) (names []string) {
 	var c Config
-	_ = c.Read(settings) // which the machine reads as well
+	_ = c.Read(settings) // the machine also reads it
 	for _, s := range c.stages(services) {
 		names = append(names, s.stage)
 	}

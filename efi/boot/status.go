@@ -12,66 +12,68 @@ import (
 	"writ/efi/progress"
 )
 
-// The paces of the page.
+// Delays of the pages.
 const (
-	// quiet is how long the runner says nothing before the page is shown, so that the page is the last thing on the screen.
+	// quiet is how long the runner must be silent before the page is shown, so that the page is the last thing on the
+	// screen.
 	quiet = time.Second
-	// calm is the same where the page is the last one again, and nobody has to do anything.
+	// calm replaces quiet if the page has not changed and no action is needed.
 	calm = time.Minute
-	// startQuiet is how long a stage may take until all are shown, and startEvery how often they are shown again.
+	// A stage that takes longer than startQuiet is shown with all stages, and again every startEvery.
 	startQuiet = 3 * time.Second
 	startEvery = 30 * time.Second
 )
 
-// Admission is what the runner knows of its place in the datacenter.
+// Admission is the runner's state in the datacenter.
 type Admission struct {
-	State             writ.Admission // "" if it has not reached its supervisor
-	Name, Fingerprint string         // of the node, and of its key
-	Datacenter        string         // "" if it is not known
+	State             writ.Admission // "" before it has reached its supervisor
+	Name, Fingerprint string         // the node's name and the fingerprint of its key
+	Datacenter        string         // "" if unknown
 }
 
-// status is a page that says how the machine is: what it is called and where it is, what is wrong, and what to do next. The fingerprint of a node
-// that waits to be approved is only worth something if it is read on the machine itself, so this is the place where it is easy to read.
+// status is the page that shows the state of the machine: its name and addresses, the problems and the next step. It
+// also shows the fingerprint of a node that waits for approval. An admin can trust a fingerprint only if it was read on
+// the machine itself.
 type status struct {
 	*consoles
 	version   string
-	admission func() Admission // no page is shown of a node if nil
-	addresses func() string    // of its network cards
-	cards     func() []wait    // what these wait for; it may be nil
+	admission func() Admission // nil if no page about the node is shown
+	addresses func() string    // of the network cards
+	cards     func() []wait    // waits of the network cards; may be nil
 
-	started atomic.Bool // the runner was: the page is about the node from then on
+	started atomic.Bool // set when the runner has started; the page is then about the node
 
 	mu      sync.Mutex
 	stages  stages
 	timer   *time.Timer
-	now     Admission     // as it was when somebody looked last
-	decided bool          // what the datacenter decided is known
-	waited  bool          // for that
+	now     Admission     // latest state
+	decided bool          // whether the decision of the datacenter is known
+	waited  bool          // whether the node waited for it
 	asked   time.Duration // when it began to wait, from the start of the kernel
 	serves  bool
-	wrong   string    // the last error of the runner
-	ended   string    // how it ended; "" while it runs
-	shown   condition // of the last page
-	over    bool      // the machine is turned off
+	wrong   string    // last error of the runner
+	ended   string    // how the runner exited; "" while it runs
+	shown   condition // condition shown by the latest page
+	over    bool      // whether the machine is being turned off
 
-	hold     hold   // what failed last
-	counted  bool   // the failure of this run of the runner was
-	beside   beside // what does not work though the start goes on
-	clock    string // what is wrong with it, "" if nothing is known to be
+	hold     hold   // latest failure
+	counted  bool   // whether this run of the runner has already counted as failed
+	beside   beside // problems that do not stop the start
+	clock    string // problem of the clock, "" if none is known
 	services []serviceSeen
-	more     []field // what the page has besides
+	more     []field // additional fields of the page
 }
 
-// serviceSeen is how a service was last.
+// serviceSeen is the latest state of a service.
 type serviceSeen struct {
-	name, wrong string // "" while it runs
+	name, wrong string // wrong is "" while it runs
 }
 
-// condition is what a page is about.
+// condition is the subject of a page.
 type condition string
 
 const (
-	unknown condition = "" // there is nothing to show yet
+	unknown condition = "" // no page yet
 	refused condition = "refused"
 	held    condition = "held"
 	stopped condition = "stopped"
@@ -80,7 +82,7 @@ const (
 	failing condition = "failing"
 )
 
-// condition says how the machine is. The caller holds mu.
+// condition returns the current condition. The caller holds mu.
 func (s *status) condition() condition {
 	switch {
 	case s.admission == nil:
@@ -101,13 +103,13 @@ func (s *status) condition() condition {
 	return unknown
 }
 
-// note takes a stage of the start.
+// note records a report of the start.
 func (s *status) note(r progress.Report) {
 	if slices.Contains(ofNode, r.Stage) {
 		s.started.Store(true)
 		return
 	}
-	if s.started.Load() { // a lease that is renewed
+	if s.started.Load() { // for example a renewed lease
 		return
 	}
 	s.mu.Lock()
@@ -121,7 +123,7 @@ func (s *status) note(r progress.Report) {
 	}
 }
 
-// showIn has a page shown after a while, in the place of one that was to be shown. The caller holds mu.
+// showIn schedules a page and cancels the one scheduled before. The caller holds mu.
 func (s *status) showIn(wait time.Duration, show func()) {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -131,7 +133,7 @@ func (s *status) showIn(wait time.Duration, show func()) {
 	}
 }
 
-// textOf is the text of fields.
+// textOf formats fields and omits empty ones.
 func textOf(fields []field) (lines []string) {
 	for _, f := range fields {
 		if f.value != "" {
@@ -141,7 +143,7 @@ func textOf(fields []field) (lines []string) {
 	return lines
 }
 
-// begin says that the runner was started.
+// begin records that the runner was started.
 func (s *status) begin() {
 	s.started.Store(true)
 	s.mu.Lock()
@@ -151,12 +153,12 @@ func (s *status) begin() {
 	s.reached()
 }
 
-// end says how the runner has ended, and reports whether it failed in the same way the last time, too.
+// end records how the runner exited. It returns true if the previous failure was the same.
 func (s *status) end(how string) (held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended, s.serves = how, false
-	if !s.counted { // else its error was, which says more
+	if !s.counted { // otherwise its error was counted, which is more specific
 		s.hold.failed(progress.Report{Stage: progress.StageRunner, Text: how}, "", s.since())
 	}
 	if s.admission != nil {
@@ -166,7 +168,7 @@ func (s *status) end(how string) (held bool) {
 	return s.hold.held()
 }
 
-// service says that a service runs, or what is wrong with it.
+// service records the state of a service. wrong is "" while it runs.
 func (s *status) service(name, wrong string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,12 +179,12 @@ func (s *status) service(name, wrong string) {
 	}
 	s.services[i].wrong = wrong
 	if s.started.Load() {
-		s.shown = unknown // so that the page is shown soon
+		s.shown = unknown // redraw the page soon
 		s.later()
 	}
 }
 
-// also has the page show something more.
+// also adds a field to the page.
 func (s *status) also(f field) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,18 +192,18 @@ func (s *status) also(f field) {
 	s.more = append(s.more, f)
 }
 
-// clockIs says what is wrong with the clock, "" if it is right.
+// clockIs records the problem of the clock, "" if it is correct.
 func (s *status) clockIs(wrong string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock = wrong
 	if s.started.Load() {
-		s.shown = unknown // so that the page is shown soon
+		s.shown = unknown // redraw the page soon
 		s.later()
 	}
 }
 
-// serviceText says how the services are, "" if there are none. The caller holds mu.
+// serviceText formats the states of the services. The caller holds mu.
 func (s *status) serviceText() string {
 	var all []string
 	for _, seen := range s.services {
@@ -214,7 +216,7 @@ func (s *status) serviceText() string {
 	return strings.Join(all, "; ")
 }
 
-// off shows nothing more: the machine is turned off.
+// off stops all pages, because the machine is being turned off.
 func (s *status) off() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,8 +226,8 @@ func (s *status) off() {
 	}
 }
 
-// look is called after each line of the runner, with what the line means if that is known. It looks whether something has changed, and has the page
-// shown below that line. It reports whether the line is a failure that is the same as the one before.
+// look updates the status after each line of the runner and schedules the page below that line. meaning is the report
+// that the line stands for, if known. It returns true if the line is the same failure as the previous one.
 func (s *status) look(meaning progress.Report, known bool) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +254,7 @@ func (s *status) look(meaning progress.Report, known bool) (again bool) {
 	return again
 }
 
-// lookForDecision looks what the datacenter has decided, until that is known. The caller holds mu.
+// lookForDecision polls the decision of the datacenter until it is known. The caller holds mu.
 func (s *status) lookForDecision() {
 	if s.decided {
 		return
@@ -264,7 +266,8 @@ func (s *status) lookForDecision() {
 		if !s.waited {
 			s.waited, s.wrong, s.beside, s.hold, s.asked = true, "", nil, hold{}, s.since()
 			s.stages.note(progress.Report{Stage: progress.StageRunner}, s.since())
-			s.report(progress.Report{Stage: progress.StageWaits, Node: s.now.Name}) // without the fingerprint, which is to be read on the machine itself
+			// Without the fingerprint, which must be read on the machine itself.
+			s.report(progress.Report{Stage: progress.StageWaits, Node: s.now.Name})
 		}
 	default:
 		s.decided = true
@@ -276,7 +279,7 @@ func (s *status) lookForDecision() {
 	}
 }
 
-// later has the page shown once the runner is quiet. The caller holds mu.
+// later schedules the page for when the runner is quiet. The caller holds mu.
 func (s *status) later() {
 	if s.over || s.condition() == unknown {
 		return
@@ -290,7 +293,7 @@ func (s *status) later() {
 
 // showPage shows the page.
 func (s *status) showPage() {
-	addresses := s.addressText() // before the lock: who tells a stage may hold the one of the network
+	addresses := s.addressText() // before taking mu: a caller that reports a stage may hold the network's lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || s.condition() == unknown {
@@ -314,12 +317,12 @@ func (s *status) showPage() {
 		fields = append(fields, s.hold.fields(s.since(), s.beside.next())...)
 	}
 	s.page(append(append(append(lines, textOf(fields)...), ""), next...)...)
-	if s.shown == held || s.shown == failing { // the page says for how long
+	if s.shown == held || s.shown == failing { // these pages show a duration
 		s.showIn(calm, s.showPage)
 	}
 }
 
-// words are the first line of the page, and what to do next. The caller holds mu.
+// words returns the title of the page and the next steps. The caller holds mu.
 func (s *status) words() (title string, next []string) {
 	switch s.shown {
 	case pending:
@@ -344,7 +347,8 @@ func (s *status) words() (title string, next []string) {
 	}
 }
 
-// approval is the command with which an admin approves a node. If it is too long for the screen it has two lines, as a shell takes it.
+// approval returns the command that approves a node. If it exceeds the screen width, it is split with a shell
+// continuation.
 func approval(name, fingerprint string) []string {
 	command := "  writ node approve " + name + " "
 	if len(command)+len(fingerprint) <= columns-pageIndent {
@@ -353,7 +357,7 @@ func approval(name, fingerprint string) []string {
 	return []string{command + `\`, "    " + fingerprint}
 }
 
-// trouble is what is wrong, "" if nothing is known to be. The caller holds mu.
+// trouble returns the current problem, "" if none is known. The caller holds mu.
 func (s *status) trouble() string {
 	var all []string
 	for _, text := range []string{s.ended, s.beside.text(), s.wrong} {
@@ -371,7 +375,7 @@ func (s *status) addressText() string {
 	return s.addresses()
 }
 
-// name is what the datacenter calls the node, "" if that is not known.
+// name returns the name of the node in the datacenter, "" if unknown.
 func (s *status) name() string {
 	if s.admission == nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"writ/efi/progress"
 )
 
-// screen keeps what is shown until a test takes it.
+// screen collects output until the test takes it.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -33,19 +33,19 @@ func (s *screen) take() string {
 	return s.text.String()
 }
 
-// paged is a machine with a screen in a test.
+// paged is a machine with a screen.
 type paged struct {
 	*status
 	t        *testing.T
 	screen   screen
 	reported []string
 
-	mu    sync.Mutex // pages are shown beside the test
+	mu    sync.Mutex // pages are shown concurrently with the test
 	place Admission
 	asked int
 }
 
-// seen is what the runner knows of that.
+// seen returns the runner's state in the datacenter.
 func (p *paged) seen() Admission {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,21 +53,21 @@ func (p *paged) seen() Admission {
 	return p.place
 }
 
-// is lets the datacenter decide.
+// is sets the decision of the datacenter.
 func (p *paged) is(now Admission) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.place = now
 }
 
-// looked returns how often somebody looked for what was decided.
+// looked returns how often the decision was polled.
 func (p *paged) looked() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked
 }
 
-// onScreen runs a test with a screen, in virtual time.
+// onScreen runs a test with a screen and virtual time.
 func onScreen(t *testing.T, test func(p *paged)) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -90,7 +90,7 @@ func onScreen(t *testing.T, test func(p *paged)) {
 	})
 }
 
-// says lets the runner say a line, and be silent after it.
+// says makes the runner write a line and then stay silent.
 func (p *paged) says(line string, silent time.Duration, meaning ...progress.Report) {
 	p.line(line)
 	if len(meaning) > 0 {
@@ -102,17 +102,17 @@ func (p *paged) says(line string, silent time.Duration, meaning ...progress.Repo
 }
 
 func (p *paged) wait(silent time.Duration) {
-	time.Sleep(silent) // of the test's clock
+	time.Sleep(silent) // virtual time
 	synctest.Wait()
 }
 
-// shows returns what the screen shows since it was asked last.
+// shows returns the output since the last call.
 func (p *paged) shows() string {
 	synctest.Wait()
 	return strings.ReplaceAll(p.screen.take(), "\r\n", "\n")
 }
 
-// want fails the test unless the screen shows these texts, in this order, and so many pages.
+// want fails the test unless the output contains these texts in order, and exactly pages pages.
 func (p *paged) want(pages int, texts ...string) {
 	p.t.Helper()
 	shown := p.shows()
@@ -164,7 +164,7 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 	})
 }
 
-// A command that is too long for a screen is one for a shell nevertheless.
+// A command that exceeds the screen width is still valid in a shell.
 func TestTheCommandOfAnApprovalFitsOnAScreen(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		print := "SHA256:" + strings.Repeat("x", 43)

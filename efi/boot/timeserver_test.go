@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TimeServer is an NTP server whose clock is ahead, and returns its address. Tests outside of the package use it, too.
+// TimeServer runs an NTP server whose clock is ahead, and returns its address. Tests of other packages also use it.
 func TimeServer(t *testing.T, address string, ahead time.Duration) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", address)
@@ -28,7 +28,7 @@ func TimeServer(t *testing.T, address string, ahead time.Duration) string {
 			if n < len(b) {
 				continue
 			}
-			// Seconds since 1900, and their 2^32nd parts.
+			// Seconds since 1900, and their fraction in units of 2^-32.
 			now := time.Now().Add(ahead)
 			stamp := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+2208988800))
 			stamp = binary.BigEndian.AppendUint32(stamp, uint32(uint64(now.Nanosecond())<<32/1e9))
@@ -39,7 +39,7 @@ func TimeServer(t *testing.T, address string, ahead time.Duration) string {
 	return conn.LocalAddr().String()
 }
 
-// Time servers may have IPv6 only.
+// A time server may have an IPv6 address only.
 func TestATimeServerIsAskedByIPv6(t *testing.T) {
 	answer, err := query(TimeServer(t, "[::1]:0", time.Hour))
 	if err != nil || answer.ClockOffset.Round(time.Minute) != time.Hour {

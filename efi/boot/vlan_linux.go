@@ -11,10 +11,10 @@ import (
 	"writ"
 )
 
-// vlanModule is the module of the kernel for VLANs. It is loaded only if the settings name a VLAN.
+// vlanModule is the kernel module for VLANs. It is loaded only if the settings name a VLAN.
 const vlanModule = "8021q"
 
-// enterVLAN puts a card into its VLAN: what was the card is from then on the part of it in there. The card itself gets no address.
+// enterVLAN puts a card into the configured VLAN: c.link becomes the VLAN's interface. The card itself gets no address.
 func (m *machine) enterVLAN(c *card) error {
 	if m.loader != nil {
 		if _, err := m.loader.named([]string{vlanModule}); err != nil {
@@ -42,7 +42,7 @@ func (m *machine) enterVLAN(c *card) error {
 	return nil
 }
 
-// vlanError says why a card cannot be in a VLAN, and what to do.
+// vlanError returns the error for a VLAN that cannot be created.
 func vlanError(name string, id int, err error) error {
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("make the VLAN %d of %s: %w", id, name, err)

@@ -10,7 +10,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// A card is in the VLAN of the settings, and has no address outside. If the kernel has none, the console says which module is missing and where it is.
+// A card is in the configured VLAN and has no address outside it. If the kernel lacks VLANs, the console names the
+// missing module and its package.
 func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {

@@ -20,7 +20,7 @@ import (
 	"writ/efi/progress"
 )
 
-// isOver fails the test unless the page says of a wait that it has a second left, the wait is over then, and not before.
+// isOver fails the test unless the wait ends exactly at its limit, and the page shows one second left just before.
 func (p *paged) isOver(over *atomic.Bool, l waitLimit) {
 	p.t.Helper()
 	began := time.Now()
@@ -58,8 +58,8 @@ func TestAServiceIsAwaitedForAsLongAsThePageSays(t *testing.T) {
 	})
 }
 
-// Time servers that take as long as they can hold up a start for no longer than the page says, also if they fail in another way each time. The start
-// is not held then, as it goes on.
+// Slow time servers delay a start at most as long as the page shows, even if each attempt fails in another way. The
+// start continues, so it is not held.
 func TestTimeServersAreAwaitedForAsLongAsThePageSays(t *testing.T) {
 	awaitTimeServers(t, "i/o timeout")
 	awaitTimeServers(t, "no route", "i/o timeout", "refused")
@@ -75,7 +75,7 @@ func awaitTimeServers(t *testing.T, ways ...string) {
 		c := clockOf(nil)
 		c.servers = []string{"10.77.0.1", "10.77.0.2"}
 		c.ask = func(string) (*ntp.Response, error) {
-			time.Sleep(askMostOf) // of the test's clock
+			time.Sleep(askMostOf) // virtual time
 			ways = append(ways[1:], ways[0])
 			return nil, errors.New(ways[0])
 		}
@@ -101,7 +101,7 @@ func TestAClockThatCannotBeRightWaitsWithoutALimitAndThePageSaysWhy(t *testing.T
 		p.starts(usualConfig)
 		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24")
 		c := clockOf(func() (time.Duration, error) { return 0, errors.New("no answer") })
-		c.now = time.Now // which is the year 2000
+		c.now = time.Now // virtual time begins in the year 2000
 		var over atomic.Bool
 		m.work.Go(func() { _ = m.correctClock(ctx, c); over.Store(true) })
 		p.wait(10 * time.Minute)
@@ -137,7 +137,7 @@ func TestARunnerIsLeftAloneForAsLongAsThePageSays(t *testing.T) {
 	})
 }
 
-// A rack has machines with many cards, and one cable. What has no cable comes last, with one line for each card.
+// Machines in a rack have many cards and one cable. Cards without a cable come last, with one line each.
 func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 	n := new(network)
 	if got := n.waiting(); len(got) != 1 || got[0].String() != "no network card was found: no limit, it looks for cards every 1 s" {
@@ -171,7 +171,7 @@ func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 	}
 }
 
-// deaf is a network where nothing answers.
+// deaf is a network on which no server answers.
 type deaf struct {
 	net.PacketConn
 	closed chan struct{}
@@ -182,7 +182,7 @@ func (d *deaf) ReadFrom([]byte) (int, net.Addr, error)    { <-d.closed; return 0
 func (d *deaf) WriteTo(b []byte, _ net.Addr) (int, error) { d.asked.Add(1); return len(b), nil }
 func (d *deaf) Close() error                              { close(d.closed); return nil }
 
-// The library asks for as long as the page says, which knows its options.
+// The library's timeout, which follows from its options, equals the one that the page shows.
 func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &deaf{closed: make(chan struct{})}
@@ -201,7 +201,7 @@ func TestADHCPServerIsAskedForAsLongAsThePageSays(t *testing.T) {
 	})
 }
 
-// A machine that does not come to its end by itself is ended.
+// A shutdown that does not complete is forced.
 func TestTheEndOfAMachineHasALimit(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, _ := heldMachine(p)

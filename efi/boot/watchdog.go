@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A watchdog restarts the machine if it was given no sign of life for a while.
+// A watchdog restarts the machine if it gets no sign of life for some time.
 const (
 	watchdogUsual = time.Minute
 	watchdogLeast = 10 * time.Second
 	watchdogMost  = time.Hour
-	// aliveEvery is how often the loop that supervises programs turns at least.
+	// aliveEvery is the longest interval between two rounds of the loop that supervises programs.
 	aliveEvery = 3 * time.Second
-	// offWithin is how long a machine may take to turn off. That is twice what the runner and the services have together.
+	// offWithin is how long a shutdown may take: twice the combined limits of the runner and the services.
 	offWithin = 2 * time.Minute
 )
 
-// parseWatchdog reads the setting: seconds, 0 for none.
+// parseWatchdog parses the setting: seconds, or 0 for no watchdog.
 func parseWatchdog(text string) (time.Duration, error) {
 	seconds, err := strconv.Atoi(text)
 	after := time.Duration(seconds) * time.Second
@@ -33,18 +33,18 @@ func parseWatchdog(text string) (time.Duration, error) {
 	return after, nil
 }
 
-// noWatchdog is the setting that wants none.
+// noWatchdog disables the watchdog.
 const noWatchdog = -1
 
-// watchdog is the one of this machine, if it has one. It is given a sign of life by the loop that takes the ends of programs and has them started
-// again, and by nothing else: when that is stuck, the machine is restarted.
+// watchdog is the watchdog of this machine, if it has one. Only the loop that collects exited programs and lets them
+// restart gives signs of life. If that loop is stuck, the machine is restarted.
 type watchdog struct {
 	mu     sync.Mutex
-	device io.WriteCloser // nil if none is armed
-	late   time.Time      // no sign is given after that; zero if there is no such time
+	device io.WriteCloser // nil if not armed
+	late   time.Time      // end of the signs of life; zero for no end
 }
 
-// arm gives it its device.
+// arm sets the device.
 func (w *watchdog) arm(device io.WriteCloser) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,17 +58,17 @@ func (w *watchdog) alive() {
 	if w.device == nil || !w.late.IsZero() && time.Now().After(w.late) {
 		return
 	}
-	_, _ = w.device.Write([]byte{0}) // what follows from an error is a restart
+	_, _ = w.device.Write([]byte{0}) // an error leads to a restart
 }
 
-// off says that the machine is being turned off, which has a limit as well.
+// off limits the time of the shutdown: no sign of life is given after within.
 func (w *watchdog) off(within time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.late = time.Now().Add(within)
 }
 
-// disarm tells the device that no more signs come, and that this is as it should be.
+// disarm stops the watchdog. Writing 'V' marks the close as intended.
 func (w *watchdog) disarm() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,11 +15,12 @@ import (
 const (
 	watchdogAt    = "/dev/watchdog"
 	watchdogClass = "/sys/class/watchdog/watchdog0"
-	// softwareWatchdog is the one of the kernel, for a machine whose hardware has none. It cannot help when the kernel itself is stuck.
+	// softwareWatchdog is the kernel's watchdog, for a machine without a hardware watchdog. It cannot help if the
+	// kernel itself is stuck.
 	softwareWatchdog = "softdog"
 )
 
-// armWatchdog has a watchdog of the machine restart it when the first process is stuck.
+// armWatchdog arms a watchdog, which restarts the machine if the first process is stuck.
 func (m *machine) armWatchdog() {
 	if m.config.Watchdog == noWatchdog {
 		m.stage(progress.StageWatchdog, "none, as the settings say")
@@ -42,13 +43,13 @@ func (m *machine) armWatchdog() {
 	m.status.also(field{"watchdog", text})
 }
 
-// tellReset says if the watchdog has restarted the machine, and counts that.
+// tellReset reports and counts a restart by the watchdog.
 func (m *machine) tellReset(device *os.File) {
 	cause, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETBOOTSTATUS)
-	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many say nothing
+	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many devices do not report it
 		return
 	}
-	if m.lastEnd.Reason != "" { // the kernel panicked, and the watchdog did not wait until it has started again
+	if m.lastEnd.Reason != "" { // the kernel panicked, and the watchdog fired before the restart
 		return
 	}
 	m.count(m.lastEnd.ifReset)
@@ -58,10 +59,11 @@ func (m *machine) tellReset(device *os.File) {
 	}
 }
 
-// describeWatchdog sets the time after which a watchdog restarts the machine, as far as it lets itself be told, and describes it.
+// describeWatchdog sets the timeout of a watchdog, if the device supports it, and describes the watchdog.
 func describeWatchdog(device *os.File, after time.Duration) string {
 	fd := int(device.Fd())
-	_ = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, int(after.Seconds())) // what it has is asked next
+	// The effective timeout is read back below.
+	_ = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, int(after.Seconds()))
 	text := "one of an unknown kind"
 	if name, err := os.ReadFile(watchdogClass + "/identity"); err == nil {
 		text = strings.TrimSpace(string(name))

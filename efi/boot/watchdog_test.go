@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// device is that of a watchdog, and keeps what is written to it.
+// device is a watchdog device that records writes.
 type device struct {
 	bytes.Buffer
 	closed bool
@@ -18,7 +18,7 @@ func (d *device) Close() error { d.closed = true; return nil }
 func TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog
-		w.alive() // there is none yet
+		w.alive() // not armed yet
 		d := &device{}
 		w.arm(d)
 		w.alive()
@@ -28,7 +28,7 @@ func TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff(t *testing.T) {
 		time.Sleep(offWithin - time.Second)
 		w.alive()
 		time.Sleep(2 * time.Second)
-		w.alive() // it hangs while it is turned off
+		w.alive() // the shutdown hangs
 		if got := d.String(); got != "\x00\x00\x00" || d.closed {
 			t.Errorf("the device was told %q", got)
 		}
