@@ -7,19 +7,19 @@ import (
 	"writ/efi/progress"
 )
 
-// How long machines usually need, with slow firmware. After that the advice says what to look at.
+// Times that machines with slow firmware need. After that, the advice names possible causes.
 const (
-	scriptQuiet = 20 * time.Second // from the script to the image
-	loadQuiet   = 15 * time.Second // from one part of the image to the next
-	sentQuiet   = 30 * time.Second // from the end of the image to the first report
-	stageQuiet  = 30 * time.Second // from one stage to the next
-	joinQuiet   = time.Minute      // from the start of the runner to the datacenter
+	scriptQuiet = 20 * time.Second // between the script and the request for the image
+	loadQuiet   = 15 * time.Second // between two parts of the image
+	sentQuiet   = 30 * time.Second // between the end of the image and the first report
+	stageQuiet  = 30 * time.Second // between two stages
+	joinQuiet   = time.Minute      // between the start of the runner and joining the datacenter
 )
 
-// startsInVain is how often a machine starts without joining, before the advice says so.
+// startsInVain is the number of starts without joining after which the advice mentions it.
 const startsInVain = 3
 
-// Advice says how far the machine is, and what to look at if it should be further.
+// Advice describes the progress of the machine. If the machine is late, it also names possible causes.
 func (m Machine) Advice(now time.Time) string {
 	advice := m.advice(now)
 	if m.Ended != "" && m.Ended != m.Text {
@@ -27,14 +27,15 @@ func (m Machine) Advice(now time.Time) string {
 	}
 	if m.Starts >= startsInVain {
 		advice += fmt.Sprintf(". It started %s within %s and did not join", times(m.Starts), duration(now.Sub(m.began)))
-		if m.Step == StepLoading || m.Step == StepSent { // a kernel that panics before writ runs is started again for ever
+		// If the kernel panics before writ runs, the machine restarts forever.
+		if m.Step == StepLoading || m.Step == StepSent {
 			advice += ", and reports nothing now: if its console shows that its kernel panics, start another image"
 		}
 	}
 	return advice
 }
 
-// assignmentAdvice says what to look at if the settings of a machine are not in force.
+// assignmentAdvice explains why the settings of a machine are not in force. It is empty if they are.
 func assignmentAdvice(state string) string {
 	switch state {
 	case AssignmentWaits:
@@ -51,7 +52,7 @@ func (m Machine) advice(now time.Time) string {
 	switch {
 	case m.Failed:
 		return m.failure(ago)
-	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet): // else the image was started at last
+	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet): // otherwise a later attempt started the image
 		return fmt.Sprintf("iPXE could not load or start the image, %s: see its screen for the error. It tries again every 10 s", times(m.Failures))
 	}
 	switch m.Step {
@@ -74,7 +75,7 @@ func (m Machine) advice(now time.Time) string {
 	return late(since > stageQuiet, m.Step+" "+ago+" ago"+withText(m.Text), "no call since: see its console")
 }
 
-// failure says what does not work, and what a person does about it.
+// failure describes a failed stage and its remedy.
 func (m Machine) failure(ago string) string {
 	text := m.Step + ": " + m.Text
 	if m.Held {
@@ -109,7 +110,7 @@ func withText(text string) string {
 
 func mib(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
 
-// duration is a time for people, in whole units.
+// duration formats a duration in whole units.
 func duration(d time.Duration) string {
 	switch {
 	case d < time.Minute:

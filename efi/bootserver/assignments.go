@@ -9,26 +9,26 @@ import (
 	"writ/efi/progress"
 )
 
-// MaxAssignments is how many machines can have settings of their own.
+// MaxAssignments is the maximum number of machines with settings of their own.
 const MaxAssignments = MaxMachines
 
-// serialWord begins the name of a machine that is known by its serial number.
+// serialWord prefixes the serial number of a machine.
 const serialWord = "serial="
 
-// ownWords are settings of which each machine has another value.
+// ownWords prefixes settings whose values must differ between machines.
 var ownWords = []string{"writ.name=", "writ.address="}
 
-// Assignments are settings of single machines, besides those that all get. They are read from a text with a line for each: the machine, then words
-// as on the command line of a kernel. Text behind # is a comment.
+// Assignments holds the settings of single machines, in addition to the common ones. The text form has one line per
+// machine: its name, followed by words of a kernel command line. Text after # is a comment.
 type Assignments struct {
-	order []string          // machines
-	words map[string]string // by machine, separated by spaces
+	order []string          // machine names
+	words map[string]string // by machine name, separated by spaces
 }
 
-// ParseAssignments reads a text. check refuses words that no machine can use; an error names the line.
+// ParseAssignments parses the text form. check rejects invalid words. Errors name the line.
 func ParseAssignments(text string, check func(words []string) error) (*Assignments, error) {
 	a := &Assignments{words: map[string]string{}}
-	owner := map[string]string{} // of words that one machine has
+	owner := map[string]string{} // by words of ownWords
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -63,7 +63,7 @@ func ParseAssignments(text string, check func(words []string) error) (*Assignmen
 	return a, nil
 }
 
-// parseAssignment reads a line. machine is "" if it has none.
+// parseAssignment parses a line. machine is "" for an empty line.
 func parseAssignment(line string) (machine string, words []string, err error) {
 	line, _, _ = strings.Cut(line, "#")
 	fields := strings.Fields(line)
@@ -81,8 +81,8 @@ func parseAssignment(line string) (machine string, words []string, err error) {
 	return machine, words, err
 }
 
-// AssignedTo returns the name of a machine in the form in which it is listed: the address of its network card, or "serial=" and its serial number,
-// in which %20 is a space.
+// AssignedTo normalises the name of a machine. A name is the hardware address of the network card, or "serial=" and the
+// percent-encoded serial number.
 func AssignedTo(machine string) (string, error) {
 	if mac := progress.MAC(machine); mac != "" {
 		return mac, nil
@@ -97,7 +97,8 @@ func AssignedTo(machine string) (string, error) {
 		WithHint("name it by the address of its network card, as 52:54:00:77:00:50, or as serial=SN-0001; %%20 is a space")
 }
 
-// of returns the settings of a machine, "" if it has none of its own. The address of its card counts before its serial number.
+// of returns the settings of a machine, "" if it has none. The hardware address takes precedence over the serial
+// number.
 func (a *Assignments) of(mac, serial string) string {
 	if a == nil {
 		return ""
@@ -108,7 +109,8 @@ func (a *Assignments) of(mac, serial string) string {
 	return a.words[serialWord+url.PathEscape(serial)]
 }
 
-// Assign returns a text of assignments in which a machine has these settings, or none if there are no words. Other lines stay as they are.
+// Assign replaces the settings of a machine in a text of assignments. Without words, it removes the machine. Other
+// lines stay unchanged.
 func Assign(text, machine string, words []string) string {
 	var b strings.Builder
 	line := strings.Join(append([]string{machine}, words...), " ") + "\n"
@@ -128,13 +130,14 @@ func Assign(text, machine string, words []string) string {
 
 // States of an assignment.
 const (
-	AssignmentWaits   = "waits"   // for the next start of the machine
-	AssignmentGiven   = "given"   // the machine has it in its script, and has not said that it uses it
-	AssignmentUsed    = "used"    // the machine says that it has started with what was in its script
-	AssignmentIgnored = "ignored" // the machine says that it has started with something else
+	AssignmentWaits   = "waits"   // changed; effective from the next start
+	AssignmentGiven   = "given"   // sent in the script; not yet confirmed by a report
+	AssignmentUsed    = "used"    // the machine reported that it started with the settings of its script
+	AssignmentIgnored = "ignored" // the machine reported that it started with other settings
 )
 
-// assignmentState says what became of the settings that a machine is to have, "" if it has none of its own.
+// assignmentState compares the assigned settings with those in the machine's script and in its reports. It returns ""
+// if the machine has no settings of its own.
 func (m *Machine) assignmentState(assigned string) string {
 	switch {
 	case assigned == "" && m.Given == "":
@@ -150,7 +153,7 @@ func (m *Machine) assignmentState(assigned string) string {
 	}
 }
 
-// withUnseen adds rows for the machines that have settings of their own and have not asked yet.
+// withUnseen adds rows for machines with settings that have sent no request yet.
 func (a *Assignments) withUnseen(rows []Row, age int64) []Row {
 	if a == nil {
 		return rows

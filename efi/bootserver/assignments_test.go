@@ -10,7 +10,7 @@ import (
 
 func anyWords([]string) error { return nil }
 
-// assignments parses a text that is good.
+// assignments parses a valid text.
 func assignments(t *testing.T, text string) *Assignments {
 	t.Helper()
 	a, err := ParseAssignments(text, anyWords)
@@ -20,7 +20,8 @@ func assignments(t *testing.T, text string) *Assignments {
 	return a
 }
 
-// A machine gets its own settings behind those of all, by the address of its card or its serial number, and operators see what became of them.
+// A machine gets its own settings after the common ones, by hardware address or serial number. The list shows whether
+// it uses them.
 func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T) {
 	text, trouble := "", error(nil)
 	f := newFixture(t, func(c *Config) { c.Assigned = func() (*Assignments, error) { return assignments(t, text), trouble } })
@@ -49,7 +50,7 @@ func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T
 		return line
 	}
 	first := "writ.name=n1 writ.address=10.77.0.4/24"
-	given := cmdline("&serial=S%20123") // the address of its card counts first
+	given := cmdline("&serial=S%20123") // the hardware address takes precedence
 	if !strings.HasPrefix(given, "console=ttyS0 writ.cluster="+strings.Repeat("0a", 32)+" "+first+" writ.boot="+f.url) {
 		t.Errorf("the command line is %s", given)
 	}
@@ -58,7 +59,8 @@ func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T
 	see(first, AssignmentGiven, "start")
 	f.report(macName, progress.Report{Stage: progress.StageStart, Settings: progress.SettingsOf("quiet " + given + " writ.join=secret")})
 	see(first, AssignmentUsed, "start")
-	f.report(macName, progress.Report{Stage: progress.StageClock}) // an earlier image says it in no report, this one in each
+	// An earlier image omits the digest; the current one sends it in every report.
+	f.report(macName, progress.Report{Stage: progress.StageClock})
 	see(first, AssignmentUsed, "clock")
 	f.report(macName, progress.Report{Stage: progress.StageClock, Settings: progress.SettingsOf(strings.Replace(given, "n1", "n7", 1))})
 	see(first, AssignmentIgnored, "did not start with the settings of its script")
@@ -109,7 +111,7 @@ func TestSettingsThatNoMachineCouldHaveAreRefused(t *testing.T) {
 	}
 }
 
-// What a person wrote into the file stays as it is, but for the line of the machine.
+// Comments and spaces in the file stay unchanged, except in the line of the machine.
 func TestAnAssignmentChangesItsLineOnly(t *testing.T) {
 	before := "# rack 7\n\n52-54-00-77-00-50  writ.name=n1 # top\nserial=S-1 writ.name=n2"
 	for want, got := range map[string]string{

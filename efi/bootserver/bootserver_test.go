@@ -26,7 +26,7 @@ import (
 
 const mac, macName = "52:54:00:77:00:50", "52-54-00-77-00-50"
 
-// fixture is a boot server on loopback, with a clock that stands still.
+// fixture is a boot server on loopback with a manual clock.
 type fixture struct {
 	*Server
 	t       *testing.T
@@ -37,12 +37,12 @@ type fixture struct {
 	image   []byte
 	handler http.Handler
 	asked   atomic.Int64
-	ended   sync.Map // by the number of a request: a channel that closes when its handler has returned
+	ended   sync.Map // by request number: a channel that is closed when the handler has returned
 }
 
 const requestNumber = "Test-Request"
 
-// untilEnded lets do wait for the end of a handler: a client has the last byte of an answer before the server counts it.
+// untilEnded lets do wait for the handler: a client receives the last byte before the server counts it.
 func (f *fixture) untilEnded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ended, asked := f.ended.LoadAndDelete(r.Header.Get(requestNumber)); asked {
@@ -126,7 +126,7 @@ func (f *fixture) report(name string, r progress.Report) int {
 	return status
 }
 
-// rows is what operators are told.
+// rows returns the list for operators.
 func (f *fixture) rows() []Row {
 	f.t.Helper()
 	status, text, _ := f.do(http.MethodGet, f.list+ListPath, "")
@@ -146,7 +146,7 @@ func (f *fixture) row() Row {
 	return all[0]
 }
 
-// A machine is followed from its first request to the node that it becomes, and what is said of a silence names the next place to look at.
+// A machine is tracked from its first request until it is a node. If it is silent, the advice names a place to look at.
 func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	f := newFixture(t, nil)
 	see := func(step, advice string) {
@@ -224,7 +224,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	if r := f.row(); r.Node != "" || r.Sent != 0 || r.Starts != 1 {
 		t.Errorf("what was before the start is still there: %+v", r)
 	}
-	for i, often := range []string{"once", "2 times", "3 times", "4 times"} { // it is seen while iPXE tries again, too
+	for i, often := range []string{"once", "2 times", "3 times", "4 times"} { // visible even while iPXE retries
 		f.get(path)
 		f.pass(10 * time.Second)
 		f.get("/boot/ipxe?failed=1&mac=" + macName + "&serial=S%20123")
@@ -244,7 +244,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	}
 }
 
-// A machine that starts again and again, and never joins, does not look like one that starts.
+// The list marks a machine that starts repeatedly without joining.
 func TestAMachineThatStartsInVainIsNamed(t *testing.T) {
 	f := newFixture(t, nil)
 	for starts := 1; starts <= 5; starts++ {
@@ -262,7 +262,7 @@ func TestAMachineThatStartsInVainIsNamed(t *testing.T) {
 	}
 }
 
-// The kernel of a machine may panic before it can report anything. What is seen then is that the image is sent again and again.
+// If the kernel panics before it can report, the server only sees repeated downloads of the image.
 func TestAMachineThatGetsItsImageAgainAndAgainMayPanic(t *testing.T) {
 	f := newFixture(t, nil)
 	for range 5 {
@@ -275,13 +275,13 @@ func TestAMachineThatGetsItsImageAgainAndAgainMayPanic(t *testing.T) {
 	}
 }
 
-// Machines that start from a disk ask for no script. Their reports say that they start, and how the start before ended.
+// A machine that starts from a disk requests no script. Its reports show each start and the end of the previous run.
 func TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded(t *testing.T) {
 	f := newFixture(t, nil)
 	const ended = "the last start of this machine ended with: Kernel panic - not syncing: x"
 	for range 4 {
 		f.report(macName, progress.Report{Stage: progress.StageStart})
-		f.report(macName, progress.Report{Stage: progress.StageStart}) // the answer was lost
+		f.report(macName, progress.Report{Stage: progress.StageStart}) // a retry after a lost answer
 		f.report(macName, progress.Report{Stage: progress.StagePanic, Text: ended, Failed: true})
 		if r := f.row(); r.Advice != "panic: "+ended && r.Starts < startsInVain {
 			t.Errorf("the advice is %s", r.Advice)
@@ -302,7 +302,7 @@ func TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// What does not work is there with what to do about it, and with whether it is held. The next report ends that.
+// A failure is listed with its remedy and whether it is held, until the next report.
 func TestAMachineThatIsHeldIsListedWithWhatToDo(t *testing.T) {
 	f := newFixture(t, nil)
 	failing := progress.Report{Stage: progress.StageRunner, Failed: true, Text: "the token is spent", Next: "make another one"}
@@ -322,7 +322,7 @@ func TestAMachineThatIsHeldIsListedWithWhatToDo(t *testing.T) {
 	}
 }
 
-// A repeated report of a stage does not hide for how long the machine is there.
+// Repeated reports of a stage keep the time of the first one.
 func TestAStageBeginsWithItsFirstReport(t *testing.T) {
 	f := newFixture(t, nil)
 	for range 10 {
@@ -366,7 +366,7 @@ func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
 	}
 	for _, other := range []string{
 		imagePath + ImageName(strings.Repeat("0", 64)), imagePath + "..%2f..%2fetc%2fpasswd", imagePath + "%2e%2e/ipxe", imagePath, "/", "/boot/", "/etc/passwd",
-		ListPath, // it is for operators, at another address
+		ListPath, // served only on the listener for operators
 	} {
 		if status, text, _ := f.get(other); status != http.StatusNotFound || strings.Contains(text, "root:") {
 			t.Errorf("%s is %d: %.80q", other, status, text)
@@ -374,7 +374,7 @@ func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
 	}
 }
 
-// What strangers send changes nothing but rows, and these are bounded and can be shown.
+// Requests of strangers only change rows, whose number and size are limited and whose texts are printable.
 func TestReportsOfStrangersAreBoundedAndPrintable(t *testing.T) {
 	f := newFixture(t, nil)
 	evil := "\x1b]0;owned\a\u202e\n" + strings.Repeat("x", 2_000)
@@ -438,7 +438,7 @@ func TestAnAddressThatAsksTooOftenIsRefused(t *testing.T) {
 	}
 }
 
-// What is refused is one line of each code: much of one hides no other.
+// Rejected requests are logged with one line per error code, so a frequent code hides no other.
 func TestRefusalsOfEachCodeAreOneLine(t *testing.T) {
 	log := new(testenv.Log)
 	f := newFixture(t, func(c *Config) { c.Log = log.Logger() })
@@ -454,7 +454,7 @@ func TestRefusalsOfEachCodeAreOneLine(t *testing.T) {
 	}
 }
 
-// An address that makes machines up pushes out its own, not those that others have asked for.
+// An address that invents machines displaces only its own, not those of other addresses.
 func TestMachinesThatAreMadeUpPushOutNoOthers(t *testing.T) {
 	table, now := newTable(100), time.Now()
 	note := func(mac, remote string) {
@@ -466,7 +466,7 @@ func TestMachinesThatAreMadeUpPushOutNoOthers(t *testing.T) {
 	}
 	for i := range 1_000 {
 		note(fmt.Sprintf("made up %d", i), "10.0.0.66:1")
-		note("honest 3", "10.0.0.66:1") // it speaks for others, too, which makes these none of its own
+		note("honest 3", "10.0.0.66:1") // speaking for existing machines does not move them to this network
 	}
 	all := table.list()
 	honest := 0
@@ -478,7 +478,7 @@ func TestMachinesThatAreMadeUpPushOutNoOthers(t *testing.T) {
 	if len(all) != 100 || honest != 10 || all[0].MAC != "made up 999" {
 		t.Errorf("%d machines are known, %d of the honest ones, the newest is %s", len(all), honest, all[0].MAC)
 	}
-	for i := range 300 { // of as many addresses, none is worse than another: the oldest goes
+	for i := range 300 { // if all networks have equally few machines, the oldest is dropped
 		note(fmt.Sprintf("rack %d", i), fmt.Sprintf("10.1.%d.%d:1", i/100, i%100))
 	}
 	if all := table.list(); len(all) != 100 || all[0].MAC != "rack 299" || len(table.counts) != 100 {
@@ -494,7 +494,8 @@ func TestACommandLineThatIPXEUnderstandsInAnotherWayIsRefused(t *testing.T) {
 	}
 }
 
-// The address in the script is that of the listener for the machine, unless it is given: some versions of iPXE leave the port out of the header Host.
+// The script contains the listener's address that the machine reached, unless a URL is configured. Some versions of
+// iPXE omit the port in the Host header.
 func TestTheScriptHasTheAddressThatTheMachineReached(t *testing.T) {
 	f := newFixture(t, nil)
 	if _, text, _ := f.get("/boot/ipxe", "Host", "127.0.0.1"); !strings.Contains(text, " "+f.url+"/boot/ipxe?") {
@@ -506,7 +507,7 @@ func TestTheScriptHasTheAddressThatTheMachineReached(t *testing.T) {
 	}
 }
 
-// A machine that is cut off while it loads stays at the byte up to which it was sent, and the server ends.
+// If the server shuts down during a download, the machine stays listed with the bytes sent so far.
 func TestAServerEndsAndMachinesThatLoadAreLeft(t *testing.T) {
 	var listeners [2]net.Listener
 	for i := range listeners {

@@ -11,50 +11,51 @@ import (
 	"writ/internal/limit"
 )
 
-// MaxMachines is how many machines are remembered. Of more, the one that was silent for longest is forgotten, of the network with most of them: an
-// address that makes machines up pushes out its own.
+// MaxMachines is the maximum number of tracked machines. Beyond it, the network with the most machines loses the one
+// that was silent longest, so an address that invents machines displaces its own.
 const MaxMachines = 4096
 
-// The steps that the boot server sees itself. Later ones are stages of package progress, which the machine reports.
+// Steps that the boot server observes itself. Later steps are stages of package progress, reported by the machine.
 const (
-	StepScript  = "script"  // it has asked for its script
-	StepLoading = "loading" // it is being sent the image
-	StepSent    = "sent"    // it was sent the image to its end
+	StepScript  = "script"  // requested its script
+	StepLoading = "loading" // is receiving the image
+	StepSent    = "sent"    // received the whole image
 )
 
-// Machine is how far a machine has come. It says what requests under the address of its network card said. Requests are not authenticated, so this is
-// a hint for people, and authorises nothing.
+// Machine is the progress of a machine, derived from requests under its hardware address. Requests are not
+// authenticated, so it is a hint for people and authorises nothing.
 type Machine struct {
 	MAC    string    `json:"mac"`
-	Step   string    `json:"step"` // the last one that it reached: StepScript, StepLoading, StepSent, or a stage of package progress
+	Step   string    `json:"step"` // the latest: StepScript, StepLoading, StepSent, or a stage of package progress
 	Since  time.Time `json:"since"`
-	Heard  time.Time `json:"heard"`            // when it asked or reported last, or took a part of the image
-	Failed bool      `json:"failed,omitempty"` // the step cannot go on, for the reason in Text
+	Heard  time.Time `json:"heard"`            // last request, report or transfer of a part of the image
+	Failed bool      `json:"failed,omitempty"` // whether the step failed, for the reason in Text
 	Text   string    `json:"text,omitempty"`
-	Next   string    `json:"next,omitempty"` // what a person does about it
-	Held   bool      `json:"held,omitempty"` // it failed twice in the same way, and is tried seldom
-	Node   string    `json:"node,omitempty"` // what it is called as a node
+	Next   string    `json:"next,omitempty"` // remedy
+	Held   bool      `json:"held,omitempty"` // whether it failed twice in the same way, so that retries are rare
+	Node   string    `json:"node,omitempty"` // the machine's name as a node
 
-	Address string    `json:"address"` // where its last request came from
-	Serial  string    `json:"serial,omitempty"`
-	UUID    string    `json:"uuid,omitempty"`
-	Asset   string    `json:"asset,omitempty"`
-	Starts  int       `json:"starts"`          // how often it was started since it joined last
-	Ended   string    `json:"ended,omitempty"` // what it says of the end of the start before: a panic of the kernel, its watchdog
-	began   time.Time // the first of these starts
+	Address string `json:"address"` // remote address of its last request
+	Serial  string `json:"serial,omitempty"`
+	UUID    string `json:"uuid,omitempty"`
+	Asset   string `json:"asset,omitempty"`
+	Starts  int    `json:"starts"` // starts since it last joined
+	// Reported end of the previous run: a kernel panic or a reset by the watchdog.
+	Ended string    `json:"ended,omitempty"`
+	began time.Time // the first of these starts
 
-	// Failures is how often iPXE could not load or start the image, since the machine was started.
+	// Failures counts failed attempts of iPXE to load or start the image since the machine started.
 	Failures int `json:"failures,omitempty"`
 
-	Given              string `json:"given,omitempty"` // settings of its own in the script that it has got
-	expected, reported string // digests of all its settings: as its script had them, and as it has reported
+	Given              string `json:"given,omitempty"` // the machine's own settings in its script
+	expected, reported string // digests of all its settings, in its script and in its latest report
 
-	Image string `json:"image,omitempty"` // digest of the one that it loads
-	Sent  int64  `json:"sent,omitempty"`  // bytes of it, up to which it was sent
+	Image string `json:"image,omitempty"` // digest of the image that it loads
+	Sent  int64  `json:"sent,omitempty"`  // offset in the image up to which it was sent
 	Size  int64  `json:"size,omitempty"`
 }
 
-// reach notes a step, and what belongs to it. The time is that of the first note that is the same.
+// reach records a step. Since changes only if the step or failed changes.
 func (m *Machine) reach(step string, failed bool, text string, now time.Time) {
 	if m.Step != step || m.Failed != failed {
 		m.Since = now
@@ -62,7 +63,7 @@ func (m *Machine) reach(step string, failed bool, text string, now time.Time) {
 	m.Step, m.Failed, m.Text, m.Next, m.Held = step, failed, text, "", false
 }
 
-// start notes that the machine was started.
+// start counts a start of the machine.
 func (m *Machine) start(now time.Time) {
 	if m.Starts == 0 {
 		m.began = now
@@ -71,10 +72,10 @@ func (m *Machine) start(now time.Time) {
 	m.Ended = ""
 }
 
-// report notes what a machine says of itself.
+// report applies a report of the machine.
 func (m *Machine) report(r progress.Report, now time.Time) {
 	if r.Stage == progress.StageStart && !slices.Contains([]string{StepScript, StepLoading, StepSent, progress.StageStart}, m.Step) {
-		m.start(now) // from a disk, so that it has asked for nothing before
+		m.start(now) // from a disk, because it requested no script before
 	}
 	if r.Failed && !r.Held && (r.Stage == progress.StagePanic || r.Stage == progress.StageWatchdog) {
 		m.Ended = r.Text
@@ -88,25 +89,26 @@ func (m *Machine) report(r progress.Report, now time.Time) {
 	}
 }
 
-// table has the machines.
+// table holds the tracked machines.
 type table struct {
 	most int
 
 	mu     sync.Mutex
 	all    map[string]*entry // by MAC
-	counts map[string]int    // of machines, by the network that made them known
+	counts map[string]int    // machines by network
 }
 
 type entry struct {
 	Machine
-	network string // from where the first request came
+	network string // network of the first request
 }
 
 func newTable(most int) *table {
 	return &table{most: most, all: map[string]*entry{}, counts: map[string]int{}}
 }
 
-// update changes what is known of a machine, and returns it. remote ("host:port") is where the request comes from.
+// update applies change to a machine, which it adds if needed, and returns the result. remote is the client's
+// "host:port".
 func (t *table) update(mac, remote string, now time.Time, change func(m *Machine)) Machine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +126,7 @@ func (t *table) update(mac, remote string, now time.Time, change func(m *Machine
 	return e.Machine
 }
 
-// forget forgets one machine.
+// forget removes one machine.
 func (t *table) forget() {
 	most := 0
 	for _, n := range t.counts {
@@ -142,7 +144,7 @@ func (t *table) forget() {
 	}
 }
 
-// list returns all machines. Those whose last step is the newest come first.
+// list returns all machines, those with the latest step first.
 func (t *table) list() []Machine {
 	t.mu.Lock()
 	all := make([]Machine, 0, len(t.all))

@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// ipxe is what iPXE does with an image: it loads that with a command line. again is what it does when that failed.
+// ipxe is the script that loads an image with a command line and starts it. AGAIN is the command after a failure.
 const ipxe = `#!ipxe
 :start
 imgfree
@@ -18,8 +18,8 @@ sleep 10
 AGAIN
 `
 
-// Script is what iPXE does: it loads the image with a command line, and tries again if that fails, with the script at the address again if that is
-// not "". The command line is whole, because the one in the image does not count if iPXE passes another one.
+// Script returns the iPXE script that boots image with a command line. After a failure it loads the script at again, or
+// repeats the attempt if again is "". The command line is complete, because it replaces the one in the image.
 func Script(image, again string, words []string) (string, error) {
 	for _, word := range words {
 		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, "\"'\\#\x00\r\n") {
@@ -33,10 +33,11 @@ func Script(image, again string, words []string) (string, error) {
 	return strings.NewReplacer("IMAGE", strings.Join(append([]string{image}, words...), " "), "AGAIN", next).Replace(ipxe), nil
 }
 
-// identity is what a machine says of itself when it asks for its script, besides the address of its card.
+// identity lists the query parameters with which a machine identifies itself, besides its hardware address.
 const identity = "&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}"
 
-// askAgain is the script of a machine that has not said which one it is. netX is the card over which iPXE has loaded this.
+// askAgain returns the script for a request without a hardware address: it repeats the request with one. netX is the
+// card over which iPXE loaded the script.
 func askAgain(base string) string {
 	return "#!ipxe\nchain --replace --autofree " + base + scriptPath + "?mac=${netX/mac:hexhyp}" + identity + "\n"
 }

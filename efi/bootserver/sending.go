@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// sending is an answer with an image, or with a part of it. It tells up to which byte of the image it was written, and gives up if the machine takes
-// nothing for a while. What was written may still be on its way: the kernel has a buffer of some hundred KiB.
+// sending is the response with an image or a part of it. It reports the offset written so far, and times out if the
+// machine stops reading. Written bytes may still be in flight: the kernel buffers a few hundred KiB.
 type sending struct {
 	http.ResponseWriter
 	deadlines *http.ResponseController
-	told      func(upTo int64) // nil if nobody is to know
+	told      func(upTo int64) // may be nil
 
-	at    int64 // the next byte, -1 if this is no part of the image
+	at    int64 // offset of the next byte, -1 if the response is not a part of the image
 	begun bool
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (s *sending) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -28,7 +28,8 @@ func (s *sending) WriteHeader(status int) {
 		s.at = 0
 	case http.StatusPartialContent:
 		var from, to, size int64
-		if n, _ := fmt.Sscanf(s.Header().Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size); n == 3 { // several ranges have none
+		// A response with several ranges has no such header.
+		if n, _ := fmt.Sscanf(s.Header().Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size); n == 3 {
 			s.at = from
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"writ/internal/limit"
 )
 
-// Bounds of connections. An answer has a bound for each of its writes: slow networks take minutes for an image.
+// Limits of connections. The limit of a response applies to each write, because slow networks need minutes for an
+// image.
 const (
 	maxConnections = 1024
 	headerWithin   = 10 * time.Second
@@ -23,7 +24,8 @@ const (
 	endWithin      = 10 * time.Second
 )
 
-// Serve answers machines on one listener and operators on the other, and closes both, until ctx ends. Answers that are under way get some time then.
+// Serve serves machines and operators on their listeners until ctx ends, and closes both. Requests in progress then get
+// up to endWithin to complete.
 func (s *Server) Serve(ctx context.Context, machines, operators net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.serve(ctx, machines, s.TLS, s.ForMachines()) })
@@ -51,7 +53,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, secure *tls.Config, 
 	defer stop()
 	err := server.Shutdown(ending)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // a machine that loads an image starts again with a script
+		err = server.Close() // a machine that was loading the image requests a script again
 	}
 	<-served
 	return err

@@ -1,8 +1,10 @@
-// Package bootserver is the side of a site from which machines start over the network: it gives them a script for iPXE and the node image, and
-// remembers how far each has come. A start that falls silent is seen here, because the machine itself cannot tell.
+// Package bootserver serves machines that start over the network. It sends them an iPXE script and the node image, and
+// tracks the progress of each start. A machine that hangs cannot report that itself, but the server notices the
+// silence.
 //
-// It trusts nothing that a machine says: anybody in that network can ask and report in the name of any machine. What it knows is in memory, bounded,
-// and for people to read. It holds no key and no token. It must not know what an image has inside, or who may join.
+// The server trusts no machine: anyone on that network can send requests in the name of any machine. Its state is in
+// memory, limited in size, and only for people to read. It holds no keys or tokens. It must not know the content of an
+// image or who may join.
 package bootserver
 
 import (
@@ -30,45 +32,45 @@ import (
 	"writ/internal/limit"
 )
 
-// The paths that machines ask for. Reports go to progress.Path.
+// Paths for machines. Reports go to progress.Path.
 const (
 	scriptPath = "/boot/ipxe"
 	imagePath  = "/boot/image/"
 )
 
-// ListPath is where operators find the List, on the listener for operators.
+// ListPath is the path of List on the listener for operators.
 const ListPath = "/v1/machines"
 
-// Bounds of what machines ask for.
+// Limits of requests.
 const (
 	MaxHeader        = 16 << 10
-	defaultPerSecond = 50 // requests of one address: a rack behind a router starts at once
-	maxIdentity      = 64 // bytes of a serial number and the like
+	defaultPerSecond = 50 // requests per client address: all machines of a rack behind a router start at once
+	maxIdentity      = 64 // bytes of a serial number or a similar field
 	answerWithin     = 30 * time.Second
 )
 
-// Config says what a server gives to machines.
+// Config holds the image and the settings that the server sends to machines.
 type Config struct {
-	Image []byte   // the node image. It stays in memory, so that its digest is that of what is sent
-	Words []string // the command line of the kernel, without secrets: everybody in the network can read it
-	// Assigned returns the settings of single machines, as they are now; no machine has any if nil. A machine believes what it is told, so they are
-	// no secrets and authorise nothing.
+	Image []byte   // the node image, kept in memory, so that the digest matches the bytes sent
+	Words []string // kernel command line, without secrets: anyone on the network can read it
+	// Assigned returns the current settings of single machines. It may be nil. Machines do not verify these settings,
+	// so they must not contain secrets and authorise nothing.
 	Assigned func() (*Assignments, error)
-	URL      string      // where machines reach the server, without a slash at the end; by the address that they ask if ""
-	TLS      *tls.Config // machines use https:// if not nil
-	Names    []string    // further names by which machines and operators may ask for it
+	URL      string      // base URL for machines, without a trailing slash; "" for the address that a machine used
+	TLS      *tls.Config // if set, machines use https://
+	Names    []string    // additional host names in requests of machines and operators
 	Log      *slog.Logger
 
-	PerSecond float64          // requests of one address; a default if 0
-	Now       func() time.Time // time.Now if nil
+	PerSecond float64          // requests per client address; 0 for the default
+	Now       func() time.Time // nil for time.Now
 }
 
-// Server answers machines, and tells operators of them. It may be used concurrently.
+// Server answers machines and operators. It is safe for concurrent use.
 type Server struct {
 	Config
 
 	digest   string
-	name     string // of the image
+	name     string // file name of the image
 	began    time.Time
 	guard    httpguard.Guard
 	rates    limit.Addresses
@@ -77,28 +79,28 @@ type Server struct {
 	machines *table
 }
 
-// List is what operators are told.
+// List is the response for operators.
 type List struct {
-	Image    string    `json:"image"` // digest of the one that machines get
+	Image    string    `json:"image"` // digest of the served image
 	Bytes    int64     `json:"bytes"`
-	Began    time.Time `json:"began"` // what was before is not known
+	Began    time.Time `json:"began"` // start of the server; earlier events are unknown
 	Machines []Row     `json:"machines"`
-	// Trouble says why the settings of single machines cannot be read. What was read before is in force.
+	// Trouble is the error of reading the assigned settings. The previous settings stay in force.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Row is a machine with what to make of it. Ages are by the clock of the server.
+// Row is a machine with advice for operators. Ages follow the server's clock.
 type Row struct {
 	Machine
 	AgeSeconds    int64  `json:"age_seconds"`    // since it reached its step
-	SilentSeconds int64  `json:"silent_seconds"` // since it was heard
+	SilentSeconds int64  `json:"silent_seconds"` // since its last request
 	Advice        string `json:"advice"`
 
-	Assigned   string `json:"assigned,omitempty"`   // settings of its own that it is to have
-	Assignment string `json:"assignment,omitempty"` // what became of them: AssignmentWaits and so on
+	Assigned   string `json:"assigned,omitempty"`   // settings assigned to this machine
+	Assignment string `json:"assignment,omitempty"` // state of these settings, such as AssignmentWaits
 }
 
-// New returns a server. It refuses a command line that iPXE would understand in another way with USAGE.
+// New returns a server. It returns USAGE if iPXE would misinterpret the command line.
 func New(c Config) (*Server, error) {
 	sum := sha256.Sum256(c.Image)
 	s := &Server{Config: c, digest: hex.EncodeToString(sum[:]), machines: newTable(MaxMachines)}
@@ -122,23 +124,23 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// ImageName is the name of the file with an image, for machines.
+// ImageName returns the file name of an image, for machines.
 func ImageName(digest string) string { return "writ-node-" + digest + ".efi" }
 
-// Digest is the SHA-256 of the image, in hex.
+// Digest returns the SHA-256 of the image in hex.
 func (s *Server) Digest() string { return s.digest }
 
-// ForMachines answers machines that start.
+// ForMachines returns the handler for machines.
 func (s *Server) ForMachines() http.Handler {
 	return s.routed(machineRoutes)
 }
 
-// ForOperators answers those who look after machines.
+// ForOperators returns the handler for operators.
 func (s *Server) ForOperators() http.Handler {
 	return s.routed(operatorRoutes)
 }
 
-// The routes for machines and for operators. None needs a login.
+// Routes for machines and for operators. No route requires a login.
 var (
 	machineRoutes = map[string]func(s *Server, w http.ResponseWriter, r *http.Request){
 		"GET " + scriptPath:               (*Server).answerScript,
@@ -150,7 +152,7 @@ var (
 	}
 )
 
-// Routes lists all routes of a boot server.
+// Routes lists all routes of the server.
 func Routes() []string {
 	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(machineRoutes)), maps.Keys(operatorRoutes))))
 }
@@ -163,10 +165,11 @@ func (s *Server) routed(routes map[string]func(s *Server, w http.ResponseWriter,
 	return s.guarded(mux)
 }
 
-// guarded bounds what each address may ask for, and refuses what a page of a stranger makes a browser ask for.
+// guarded limits the requests per client address and rejects cross-site requests of browsers.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin)) // that of the request before counts otherwise
+		// Otherwise the deadline of the previous request still applies.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin))
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if err := s.guard.Check(r); err != nil {
@@ -182,7 +185,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers with a text: iPXE shows the status, and people the rest.
+// refuse sends an error as text. iPXE shows only the status.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
 	if times, say := s.refusals.Say(string(e.Code), time.Now()); say {
@@ -197,7 +200,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = io.WriteString(w, text)
 }
 
-// note remembers what a machine has done, and logs it.
+// note updates a machine and logs its new step.
 func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
 	before := ""
 	m := s.machines.update(mac, r.RemoteAddr, s.Now(), func(m *Machine) { before = m.Step; change(m) })
@@ -209,7 +212,8 @@ func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
 	}
 }
 
-// base is the address of this server for the machine that asks. It is not taken from the header Host, which some versions of iPXE send without the port.
+// base returns the base URL of this server for the requesting machine. It ignores the Host header, from which some
+// versions of iPXE omit the port.
 func (s *Server) base(r *http.Request) (string, error) {
 	if s.URL != "" {
 		return s.URL, nil
@@ -226,13 +230,14 @@ func (s *Server) base(r *http.Request) (string, error) {
 	return scheme + "://" + netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String(), nil
 }
 
-// script is the script of a machine with a command line. All machines get the same image.
+// script returns the script of a machine with a command line. All machines get the same image.
 func (s *Server) script(base, mac string, words []string) (string, error) {
 	name := progress.Name(mac)
 	return Script(base+imagePath+s.name+"?mac="+name, base+scriptPath+"?failed=1&mac="+name+identity, words)
 }
 
-// words is the command line of a machine: what all get, its own settings, and where it reports to. Of two words for one setting the last counts.
+// words returns the command line of a machine: the common settings, its own, and the address for reports. The last
+// value of a setting wins.
 func (s *Server) words(base, mac, own string) []string {
 	return slices.Concat(s.Words, strings.Fields(own), []string{"writ.boot=" + base + progress.Path + progress.Name(mac)})
 }
@@ -245,13 +250,13 @@ func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	text := askAgain(base)
-	if query.Has("mac") { // an empty one is refused, or a machine without a card would ask for ever
+	if query.Has("mac") { // reject an empty one, otherwise a machine without a card would ask forever
 		mac := progress.MAC(query.Get("mac"))
 		if mac == "" {
 			s.refuse(w, r, notMAC())
 			return
 		}
-		assigned, _ := s.Assigned() // the list says what is wrong with them
+		assigned, _ := s.Assigned() // the list shows the error
 		own := assigned.of(mac, identityOf(query.Get("serial")))
 		words := s.words(base, mac, own)
 		if text, err = s.script(base, mac, words); err != nil {
@@ -267,12 +272,12 @@ func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// ask notes that a machine has asked for its script.
+// ask records a request for a script.
 func (m *Machine) ask(query func(string) string, now time.Time) {
 	m.Serial, m.UUID, m.Asset = identityOf(query("serial")), identityOf(query("uuid")), identityOf(query("asset"))
 	if query("failed") != "" {
 		m.Failures++
-	} else { // the machine starts
+	} else { // a new start
 		m.Since, m.Node, m.Failures = now, "", 0
 		m.start(now)
 	}
@@ -280,7 +285,7 @@ func (m *Machine) ask(query func(string) string, now time.Time) {
 	m.Image, m.Sent, m.Size = "", 0, 0
 }
 
-// identityOf is what firmware says of a machine, "" if that says nothing.
+// identityOf normalises a value from firmware. It returns "" for a value without information, such as zeros.
 func identityOf(text string) string {
 	if strings.Trim(text, "0-") == "" {
 		return ""
@@ -309,7 +314,7 @@ func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(sending, r, "", time.Time{}, bytes.NewReader(s.Image))
 }
 
-// load notes that a machine was sent the image up to a byte.
+// load records the offset up to which the image was sent.
 func (m *Machine) load(digest string, upTo, size int64, now time.Time) {
 	step := StepLoading
 	if upTo == size {
@@ -344,7 +349,7 @@ func (s *Server) answerList(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(s.List())
 }
 
-// List is what the server knows of machines.
+// List returns the current state of all machines.
 func (s *Server) List() List {
 	l := List{Image: s.digest, Bytes: int64(len(s.Image)), Began: s.began, Machines: []Row{}}
 	assigned, err := s.Assigned()
@@ -364,7 +369,7 @@ func (s *Server) List() List {
 	return l
 }
 
-// hostOf is the address in "host:port".
+// hostOf returns the host of "host:port".
 func hostOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
