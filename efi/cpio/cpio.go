@@ -1,6 +1,6 @@
-// Package cpio writes the archives that Linux unpacks into memory when it starts: "newc", as the kernel's documentation of initramfs describes
-// it. The same files make the same bytes, whatever the order in which they were added: entries are sorted, and have no times and no owners but
-// root. It must not know what the files are for.
+// Package cpio writes the archives that Linux unpacks into memory at boot, in the "newc" format of the kernel's
+// initramfs documentation. The output is reproducible: entries are sorted, have no timestamps and belong to root. It
+// must not know the purpose of the files.
 package cpio
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Types of files, as in the mode of a Unix file.
+// File types in a Unix mode.
 const (
 	typeMask    = 0o170000
 	typeDir     = 0o040000
@@ -22,21 +22,21 @@ const (
 	typeSymlink = 0o120000
 )
 
-// trailer is the name of the entry that ends an archive.
+// trailer is the name of the last entry of an archive.
 const trailer = "TRAILER!!!"
 
-// Archive is what will be written. The zero value is an empty one.
+// Archive collects entries. The zero value is an empty archive.
 type Archive struct {
 	entries map[string]entry
 }
 
-// entry is a file, a directory, or a symbolic link whose data is its target.
+// entry is a file, a directory or a symbolic link. The data of a link is its target.
 type entry struct {
 	mode uint32
 	data []byte
 }
 
-// File adds a regular file. The directories above it are added with mode 0755 if they are not there.
+// File adds a regular file. Missing parent directories are added with mode 0755.
 func (a *Archive) File(name string, perm fs.FileMode, data []byte) error {
 	return a.add(name, typeRegular|uint32(perm.Perm()), data)
 }
@@ -82,7 +82,7 @@ func (a *Archive) put(name string, e entry) {
 	a.entries[name] = e
 }
 
-// WriteTo writes the archive. A directory comes before what is in it, as the kernel makes none by itself.
+// WriteTo writes the archive. Directories precede their content, because the kernel does not create missing ones.
 func (a *Archive) WriteTo(w io.Writer) (n int64, err error) {
 	names := make([]string, 0, len(a.entries))
 	for name := range a.entries {
@@ -98,7 +98,7 @@ func (a *Archive) WriteTo(w io.Writer) (n int64, err error) {
 	return out.n, out.entry(0, trailer, entry{})
 }
 
-// counter counts what is written, because the parts of an entry begin at multiples of four.
+// counter counts written bytes. The parts of an entry are aligned to four bytes.
 type counter struct {
 	w io.Writer
 	n int64
@@ -115,7 +115,7 @@ func (c *counter) align() error {
 	return err
 }
 
-// entry writes one entry: a header of hexadecimal numbers, the name, the data.
+// entry writes an entry: a header of hexadecimal numbers, the name and the data.
 func (c *counter) entry(inode uint32, name string, e entry) error {
 	links := uint32(1)
 	if e.mode&typeMask == typeDir {
@@ -123,11 +123,11 @@ func (c *counter) entry(inode uint32, name string, e entry) error {
 	}
 	header := []uint32{
 		inode, e.mode, 0, 0, links,
-		0, // the time of the last change
+		0, // mtime
 		uint32(len(e.data)),
 		0, 0, 0, 0, // devices
 		uint32(len(name) + 1),
-		0, // a checksum, which this form has not
+		0, // checksum, unused in this format
 	}
 	text := []byte("070701")
 	for _, field := range header {

@@ -13,7 +13,7 @@ import (
 	"os/exec"
 )
 
-// sample is an archive with each type of entry, whose files are added in one of two orders.
+// sample returns an archive with all types of entries. The order of adding them depends on backwards.
 func sample(t *testing.T, backwards bool) []byte {
 	t.Helper()
 	a := &Archive{}
@@ -39,7 +39,7 @@ func sample(t *testing.T, backwards bool) []byte {
 	return out.Bytes()
 }
 
-// read is a second reader of the format, which knows only what the kernel looks at.
+// read is a second, independent parser, which reads only the fields that the kernel uses.
 func read(t *testing.T, archive []byte) (lines []string) {
 	t.Helper()
 	for at := 0; ; {
@@ -85,7 +85,7 @@ func TestTheSameFilesMakeTheSameArchive(t *testing.T) {
 	}
 }
 
-// busybox reads the format by code of its own.
+// busybox has its own parser.
 func TestAnotherProgramReadsTheArchive(t *testing.T) {
 	cmd := exec.Command(testenv.Need(t, "busybox"), "cpio", "-t")
 	cmd.Stdin = bytes.NewReader(sample(t, false))
