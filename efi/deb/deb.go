@@ -1,5 +1,5 @@
-// Package deb takes files out of Debian packages, without their scripts and without dpkg. It must not know which files are wanted, nor whether a
-// package is genuine: apt verifies that when it downloads one.
+// Package deb extracts files from Debian packages without dpkg and without running scripts. It must not know which
+// files are wanted, and it does not authenticate packages: apt does that when it downloads them.
 package deb
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// The form of a package: an archive of ar(5), in which the member data.tar has the files and the
-// member control.tar says what it is.
+// The format of a package: an ar(5) archive whose member data.tar holds the files and whose member control.tar holds
+// the metadata.
 const (
 	magic      = "!<arch>\n"
 	headerSize = 60
@@ -30,24 +30,25 @@ const (
 	controlName = "control.tar"
 )
 
-// unpacked are the kinds of files that are unpacked.
+// unpacked lists the types of extracted files.
 var unpacked = []byte{tar.TypeReg, tar.TypeSymlink, tar.TypeLink}
 
-// Bounds of what a package unpacks to: few bytes can become very many.
+// Limits of the unpacked size, against decompression bombs.
 const (
-	largest = 256 << 20 // bytes of a file; the largest that are of use have some MiB
-	most    = 4 << 30   // bytes of all files; Debian's kernels and firmware have some hundred MiB
+	largest = 256 << 20 // bytes per file; the largest useful files have a few MiB
+	most    = 4 << 30   // bytes per package; Debian's kernels and firmware have a few hundred MiB
 )
 
-// Package is what a package says of itself, and which of its files were written.
+// Package holds the metadata of a package and the names of the extracted files.
 type Package struct {
 	Name, Version, Architecture string
 
 	Files []string
 }
 
-// Unpack writes those files of a package below a directory that are wanted. Only regular files and links are written. Names have no leading "./",
-// and cannot lead out of the directory; who reads a link must see that it does not, as os.Root does.
+// Unpack extracts the wanted regular files and links of a package into a directory. Names are passed to wanted without
+// a leading "./". No file is written outside the directory, but a link may point outside: readers must use os.Root or
+// an equivalent.
 func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package, error) {
 	in := bufio.NewReader(p)
 	start := make([]byte, len(magic))
@@ -82,7 +83,7 @@ func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package
 	}
 }
 
-// eachFile calls a function with each file of a member, which is compressed as its name ends.
+// eachFile calls do for each file of a member. compression is the suffix of the member's name.
 func eachFile(in io.Reader, member, compression string, do func(header *tar.Header, name string, content io.Reader) error) (err error) {
 	switch compression {
 	case "":
@@ -121,7 +122,7 @@ func eachFile(in io.Reader, member, compression string, do func(header *tar.Head
 	}
 }
 
-// bounded reads less than so many bytes, and fails where an io.LimitedReader seems to be at its end.
+// bounded limits a reader. In contrast to io.LimitedReader, it returns an error at the limit.
 type bounded struct {
 	from io.Reader
 	left int64
@@ -135,7 +136,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readControl reads the fields of the file "control" that say which package it is.
+// readControl reads name, version and architecture from the file "control".
 func (p *Package) readControl(_ *tar.Header, name string, content io.Reader) error {
 	if name != "control" {
 		return nil
@@ -154,7 +155,7 @@ func (p *Package) readControl(_ *tar.Header, name string, content io.Reader) err
 	return nil
 }
 
-// unpack writes a file or a link that is wanted.
+// unpack extracts a file or link if it is wanted.
 func (p *Package) unpack(header *tar.Header, name string, content io.Reader, into *os.Root, wanted func(string) bool) error {
 	if !slices.Contains(unpacked, header.Typeflag) || !wanted(name) {
 		return nil
@@ -166,14 +167,14 @@ func (p *Package) unpack(header *tar.Header, name string, content io.Reader, int
 	switch header.Typeflag {
 	case tar.TypeSymlink:
 		return into.Symlink(header.Linkname, name)
-	case tar.TypeLink: // one of several names of a file, the first of which came before
+	case tar.TypeLink: // a hard link to an earlier file
 		return into.Link(clean(header.Linkname), name)
 	default:
 		return write(into, name, content)
 	}
 }
 
-// clean is a name without its leading "./".
+// clean removes the leading "./" of a name.
 func clean(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
 
 func write(into *os.Root, name string, content io.Reader) error {

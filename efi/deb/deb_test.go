@@ -18,7 +18,7 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// pack makes a package of files, compressed in one way. A name "a -> b" is a link, and "a = b" is another name of a file.
+// pack builds a package with a compression. A name "a -> b" is a symbolic link, and "a = b" a hard link.
 func pack(t testing.TB, compression string, names ...string) []byte {
 	t.Helper()
 	var files []*tar.Header
@@ -120,7 +120,7 @@ func TestWantedFilesAreUnpackedHoweverTheyAreCompressed(t *testing.T) {
 	}
 }
 
-// FuzzUnpack looks for packages that end the program.
+// FuzzUnpack searches for packages that crash the program.
 func FuzzUnpack(f *testing.F) {
 	for _, compression := range []string{".gz", ".xz", ".zst"} {
 		f.Add(pack(f, compression, "./boot/vmlinuz-6.1"))
@@ -157,7 +157,7 @@ func TestNoFileIsWrittenElsewhere(t *testing.T) {
 	}
 }
 
-// A small package of one kind of byte would fill any disk.
+// A small, highly compressed package could fill any disk.
 func TestAPackageOfVeryManyBytesIsRefused(t *testing.T) {
 	const size = 1 << 20
 	tar := tarOf(t, ".gz", func(*tar.Header) string { return strings.Repeat("x", size) }, &tar.Header{Name: "zeros", Mode: 0o644, Size: size, Typeflag: tar.TypeReg})
