@@ -1,6 +1,6 @@
-// Package disk makes images of disks that UEFI firmware starts from: a table of partitions (GPT) with one partition, whose file system (FAT32) has
-// the files that are given. The same image can be used as a CD. Equal files make equal disks: times are those of the first day of FAT, and ids follow from the content. It must not
-// know what the files are for.
+// Package disk builds disk images that UEFI firmware can boot: a GPT with one FAT32 partition, which holds the given
+// files. The same image works as a CD. The output is reproducible: times are the first day of FAT, and ids derive from
+// the content. It must not know the purpose of the files.
 package disk
 
 import (
@@ -11,30 +11,30 @@ import (
 	"writ"
 )
 
-// Sizes in bytes, and places in sectors.
+// Sizes in bytes and positions in sectors.
 const (
 	sector     = 512
-	alignment  = 1 << 20 // of the partition: what disks with larger sectors are fine with
+	alignment  = 1 << 20 // of the partition; also suits disks with larger sectors
 	first      = alignment / sector
-	entries    = 128 // of the table of partitions
+	entries    = 128 // of the partition table
 	entrySize  = 128
 	tableSize  = entries * entrySize / sector
 	headerSize = 92
 )
 
-// systemPartition is the type of a partition that firmware looks for programs on, as GPT writes it.
+// systemPartition is the type GUID of the EFI system partition, in GPT byte order.
 var systemPartition = [16]byte{0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b}
 
-// File is a file of the disk. Its name has slashes between directories.
+// File is a file on the disk. Name uses slashes as separators.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// most bounds a disk. FAT32 could have more; firmware that reads some GiB is slow.
+// most limits the partition. FAT32 allows more, but firmware reads several GiB slowly.
 const most = 2 << 30
 
-// Build returns the disk, with spare bytes for more files.
+// Build returns the disk image, with spare free bytes.
 func Build(files []File, spare int64) ([]byte, error) {
 	root, err := tree(files)
 	if err != nil {
@@ -59,19 +59,19 @@ func Build(files []File, spare int64) ([]byte, error) {
 	return out, nil
 }
 
-// uuid makes an id of sixteen bytes of a digest, in the form of version 8: what it is made of is our matter.
+// uuid derives a version-8 (custom) UUID from a digest.
 func uuid(b []byte) (id [16]byte) {
 	copy(id[:], b)
-	id[7] = id[7]&0x0f | 0x80 // the version, as GPT orders bytes
+	id[7] = id[7]&0x0f | 0x80 // the version, in GPT byte order
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
 
-// writeTable writes the table of partitions at both ends of the disk, with one that ends at a sector.
+// writeTable writes the partition table at both ends of the disk. end is the last sector of the partition.
 func writeTable(out []byte, end int, digest []byte) {
 	le := binary.LittleEndian
 	last := len(out)/sector - 1
-	// Programs that know no GPT see a disk that is full.
+	// Protective MBR: programs without GPT support see a full disk.
 	out[446+4] = 0xee
 	copy(out[446+1:], []byte{0, 2, 0})
 	copy(out[446+5:], []byte{0xff, 0xff, 0xff})

@@ -13,7 +13,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// sample are files as an operator puts them on a disk, and some that are odd.
+// sample returns typical files of an operator and some unusual ones.
 func sample() []File {
 	files := []File{
 		{"EFI/BOOT/BOOTX64.EFI", bytes.Repeat([]byte("image"), 100_001)},
@@ -22,13 +22,13 @@ func sample() []File {
 		{"empty", nil},
 		{"thirteen.txtx", []byte("a long name without an end mark")},
 	}
-	for i := range 40 { // a directory of several clusters
+	for i := range 40 { // a directory with several clusters
 		files = append(files, File{"loader/many-of-them/" + strings.Repeat("x", 5+i) + ".conf", []byte{byte(i)}})
 	}
 	return files
 }
 
-// partition is the file system of a disk, in a file.
+// partition copies the file system of a disk to a file.
 func partition(t *testing.T, image []byte) (path string) {
 	t.Helper()
 	entry := image[2*sector:]

@@ -11,20 +11,20 @@ import (
 	"writ"
 )
 
-// The form of a FAT32 file system.
+// Parameters of the FAT32 format.
 const (
-	reserved    = 32 // sectors before the first table
+	reserved    = 32 // sectors before the first FAT
 	tables      = 2
-	leastFAT32  = 65525 + 16 // clusters; with fewer it would be taken for FAT16, by some also with a few more
+	leastFAT32  = 65525 + 16 // clusters; with fewer it is FAT16, and some readers misjudge values just above
 	backupAt    = 6
 	entryLen    = 32
 	endOfChain  = 0x0fffffff
-	firstDay    = 0<<9 | 1<<5 | 1 // the first of January 1980
+	firstDay    = 0<<9 | 1<<5 | 1 // 1 January 1980
 	attrDir     = 0x10
 	attrFile    = 0x20
 	attrVolume  = 0x08
 	attrLong    = 0x0f
-	lettersLong = 13 // of a long name in one entry
+	lettersLong = 13 // UTF-16 units of a long name per entry
 	volumeLabel = "WRIT       "
 )
 
@@ -32,15 +32,15 @@ const (
 type node struct {
 	name  string
 	short [11]byte
-	long  bool // the short name is not the name
+	long  bool // whether name needs long-name entries
 	data  []byte
 	dir   bool
-	nodes []*node // of a directory, by name
+	nodes []*node // of a directory, sorted by name
 
 	cluster, clusters uint32
 }
 
-// tree makes directories of the names of files.
+// tree builds the directory tree from the names of files.
 func tree(files []File) (*node, error) {
 	root := &node{dir: true}
 	for _, f := range files {
@@ -79,7 +79,7 @@ func (n *node) find(name string) *node {
 	return n.nodes[i]
 }
 
-// arrange sorts what is below a directory, and gives each file its short name.
+// arrange sorts the nodes below a directory and assigns short names.
 func (n *node) arrange() error {
 	slices.SortFunc(n.nodes, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	taken := map[[11]byte]bool{}
@@ -101,7 +101,8 @@ func (n *node) arrange() error {
 	return nil
 }
 
-// shortName is the n-th name of eight letters and three for a file; the first one is the name itself if that is possible.
+// shortName returns the n-th candidate for the 8.3 name of a file. Candidate 0 is the name itself, if it is valid as a
+// short name.
 func shortName(name string, n int) (short [11]byte, long bool) {
 	upper := strings.ToUpper(name)
 	stem, ending := upper, ""
@@ -121,12 +122,12 @@ func shortName(name string, n int) (short [11]byte, long bool) {
 	return short, true
 }
 
-// size is how many bytes a node has on the disk.
+// size returns the size of a node on the disk in bytes.
 func (n *node) size(root bool) int {
 	if !n.dir {
 		return len(n.data)
 	}
-	count := 2 // the directory itself and the one above; in the root, the label and the end
+	count := 2 // "." and ".."; in the root, the volume label and the end marker
 	if !root {
 		count++
 	}
@@ -143,12 +144,12 @@ func (n *node) longEntries() int {
 	return (len(n.name) + lettersLong - 1) / lettersLong
 }
 
-// shape is where the parts of a file system are, in sectors.
+// shape is the layout of a file system, in sectors.
 type shape struct {
 	perCluster, fat, clusters, sectors uint32
 }
 
-// shapeFor makes room for a tree and some more.
+// shapeFor returns the layout for a tree and spare free bytes.
 func shapeFor(root *node, spare int64) shape {
 	var s shape
 	for s.perCluster = 1; ; s.perCluster *= 2 {
@@ -182,7 +183,7 @@ func (s shape) write(out []byte, root *node, id uint32) {
 	root.walk(func(n *node) {
 		n.clusters = uint32((n.size(n == root) + cluster - 1) / cluster)
 		if n.clusters == 0 {
-			return // an empty file has none
+			return // an empty file has no clusters
 		}
 		n.cluster = next
 		for i := range n.clusters {
@@ -212,7 +213,7 @@ func (s shape) write(out []byte, root *node, id uint32) {
 	s.writeBoot(out, id, next)
 }
 
-// writeBoot writes the sectors that describe the file system, and their copies.
+// writeBoot writes the boot sector and the FSInfo sector, and their backups.
 func (s shape) writeBoot(out []byte, id, next uint32) {
 	le := binary.LittleEndian
 	boot := make([]byte, sector)
@@ -227,8 +228,8 @@ func (s shape) writeBoot(out []byte, id, next uint32) {
 	le.PutUint32(boot[28:], first)
 	le.PutUint32(boot[32:], s.sectors)
 	le.PutUint32(boot[36:], s.fat)
-	le.PutUint32(boot[44:], 2) // the root
-	le.PutUint16(boot[48:], 1) // the sector with what is free
+	le.PutUint32(boot[44:], 2) // first cluster of the root directory
+	le.PutUint16(boot[48:], 1) // the FSInfo sector
 	le.PutUint16(boot[50:], backupAt)
 	boot[64], boot[66] = 0x80, 0x29
 	le.PutUint32(boot[67:], id)
@@ -248,14 +249,14 @@ func (s shape) writeBoot(out []byte, id, next uint32) {
 	}
 }
 
-// entries are those of a directory.
+// entries returns the directory entries of n.
 func (n *node) entries(root *node) []byte {
 	var out bytes.Buffer
 	if n == root {
 		out.Write(entry([11]byte([]byte(volumeLabel)), attrVolume, 0, 0))
 	} else {
 		out.Write(entry([11]byte([]byte(".          ")), attrDir, n.cluster, 0))
-		above := uint32(0) // which stands for the root
+		above := uint32(0) // 0 stands for the root
 		root.walk(func(p *node) {
 			if p != root && slices.Contains(p.nodes, n) {
 				above = p.cluster
@@ -281,7 +282,7 @@ func entry(short [11]byte, attributes byte, cluster, size uint32) []byte {
 	e := make([]byte, entryLen)
 	copy(e, short[:])
 	e[11] = attributes
-	for _, at := range []int{16, 18, 24} { // made, read, changed
+	for _, at := range []int{16, 18, 24} { // created, accessed, modified
 		le.PutUint16(e[at:], firstDay)
 	}
 	le.PutUint16(e[20:], uint16(cluster>>16))
@@ -290,7 +291,7 @@ func entry(short [11]byte, attributes byte, cluster, size uint32) []byte {
 	return e
 }
 
-// longEntry is the i-th part of a long name, from 1. The last part comes first on the disk.
+// longEntry returns part i of a long name, counted from 1. The parts are stored in reverse order.
 func (n *node) longEntry(i int) []byte {
 	e := make([]byte, entryLen)
 	e[0], e[11] = byte(i), attrLong
@@ -303,7 +304,7 @@ func (n *node) longEntry(i int) []byte {
 	}
 	part := n.name[(i-1)*lettersLong:]
 	for j := range lettersLong {
-		letter := uint16(0xffff) // behind the end
+		letter := uint16(0xffff) // padding after the end
 		if j < len(part) {
 			letter = uint16(part[j])
 		} else if j == len(part) {

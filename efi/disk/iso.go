@@ -2,11 +2,11 @@ package disk
 
 import "encoding/binary"
 
-// The same bytes are the image of a CD: what ISO 9660 puts at its places lies between the table of partitions and the partition, and the entry for
-// firmware (El Torito) leads to the partition. Nothing is to be seen on that CD: its directory is empty.
+// The same bytes are also a CD image. The structures of ISO 9660 lie between the partition table and the partition, and
+// the El Torito boot entry points to the partition. The CD has an empty directory.
 const (
-	block         = 2048 // of a CD
-	isoPrimary    = 16   // blocks, from here on
+	block         = 2048 // sector size of a CD
+	isoPrimary    = 16   // positions in blocks
 	isoBoot       = 17
 	isoEnd        = 18
 	isoPathLittle = 19
@@ -14,12 +14,12 @@ const (
 	isoRoot       = 21
 	isoCatalog    = 22
 
-	isoRecord   = 34 // bytes of the record of a directory whose name is one byte
+	isoRecord   = 34 // length of a directory record with a one-byte name
 	efiPlatform = 0xef
 	bootable    = 0x88
 )
 
-// writeISO writes what makes a CD of the disk.
+// writeISO writes the structures of the CD.
 func writeISO(out []byte) {
 	le, be := binary.LittleEndian, binary.BigEndian
 	both32 := func(b []byte, v uint32) {
@@ -36,13 +36,13 @@ func writeISO(out []byte) {
 		copy(b[1:], "CD001\x01")
 		return b
 	}
-	// directory is the record of the only directory, under one of its two names.
+	// directory returns the record of the only directory, under one of its two names.
 	directory := func(name byte) []byte {
 		r := make([]byte, isoRecord)
 		r[0] = isoRecord
 		both32(r[2:], isoRoot)
 		both32(r[10:], block)
-		r[25] = 2 // a directory
+		r[25] = 2 // directory flag
 		both16(r[28:], 1)
 		r[32], r[33] = 1, name
 		return r
@@ -52,8 +52,8 @@ func writeISO(out []byte) {
 	pad(p[8:40], "")
 	pad(p[40:72], "WRIT")
 	both32(p[80:], uint32(len(out)/block))
-	both16(p[120:], 1) // one volume,
-	both16(p[124:], 1) // the first
+	both16(p[120:], 1) // volume set size
+	both16(p[124:], 1) // sequence number
 	both16(p[128:], block)
 	const pathLen = 10
 	both32(p[132:], pathLen)
@@ -61,7 +61,7 @@ func writeISO(out []byte) {
 	be.PutUint32(p[148:], isoPathBig)
 	copy(p[156:], directory(0))
 	pad(p[190:813], "")
-	for i := range 4 { // times that are not given
+	for i := range 4 { // unset timestamps
 		copy(p[813+17*i:], "0000000000000000")
 	}
 	p[881] = 1
@@ -73,7 +73,7 @@ func writeISO(out []byte) {
 
 	for at, order := range map[int]binary.ByteOrder{isoPathLittle: le, isoPathBig: be} {
 		t := out[at*block:]
-		t[0] = 1 // byte of a name
+		t[0] = 1 // length of the name
 		order.PutUint32(t[2:], isoRoot)
 		order.PutUint16(t[6:], 1)
 	}
@@ -89,11 +89,12 @@ func writeISO(out []byte) {
 	}
 	le.PutUint16(c[28:], -sum)
 	c[32] = bootable
-	// The number of sectors has 16 bits, too few for the partition. Firmware of EDK II takes all up to the end of the CD for none.
+	// The sector count has 16 bits, which is too small for the partition. EDK II takes 0 as everything up to the end of
+	// the CD.
 	le.PutUint32(c[40:], alignment/block)
 }
 
-// pad writes a text, and spaces behind it.
+// pad writes text padded with spaces.
 func pad(b []byte, text string) {
 	for i := copy(b, text); i < len(b); i++ {
 		b[i] = ' '

@@ -37,7 +37,7 @@ func TestADiskIsAlsoACD(t *testing.T) {
 	if sum != 0 || catalog[0] != 1 || catalog[1] != 0xef || catalog[32] != 0x88 {
 		t.Errorf("the boot catalogue is %x, its sum %d", catalog[:64], sum)
 	}
-	begin := le.Uint64(image[2*sector+32:]) * sector // of the partition, by the table of partitions
+	begin := le.Uint64(image[2*sector+32:]) * sector // start of the partition in the partition table
 	if at := uint64(le.Uint32(catalog[40:])) * block; at != begin || !bytes.Equal(image[at+82:at+90], []byte("FAT32   ")) {
 		t.Errorf("firmware is led to byte %d, the partition begins at %d", at, begin)
 	}
