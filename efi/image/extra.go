@@ -13,10 +13,11 @@ import (
 	"writ/efi/libraries"
 )
 
-// compressed are endings of the names under which a kernel looks for firmware as well.
+// compressed lists the suffixes that the kernel appends when it searches for firmware.
 var compressed = []string{"", ".zst", ".xz"}
 
-// firmware adds files that devices need, and leaves in the image's list what modules may ask for and nobody has brought.
+// firmware adds firmware files. Afterwards, the image's list contains only the files that modules may request but the
+// image lacks.
 func (r *Recipe) firmware(f *files) error {
 	taken := map[string]bool{}
 	take := func(name string) error {
@@ -34,7 +35,7 @@ func (r *Recipe) firmware(f *files) error {
 	for _, pattern := range r.FirmwareFiles {
 		var names []string
 		if r.Firmware != nil {
-			names, _ = fs.Glob(r.Firmware, pattern) // a pattern that is none matches nothing
+			names, _ = fs.Glob(r.Firmware, pattern) // an invalid pattern matches nothing
 		}
 		if len(names) == 0 {
 			return writ.Errorf(writ.CodeNotFound, "no package has the firmware %s", pattern).
@@ -63,7 +64,7 @@ func (r *Recipe) firmware(f *files) error {
 	return failed
 }
 
-// extras adds certificates, the files of the operator, and the libraries that programs among these need.
+// extras adds certificates, the operator's files and the libraries of the operator's programs.
 func (r *Recipe) extras(f *files) error {
 	if len(r.Authorities) > 0 {
 		f.file(inside(AuthoritiesAt), 0o644, r.Authorities)
@@ -87,7 +88,8 @@ func (r *Recipe) extras(f *files) error {
 	return r.services(f)
 }
 
-// libraries adds those that programs of the operator need. Files that are libraries themselves are some that a program loads while it runs.
+// libraries adds the libraries of the operator's programs. An operator's file may itself be a library that a program
+// loads at run time.
 func (r *Recipe) libraries(f *files) error {
 	var programs []libraries.Program
 	for _, extra := range r.Extra {
@@ -105,7 +107,7 @@ func (r *Recipe) libraries(f *files) error {
 	return nil
 }
 
-// services adds the list of what the first process keeps running.
+// services adds the list of services for the first process.
 func (r *Recipe) services(f *files) error {
 	if len(r.Services) == 0 {
 		return nil

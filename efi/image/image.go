@@ -1,6 +1,7 @@
-// Package image makes the image that a node starts from: a kernel, the modules that machines need, writ as the first process, and programs of the
-// operator with their libraries. Everything is in one file that runs from memory, and equal inputs make equal bytes. It knows what is in an image; it must not know
-// where a kernel comes from, nor how an image reaches a machine.
+// Package image builds the image that a node boots: a kernel, its modules, writ as the first process, and the
+// operator's programs with their libraries. The image is one file that runs from memory, and equal inputs produce equal
+// bytes. The package knows the content of an image. It must not know the source of a kernel or how an image reaches a
+// machine.
 package image
 
 import (
@@ -24,55 +25,56 @@ import (
 	"writ/efi/uki"
 )
 
-// Recipe is what an image is made of.
+// Recipe holds the inputs of an image.
 type Recipe struct {
 	Stub     []byte // systemd's linuxx64.efi.stub
 	Kernel   []byte
 	Modules  fs.FS    // the directory lib/modules/VERSION of that kernel
-	Wanted   []string // names of modules to take if the kernel has them, each with what it needs
-	Start    []string // the same, and loaded at the start
-	Names    []string // of modules to take and to load at the start; without them there is no image
-	Program  []byte   // writ, linked statically
+	Wanted   []string // names of modules to include if the kernel has them, with their dependencies
+	Start    []string // like Wanted, and loaded at the start
+	Names    []string // like Start, but a missing module is an error
+	Program  []byte   // writ, statically linked
 	Cmdline  string
-	Settings []string // words "writ.NAME=VALUE" for every machine that starts from the image
+	Settings []string // settings "writ.NAME=VALUE" for every machine that boots the image
 
-	Firmware          fs.FS    // the directory lib/firmware of packages; none if nil
-	FirmwareFiles     []string // patterns of files to take from there, each of which must match
-	FirmwareOfModules bool     // take the files that modules may ask for, too
+	Firmware          fs.FS    // the directory lib/firmware of packages; may be nil
+	FirmwareFiles     []string // patterns of files in Firmware to include; a pattern without a match is an error
+	FirmwareOfModules bool     // whether to include the files that modules may request
 
-	Packages fs.FS // the files of packages, where libraries of programs are looked for; none if nil
+	Packages fs.FS // files of packages, searched for libraries; may be nil
 
-	Authorities []byte         // certificates in PEM that programs of the image believe
-	Extra       []Extra        // files besides
-	Services    []boot.Service // programs among them that run for as long as the machine does
+	Authorities []byte         // trusted certificates in PEM for programs of the image
+	Extra       []Extra        // additional files
+	Services    []boot.Service // programs among Extra that run all the time
 }
 
 // Extra is a file of the operator.
 type Extra struct {
-	Name    string // its path in the image
-	Program bool   // it can be started
-	From    string // where it is among the files of packages; "" if it is not from there
+	Name    string // path in the image
+	Program bool   // whether it is executable
+	From    string // path among the files of packages, "" if it is not from a package
 	Data    []byte
 }
 
-// AuthoritiesAt is where programs look for the authorities that they believe.
+// AuthoritiesAt is the path where programs look for trusted certificates.
 const AuthoritiesAt = "/etc/ssl/certs/ca-certificates.crt"
 
-// firmwareAt is where the kernel looks for firmware.
+// firmwareAt is the path where the kernel looks for firmware.
 const firmwareAt = "lib/firmware"
 
-// Image is what was made.
+// Image is a built image with its content list.
 type Image struct {
 	Data    []byte
-	Kernel  string   // its version
-	Version string   // made of the content of all files
-	Files   []File   // in memory after the start, by name
-	Lacking []string // names of usual modules that the kernel has not
-	Packed  int      // bytes of the files as they are in the image
-	// Firmware are names of files that modules of the image may ask for, and that it has not.
+	Kernel  string   // kernel version
+	Version string   // derived from the content of all files
+	Files   []File   // files in memory after the start, by name
+	Lacking []string // names in Wanted and Start that the kernel lacks
+	Packed  int      // compressed size of the files in bytes
+	// Firmware lists the files that modules of the image may request but the image lacks.
 	Firmware []string
 	Modules  []Module
-	// Libraries are those of packages that programs need. Loading are programs and libraries that can load more of them while they run.
+	// Libraries lists the shared libraries added from packages. Loading lists programs and libraries that can load
+	// further libraries at run time.
 	Libraries []Library
 	Loading   []string
 }
@@ -87,16 +89,16 @@ type File struct {
 // Module is a module of an image.
 type Module struct {
 	Name, License string
-	File          string // of the image
+	File          string // path in the image
 }
 
 // Library is a shared library of an image.
 type Library struct {
-	File string // of the image
-	From string // where it is among the files of packages
+	File string // path in the image
+	From string // path among the files of packages
 }
 
-// Digest is the SHA-256 of the image, in hex.
+// Digest returns the SHA-256 of the image in hex.
 func (i *Image) Digest() string { return digest(i.Data) }
 
 func digest(b []byte) string {
@@ -104,7 +106,7 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Build makes the image.
+// Build builds the image.
 func (r *Recipe) Build() (*Image, error) {
 	image := &Image{}
 	var err error
@@ -142,7 +144,8 @@ func (r *Recipe) Build() (*Image, error) {
 	}
 	image.Version = digest(initrd)[:16]
 	release := osRelease + "IMAGE_VERSION=" + image.Version + "\nVERSION_ID=" + image.Kernel + "\n"
-	// The machine says which image it has. The file cannot be among those that the version is made of, so it follows in an archive of its own.
+	// The machine reports the version of its image. The version is a digest of the other files, so this file is in a
+	// separate archive.
 	named := &files{image: image}
 	named.file("etc/os-release", 0o644, []byte(release))
 	name, err := named.packed()
@@ -160,20 +163,20 @@ func (r *Recipe) Build() (*Image, error) {
 
 const osRelease = "ID=writ\nNAME=writ\nPRETTY_NAME=\"writ node\"\nIMAGE_ID=writ-node\n"
 
-// checkStatic refuses a program that needs libraries.
+// checkStatic returns an error if a program needs shared libraries.
 func checkStatic(name string, program []byte, how string) error {
 	file, err := checkProgram(name, program, how)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
-		libraries, _ := file.ImportedLibraries() // a sentence without them says the same
+		libraries, _ := file.ImportedLibraries() // without them the message is still correct
 		return writ.Errorf(writ.CodeUsage, "%s needs libraries: %s", name, cmp.Or(strings.Join(libraries, ", "), "it has a loader")).WithHint("%s", how)
 	}
 	return nil
 }
 
-// checkProgram refuses what a machine of the image could not start.
+// checkProgram returns an error if a program cannot run on the machines of the image.
 func checkProgram(name string, program []byte, how string) (*elf.File, error) {
 	file, err := elf.NewFile(bytes.NewReader(program))
 	switch {
@@ -185,7 +188,7 @@ func checkProgram(name string, program []byte, how string) (*elf.File, error) {
 	return file, nil
 }
 
-// files are those of an image, being put into an archive.
+// files collects the files of an image in an archive.
 type files struct {
 	image   *Image
 	archive cpio.Archive
@@ -207,14 +210,14 @@ func (f *files) text(name string, lines ...string) {
 	f.file(name, 0o644, []byte(text))
 }
 
-// packed returns the archive as the kernel unpacks it.
+// packed returns the compressed archive.
 func (f *files) packed() ([]byte, error) {
 	if f.failed != nil {
 		return nil, f.failed
 	}
 	slices.SortFunc(f.image.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	var out bytes.Buffer
-	// With one worker the bytes do not depend on the machine.
+	// A single worker keeps the output independent of the number of CPUs.
 	z, err := zstd.NewWriter(&out, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return nil, err
@@ -228,10 +231,10 @@ func (f *files) packed() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// inside is the name of a file in an archive: names begin at the root.
+// inside returns the archive name of a path in the image.
 func inside(name string) string { return strings.TrimPrefix(name, "/") }
 
-// base adds what does not depend on the kernel.
+// base adds the files that do not depend on the kernel.
 func (r *Recipe) base(f *files) error {
 	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "root", "mnt", "var/tmp", inside(path.Dir(boot.DataAt))} {
 		if err := f.archive.Dir(dir, 0o755); err != nil {
@@ -249,7 +252,7 @@ func (r *Recipe) base(f *files) error {
 	return f.archive.Symlink("init", inside(boot.Program))
 }
 
-// modules adds those of the recipe.
+// modules adds the modules of the recipe and their lists.
 func (r *Recipe) modules(f *files) error {
 	index, err := modules.Scan(r.Modules)
 	if err != nil {

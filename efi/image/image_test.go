@@ -17,7 +17,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// program is the smallest that could be started, with or without need of libraries.
+// program returns a minimal executable, statically or dynamically linked.
 func program(t *testing.T, machine elf.Machine, libraries bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -51,7 +51,7 @@ func recipe(t *testing.T) Recipe {
 	return r
 }
 
-// moved are the files of a directory in another one, where they were changed at another time.
+// moved copies the files of a directory to another one with other modification times.
 func moved(t *testing.T, files fs.FS) fs.FS {
 	t.Helper()
 	there := fstest.MapFS{}
@@ -157,7 +157,7 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 	}
 }
 
-// mkfs is a program that needs libraries.
+// mkfs returns a dynamically linked program.
 func mkfs(t *testing.T) []byte {
 	t.Helper()
 	data, err := os.ReadFile(testenv.Need(t, "mkfs.btrfs"))
