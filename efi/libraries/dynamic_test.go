@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// dynamic is what the loader reads of a program or a library.
+// dynamic describes the parts of an ELF file that the loader reads.
 type dynamic struct {
-	machine        elf.Machine // amd64 if it is 0
+	machine        elf.Machine // 0 for amd64
 	interpreter    string
 	needed         []string
 	rpath, runpath string
 	dlopen         bool
 }
 
-// file is the smallest ELF file that says so: a header, the name of the loader, and four sections.
+// file returns a minimal ELF file: a header, the interpreter and four sections.
 func (d dynamic) file(t *testing.T) []byte {
 	t.Helper()
 	const headers, program = 64, 56

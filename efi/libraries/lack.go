@@ -7,10 +7,10 @@ import (
 	"writ"
 )
 
-// lack is a library that there is not.
+// lack is a missing library and the object that needs it.
 type lack struct{ library, by string }
 
-// lackError says which libraries there are not, what needs them, and how they can be had.
+// lackError returns the error for missing libraries, with the packages that have them.
 func lackError(lacking []lack) error {
 	var texts, packages, unknown []string
 	seen := map[string]bool{}
@@ -35,23 +35,24 @@ func lackError(lacking []lack) error {
 	return writ.Errorf(writ.CodeNotFound, "the packages lack libraries: %s", strings.Join(texts, ", ")).WithHint("%s", strings.Join(hints, "; "))
 }
 
-// otherLoader refuses a program whose libraries are looked for in another way.
+// otherLoader returns the error for a program with an unsupported loader, whose search paths would differ.
 func otherLoader(program, interpreter string) error {
 	return writ.Errorf(writ.CodeUsage, "%s has the loader %s, and an image has that of Debian only: %s", program, interpreter, loader).
 		WithHint("take the program from a Debian package, or link it statically")
 }
 
-// elsewhere are the packages of libraries that Debian's policy would call otherwise.
+// elsewhere maps libraries to packages whose names do not follow Debian's policy.
 var elsewhere = map[string]string{
 	"ld-linux-x86-64.so.2": "libc6", "libc.so.6": "libc6", "libm.so.6": "libc6", "libmvec.so.1": "libc6", "libdl.so.2": "libc6", "libpthread.so.0": "libc6",
 	"librt.so.1": "libc6", "libresolv.so.2": "libc6", "libutil.so.1": "libc6", "libanl.so.1": "libc6",
 	"libz.so.1": "zlib1g", "libcrypto.so.3": "libssl3", "libe2p.so.2": "libext2fs2",
 }
 
-// versioned is the name of a library with the version of its interface.
+// versioned matches the name of a library with its interface version.
 var versioned = regexp.MustCompile(`^(lib[A-Za-z0-9+._-]+)\.so\.([0-9]+(?:\.[0-9]+)*)$`)
 
-// PackageOf is what Debian calls the package of a library (its policy, chapter 8); "" if the name of the library does not say it.
+// PackageOf returns the Debian package of a library, derived by chapter 8 of Debian's policy. It returns "" if the name
+// of the library is insufficient.
 func PackageOf(library string) string {
 	if name := elsewhere[library]; name != "" {
 		return name

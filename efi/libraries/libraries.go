@@ -1,5 +1,6 @@
-// Package libraries finds the shared libraries that programs for Linux need, where the loader of glibc looks for them. It reads the programs and
-// starts none, so equal files have equal libraries on every machine. It must not know what the programs are for, nor where the files are from.
+// Package libraries finds the shared libraries that Linux programs need, with the search rules of glibc's loader. It
+// parses the programs and never runs them, so the result is the same on every machine. It must not know the purpose of
+// the programs or the source of the files.
 package libraries
 
 import (
@@ -12,38 +13,38 @@ import (
 	"strings"
 )
 
-// The places that the loader of Debian's glibc knows by itself.
+// Built-in paths of the loader in Debian's glibc.
 const (
 	loader = "/lib64/ld-linux-x86-64.so.2"
 	usual  = "/usr/lib/x86_64-linux-gnu"
 )
 
-// defaults are the directories in which it looks last, in their order.
+// defaults lists the directories that the loader searches last, in order.
 var defaults = []string{"/lib/x86_64-linux-gnu", usual, "/lib", "/usr/lib"}
 
-// Program is one that needs libraries. It may also be a library that a program loads while it runs.
+// Program is a program whose libraries are needed, or a library that a program loads at run time.
 type Program struct {
-	Name string // where it will be, as /usr/bin/tool
-	From string // where it is among the files of packages; "" if it is not from there
+	Name string // path in the image, for example /usr/bin/tool
+	From string // path among the files of packages, "" if it is not from a package
 	Data []byte
 }
 
-// Library is one that a program needs.
+// Library is a shared library that a program needs.
 type Library struct {
-	Name string // where it has to be
-	From string // where it is among the files of packages, without links
+	Name string // required path
+	From string // path among the files of packages, with links resolved
 	Data []byte
 }
 
-// Set is all that programs need.
+// Set holds all needed libraries.
 type Set struct {
-	Libraries []Library // by their names
-	// Loading are programs and libraries that can load more libraries while they run. Which those are is not written in them.
+	Libraries []Library // sorted by name
+	// Loading lists programs and libraries that can load further libraries at run time. The files do not say which.
 	Loading []string
 }
 
-// Closure returns the libraries that programs need, and those that these need. It finds them among the files of packages, or among the
-// programs themselves. The error has every library that there is not.
+// Closure returns the libraries that programs need, including indirect ones. It searches the files of packages and the
+// programs themselves. The error lists all missing libraries.
 func Closure(files fs.FS, programs []Program) (*Set, error) {
 	s := &search{tree: Tree{files}, own: map[string]bool{}, taken: map[string]*Library{}, loading: map[string]bool{}}
 	for _, p := range programs {
@@ -69,11 +70,11 @@ func Closure(files fs.FS, programs []Program) (*Set, error) {
 	return set, nil
 }
 
-// search looks for the libraries of all programs.
+// search holds the state of a search for all programs.
 type search struct {
 	tree    Tree
 	own     map[string]bool     // names of the programs
-	taken   map[string]*Library // by their names
+	taken   map[string]*Library // by name
 	loading map[string]bool
 	lacking []lack
 }
@@ -82,18 +83,18 @@ type search struct {
 type object struct {
 	name, from     string
 	needed         []string
-	rpath, runpath []string // directories in which the loader looks first, with words such as $ORIGIN
-	by             *object  // which needs it, nil for a program
+	rpath, runpath []string // directories that the loader searches first; may contain tokens such as $ORIGIN
+	by             *object  // the object that needs it, nil for a program
 }
 
-// read reads what the loader would of a file. It is false if the loader would pass the file over, because it is none for this machine.
+// read parses a file. It returns false if the loader would skip the file, because it is for another architecture.
 func (s *search) read(name, from string, data []byte, by *object) (*object, string, bool) {
 	file, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil || file.Class != elf.ELFCLASS64 || file.Machine != elf.EM_X86_64 {
 		return nil, "", false
 	}
 	o := &object{name: name, from: from, by: by, rpath: directories(file, elf.DT_RPATH), runpath: directories(file, elf.DT_RUNPATH)}
-	o.needed, _ = file.ImportedLibraries() // one without any says so by an error, too
+	o.needed, _ = file.ImportedLibraries() // the error only means that it needs no libraries
 	symbols, _ := file.ImportedSymbols()
 	if slices.ContainsFunc(symbols, func(s elf.ImportedSymbol) bool { return s.Name == "dlopen" || s.Name == "dlmopen" }) {
 		s.loading[name] = true
@@ -109,7 +110,7 @@ func directories(file *elf.File, tag elf.DynTag) (dirs []string) {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
-// interpreter is the loader that a program names, "" if it names none.
+// interpreter returns the path of the loader that a program requests, "" if there is none.
 func interpreter(file *elf.File) string {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
@@ -122,7 +123,7 @@ func interpreter(file *elf.File) string {
 	return ""
 }
 
-// program finds the libraries of one program. The loader looks for a name once in a process, so it does here.
+// program finds the libraries of a program. Like the loader, it searches each name once per process.
 func (s *search) program(p Program) error {
 	first, interpreter, ok := s.read(p.Name, p.From, p.Data, nil)
 	if !ok {
@@ -149,7 +150,7 @@ func (s *search) program(p Program) error {
 	return nil
 }
 
-// findLoader takes the loader itself.
+// findLoader adds the loader itself.
 func (s *search) findLoader(program *object) {
 	if s.own[loader] || s.taken[loader] != nil {
 		return
@@ -162,15 +163,15 @@ func (s *search) findLoader(program *object) {
 	s.taken[loader] = &Library{loader, from, data}
 }
 
-// find finds a library that an object needs. It returns nil for one that there is not, which is noted, and for one of the programs, whose own
-// libraries are found anyway.
+// find finds a library that an object needs. It returns nil if the library is missing, which it records, or if it is
+// one of the programs, whose libraries are searched separately.
 func (s *search) find(of *object, name string) *object {
 	dir, base := path.Split(name)
 	places := of.places()
 	switch {
-	case path.IsAbs(dir): // the loader looks there only
+	case path.IsAbs(dir): // the loader searches only there
 		places = []place{{path.Clean(dir), path.Clean(dir), path.Clean(dir)}}
-	case dir != "": // where it is depends on the directory in which the program is started
+	case dir != "": // the place depends on the working directory of the process
 		places = nil
 	}
 	for _, p := range places {
@@ -201,15 +202,16 @@ func (s *search) lack(name string, of *object) {
 	}
 }
 
-// place is a directory in which the loader looks.
+// place is a directory that the loader searches.
 type place struct {
-	seen string // by the loader
-	from string // the same directory among the files of packages; "" if it is none of theirs
-	into string // where a library that is found there has to be
+	seen string // path at run time
+	from string // the same directory among the files of packages, "" if it is not from a package
+	into string // directory into which a found library is put
 }
 
-// places are the directories in which the loader looks for what an object needs, as ld.so(8) has it: DT_RPATH of the object and of those
-// that need it, as far as they have no DT_RUNPATH; then DT_RUNPATH of the object alone; then those that it knows by itself.
+// places returns the directories that the loader searches for the dependencies of an object, in the order of ld.so(8):
+// DT_RPATH of the object and of the objects that need it, except those with a DT_RUNPATH; then DT_RUNPATH of the
+// object; then the defaults.
 func (o *object) places() (all []place) {
 	for above := o; above != nil && len(o.runpath) == 0; above = above.by {
 		if len(above.runpath) == 0 {
@@ -223,7 +225,7 @@ func (o *object) places() (all []place) {
 	return all
 }
 
-// expand replaces the words of ld.so(8) in directories. One with a word that depends on the machine is left out.
+// expand replaces the tokens of ld.so(8) in directories. Directories with a machine-dependent token are omitted.
 func (o *object) expand(dirs []string) (all []place) {
 	for _, dir := range dirs {
 		with := func(origin string) string {

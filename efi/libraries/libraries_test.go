@@ -18,7 +18,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// On a machine with the packages installed, the libraries are those that the loader of glibc loads.
+// If the packages are installed on this machine, the result equals the libraries that glibc's loader loads.
 func TestTheLibrariesAreThoseThatTheLoaderLoads(t *testing.T) {
 	if _, err := os.Stat(loader); err != nil || runtime.GOARCH != "amd64" {
 		t.Skipf("this machine has no %s", loader)
@@ -30,7 +30,7 @@ func TestTheLibrariesAreThoseThatTheLoaderLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, err := exec.Command(loader, "--list", program).Output()
-		if err != nil { // it is linked statically
+		if err != nil { // statically linked
 			t.Logf("%s: %v", program, err)
 			continue
 		}
@@ -76,7 +76,7 @@ func TestTheLibrariesAreThoseThatTheLoaderLoads(t *testing.T) {
 	}
 }
 
-// set finds libraries among files. The files are named by their paths in packages, and links by "PATH -> TARGET".
+// set runs Closure on files, given by their paths in packages. "PATH -> TARGET" is a link.
 func set(t *testing.T, files map[string]dynamic, programs ...Program) (*Set, error) {
 	t.Helper()
 	there := fstest.MapFS{}
@@ -90,7 +90,7 @@ func set(t *testing.T, files map[string]dynamic, programs ...Program) (*Set, err
 	return Closure(there, programs)
 }
 
-// names lists libraries with the files that they are from.
+// names lists libraries with the files that they come from.
 func names(s *Set) (all []string) {
 	for _, l := range s.Libraries {
 		all = append(all, l.Name+" "+l.From)
@@ -181,7 +181,8 @@ func TestReleasesWithAllBelowUsrHaveTheSameLibraries(t *testing.T) {
 	}
 }
 
-// What the operator brings counts before packages, and a library among it brings those that it needs: a program may load it by itself.
+// Files of the operator take precedence over packages. A library among them brings its dependencies, because a program
+// may load it at run time.
 func TestLibrariesOfTheOperatorCount(t *testing.T) {
 	s, err := set(t, map[string]dynamic{loaderLink: {}, fromLoader: {}, "usr/lib/liba.so.1": {}, "usr/lib/libb.so.1": {}},
 		Program{Name: "/usr/bin/tool", Data: dynamic{interpreter: loader, needed: []string{"liba.so.1"}, runpath: "$ORIGIN/own", dlopen: true}.file(t)},

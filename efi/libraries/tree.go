@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// maxLinks is how many links lead to a file at most, as in the kernel.
+// maxLinks is the maximum number of symbolic links on the way to a file, as in the kernel.
 const maxLinks = 40
 
-// Tree are the files of packages as a machine has them that they are installed on: links may begin at its root, and directories such as /bin and
-// /lib are those below /usr, wherever a package has them.
+// Tree presents the files of packages as on an installed system: absolute links start at its root, and directories such
+// as /bin and /lib are the same as those below /usr.
 type Tree struct{ files fs.FS }
 
-// NewTree returns the tree of files; they may be nil if there are none.
+// NewTree returns the tree of files, which may be nil.
 func NewTree(files fs.FS) Tree { return Tree{files} }
 
-// Read reads a file, and returns its name without links.
+// Read reads a file and returns its name with links resolved.
 func (t Tree) Read(name string) (data []byte, from string, err error) {
 	if t.files == nil {
 		return nil, "", fs.ErrNotExist
@@ -32,7 +32,7 @@ func (t Tree) Read(name string) (data []byte, from string, err error) {
 
 func inside(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// follow returns the name of a file without links.
+// follow resolves the links of a name, with /usr merged.
 func (t Tree) follow(name string, links *int) (string, error) {
 	found, err := t.walk(name, links)
 	if err != nil {
@@ -44,7 +44,7 @@ func (t Tree) follow(name string, links *int) (string, error) {
 	return found, nil
 }
 
-// walk goes through the elements of a name, and on from where a link leads to.
+// walk resolves a name element by element.
 func (t Tree) walk(name string, links *int) (string, error) {
 	at := "."
 	for rest := name; rest != ""; {
