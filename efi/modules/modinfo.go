@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parse reads what a module says about itself: lines "key=value" in a section of its own. Packages of kernels have no list of this, as
-// depmod makes it when they are installed.
+// parse reads the metadata in a module's .modinfo section, which holds "key=value" entries. Kernel packages do not
+// contain these lists: depmod generates them at installation.
 func parse(name string, object []byte) (*Module, error) {
 	file, err := elf.NewFile(bytes.NewReader(object))
 	if err != nil {
@@ -45,7 +45,7 @@ func parse(name string, object []byte) (*Module, error) {
 	return m, nil
 }
 
-// softdep reads "pre: a b post: c".
+// softdep parses "pre: a b post: c".
 func (m *Module) softdep(text string) {
 	into := (*[]string)(nil)
 	for word := range strings.FieldsSeq(text) {

@@ -15,7 +15,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// Later kernels of Debian have compressed modules. In an index they are the same, and their content is what the kernel loads.
+// Newer kernels of Debian have compressed modules. Their index entries are the same as for uncompressed ones, and their
+// content is unpacked.
 func TestCompressedModulesAreTheSame(t *testing.T) {
 	const name = "kernel/drivers/net/virtio_net.ko"
 	plain, err := os.ReadFile(testenv.Kernel(t).Modules + "/" + name)

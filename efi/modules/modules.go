@@ -1,6 +1,6 @@
-// Package modules knows the modules of a Linux kernel: which of them a device or another module needs, and in which order they are loaded. It
-// reads this from the modules themselves, and writes and reads the lists that depmod and modprobe use. It must not know which devices a
-// machine has, nor load anything.
+// Package modules indexes the modules of a Linux kernel: their dependencies, the devices they serve and the order to
+// load them. It reads this from the modules, and reads and writes the lists of depmod and modprobe. It must not know
+// the devices of a machine, and it loads nothing.
 package modules
 
 import (
@@ -23,31 +23,31 @@ import (
 	"writ"
 )
 
-// Module is one module.
+// Module is a kernel module.
 type Module struct {
-	Name     string   // with underscores, as /proc/modules has it
-	Path     string   // below the directory of modules; in a list it ends with ".ko", however the package has compressed it
-	Aliases  []string // patterns of what it serves, with underscores outside of brackets
-	Depends  []string // names of modules that must be there before
-	Before   []string // names or aliases of modules that should be there before, if there are any
-	After    []string // the same for modules to load after it
-	Firmware []string // names of files that it asks for
-	License  string   // as its authors call it, such as "GPL"
+	Name     string   // with underscores, as in /proc/modules
+	Path     string   // relative to the module directory; in lists it ends with ".ko" even if the file is compressed
+	Aliases  []string // patterns of served devices, with underscores except in brackets
+	Depends  []string // names of modules that must be loaded before
+	Before   []string // names or aliases of optional modules to load before
+	After    []string // names or aliases of optional modules to load after
+	Firmware []string // names of firmware files that it requests
+	License  string   // as declared, for example "GPL"
 
-	source string // the file that it was read from
+	source string // source file of the metadata
 }
 
-// Index is the modules of one kernel.
+// Index holds the modules of one kernel.
 type Index struct {
 	modules map[string]*Module
-	builtin map[string]bool // names of those that are part of the kernel
-	files   fs.FS           // what they were read from
+	builtin map[string]bool // names of modules that are built into the kernel
+	files   fs.FS           // module directory
 }
 
-// normal is a name as the kernel has it: hyphens and underscores are the same.
+// normal replaces hyphens by underscores: the kernel does not distinguish them in names.
 func normal(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// normalPattern is the same for a pattern, where a hyphen between brackets stands for a range.
+// normalPattern does the same in a pattern, except in brackets, where a hyphen denotes a range.
 func normalPattern(pattern string) string {
 	inside := false
 	return strings.Map(func(r rune) rune {
@@ -63,13 +63,13 @@ func normalPattern(pattern string) string {
 	}, pattern)
 }
 
-// nameOf is the name of the module in a file.
+// nameOf returns the name of the module in a file.
 func nameOf(file string) string {
 	name, _, _ := strings.Cut(path.Base(file), ".ko")
 	return normal(name)
 }
 
-// Scan reads all modules below a directory, lib/modules/VERSION of a package. They may be compressed.
+// Scan reads all modules below the directory lib/modules/VERSION of a package. The modules may be compressed.
 func Scan(dir fs.FS) (*Index, error) {
 	x := &Index{modules: map[string]*Module{}, builtin: map[string]bool{}, files: dir}
 	list, err := fs.ReadFile(dir, "modules.builtin")
@@ -102,17 +102,17 @@ func Scan(dir fs.FS) (*Index, error) {
 	return x, err
 }
 
-// endings are those of the names of modules.
+// endings lists the suffixes of module files.
 var endings = []string{".ko", ".ko.xz", ".ko.zst", ".ko.gz"}
 
 func isModule(file string) bool {
 	return slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(file, ending) })
 }
 
-// largest bounds a module that is unpacked: the largest of Debian have some MiB.
+// largest limits the unpacked size of a module. Debian's largest modules have a few MiB.
 const largest = 64 << 20
 
-// read returns a module as the kernel loads it.
+// read returns the uncompressed content of a module.
 func read(dir fs.FS, file string) ([]byte, error) {
 	packed, err := fs.ReadFile(dir, file)
 	if err != nil {
@@ -146,10 +146,11 @@ func read(dir fs.FS, file string) ([]byte, error) {
 	return object, nil
 }
 
-// Object returns the content of a module.
+// Object returns the uncompressed content of a module.
 func (x *Index) Object(m *Module) ([]byte, error) { return read(x.files, cmp.Or(m.source, m.Path)) }
 
-// Find returns the modules of a name or an alias, such as that of a device. It returns none, and builtin, if the kernel has it inside.
+// Find returns the modules with a name or an alias, such as that of a device. builtin is set if the kernel has the
+// module built in.
 func (x *Index) Find(alias string) (found []*Module, builtin bool) {
 	name := normal(alias)
 	if m := x.modules[name]; m != nil {
@@ -167,8 +168,8 @@ func (x *Index) Find(alias string) (found []*Module, builtin bool) {
 	return found, false
 }
 
-// Closure returns the modules of some names or aliases with all that they need, in an order in which they can be loaded. A name that no module
-// has is an error, unless the kernel has it inside.
+// Closure returns the modules with the given names or aliases and all their dependencies, in load order. An unknown
+// name is an error, unless it is built into the kernel.
 func (x *Index) Closure(names ...string) ([]*Module, error) {
 	c := &closure{index: x, state: map[string]int{}}
 	for _, name := range names {
@@ -185,12 +186,12 @@ func (x *Index) Closure(names ...string) ([]*Module, error) {
 	return c.order, nil
 }
 
-// closure is one being made.
+// closure holds the state of Closure.
 type closure struct {
 	index *Index
 	state map[string]int // by name: open, then done
 	order []*Module
-	hard  bool // without what is only wanted
+	hard  bool // ignore optional modules
 }
 
 const (
@@ -227,7 +228,7 @@ func (c *closure) add(m *Module) error {
 	return c.soft(m.After)
 }
 
-// soft adds modules that are wanted, as far as they are there. Two modules may want each other.
+// soft adds optional modules that exist. Cycles among them are allowed.
 func (c *closure) soft(names []string) error {
 	if c.hard {
 		return nil
@@ -246,7 +247,7 @@ func (c *closure) soft(names []string) error {
 	return nil
 }
 
-// The names of the lists below a directory of modules.
+// Names of the lists in a module directory.
 const (
 	depFile     = "modules.dep"
 	aliasFile   = "modules.alias"
@@ -254,7 +255,7 @@ const (
 	builtinFile = "modules.builtin"
 )
 
-// Lists returns the lists of some modules, by name, in the form of depmod.
+// Lists returns the lists of depmod for some modules, by file name.
 func (x *Index) Lists(some []*Module) map[string][]byte {
 	var dep, alias, softdep, builtin bytes.Buffer
 	sorted := slices.SortedFunc(slices.Values(some), func(a, b *Module) int { return cmp.Compare(a.Path, b.Path) })
@@ -277,11 +278,11 @@ func (x *Index) Lists(some []*Module) map[string][]byte {
 	return map[string][]byte{depFile: dep.Bytes(), aliasFile: alias.Bytes(), softdepFile: softdep.Bytes(), builtinFile: builtin.Bytes()}
 }
 
-// needs returns all modules that must be there before one, the last to load first.
+// needs returns all modules that must be loaded before m, the last one first.
 func (x *Index) needs(m *Module) []*Module {
 	c := &closure{index: x, state: map[string]int{}, hard: true}
 	if err := c.add(m); err != nil {
-		return nil // Closure says so before anything is written
+		return nil // Closure has already reported this error
 	}
 	all := c.order[:len(c.order)-1]
 	slices.Reverse(all)
@@ -295,7 +296,7 @@ func words(title string, names []string) string {
 	return title + " " + strings.Join(names, " ")
 }
 
-// Open reads the lists below a directory of modules. It opens no module.
+// Open reads the lists in a module directory. It does not open the modules.
 func Open(dir fs.FS) (*Index, error) {
 	x := &Index{modules: map[string]*Module{}, builtin: map[string]bool{}, files: dir}
 	for _, list := range []struct {
@@ -358,8 +359,8 @@ func (x *Index) softdepLine(line string) error {
 	return nil
 }
 
-// matches reports whether an alias is one of a pattern with the wildcards of a shell. Almost no pattern does, so most are refused by how they
-// begin.
+// matches reports whether an alias matches a shell pattern. It compares the literal prefix first, which rules out
+// almost all patterns.
 func matches(pattern, alias string) bool {
 	wild := strings.IndexAny(pattern, "*?[\\")
 	if wild < 0 {
@@ -368,7 +369,7 @@ func matches(pattern, alias string) bool {
 	if !strings.HasPrefix(alias, pattern[:wild]) {
 		return false
 	}
-	// Match treats slashes as borders of names, which aliases do not have.
+	// path.Match treats slashes as separators, which they are not in aliases.
 	pattern, alias = strings.ReplaceAll(pattern[wild:], "/", "\x01"), strings.ReplaceAll(alias[wild:], "/", "\x01")
 	ok, err := path.Match(pattern, alias)
 	return err == nil && ok

@@ -13,7 +13,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// kernel is the lists of an imaginary kernel.
+// kernel returns the index of an imaginary kernel.
 func kernel(t *testing.T) *Index {
 	t.Helper()
 	x, err := Open(fstest.MapFS{
@@ -79,7 +79,7 @@ func TestListsThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// What Lists writes about the modules of a real kernel is what depmod writes about them.
+// Lists writes the same lists for the modules of a real kernel as depmod does.
 func TestListsAreThoseOfDepmod(t *testing.T) {
 	depmod := &exec.Cmd{Path: testenv.Unpacked(t, testenv.Kmod)}
 	dir := testenv.Kernel(t).Modules
@@ -101,7 +101,7 @@ func TestListsAreThoseOfDepmod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// depmod follows no links to directories.
+	// depmod does not follow links to directories.
 	if err := os.Remove(filepath.Join(root, "lib", "modules", version, "kernel")); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestListsAreThoseOfDepmod(t *testing.T) {
 	}
 }
 
-// sorted is a set as text.
+// sorted returns a sorted set as text.
 func sorted(words []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(words))), " ")
 }
