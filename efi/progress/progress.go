@@ -1,6 +1,6 @@
-// Package progress is what a machine that starts tells a boot server of itself: one report for each stage. A report proves nothing, because any
-// machine of that network can send it. So it is bounded and cleaned by the side that sends it, and again by the side that takes it. It must not
-// know how a report travels.
+// Package progress defines the reports of a starting machine to its boot server: one report per stage. Reports are not
+// authenticated, because any machine on that network can send them. Both sides therefore limit and sanitise them. The
+// package must not know how reports are transported.
 package progress
 
 import (
@@ -15,42 +15,43 @@ import (
 	"writ/internal/hidden"
 )
 
-// Bounds of a report.
+// Limits of a report.
 const (
-	MaxBytes = 4 << 10 // as JSON
-	MaxText  = 300     // bytes of each text
+	MaxBytes = 4 << 10 // JSON size
+	MaxText  = 300     // bytes per text
 )
 
-// Path is where a boot server takes reports, below its address. The address of a machine's network card follows, as Name writes it.
+// Path is the URL path for reports. The hardware address of the machine's network card follows, in the form of Name.
 const Path = "/boot/report/"
 
-// The stages that mean something to a boot server. Others are shown as they are.
+// Stages with a meaning for boot servers. Others are only displayed.
 const (
 	StageStart   = "start"   // the kernel runs
-	StagePanic   = "panic"   // the kernel panicked at the end of the start before
-	StageData    = "data"    // the disk with the data of the node
+	StagePanic   = "panic"   // the kernel panicked at the end of the previous run
+	StageData    = "data"    // the disk with the node's data
 	StageConfig  = "config"  // settings
 	StageNetwork = "network" // a card has an address
-	StageClock   = "clock"   // the clock is right
+	StageClock   = "clock"   // the clock is correct
 	StageService = "service" // a program of the image that the runner needs
-	StageRunner  = "runner"  // the runner was started, and has to reach its supervisor
-	StageWaits   = "waits"   // the node waits to be approved
-	StageApprove = "approve" // the datacenter has decided
+	StageRunner  = "runner"  // the runner has started and must reach its supervisor
+	StageWaits   = "waits"   // the node waits for approval
+	StageApprove = "approve" // the datacenter has decided about the node
 	StageJoined  = "joined"  // the node serves
-	StageOff     = "off"     // the machine turns off, or starts again
+	StageOff     = "off"     // the machine turns off or restarts
 
-	StageWatchdog = "watchdog" // it restarts a machine that hangs
+	StageWatchdog = "watchdog" // the watchdog that restarts a hung machine
 )
 
-// Report says which stage a machine has reached.
+// Report is the state of a stage.
 type Report struct {
 	Stage  string `json:"stage"`
 	Text   string `json:"text,omitempty"`
-	Failed bool   `json:"failed,omitempty"` // something of the stage does not work, for the reason in Text
-	Next   string `json:"next,omitempty"`   // what a person does about that
-	Held   bool   `json:"held,omitempty"`   // it failed in the same way the last time, too, and is tried seldom
-	Node   string `json:"node,omitempty"`   // what the machine is called as a node
-	// Settings is the digest of what the command line says, as SettingsOf makes it: so a boot server sees whether its script counts.
+	Failed bool   `json:"failed,omitempty"` // whether a part of the stage failed, for the reason in Text
+	Next   string `json:"next,omitempty"`   // remedy for the failure
+	Held   bool   `json:"held,omitempty"`   // whether the previous failure was the same, so that retries are rare
+	Node   string `json:"node,omitempty"`   // the machine's name as a node
+	// Settings is the digest SettingsOf of the command line. It shows the boot server whether the settings of its
+	// script are in force.
 	Settings string `json:"settings,omitempty"`
 }
 
@@ -59,7 +60,7 @@ var (
 	settingsPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
 )
 
-// SettingsOf is a short digest of the settings on a command line, without the token.
+// SettingsOf returns a short digest of the settings on a command line, without the token.
 func SettingsOf(cmdline string) string {
 	sum := sha256.New()
 	for word := range strings.FieldsSeq(cmdline) {
@@ -70,20 +71,21 @@ func SettingsOf(cmdline string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// Valid reports whether a report has the form of one. What Clean returns of such a report has that form, too.
+// Valid reports whether the fields are well-formed. If a report is valid, so is the result of Clean.
 func (r Report) Valid() bool {
 	return stagePattern.MatchString(r.Stage) && (r.Node == "" || writ.ValidName(r.Node)) && (r.Settings == "" || settingsPattern.MatchString(r.Settings))
 }
 
-// Clean returns the report with texts that are bounded and can be shown.
+// Clean returns the report with limited and printable texts.
 func (r Report) Clean() Report {
 	r.Text, r.Next = Text(r.Text, MaxText), Text(r.Next, MaxText)
 	return r
 }
 
-// Text returns a text without what commands a terminal or deceives a reader, in one line of so many bytes at most.
+// Text returns a text as one line of at most most bytes, without control characters and characters that mislead a
+// reader.
 func Text(text string, most int) string {
-	if len(text) > 4*most { // no work for what is thrown away; escapes make a text longer, never shorter
+	if len(text) > 4*most { // avoid work for the part that is cut off; escapes never make a text shorter
 		text = text[:4*most]
 	}
 	text = strings.Map(func(r rune) rune {
@@ -99,8 +101,8 @@ func Text(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-// MAC returns the address of a network card in the one form in which machines are listed, 52:54:00:77:00:50. It returns "" for what no card of a
-// machine has.
+// MAC returns a hardware address in the canonical form, for example 52:54:00:77:00:50. It returns "" if the text is not
+// a valid unicast address.
 func MAC(text string) string {
 	address, err := net.ParseMAC(text)
 	if err != nil || len(address) != 6 || address[0]&1 != 0 || strings.Trim(address.String(), "0:") == "" {
@@ -109,5 +111,5 @@ func MAC(text string) string {
 	return address.String()
 }
 
-// Name is the address of a network card as a part of a URL.
+// Name returns a hardware address in the form for URLs.
 func Name(mac string) string { return strings.ReplaceAll(mac, ":", "-") }
