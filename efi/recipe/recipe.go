@@ -1,5 +1,6 @@
-// Package recipe reads what operators write about node images: which modules, firmware, programs and certificates one has, and from which packages
-// it may be made. It knows the form of that text and what is possible in it; it must not know how an image is made, nor read what it names.
+// Package recipe parses the recipes of node images: modules, firmware, programs and certificates, and the packages that
+// may be used. It knows the format and its rules. It must not know how an image is built, and it does not read the
+// files that a recipe names.
 package recipe
 
 import (
@@ -15,78 +16,80 @@ import (
 	"writ/internal/yamltext"
 )
 
-// Recipe is what an image is made of, besides a kernel and writ.
+// Recipe describes an image, apart from its kernel and writ.
 type Recipe struct {
 	Cmdline      string       `json:"cmdline,omitempty"` // of the kernel
 	Modules      Modules      `json:"modules"`
 	Firmware     Firmware     `json:"firmware"`
 	Certificates Certificates `json:"certificates"`
 	Programs     []Program    `json:"programs,omitempty"`
-	Services     []Service    `json:"services,omitempty"` // in the order in which they start
-	Packages     []Pin        `json:"packages,omitempty"` // all that may be used; any if there are none
+	Services     []Service    `json:"services,omitempty"` // in start order
+	Packages     []Pin        `json:"packages,omitempty"` // the only packages that may be used; any if empty
 }
 
-// Modules are those of the kernel, each with what it needs.
+// Modules selects modules of the kernel. Dependencies are included.
 type Modules struct {
-	Wanted   []string `json:"wanted,omitempty"`   // taken if the kernel has them
-	Start    []string `json:"start,omitempty"`    // the same, and loaded at the start
-	Required []string `json:"required,omitempty"` // taken and loaded at the start; without them there is no image
+	Wanted   []string `json:"wanted,omitempty"`   // included if the kernel has them
+	Start    []string `json:"start,omitempty"`    // like Wanted, and loaded at the start
+	Required []string `json:"required,omitempty"` // like Start, but a missing module is an error
 }
 
-// Firmware are files below lib/firmware of packages.
+// Firmware selects files below lib/firmware of packages.
 type Firmware struct {
-	Modules bool     `json:"modules,omitempty"` // those that modules of the image may ask for, if there are any
-	Files   []string `json:"files,omitempty"`   // patterns as bnx2x/*.fw, each of which must match
+	// Whether to include existing files that modules of the image may request.
+	Modules bool     `json:"modules,omitempty"`
+	Files   []string `json:"files,omitempty"` // patterns such as bnx2x/*.fw; a pattern without a match is an error
 }
 
-// Certificates are authorities that programs of the image believe.
+// Certificates selects the authorities that programs of the image trust.
 type Certificates struct {
-	Packages bool     `json:"packages,omitempty"` // those of Debian's package ca-certificates, if it is there
-	Files    []string `json:"files,omitempty"`    // in PEM
+	Packages bool     `json:"packages,omitempty"` // whether to include Debian's package ca-certificates, if present
+	Files    []string `json:"files,omitempty"`    // PEM files
 }
 
-// Program is one that the image has besides writ, with files that it needs. Its libraries need no line: they follow from the program.
+// Program is an additional program with its files. Its libraries are found automatically.
 type Program struct {
 	File
-	Optional bool   `json:"optional,omitempty"` // left out, with its files, if its package is not there
+	Optional bool   `json:"optional,omitempty"` // whether to omit the program and its files if its package is missing
 	Files    []File `json:"files,omitempty"`
 }
 
-// Service is a program of the image that runs for as long as the machine does.
+// Service is a program of the image that runs all the time.
 type Service struct {
 	Name    string   `json:"name"`
-	Command []string `json:"command"`          // where the program is in the image, then its arguments
-	Socket  string   `json:"socket,omitempty"` // of the image, at which the program answers when it is ready
+	Command []string `json:"command"` // path of the program in the image, then arguments
+	// Unix socket in the image that accepts connections when the program is ready.
+	Socket string `json:"socket,omitempty"`
 }
 
-// File is a file of this machine, or of a package, and its place in the image.
+// File is a file of the build machine or of a package, and its place in the image.
 type File struct {
-	Package string `json:"package,omitempty"` // which has the file; it is of this machine if ""
-	File    string `json:"file"`              // beside the recipe if its name is relative
-	At      string `json:"at"`                // where the package has it, if that is not given
-	SHA256  string `json:"sha256,omitempty"`  // any content if it is not given
+	Package string `json:"package,omitempty"` // package with the file; "" if the file is on the build machine
+	File    string `json:"file"`              // a relative path starts at the recipe's directory
+	At      string `json:"at"`                // path in the image; by default the path in the package
+	SHA256  string `json:"sha256,omitempty"`  // "" to accept any content
 }
 
 // Pin is a package that may be used.
 type Pin struct {
 	Package string `json:"package"`
 	Version string `json:"version"`
-	SHA256  string `json:"sha256"` // of its file
+	SHA256  string `json:"sha256"` // of the package file
 }
 
 //go:embed cloud.yaml metal.yaml
 var defaults embed.FS
 
-// The recipes that there are.
+// Names of the built-in recipes.
 const (
 	Cloud = "cloud" // virtual machines
 	Metal = "metal" // physical machines, and virtual ones
 )
 
-// Names lists them.
+// Names lists the built-in recipes.
 func Names() []string { return []string{Cloud, Metal} }
 
-// Text is one of them, for people who want to change it.
+// Text returns the text of a built-in recipe, as a starting point for changes.
 func Text(name string) (string, error) {
 	text, err := defaults.ReadFile(name + ".yaml")
 	if err != nil || !slices.Contains(Names(), name) {
@@ -95,12 +98,12 @@ func Text(name string) (string, error) {
 	return string(text), nil
 }
 
-// Schema is the form of recipes as JSON Schema, for editors. Parse knows more: it is what counts.
+// Schema is the JSON Schema of recipes, for editors. Parse enforces additional rules.
 //
 //go:embed recipe.schema.json
 var Schema string
 
-// For names the recipe that suits a kernel: Debian's kernel for clouds has no drivers of physical machines.
+// For returns the recipe for a kernel. Debian's cloud kernel has no drivers for physical machines.
 func For(kernel string) string {
 	if strings.Contains(kernel, "-cloud-") {
 		return Cloud
@@ -108,7 +111,7 @@ func For(kernel string) string {
 	return Metal
 }
 
-// Parse reads a recipe. It refuses what it does not know, so that a typing error is no module less.
+// Parse parses a recipe. Unknown fields are errors, so that a typo does not silently drop a module.
 func Parse(text []byte) (*Recipe, error) {
 	r := &Recipe{}
 	if err := yamltext.Decode(text, r); err != nil {
@@ -121,7 +124,7 @@ func Parse(text []byte) (*Recipe, error) {
 	return r, nil
 }
 
-// place gives files of packages the place that they have there. An image has programs below /usr only, as later releases of Debian do.
+// place sets the default paths of files from packages. Programs are moved below /usr, as in newer Debian releases.
 func (r *Recipe) place() {
 	at := func(f *File) {
 		if f.Package == "" || f.At != "" {
@@ -146,7 +149,7 @@ var (
 	sumPattern     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// hidden are directories of a machine over which the first process mounts others.
+// hidden lists directories that the first process covers with mounts.
 var hidden = []string{"dev", "proc", "run", "sys", "tmp", "var/lib/writ"}
 
 func (r *Recipe) check() error {
@@ -179,7 +182,7 @@ func (r *Recipe) check() error {
 	return nil
 }
 
-// Files lists the files that an image has besides: programs, and what they need.
+// Files lists all programs of the recipe and their files.
 func (r *Recipe) Files() (files []File) {
 	for _, p := range r.Programs {
 		files = append(append(files, p.File), p.Files...)
@@ -204,7 +207,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// CheckPackages compares packages with the pins of a recipe, which has all or none.
+// CheckPackages compares packages with the pins of the recipe. A recipe pins all packages or none.
 func (r *Recipe) CheckPackages(got []Pin) error {
 	if len(r.Packages) == 0 {
 		return nil
@@ -228,7 +231,7 @@ func (r *Recipe) CheckPackages(got []Pin) error {
 	return nil
 }
 
-// PinText is the part of a recipe that pins packages.
+// PinText returns the part of a recipe that pins packages.
 func PinText(packages []Pin) string {
 	if len(packages) == 0 {
 		return ""

@@ -25,7 +25,8 @@ func TestTheRecipesOfWritCanBeRead(t *testing.T) {
 		if mkfs := r.Programs[0]; mkfs.Package != "btrfs-progs" || mkfs.At != "/usr/sbin/mkfs.btrfs" || !mkfs.Optional {
 			t.Errorf("%s makes no file system: %+v", name, r.Programs)
 		}
-		for _, module := range []string{"bridge", "veth", "nf_tables", "nft_ct", "nft_objref", "nft_meta_bridge", "nft_chain_nat", "nft_masq"} { // of networks, as `writ doctor` asks for them
+		// Networks need these modules; `writ doctor` checks them.
+		for _, module := range []string{"bridge", "veth", "nf_tables", "nft_ct", "nft_objref", "nft_meta_bridge", "nft_chain_nat", "nft_masq"} {
 			if !slices.Contains(r.Modules.Wanted, module) {
 				t.Errorf("%s has no module %s", name, module)
 			}
@@ -93,7 +94,8 @@ func TestOnlyPinnedPackagesAreUsed(t *testing.T) {
 	}
 }
 
-// A kernel may compare its timers on a physical machine, which needs that, and not on a virtual one, whose timers are late if its host is busy.
+// The kernel may compare the timers of a physical machine, which needs this setting. It must not do so on a virtual
+// machine, whose timers are late if the host is busy.
 func TestOnlyPhysicalMachinesCompareTheirTimers(t *testing.T) {
 	for _, name := range Names() {
 		text, err := Text(name)

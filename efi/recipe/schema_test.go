@@ -24,7 +24,7 @@ type node struct {
 	Defs        map[string]*node `json:"$defs"`
 }
 
-// The schema has the fields that a recipe is parsed into, with the same kinds and forms, and no others.
+// The schema has the same fields, types and patterns as the structs that a recipe is parsed into.
 func TestTheSchemaIsThatOfARecipe(t *testing.T) {
 	var root node
 	if err := json.Unmarshal([]byte(Schema), &root); err != nil {
@@ -45,13 +45,13 @@ func TestTheSchemaIsThatOfARecipe(t *testing.T) {
 	}
 }
 
-// kinds are the words of the schema for kinds of Go.
+// kinds maps kinds of Go to types of the schema.
 var kinds = map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Struct: "object"}
 
-// optional are fields that a file may be without, though JSON writes them always.
+// optional lists fields that are optional in a recipe although JSON always contains them.
 var optional = []string{"at", "modules", "firmware", "certificates"}
 
-// fieldsOf are the fields of a struct, those of embedded ones among them.
+// fieldsOf returns the fields of a struct, including those of embedded structs.
 func fieldsOf(of reflect.Type) (all []reflect.StructField) {
 	for f := range of.Fields() {
 		if f.Anonymous {
