@@ -1,5 +1,5 @@
-// Package sbom writes what something is made of as a software bill of materials, in the form of CycloneDX 1.6. Equal components make equal bytes:
-// there is no time in it, and its id follows from its content. It must not know what an image is, nor where components come from.
+// Package sbom writes a software bill of materials in the CycloneDX 1.6 format. The output is reproducible: it has no
+// timestamp, and its id derives from the content. The package must not know images or the source of components.
 package sbom
 
 import (
@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// Component is a part, with its own parts.
+// Component is a component with its parts.
 type Component struct {
-	Type    string // one of CycloneDX: application, operating-system, library, device-driver, firmware, file
+	Type    string // a type of CycloneDX: application, operating-system, library, device-driver, firmware, file
 	Name    string
 	Version string
 	PURL    string // package URL
 	SHA256  string
-	License string // id of SPDX if it is known as one, or what its authors call it
+	License string // SPDX id if it is a known one, otherwise free text
 	Parts   []Component
 }
 
-// The form of CycloneDX.
+// JSON structure of CycloneDX.
 type (
 	bom struct {
 		Schema       string       `json:"$schema"`
@@ -66,10 +66,10 @@ type (
 	}
 )
 
-// spdx are the ids of SPDX that components of images have.
+// spdx lists the SPDX ids of components in images.
 var spdx = []string{"Apache-2.0", "GPL-2.0-only", "LGPL-2.1-or-later", "MPL-2.0", "BSD-3-Clause"}
 
-// Encode returns the bill of something and its parts. Parts are sorted by their type, name and version.
+// Encode returns the bill of materials of a component. Parts are sorted by type, name and version.
 func Encode(whole Component, parts []Component) ([]byte, error) {
 	whole.Parts = nil
 	b := bom{
@@ -86,7 +86,7 @@ func Encode(whole Component, parts []Component) ([]byte, error) {
 		return nil, err
 	}
 	id := sha256.Sum256(unnamed)
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: what it is made of is our matter
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 (custom)
 	b.Serial = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	text, err := json.MarshalIndent(b, "", "  ")
 	return append(text, '\n'), err
@@ -103,7 +103,8 @@ func all(parts []Component, above string) []component {
 	return list
 }
 
-// of is a component of the bill. Its reference has those of what is above it, because two programs may have the same part.
+// of converts a component. Its reference contains the references of its parents, because two programs may have the same
+// part.
 func of(c Component, above string) component {
 	out := component{Type: c.Type, Name: c.Name, Version: c.Version, PURL: c.PURL, Ref: above + c.Type + "/" + c.Name}
 	if c.Version != "" {
@@ -123,14 +124,14 @@ func of(c Component, above string) component {
 	return out
 }
 
-// GoModules returns the modules that a Go program was built of, and the version of the program. There are none if it is no Go program, or does
-// not say.
+// GoModules returns the version of a Go program and the modules it was built from. Both are empty if the file is not a
+// Go program or has no build information.
 func GoModules(program []byte) (version string, modules []Component) {
 	info, err := buildinfo.Read(bytes.NewReader(program))
 	if err != nil {
 		return "", nil
 	}
-	if version = info.Main.Version; version == "(devel)" { // which says no more than nothing
+	if version = info.Main.Version; version == "(devel)" { // carries no information
 		version = ""
 	}
 	for _, s := range info.Settings {
@@ -149,7 +150,7 @@ func GoModules(program []byte) (version string, modules []Component) {
 	return version, modules
 }
 
-// Debian returns a component of a package of Debian, or of Ubuntu.
+// Debian returns the component of a Debian or Ubuntu package.
 func Debian(name, version, architecture, sha256 string) Component {
 	vendor := "debian"
 	if strings.Contains(version, "ubuntu") {
@@ -161,7 +162,8 @@ func Debian(name, version, architecture, sha256 string) Component {
 	}
 }
 
-// debianLicense is the main one of packages that images are usually made of; their files in usr/share/doc have the rest.
+// debianLicense returns the main license of packages that are common in images. usr/share/doc in the package has the
+// complete list.
 func debianLicense(name string) string {
 	switch {
 	case strings.HasPrefix(name, "linux-"):

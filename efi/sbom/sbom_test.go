@@ -19,7 +19,7 @@ func sample() (Component, []Component) {
 	}
 }
 
-// What the schema of CycloneDX 1.6 requires is there: it is not part of this repository.
+// The fields that the schema of CycloneDX 1.6 requires are present. The schema is not part of this repository.
 func TestABillHasWhatCycloneDXRequires(t *testing.T) {
 	text, err := Encode(sample())
 	if err != nil {
