@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// Cmdline returns the command line of the kernel that an image has.
+// Cmdline returns the kernel command line in an image.
 func Cmdline(image []byte) (string, error) {
 	bad := writ.Errorf(writ.CodeUsage, "this is no unified kernel image").WithHint("`writ efi build` makes one")
 	file, err := pe.NewFile(bytes.NewReader(image))

@@ -1,6 +1,6 @@
-// Package uki makes unified kernel images: one program for UEFI firmware that holds a kernel, its command line and its first files. It adds
-// the parts as sections to systemd's stub, as the UAPI group's specification of unified kernel images says. It knows PE files and the header
-// of Linux kernels; it must not know what is in the first files.
+// Package uki builds unified kernel images: one UEFI program that holds a kernel, its command line and its initrd. It
+// appends these parts as sections to systemd's stub, as the UAPI Group specifies. It knows PE files and the header of
+// Linux kernels. It must not know the content of the initrd.
 package uki
 
 import (
@@ -13,18 +13,18 @@ import (
 	"writ"
 )
 
-// Parts are what an image is made of.
+// Parts holds the inputs of an image.
 type Parts struct {
 	Stub      []byte // systemd's linuxx64.efi.stub
-	Kernel    []byte // a bzImage that UEFI can start
-	Initrd    []byte // archives of files, which the kernel unpacks
-	Cmdline   string // options of the kernel, if the firmware passes none
-	OSRelease string // in the form of os-release(5): how boot loaders name the image
+	Kernel    []byte // a bzImage with an EFI stub
+	Initrd    []byte // archives that the kernel unpacks
+	Cmdline   string // kernel options, used if the firmware passes none
+	OSRelease string // in the format of os-release(5); boot loaders show the name from it
 }
 
-// Where fields are. Those of the PE header are counted from its beginning, and those of optional headers have the same place in PE32+ only.
+// Offsets of fields in the PE header. The fields of the optional header have these offsets in PE32+ only.
 const (
-	atPointer        = 0x3c // of the whole file: where the PE header begins
+	atPointer        = 0x3c // in the file: offset of the PE header
 	atSections       = 4 + 2
 	atOptionalSize   = 4 + 16
 	atOptional       = 4 + 20
@@ -36,21 +36,21 @@ const (
 	atCheckSum       = atOptional + 64
 	sectionHeaderLen = 40
 
-	readableData = 0x40000040 // characteristics of a section with initialized data that can be read
-	page         = 4096       // sections begin at multiples of it in memory, which every stub's alignment divides
+	readableData = 0x40000040 // characteristics of a section with readable initialized data
+	page         = 4096       // alignment of sections in memory, a multiple of the alignment of every stub
 )
 
-// machineAMD64 is the only architecture that is known.
+// machineAMD64 is the only supported architecture.
 const machineAMD64 = pe.IMAGE_FILE_MACHINE_AMD64
 
-// section is one to add.
+// section is a section to add.
 type section struct {
 	name string
 	data []byte
-	size uint32 // in memory, if it is more than the data
+	size uint32 // size in memory, if larger than the data
 }
 
-// Build returns the image. Equal parts make equal images.
+// Build returns the image. Equal parts produce equal images.
 func Build(p Parts) ([]byte, error) {
 	version, err := KernelVersion(p.Kernel)
 	if err != nil {
@@ -72,12 +72,12 @@ func Build(p Parts) ([]byte, error) {
 		{name: ".cmdline", data: []byte(p.Cmdline)},
 		{name: ".uname", data: []byte(version)},
 		{name: ".initrd", data: p.Initrd},
-		// It is the last one: the kernel is started where it lies, and needs room behind itself.
+		// The kernel comes last: it runs in place and needs space after it.
 		{name: ".linux", data: p.Kernel, size: optional.SizeOfImage},
 	})
 }
 
-// addSections returns a PE file with more sections behind its own.
+// addSections appends sections to a PE file.
 func addSections(file []byte, more []section) ([]byte, error) {
 	image, err := pe.NewFile(bytes.NewReader(file))
 	if err != nil {
@@ -90,7 +90,7 @@ func addSections(file []byte, more []section) ([]byte, error) {
 	case optional.NumberOfRvaAndSizes > pe.IMAGE_DIRECTORY_ENTRY_SECURITY && optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size != 0:
 		return nil, badStub("it is signed, and the signature would not hold")
 	}
-	end, first := uint32(0), uint32(math.MaxUint32) // of the stub in memory; of sections in the file
+	end, first := uint32(0), uint32(math.MaxUint32) // end of the stub in memory; first section in the file
 	for _, s := range image.Sections {
 		end = max(end, s.VirtualAddress+max(s.VirtualSize, s.Size))
 		if s.Size > 0 {
@@ -102,7 +102,7 @@ func addSections(file []byte, more []section) ([]byte, error) {
 			}
 		}
 	}
-	head := binary.LittleEndian.Uint32(file[atPointer:]) // debug/pe has been there
+	head := binary.LittleEndian.Uint32(file[atPointer:]) // debug/pe has validated it
 	headers := head + atOptional + uint32(binary.LittleEndian.Uint16(file[head+atOptionalSize:])) + sectionHeaderLen*uint32(len(image.Sections))
 	if room := min(first, optional.SizeOfHeaders); headers+sectionHeaderLen*uint32(len(more)) > room {
 		return nil, badStub("its header has no room for %d more sections", len(more))
@@ -133,7 +133,7 @@ func addSections(file []byte, more []section) ([]byte, error) {
 	put16(head+atSections, uint16(len(image.Sections)+len(more)))
 	put32(head+atInitialized, initialized)
 	put32(head+atImageSize, uint32(alignUp(uint64(end), max(page, uint64(optional.SectionAlignment)))))
-	put32(head+atCheckSum, 0) // firmware does not look at it
+	put32(head+atCheckSum, 0) // firmware ignores it
 	return out, nil
 }
 
@@ -141,21 +141,21 @@ func badStub(format string, args ...any) error {
 	return writ.Errorf(writ.CodeUsage, "the stub cannot be used: "+format, args...).WithHint("use linuxx64.efi.stub of Debian's package systemd-boot-efi")
 }
 
-// alignUp returns the next multiple of to.
+// alignUp rounds n up to a multiple of to.
 func alignUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 func pad(b []byte, to uint32) []byte {
 	return append(b, make([]byte, alignUp(uint64(len(b)), uint64(to))-uint64(len(b)))...)
 }
 
-// Where the kernel's documentation of the boot protocol has these fields.
+// Fields of the Linux boot protocol.
 const (
 	atMagic   = 0x202
 	magic     = "HdrS"
-	atVersion = 0x20e // from 0x200
+	atVersion = 0x20e // relative to 0x200
 )
 
-// KernelVersion returns what `uname -r` says once the kernel runs.
+// KernelVersion returns the version of a kernel, as shown by `uname -r`.
 func KernelVersion(kernel []byte) (string, error) {
 	if len(kernel) < 0x400 || string(kernel[atMagic:atMagic+len(magic)]) != magic {
 		return "", writ.Errorf(writ.CodeUsage, "the kernel is no bzImage of Linux").WithHint("it is the file /boot/vmlinuz-VERSION of a package linux-image-…")

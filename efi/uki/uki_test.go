@@ -15,7 +15,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// parts are those of a real image, with first files of a few bytes.
+// parts returns the inputs of an image with a real kernel and a small initrd.
 func parts(t *testing.T) Parts {
 	t.Helper()
 	p := Parts{Initrd: bytes.Repeat([]byte("files"), 1001), Cmdline: "console=ttyS0", OSRelease: "ID=writ\n"}
@@ -29,7 +29,7 @@ func parts(t *testing.T) Parts {
 	return p
 }
 
-// open reads an image by code that is not ours.
+// open parses an image with the standard library.
 func open(t *testing.T, image []byte) (*pe.File, *pe.OptionalHeader64) {
 	t.Helper()
 	file, err := pe.NewFile(bytes.NewReader(image))
@@ -74,7 +74,7 @@ func TestAnImageHasItsPartsAsSections(t *testing.T) {
 	if len(file.Sections) != len(want) {
 		t.Errorf("there are %d sections, want %d", len(file.Sections), len(want))
 	}
-	end := uint32(0) // of those before
+	end := uint32(0) // end of the previous section
 	for _, s := range slices.SortedFunc(slices.Values(file.Sections), func(a, b *pe.Section) int { return cmp.Compare(a.VirtualAddress, b.VirtualAddress) }) {
 		if stub.Section(s.Name) == nil && (s.VirtualAddress < end || s.VirtualAddress%header.SectionAlignment != 0 || s.Offset%header.FileAlignment != 0) {
 			t.Errorf("the section %s is at %#x in memory, before %#x, or at the odd place %#x in the file", s.Name, s.VirtualAddress, end, s.Offset)
@@ -94,7 +94,7 @@ func TestAnImageHasItsPartsAsSections(t *testing.T) {
 	}
 }
 
-// fileHeader is where the PE header begins.
+// fileHeader returns the offset of the PE header.
 func fileHeader(file []byte) int { return int(binary.LittleEndian.Uint32(file[atPointer:])) }
 
 func TestPartsThatAreNoneAreRefused(t *testing.T) {
@@ -114,7 +114,7 @@ func TestPartsThatAreNoneAreRefused(t *testing.T) {
 		"a kernel as the stub": {func(p *Parts) { p.Stub = p.Kernel }, "signed"},
 		"a stub with a full header": {func(p *Parts) {
 			p.Stub = slices.Clone(p.Stub)
-			p.Stub[fileHeader(p.Stub)+atHeadersSize]++ // of 0x400 bytes
+			p.Stub[fileHeader(p.Stub)+atHeadersSize]++ // was 0x400
 			p.Stub[fileHeader(p.Stub)+atHeadersSize+1] = 2
 		}, "no room"},
 		"no kernel":              {func(p *Parts) { p.Kernel = nil }, "bzImage"},
