@@ -1,6 +1,6 @@
 // Package modules indexes the modules of a Linux kernel: their dependencies, the devices they serve and the order to
 // load them. It reads this from the modules, and reads and writes the lists of depmod and modprobe. It must not know
-// the devices of a machine, and it loads nothing.
+// the devices of a machine, and it does not load modules.
 package modules
 
 import (
@@ -149,7 +149,7 @@ func read(dir fs.FS, file string) ([]byte, error) {
 // Object returns the uncompressed content of a module.
 func (x *Index) Object(m *Module) ([]byte, error) { return read(x.files, cmp.Or(m.source, m.Path)) }
 
-// Find returns the modules with a name or an alias, such as that of a device. builtin is set if the kernel has the
+// Find returns the modules with a name or an alias, such as a modalias. builtin is set if the kernel has the
 // module built in.
 func (x *Index) Find(alias string) (found []*Module, builtin bool) {
 	name := normal(alias)
