@@ -17,7 +17,7 @@ import (
 	"writ/scripts/library"
 )
 
-// painter colours a text as an editor does: the rule that matches first wins, of those the one that stands first in the grammar.
+// painter tokenises a text like an editor: the earliest match wins, and among equal ones the first rule of the grammar.
 type painter struct {
 	rules    []rule
 	compiled map[string]*regexp.Regexp
@@ -37,7 +37,7 @@ func (p *painter) expression(t *testing.T, text string) *regexp.Regexp {
 // paint returns the scope of each byte, "" where no rule matches.
 func (p *painter) paint(t *testing.T, text string) []string {
 	scopes := make([]string, len(text))
-	var open *rule // of Begin and End, goes over lines
+	var open *rule // an open Begin/End rule, which may span lines
 	offset := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		for at := 0; at < len(line); {
@@ -66,14 +66,14 @@ func (p *painter) paint(t *testing.T, text string) []string {
 					fill(scopes[offset+at+where[2*i]:offset+at+where[2*i+1]], best.Captures[string(rune('0'+i))].Name)
 				}
 			}
-			at += where[1] // the end of a word, if it is one, so that the rest may be looked at alone
+			at += where[1] // the match includes the end of a word, so the rest can be matched separately
 		}
 		offset += len(line) + 1
 	}
 	return scopes
 }
 
-// inside paints up to the end of an open rule, or of the line.
+// inside paints up to the end of an open rule or of the line.
 func (p *painter) inside(t *testing.T, r *rule, open **rule, line string, at int, scopes []string) int {
 	for at < len(line) {
 		for _, inner := range r.Patterns {
@@ -103,7 +103,7 @@ func fill(scopes []string, name string) {
 	}
 }
 
-// sources are all scripts that come with writ.
+// sources returns all scripts of the repository.
 func sources(t *testing.T) map[string]string {
 	all := map[string]string{}
 	paths, err := filepath.Glob("../../scripts/examples/*.tengo")
@@ -125,7 +125,7 @@ func sources(t *testing.T) map[string]string {
 	return all
 }
 
-// The colours agree with the scanner of the engine about what is a comment, a string, a number, a keyword, an operation.
+// The grammar agrees with the engine's scanner about comments, strings, numbers, keywords and operations.
 func TestGrammarAgreesWithTheScanner(t *testing.T) {
 	text, err := os.ReadFile("syntaxes/tengo.tmLanguage.json")
 	if err != nil {
@@ -173,7 +173,7 @@ func cmpOr(a, b string) string {
 	return b
 }
 
-// wanted returns the scopes that a token may have, nil if any will do.
+// wanted returns the allowed scopes of a token, nil if any is allowed.
 func wanted(tok token.Token, literal string, before [2]string) []string {
 	switch {
 	case tok == token.Comment:
@@ -207,7 +207,7 @@ func wanted(tok token.Token, literal string, before [2]string) []string {
 
 var placeholder = regexp.MustCompile(`\$\{\d+:([^}]*)\}|\$0`)
 
-// Whoever takes a snippet as it is has something that can be checked and, if it is an operation, done.
+// An unmodified snippet passes the check. If it is an operation, its arguments are valid.
 func TestSnippetsPassTheCheck(t *testing.T) {
 	for name, s := range newSnippets() {
 		text := placeholder.ReplaceAllString(strings.Join(s.Body, "\n"), "$1") + "\n"
@@ -217,7 +217,7 @@ func TestSnippetsPassTheCheck(t *testing.T) {
 				imports += module + " := import(\"" + module + "\")\n"
 			}
 		}
-		for _, variable := range []string{"handle", "list"} { // that the author has
+		for _, variable := range []string{"handle", "list"} { // variables that the author supplies
 			if strings.Contains(text, variable) {
 				imports += map[string]string{"handle": "handle := import(\"volume\").get(\"a\")\n", "list": "list := [1]\n"}[variable]
 			}
@@ -233,7 +233,7 @@ func TestSnippetsPassTheCheck(t *testing.T) {
 	}
 }
 
-// The folder is an extension as it is: what package.json names is there.
+// The folder is a complete extension: it contains all files that package.json names.
 func TestExtensionIsWhole(t *testing.T) {
 	var manifest struct {
 		Contributes struct {
@@ -267,7 +267,7 @@ func readJSON(t *testing.T, path string, v any) {
 	}
 }
 
-// The task that the README gives for Visual Studio Code understands what a check shows.
+// The task in the README for Visual Studio Code parses the output of `writ check`.
 func TestProblemMatcherReadsDiagnostics(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

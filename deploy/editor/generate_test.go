@@ -1,4 +1,4 @@
-// Package editor_test makes what editors need to know of scripts, and tests it.
+// Package editor_test generates and tests the files for editors.
 package editor_test
 
 import (
@@ -50,7 +50,7 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-// grammar is a grammar of TextMate. Its expressions keep to what Oniguruma and RE2 both have.
+// grammar is a TextMate grammar. Its expressions use only the syntax that Oniguruma and RE2 share.
 type grammar struct {
 	Comment   string   `json:"comment"`
 	Name      string   `json:"name"`
@@ -59,7 +59,7 @@ type grammar struct {
 	Patterns  []rule   `json:"patterns"`
 }
 
-// rule is one pattern: Match, or Begin and End with patterns between.
+// rule is a pattern: either Match, or Begin and End with nested patterns.
 type rule struct {
 	Name     string           `json:"name,omitempty"`
 	Match    string           `json:"match,omitempty"`
@@ -73,7 +73,7 @@ type named struct {
 	Name string `json:"name"`
 }
 
-// The scopes that the test asks for.
+// Scopes that the test checks.
 const (
 	scopeComment     = "comment.line.double-slash.tengo"
 	scopeBlock       = "comment.block.tengo"
@@ -131,7 +131,7 @@ func captures(names ...string) map[string]named {
 	return m
 }
 
-// memberRules colour module.member, where a module has the name under which everybody imports it.
+// memberRules match module.member if the module has its usual name.
 func memberRules() (rules []rule) {
 	add := func(module, scope string, members []string) {
 		if len(members) > 0 {
@@ -159,7 +159,7 @@ func memberRules() (rules []rule) {
 	return rules
 }
 
-// fieldNames are all keys that mean something: of specs, of options, of declarations of parameters.
+// fieldNames returns the keys of all specs, options and parameter declarations.
 func fieldNames() []string {
 	var names []string
 	var walk func(s catalog.Schema)
@@ -181,10 +181,10 @@ func fieldNames() []string {
 	return slices.Compact(names)
 }
 
-// wordRules colour the words of the language itself.
+// wordRules match the keywords of the language.
 func wordRules() []rule {
 	constants := []string{"true", "false", "undefined"}
-	functions := []string{"error", "immutable"} // keywords that are called
+	functions := []string{"error", "immutable"} // keywords that are called like functions
 	var control []string
 	for _, word := range scripts.Keywords() {
 		if word != "func" && !slices.Contains(constants, word) && !slices.Contains(functions, word) {
@@ -200,7 +200,7 @@ func wordRules() []rule {
 	}
 }
 
-// snippet is one of the form that editors share.
+// snippet is a snippet in the common format of editors.
 type snippet struct {
 	Prefix      string   `json:"prefix"`
 	Body        []string `json:"body"`
@@ -233,7 +233,7 @@ func newSnippets() map[string]snippet {
 	return all
 }
 
-// operationBody is a call with the fields that it cannot do without.
+// operationBody returns a call with all required fields.
 func operationBody(op *catalog.Operation) string {
 	next := 0
 	hole := func(text string) string {
@@ -260,7 +260,7 @@ func requiredFields(s catalog.Schema, hole func(string) string) string {
 	return strings.Join(fields, ", ")
 }
 
-// sample is a value that fits a field, with a hole for another one.
+// sample returns a valid value for a field, with a placeholder for the editor.
 func sample(f *catalog.Field, hole func(string) string) string {
 	switch f.Type {
 	case catalog.Int:
