@@ -10,21 +10,22 @@ import (
 	"path/filepath"
 )
 
-// file is one that people get, with its place in an archive.
+// file is a file and its place in an archive.
 type file struct {
 	name string // with slashes
-	from string // where it is now
+	from string // path of the source file
 	mode int64
 }
 
-// archive makes one of a program with its manual pages, completions and licences. On Linux there are units of systemd, too.
+// archive writes the archive of a program, with its manual pages, completions and licences, and on Linux with systemd
+// units.
 func (s *source) archive(b *builds, p program, target string) error {
 	files, err := s.archived(b, p)
 	if err != nil {
 		return fmt.Errorf("list the files of %s: %w", target, err)
 	}
 	var out bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is a valid one
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
 	w := tar.NewWriter(z)
 	top := fmt.Sprintf("writ_%s_%s_%s", s.bare(), p.OS, p.Arch)
 	for _, f := range files {

@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// platform is an operating system and a processor, in the words of Go.
+// platform is an operating system and a processor architecture, with Go's names.
 type platform struct{ OS, Arch string }
 
 func (p platform) String() string { return p.OS + "/" + p.Arch }
 
-// known are the platforms that writ is built for. Nodes and supervisors need Linux; on macOS there are the commands of people.
+// known lists the platforms that writ is built for. Nodes and supervisors need Linux. On macOS only the client commands
+// are usable.
 var known = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
 func parsePlatforms(text string) (list []platform, err error) {
@@ -34,21 +35,22 @@ func parsePlatforms(text string) (list []platform, err error) {
 	return list, nil
 }
 
-// program is writ, built for a platform.
+// program is writ built for a platform.
 type program struct {
 	platform
 	path string
 }
 
-// builds are the programs of a release, and what the one for this machine says of itself.
+// builds holds the programs of a release, and the manual pages and completions that the program for this machine
+// printed.
 type builds struct {
 	dir         string // temporary
 	programs    []program
 	man         string            // directory of manual pages
-	completions map[string]string // files by their shells
+	completions map[string]string // files by shell
 }
 
-// compilers are those of C for the drivers that need it, by platform. Elsewhere these drivers say that they are not built in.
+// compilers lists the C compilers for the drivers that need one. On other platforms, these drivers are not built in.
 var compilers = map[platform]string{{"linux", "amd64"}: "x86_64-linux-gnu-gcc", {"linux", "arm64"}: "aarch64-linux-gnu-gcc"}
 
 // build builds writ for each platform. The caller removes the directory.
@@ -71,10 +73,10 @@ func (s *source) build(ctx context.Context, platforms []platform) (*builds, erro
 	return b, nil
 }
 
-// tags are the build tags of a release. grpcnotrace leaves out the traces of gRPC, which are rendered by templates.
+// tags lists the build tags of a release. grpcnotrace removes the traces of gRPC, which are rendered with templates.
 const tags = "release,grpcnotrace,netgo,osusergo"
 
-// compile builds a program that needs no library of its host.
+// compile builds a statically linked program.
 func (s *source) compile(ctx context.Context, p program) error {
 	flags := "-s -w -X main.release=" + s.version
 	environ := append(os.Environ(), "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "CGO_ENABLED=0")
@@ -93,7 +95,7 @@ func (s *source) compile(ctx context.Context, p program) error {
 	return nil
 }
 
-// describe asks the program for this machine for its manual pages and completions.
+// describe generates manual pages and completions with the program for this machine.
 func (s *source) describe(ctx context.Context, b *builds) error {
 	here := program{platform{runtime.GOOS, runtime.GOARCH}, filepath.Join(b.dir, "here", "writ")}
 	if i := slices.IndexFunc(b.programs, func(p program) bool { return p.platform == here.platform }); i >= 0 {
@@ -104,7 +106,7 @@ func (s *source) describe(ctx context.Context, b *builds) error {
 	return b.ask(ctx, here.path)
 }
 
-// ask writes what a program says of itself.
+// ask writes the manual pages and completions that a program prints.
 func (b *builds) ask(ctx context.Context, writ string) error {
 	b.man, b.completions = filepath.Join(b.dir, "man"), map[string]string{}
 	if text, err := exec.CommandContext(ctx, writ, "man", b.man).CombinedOutput(); err != nil {

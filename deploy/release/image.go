@@ -17,14 +17,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The user of a container, and where it keeps its data.
+// The user of a container and its data directory.
 const (
 	containerUser = 65532
 	containerData = "/var/lib/writ"
 )
 
-// image makes one of containers for all platforms with Linux, as an archive in the form of OCI. It has the program, a user and a directory
-// for data, and nothing else: no shell, no library and no certificates of authorities.
+// image writes an OCI archive with the container images of all Linux platforms. An image contains the program, a user
+// and a data directory. It has no shell, libraries or certificates.
 func (s *source) image(b *builds, target string) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range b.programs {
@@ -36,8 +36,9 @@ func (s *source) image(b *builds, target string) error {
 			return fmt.Errorf("make %s: %w", target, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{
-			Platform:    &v1.Platform{OS: p.OS, Architecture: p.Arch},
-			Annotations: map[string]string{"org.opencontainers.image.ref.name": s.bare()}, // what tools call the image
+			Platform: &v1.Platform{OS: p.OS, Architecture: p.Arch},
+			// The name of the image in other tools.
+			Annotations: map[string]string{"org.opencontainers.image.ref.name": s.bare()},
 		}})
 	}
 	dir, err := os.MkdirTemp(b.dir, "image-")
@@ -54,7 +55,7 @@ func (s *source) image(b *builds, target string) error {
 	return s.write(target, archive)
 }
 
-// imageOf makes the image of a platform.
+// imageOf builds the image of a platform.
 func (s *source) imageOf(p program) (v1.Image, error) {
 	layer, err := s.layer(p)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *source) imageOf(p program) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// layer has all files of a container.
+// layer returns the layer with all files of a container.
 func (s *source) layer(p program) (v1.Layer, error) {
 	data, err := os.ReadFile(p.path)
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *source) layer(p program) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
 }
 
-// tarOf packs a directory. Its files are in the order of their names.
+// tarOf packs a directory, with files sorted by name.
 func (s *source) tarOf(dir string) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -11,12 +11,12 @@ import (
 	"writ/internal/testenv"
 )
 
-// host is a copy of this machine that a test may change: what it writes lies over the machine's own files, and goes with the test. systemd is
-// not there. A script in place of systemctl writes down what it is asked.
+// host is a disposable copy of this machine: an overlay over its files. A script that records its arguments replaces
+// systemctl.
 type host struct {
 	t      *testing.T
 	dir    string
-	script string // what each command begins with
+	script string // prefix of each command
 }
 
 func newHost(t *testing.T) *host {
@@ -32,13 +32,13 @@ func newHost(t *testing.T) *host {
 	if err := os.WriteFile(filepath.Join(h.dir, "upper/usr/bin/systemctl"), []byte(recorder), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// /var/tmp of the copy keeps what systemctl was asked, and the packages.
+	// /var/tmp of the copy contains the record of systemctl and the packages.
 	h.script = fmt.Sprintf("mount -t overlay overlay -o lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work %[1]s/root && cd %[1]s/root && "+
 		"mount -t tmpfs tmpfs run && mkdir -p run/systemd/system && mount -t proc proc proc && mount --bind /dev dev && exec chroot . sh -c \"$1\"", h.dir)
 	return h
 }
 
-// do runs a command on the host and returns what it prints.
+// do runs a command on the host and returns its output.
 func (h *host) do(command string) string {
 	h.t.Helper()
 	c := exec.CommandContext(h.t.Context(), "unshare", "--mount", "sh", "-ec", h.script, "sh", command)
@@ -50,13 +50,13 @@ func (h *host) do(command string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// asked returns what systemctl was asked since the last look.
+// asked returns the calls of systemctl since the previous call.
 func (h *host) asked() string {
 	h.t.Helper()
 	return h.do("cat /var/tmp/asked; rm -f /var/tmp/asked")
 }
 
-// give puts a package of a version on the host, and returns its place there.
+// give builds a package of a version and copies it to the host. It returns its path there.
 func (h *host) give(version, format string) string {
 	h.t.Helper()
 	s, b := fixture(h.t, "#!/bin/sh\necho version "+version+" # ")
@@ -73,7 +73,7 @@ func (h *host) give(version, format string) string {
 
 const units = "writ-coord.service writ-supervisor.service writ-runner.service writ-boot.service"
 
-// The rest of the machine's packages, like the index of its manual pages, is left as it is.
+// Leave the machine's other packages and its manual page index alone.
 const dpkgInstall = "dpkg --install --force-depends --force-unsafe-io --no-triggers"
 
 func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 			}
 
 			h.do("echo 'slots: 3' >>/etc/writ/runner.yaml")
-			h.do(system.upgrade + " " + h.give("v1.2.3", system.format)) // a candidate is older than its release
+			h.do(system.upgrade + " " + h.give("v1.2.3", system.format)) // a release candidate precedes its release
 			if text := h.do("writ; tail -n 1 /etc/writ/runner.yaml"); text != "version v1.2.3\nslots: 3" {
 				t.Errorf("after the upgrade there is %q", text)
 			}
@@ -127,7 +127,7 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 	}
 }
 
-// TestUpgradeGivesEachDaemonItsOwnUser installs a package over an installation of a version that had one user for all daemons, twice.
+// TestUpgradeGivesEachDaemonItsOwnUser upgrades twice from a version in which all daemons shared one user.
 func TestUpgradeGivesEachDaemonItsOwnUser(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "dpkg")

@@ -1,5 +1,6 @@
-// Release makes all files of a release: programs, packages for Debian and Fedora, a container image, lists of components and checksums. Equal
-// sources and an equal toolchain make equal files. It has a module of its own, so that its libraries do not come into writ's.
+// Release builds all files of a release: programs, packages for Debian and Fedora, a container image, lists of
+// components and checksums. Builds are reproducible with equal sources and toolchains. Release is a separate module, so
+// that writ does not depend on its libraries.
 package main
 
 import (
@@ -61,16 +62,16 @@ func run(ctx context.Context, args []string) error {
 	return s.pack(built, *out)
 }
 
-// source is what a release is made of.
+// source is the checked-out source of a release.
 type source struct {
 	dir     string
-	version string    // of the release, like v1.2.3
-	made    time.Time // of the commit: the time of all files
+	version string    // of the release, for example v1.2.3
+	made    time.Time // time of the commit, used for all files
 
-	progress io.Writer // gets a line for each file
+	progress io.Writer // receives one line per file
 }
 
-// sourceAt looks at a clone. A release has a version, and follows from one commit.
+// sourceAt validates a clone: it must have a version and no uncommitted changes.
 func sourceAt(ctx context.Context, dir, version string) (*source, error) {
 	git := func(args ...string) (string, error) {
 		text, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
@@ -105,7 +106,7 @@ func sourceAt(ctx context.Context, dir, version string) (*source, error) {
 	return &source{dir: dir, version: version, made: time.Unix(seconds, 0).UTC()}, nil
 }
 
-// makeEmpty makes a directory, and refuses one that has files of something else.
+// makeEmpty creates a directory. It returns an error if the directory contains files.
 func makeEmpty(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory of the release: %w", err)

@@ -13,10 +13,10 @@ import (
 	"writ/efi/sbom"
 )
 
-// bare is the version without its v, as packages have it.
+// bare returns the version without its v, as in the names of packages.
 func (s *source) bare() string { return strings.TrimPrefix(s.version, "v") }
 
-// pack makes all files of a release of its programs.
+// pack writes all files of a release.
 func (s *source) pack(b *builds, out string) error {
 	for _, p := range b.programs {
 		stem := filepath.Join(out, fmt.Sprintf("writ_%s_%s_%s", s.bare(), p.OS, p.Arch))
@@ -41,7 +41,7 @@ func (s *source) pack(b *builds, out string) error {
 	return s.sums(out)
 }
 
-// components writes the modules of which a program was built, in the form of CycloneDX.
+// components writes the Go modules of a program as a CycloneDX file.
 func (s *source) components(p program, path string) error {
 	data, err := os.ReadFile(p.path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *source) components(p program, path string) error {
 	return s.write(path, text)
 }
 
-// sumsName is the file of checksums, in the form of sha256sum. It is what the maker of a release signs.
+// sumsName is the file of checksums, in the format of sha256sum. The release manager signs it.
 const sumsName = "SHA256SUMS"
 
 func (s *source) sums(dir string) error {
@@ -77,7 +77,7 @@ func (s *source) sums(dir string) error {
 	return s.write(filepath.Join(dir, sumsName), text.Bytes())
 }
 
-// write writes a file of the release and says so.
+// write writes a file of the release and reports it.
 func (s *source) write(path string, data []byte) error {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("write a file of the release: %w", err)
@@ -86,7 +86,7 @@ func (s *source) write(path string, data []byte) error {
 	return nil
 }
 
-// sorted returns the names of a directory's files.
+// sorted returns the file names of a directory.
 func sorted(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

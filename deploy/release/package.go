@@ -15,7 +15,7 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm" // registers itself
 )
 
-// What a package does on its host, as root.
+// Scripts that a package runs on its host as root.
 var (
 	//go:embed files/preinstall.sh
 	preinstall string
@@ -27,11 +27,11 @@ var (
 	postremove string
 )
 
-// group is that of the users of coordinators, supervisors and boot servers. It reads their settings.
+// group is the group of coordinators, supervisors and boot servers. It can read their settings.
 const group = "writ"
 
-// hostPackage makes a package of Debian (deb) or Fedora (rpm): the program, units of systemd, settings, manual pages and completions. It
-// starts nothing. What runs is started again with the new program, and what was changed in /etc/writ stays.
+// hostPackage builds a package for Debian (deb) or Fedora (rpm) with the program, systemd units, settings, manual pages
+// and completions. Installation starts no daemon, but restarts running ones. Changed files in /etc/writ are preserved.
 func (s *source) hostPackage(b *builds, p program, format, target string) error {
 	scratch, err := os.MkdirTemp(b.dir, "package-")
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *source) hostPackage(b *builds, p program, format, target string) error 
 			Contents: contents,
 			Scripts:  scripts(scratch),
 			RPM:      nfpm.RPM{Group: "Applications/System", Summary: "Runs signed scripts in your datacenters", Compression: "zstd", BuildHost: "writ"},
-			Deb:      nfpm.Deb{Compression: "zstd"}, // Debian knows it from 12 on
+			Deb:      nfpm.Deb{Compression: "zstd"}, // supported since Debian 12
 		},
 	})
 	if format == "deb" {
@@ -75,13 +75,13 @@ func (s *source) hostPackage(b *builds, p program, format, target string) error 
 	return s.write(target, out.Bytes())
 }
 
-// scripts are files, because nfpm reads them from there.
+// scripts returns paths of the scripts, because nfpm reads them from files.
 func scripts(scratch string) nfpm.Scripts {
 	path := func(name string) string { return filepath.Join(scratch, name+".sh") }
 	return nfpm.Scripts{PreInstall: path("preinstall"), PostInstall: path("postinstall"), PreRemove: path("preremove"), PostRemove: path("postremove")}
 }
 
-// installed are the files of a package. Those that differ from the source are made in a scratch directory.
+// installed lists the files of a package. Files that differ from the source are written to scratch.
 func (s *source) installed(b *builds, p program, scratch string) (files.Contents, error) {
 	for name, text := range map[string]string{"preinstall": preinstall, "postinstall": postinstall, "preremove": preremove, "postremove": postremove} {
 		if err := os.WriteFile(filepath.Join(scratch, name+".sh"), []byte(text), 0o644); err != nil {
@@ -132,7 +132,8 @@ func (s *source) installed(b *builds, p program, scratch string) (files.Contents
 	return list, nil
 }
 
-// packagedUnit copies a unit. Its program is the one of the package, not one that a person installed by hand.
+// packagedUnit copies a unit and changes its program to the packaged one. The source unit starts a program that was
+// installed by hand.
 func packagedUnit(from, to string) error {
 	const byHand, packaged = "ExecStart=/usr/local/bin/writ ", "ExecStart=/usr/bin/writ "
 	text, err := os.ReadFile(from)
@@ -151,7 +152,7 @@ func compress(from, to string) error {
 		return err
 	}
 	var out bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is a valid one
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
 	if _, err := z.Write(text); err != nil {
 		return err
 	}

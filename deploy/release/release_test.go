@@ -17,7 +17,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// fixture is a release with a program that is none: what is around it is what matters. Tests that start it build it.
+// fixture is a release whose program is only a text. Tests that run the program build it.
 func fixture(t *testing.T, text string) (*source, *builds) {
 	t.Helper()
 	b := &builds{dir: t.TempDir(), completions: map[string]string{}}
@@ -49,7 +49,7 @@ func TestEqualProgramsMakeEqualFiles(t *testing.T) {
 	if err := s.pack(b, first); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("HOME", second) // a release knows nothing of the person who makes it
+	t.Setenv("HOME", second) // the output must not depend on the user
 	if err := s.pack(again, second); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestASourceThatIsNoReleaseIsRefused(t *testing.T) {
 	refused("changes that are not committed", "-source", clone, "-version", "v1.2.3", "-out", t.TempDir())
 }
 
-// The image is one that tools take: its index names an image for each processor, and each image the user and the program.
+// The image is valid for other tools: its index names an image per platform, and each image the user and the program.
 func TestAnImageHasAUserAndOneProgram(t *testing.T) {
 	s, b := fixture(t, "the program for ")
 	target := filepath.Join(t.TempDir(), "image.tar")

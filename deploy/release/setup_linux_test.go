@@ -20,17 +20,17 @@ import (
 	"writ/internal/testenv"
 )
 
-// place is where a person keeps a release: a server of files on loopback.
+// place is a file server on loopback that hosts a release.
 type place struct {
 	t   *testing.T
-	dir string // of its files
+	dir string // of the served files
 	url string
 
 	mu    sync.Mutex
-	asked []string // names of files
+	asked []string // requested file names
 }
 
-// newPlace serves the archives and the checksums of a release, as this program makes them.
+// newPlace serves the archives and checksums of a release.
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	s, b := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1 # ")
@@ -49,7 +49,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// ServeHTTP answers with a file. What lies below private/ needs a password, and half/ breaks off.
+// ServeHTTP sends a file. Paths below private/ need a password, and transfers below half/ break off.
 func (p *place) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.asked = append(p.asked, path.Base(r.URL.Path))
@@ -64,13 +64,13 @@ func (p *place) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, "/half/") {
-		_, _ = w.Write(data[:len(data)/2]) // who asked may be gone
+		_, _ = w.Write(data[:len(data)/2]) // the client may be gone
 		panic(http.ErrAbortHandler)
 	}
 	_, _ = w.Write(data)
 }
 
-// requests returns which files were asked for since the last look.
+// requests returns the requested files since the previous call.
 func (p *place) requests() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *place) requests() string {
 	return strings.Join(p.asked, " ")
 }
 
-// digest returns the sha256 of a file of the release.
+// digest returns the SHA-256 of a file of the release.
 func (p *place) digest(name string) string {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, name))
@@ -89,7 +89,7 @@ func (p *place) digest(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// job is one of a CI system, that has a home and some programs.
+// job is a CI job with a home directory and some programs.
 type job struct {
 	t     *testing.T
 	home  string
@@ -108,7 +108,7 @@ func newJob(t *testing.T, env ...string) *job {
 	return j
 }
 
-// program puts one on the PATH of the job.
+// program adds a program to the PATH of the job.
 func (j *job) program(name, script string) {
 	j.t.Helper()
 	if err := os.MkdirAll(filepath.Join(j.home, "bin"), 0o755); err != nil {
@@ -119,7 +119,7 @@ func (j *job) program(name, script string) {
 	}
 }
 
-// command is deploy/ci/writ-setup.sh in this job.
+// command prepares deploy/ci/writ-setup.sh in this job.
 func (j *job) command(env ...string) (c *exec.Cmd, out, said *bytes.Buffer) {
 	script, err := filepath.Abs("../ci/writ-setup.sh")
 	if err != nil {
@@ -131,7 +131,7 @@ func (j *job) command(env ...string) (c *exec.Cmd, out, said *bytes.Buffer) {
 	return c, out, said
 }
 
-// setup installs writ, and returns the PATH that is printed and what is said.
+// setup installs writ. It returns the printed PATH and the messages.
 func (j *job) setup(env ...string) (path, said string) {
 	j.t.Helper()
 	c, out, log := j.command(env...)
@@ -141,7 +141,7 @@ func (j *job) setup(env ...string) (path, said string) {
 	return strings.TrimSpace(out.String()), log.String()
 }
 
-// refused is setup for what must not succeed. It returns what is said.
+// refused runs a setup that must fail and returns its messages.
 func (j *job) refused(env ...string) string {
 	j.t.Helper()
 	c, out, said := j.command(env...)
@@ -151,13 +151,13 @@ func (j *job) refused(env ...string) string {
 	return said.String()
 }
 
-// version runs the writ that a PATH leads to.
+// version runs the writ on a PATH.
 func (j *job) version(path string) string {
 	j.t.Helper()
 	return strings.TrimSpace(command(j.t, j.home, "env", "PATH="+path, "sh", "-c", "command -v writ && writ"))
 }
 
-// kept returns the files of the cache, and everything in the temporary directory.
+// kept lists the files of the cache and of the temporary directory.
 func (j *job) kept() (names []string) {
 	j.t.Helper()
 	for _, top := range []string{filepath.Join(j.home, ".cache"), filepath.Join(j.home, "tmp")} {
@@ -207,7 +207,7 @@ func TestAJobGetsWritFromOneArchive(t *testing.T) {
 	if found, said := j.setup("WRIT_RELEASE=" + p.url + "/" + archiveHere); !strings.HasSuffix(j.version(found), "v1.2.3-rc.1") {
 		t.Error(said)
 	}
-	// One with a signature in its address, and one behind a password that is not in the arguments of a program.
+	// One URL has a signed query, another needs a password, which is not passed as an argument.
 	if err := os.WriteFile(filepath.Join(j.home, ".netrc"), []byte("machine 127.0.0.1 login ci password \"open sesame\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestCachedProgramsNeverRun(t *testing.T) {
 	}
 }
 
-// A job that shares the cache puts links to files of this job in the place of new files.
+// Another job that shares the cache replaces new files with links to files of this job.
 func TestCacheLinksAreNotFollowed(t *testing.T) {
 	p := newPlace(t)
 	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
@@ -331,7 +331,7 @@ func TestCacheLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A setup that fails, or installs nothing, removes nothing that it has not made.
+// A setup that fails or installs nothing removes only its own files.
 func TestSetupKeepsFilesOfItsDirectory(t *testing.T) {
 	p := newPlace(t)
 	for name, env := range map[string][]string{
@@ -372,7 +372,7 @@ func TestSetupPrintsNoPassword(t *testing.T) {
 	}
 }
 
-// A server whose answer has no end fills neither the disk nor the time of a job.
+// An endless response exhausts neither the disk nor the time of a job.
 func TestEndlessDownloadIsRefused(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for piece := make([]byte, 1<<20); ; {
@@ -408,7 +408,7 @@ func TestEndlessDownloadIsRefused(t *testing.T) {
 	}
 }
 
-// write writes a program, and makes its directory.
+// write writes a program and creates its directory.
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -481,7 +481,7 @@ func TestATamperedArchiveIsRefused(t *testing.T) {
 	p := newPlace(t)
 	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
 	honest := p.digest(archiveHere)
-	// The attacker has the server, and packs another program in the same form.
+	// The attacker controls the server and serves another program in the same format.
 	s, b := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1; echo stolen # ")
 	if err := s.archive(b, b.programs[0], filepath.Join(p.dir, archiveHere)); err != nil {
 		t.Fatal(err)
@@ -492,7 +492,7 @@ func TestATamperedArchiveIsRefused(t *testing.T) {
 	if kept := j.kept(); !slices.Equal(kept, []string{sumsName}) {
 		t.Errorf("it leaves %q", kept)
 	}
-	// With checksums that fit.
+	// The checksums match that program.
 	if err := os.Remove(filepath.Join(p.dir, sumsName)); err != nil {
 		t.Fatal(err)
 	}
@@ -527,7 +527,7 @@ func TestAReleaseHasOneArchiveForEachSystem(t *testing.T) {
 func TestAJobThatIsCancelledLeavesNothing(t *testing.T) {
 	begun := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("the beginning")) // it is looked at below
+		_, _ = w.Write([]byte("the beginning")) // checked below
 		_ = http.NewResponseController(w).Flush()
 		close(begun)
 		<-r.Context().Done()

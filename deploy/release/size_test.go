@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// importers are the packages of a release that import templates, with what keeps the linker from taking them along.
+// importers lists the packages of a release that import templates, each with the reason why the linker drops the
+// templates.
 var importers = map[string]string{
 	"html/template":                                       "a package below names a type of it",
 	"github.com/spf13/cast":                               "it names a type of html/template",
@@ -18,7 +19,7 @@ var importers = map[string]string{
 	"github.com/containerd/containerd/v2/internal/fsview": "oci.WithUser and the like look at layers by it; sal/containerd finds users by itself",
 }
 
-// A program that renders a template of text/template has every exported method of every type, which makes writ a fourth larger.
+// With text/template rendering, the linker keeps all exported methods of all types, which makes writ a fourth larger.
 func TestNoFurtherPackageOfAReleaseImportsTemplates(t *testing.T) {
 	for _, p := range known {
 		list := exec.CommandContext(t.Context(), "go", "list", "-tags", tags, "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/writ")
@@ -44,7 +45,7 @@ func TestNoFurtherPackageOfAReleaseImportsTemplates(t *testing.T) {
 	}
 }
 
-// rendersNoTemplates looks at the names of the functions of a program, which are in it for traces of stacks.
+// rendersNoTemplates checks the function names in a program, which stack traces need.
 func rendersNoTemplates(t *testing.T, path string) {
 	t.Helper()
 	program, err := os.ReadFile(path)

@@ -12,7 +12,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func command(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)
@@ -24,7 +24,7 @@ func command(t *testing.T, dir, name string, args ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// A release is made twice, in different directories and by different people, and what it says of itself is tried in each form.
+// Builds a release twice, in different directories and as different users, and runs each form of it.
 func TestAReleaseOfThisSourceRunsInEachForm(t *testing.T) {
 	testenv.Nightly(t, "TestEqualProgramsMakeEqualFiles and TestAPackageIsInstalledUpgradedAndRemoved pack a program that is a script")
 	testenv.Need(t, "git")
