@@ -18,12 +18,12 @@ import (
 	"writ/scripts"
 )
 
-// TestScriptsOfTheManual checks every script that the manual shows, and runs those that are right. A fence may say how it is meant:
+// TestScriptsOfTheManual checks all scripts in the manual and runs the valid ones. The info string of a fence sets the
+// expectation:
 //
-//	tengo                it gets no diagnostic, runs to its end, and shows what the fence of text after it says
-//	tengo check=W0105    it gets exactly this diagnostic
-//	tengo fails=CODE     it gets no diagnostic, and its run fails with this code
-//	tengo module=NAME    it is a module that the scripts below import
+//	tengo                no diagnostics; the run completes and prints the text of the next fence
+//	tengo check=W0105    exactly this diagnostic
+//	tengo fails=CODE     no diagnostics; the run fails with this code
 func TestScriptsOfTheManual(t *testing.T) {
 	for _, page := range []string{"scripts.md", "coming-from.md", "databases.md", "logs.md"} {
 		text, err := os.ReadFile(filepath.Join("manual", page))
@@ -51,7 +51,7 @@ func TestScriptsOfTheManual(t *testing.T) {
 	}
 }
 
-// showScript checks a script, runs it if it is right, and returns what it logs and puts out.
+// showScript checks a script and runs it if it is valid. It returns its log and output.
 func showScript(t *testing.T, place string, f fence, modules map[string]string) string {
 	bundle, err := scripts.Resolve(scripts.Source{Name: "manual.tengo", Text: []byte(f.text)}, func(name string) ([]byte, error) {
 		if text, ok := modules[name]; ok {
@@ -103,7 +103,7 @@ func showScript(t *testing.T, place string, f fence, modules map[string]string) 
 	return b.String()
 }
 
-// carryOut runs a script and answers its calls as a datacenter with simulated drivers would, each as soon as it is asked for.
+// carryOut runs a script. It answers calls at once, like a datacenter with simulated drivers.
 func carryOut(t *testing.T, bundle scripts.Bundle, report scripts.Report) scripts.Outcome {
 	program, err := scripts.Compile(bundle)
 	if err != nil {
@@ -140,7 +140,7 @@ func carryOut(t *testing.T, bundle scripts.Bundle, report scripts.Report) script
 	}
 }
 
-// resultOf makes values that fit an operation.
+// resultOf returns a valid result of an operation.
 func resultOf(op *catalog.Operation, c scripts.NewCall) map[string]any {
 	values := map[string]any{}
 	for _, f := range op.Result {

@@ -10,8 +10,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// TestRunbookSaysWhoMendsEachCode compares the table of the runbook with the codes of calls: each has one row, and the row tells whether the
-// call is tried again.
+// TestRunbookSaysWhoMendsEachCode compares the runbook's table with the error codes of calls. Each code has one row,
+// and the row states whether the call is retried.
 func TestRunbookSaysWhoMendsEachCode(t *testing.T) {
 	text, err := os.ReadFile("manual/runbook.md")
 	if err != nil {

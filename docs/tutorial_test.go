@@ -1,4 +1,4 @@
-// Package docs_test runs what the manual tells people to type.
+// Package docs_test runs the examples of the manual.
 package docs_test
 
 import (
@@ -21,16 +21,14 @@ import (
 	"writ/internal/testenv"
 )
 
-// guard ends a wait for something that never comes; the slowest step takes some seconds.
+// guard limits a wait for an event that never comes. The slowest step takes a few seconds.
 const guard = 2 * time.Minute
 
-// TestTutorial types the commands of tutorial.md, in the order in which they stand there. A fence may say how it is meant:
+// TestTutorial runs the commands of tutorial.md in order. The info string of a fence sets the terminal:
 //
-//	sh                          in the reader's shell; it must succeed
-//	sh terminal=NAME until=TEXT in another terminal; go on when it has shown the text
-//	sh stop=NAME                Ctrl-C in that terminal first
-//	sh ended=NAME               the command in that terminal ends by itself first, with success
-//	text                        what the fence before shows, in this order; "…" stands for anything
+//	sh                          in the reader's shell; must succeed
+//	sh terminal=NAME until=TEXT in another terminal; continues when the terminal has shown the text
+//	sh stop=NAME                after Ctrl-C in that terminal
 func TestTutorial(t *testing.T) {
 	for _, tool := range []string{"redis-server", "ssh-keygen", "curl"} {
 		testenv.Need(t, tool)
@@ -59,7 +57,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// fence is a block of code.
+// fence is a code block.
 type fence struct {
 	language   string
 	attributes map[string]string
@@ -95,7 +93,7 @@ func fences(text string) (all []fence) {
 	return all
 }
 
-// compare looks for the pieces of the text between "…" and line ends in what was shown, one after the other.
+// compare checks that the pieces of the text between "…" and line ends occur in the output in order.
 func (f fence) compare(t *testing.T, shown string) {
 	t.Helper()
 	rest := shown
@@ -108,7 +106,7 @@ func (f fence) compare(t *testing.T, shown string) {
 	}
 }
 
-// reader is somebody who follows the tutorial in a directory of a test, on ports that are free.
+// reader follows the tutorial in a temporary directory and on free ports.
 type reader struct {
 	t         *testing.T
 	dir       string
@@ -121,9 +119,10 @@ func newReader(t *testing.T) *reader {
 	r := &reader{t: t, dir: t.TempDir(), terminals: map[string]*terminal{}}
 	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WRIT_") })
 	r.env = append(own, testenv.Maker(t), "CI=true", "HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir, "XDG_STATE_HOME="+r.dir, "SSH_AUTH_SOCK=",
-		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -ldflags=-w"), // the linker writes no tables for debuggers, which take it half of its time
-		fmt.Sprintf("WRIT_LISTEN=127.0.0.1:%d", testenv.FreePort(t)))      // where nothing else is said
-	for _, v := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} { // which follow from HOME otherwise
+		// Omit debug information, which takes half of the link time.
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -ldflags=-w"),
+		fmt.Sprintf("WRIT_LISTEN=127.0.0.1:%d", testenv.FreePort(t))) // the default address
+	for _, v := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} { // otherwise derived from HOME
 		out, err := exec.Command("go", "env", v).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -139,7 +138,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// relocate puts the checkout and the ports of the text elsewhere.
+// relocate replaces the checkout and the ports of the text.
 func (r *reader) relocate(text string) string {
 	checkout, err := filepath.Abs("..")
 	if err != nil {
@@ -164,7 +163,7 @@ func (r *reader) terminal(name string) *terminal {
 	return r.terminals[name]
 }
 
-// open types a fence into another terminal, in the folder that the tutorial is about.
+// open runs a fence in another terminal, in the folder of the tutorial.
 func (r *reader) open(f fence) {
 	r.t.Helper()
 	name := f.attributes["terminal"]
@@ -172,7 +171,7 @@ func (r *reader) open(f fence) {
 	cmd := exec.Command("sh", "-e", "-c", f.text)
 	cmd.Dir = folder
 	cmd.Env = append(r.env, "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for what runs in the terminal, and for nothing else
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only the terminal's processes
 	term := &terminal{t: r.t, name: name, cmd: cmd, changed: make(chan struct{}, 1), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = term, term
 	if err := cmd.Start(); err != nil {
@@ -186,20 +185,20 @@ func (r *reader) open(f fence) {
 	term.await(f.attributes["until"])
 }
 
-// terminal is a window in which something runs.
+// terminal is a terminal window with a running command.
 type terminal struct {
 	t       *testing.T
 	name    string
 	cmd     *exec.Cmd
 	changed chan struct{}
 	ended   chan struct{}
-	err     error // once ended is closed
+	err     error // valid once ended is closed
 
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write shows what the command says.
+// Write appends output of the command.
 func (s *terminal) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,12 +241,12 @@ func (s *terminal) wantSuccess() {
 	}
 }
 
-// interrupt is Ctrl-C; what does not end on it is killed, and fails the test.
+// interrupt sends Ctrl-C. If the command does not exit, it is killed and the test fails.
 func (s *terminal) interrupt() {
 	s.t.Helper()
 	select {
 	case <-s.ended:
-		return // its id may be another's by now
+		return // its pid may be reused
 	default:
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGINT)
 	}
@@ -260,11 +259,11 @@ func (s *terminal) interrupt() {
 	}
 }
 
-// shell is the reader's own: what a fence exports is there in the next one.
+// shell is the reader's shell. Variables that a fence exports are visible in later ones.
 type shell struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	dir   string // of the fences
+	dir   string // working directory of the fences
 	in    io.WriteCloser
 	lines *bufio.Scanner
 	done  int
@@ -289,12 +288,12 @@ func newShell(t *testing.T, dir string, env []string) *shell {
 	s := &shell{t: t, cmd: cmd, dir: t.TempDir(), in: in, lines: bufio.NewScanner(out)}
 	t.Cleanup(func() {
 		s.kill()
-		_ = cmd.Wait() // the error says that it was killed
+		_ = cmd.Wait() // the error only reports the kill
 	})
 	return s
 }
 
-// run types a fence and returns what it shows. The shell ends with the first command that fails.
+// run runs a fence and returns its output. The shell exits at the first failing command.
 func (s *shell) run(f fence) string {
 	s.t.Helper()
 	s.done++
@@ -324,7 +323,7 @@ func (s *shell) run(f fence) string {
 	return ""
 }
 
-// watch kills the shell if what it runs stands still. On a machine that has much to do a compiler may take long, and goes on all the same.
+// watch kills the shell if its processes use no CPU time. On a busy machine a compiler may be slow, but it progresses.
 func (s *shell) watch(ended <-chan struct{}) {
 	every := time.NewTicker(guard)
 	defer every.Stop()
@@ -343,7 +342,7 @@ func (s *shell) watch(ended <-chan struct{}) {
 	}
 }
 
-// used is the CPU time of all processes of a group, in ticks of the kernel; 0 where it does not tell that.
+// used returns the CPU time of a process group in clock ticks, 0 if it is unavailable.
 func used(group int) (ticks int64) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -355,7 +354,7 @@ func used(group int) (ticks int64) {
 		if err != nil || len(fields) < 15 || fields[2] != strconv.Itoa(group) {
 			continue
 		}
-		for _, field := range fields[11:15] { // its own and that of children who ended, for programs and in the kernel
+		for _, field := range fields[11:15] { // user and system time, of the process and of its exited children
 			n, _ := strconv.ParseInt(field, 10, 64)
 			ticks += n
 		}
@@ -363,5 +362,5 @@ func used(group int) (ticks int64) {
 	return ticks
 }
 
-// kill ends the shell and what it runs.
+// kill kills the shell and its processes.
 func (s *shell) kill() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }

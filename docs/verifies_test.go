@@ -37,22 +37,23 @@ const verifiesFile = "verifies.md"
 
 var update = flag.Bool("update", false, "write the cells that are made from the code")
 
-// The columns of the tables of docs/verifies.md: what there is, who makes it, who verifies it, and what proves that.
+// Columns of the tables in docs/verifies.md.
 var (
 	party     = []string{"what", "signed by", "coordinator", "supervisor", "node", "client", "test"}
 	ofTexts   = []string{"what", "signed by", "decided by", "coordinator", "supervisor", "node", "client", "test"}
 	ofActions = []string{"what", "signed by", "permit", "decided by", "coordinator", "supervisor", "node", "client", "test"}
 )
 
-// authority is a sort of things that change or authorise something, as the code has them. Each is a table of docs/verifies.md.
+// authority is a kind of object that changes or authorises something, as defined in the code. Each kind has a table in
+// docs/verifies.md.
 type authority struct {
 	heading string
 	columns []string
-	has     map[string][]string // by the word that begins the row, the others that stand beside it
-	made    map[string][]string // by the same word, the cells after the first one that are made from the code
+	has     map[string][]string // by the first cell of a row, the expected further names in that cell
+	made    map[string][]string // by the same key, the cells after the first one that are generated from the code
 }
 
-// authorities lists everything that changes or authorises something.
+// authorities lists all kinds of objects that change or authorise something.
 func authorities(t *testing.T) []authority {
 	return []authority{
 		{"Texts that people sign", ofTexts, alone(signedTexts()), cellsOfTexts()},
@@ -65,7 +66,8 @@ func authorities(t *testing.T) []authority {
 	}
 }
 
-// cellsOfTexts says of each signed text what its signer must be allowed, where, with which roles, and who decides on it.
+// cellsOfTexts returns, for each signed text, the required permission with its scope and roles, and the verifier that
+// decides.
 func cellsOfTexts() map[string][]string {
 	deciders := map[identity.Decider]string{identity.DecidedBySupervisor: "the supervisor", identity.DecidedByEverybody: "each verifier for itself"}
 	made := map[string][]string{}
@@ -76,7 +78,7 @@ func cellsOfTexts() map[string][]string {
 }
 
 func signedBy(rule identity.Rule) string {
-	if rule.Action == identity.ActionGovern { // which is not a matter of roles
+	if rule.Action == identity.ActionGovern { // independent of roles
 		return "`" + string(rule.Action) + "`: root operators"
 	}
 	var roles []string
@@ -93,7 +95,8 @@ func signedBy(rule identity.Rule) string {
 	return fmt.Sprintf("`%s` %s: %s", rule.Action, where, strings.Join(roles, ", "))
 }
 
-// cellsOfOperations says of each group of operations what the signer of the script must be allowed, what permits a call, and who decides on it.
+// cellsOfOperations returns, for each group of operations, the required permission of the script's signer, the
+// permission of a call, and the verifier that decides.
 func cellsOfOperations(t *testing.T) map[string][]string {
 	made := map[string][]string{}
 	for _, op := range catalog.Operations() {
@@ -133,7 +136,7 @@ func signedTexts() (all []string) {
 	return all
 }
 
-// nameOf is a statement's subject and decision, and the namespace of any other text.
+// nameOf returns subject and decision of a statement, and the namespace of any other text.
 func nameOf(rule identity.Rule) string {
 	if rule.Namespace == identity.StatementNamespace {
 		return rule.Kind + " " + rule.Decision
@@ -141,7 +144,8 @@ func nameOf(rule identity.Rule) string {
 	return string(rule.Namespace)
 }
 
-// operationsByData groups the operations by what nodes demand for them: those that the supervisor answers by itself come to no node.
+// operationsByData groups operations by the data that nodes require for them. Operations that the supervisor answers
+// itself never reach a node.
 func operationsByData() map[string][]string {
 	groups := map[string][]string{}
 	for _, op := range catalog.Operations() {
@@ -157,7 +161,7 @@ func groupOf(op *catalog.Operation) string {
 	return string(op.Data)
 }
 
-// constantsOf returns the values of a package's constants of a type, which are strings.
+// constantsOf returns the values of a package's string constants of a type.
 func constantsOf(t *testing.T, folder, typeName string) (all []string) {
 	t.Helper()
 	for _, file := range sources(t, folder) {
@@ -174,13 +178,13 @@ func constantsOf(t *testing.T, folder, typeName string) (all []string) {
 	return all
 }
 
-// valuesOf returns the values of constants if they are of the type.
+// valuesOf returns the values of constants that have the type.
 func valuesOf(t *testing.T, spec *ast.ValueSpec, typeName string) (all []string) {
 	t.Helper()
 	declared, _ := spec.Type.(*ast.Ident)
 	for _, value := range spec.Values {
 		is := declared != nil && declared.Name == typeName
-		if call, ok := value.(*ast.CallExpr); ok { // Kind("job")
+		if call, ok := value.(*ast.CallExpr); ok { // for example Kind("job")
 			made, _ := call.Fun.(*ast.Ident)
 			if is = made != nil && made.Name == typeName; is {
 				value = call.Args[0]
@@ -202,7 +206,7 @@ func valuesOf(t *testing.T, spec *ast.ValueSpec, typeName string) (all []string)
 	return all
 }
 
-// nodeRoutes are those of the API that a supervisor has for nodes.
+// nodeRoutes lists the routes of a supervisor's node API.
 func nodeRoutes(t *testing.T) (all []string) {
 	t.Helper()
 	err := chi.Walk(nodes.Handler(nil, nil, slog.New(slog.DiscardHandler)).(chi.Routes),
@@ -216,7 +220,7 @@ func nodeRoutes(t *testing.T) (all []string) {
 	return all
 }
 
-// openRoutes are those of all servers for which nobody has to log in, each after the name of its server.
+// openRoutes lists the routes of all servers that require no login, prefixed with the server.
 func openRoutes(t *testing.T) (all []string) {
 	t.Helper()
 	for server, routes := range map[string][]string{
@@ -242,7 +246,8 @@ var listeners = map[string]string{
 	"Transfers.Listener":  "transfers",
 }
 
-// TestEveryListenerHasRows finds the fields of type net.Listener of daemons. The server of each must have rows in the table.
+// TestEveryListenerHasRows finds the fields of type net.Listener of daemons. The server of each must have rows in the
+// table.
 func TestEveryListenerHasRows(t *testing.T) {
 	routes := openRoutes(t)
 	found := map[string]bool{}
@@ -289,7 +294,7 @@ func fieldsOfType(t *testing.T, folder, typeName string) (all []string) {
 	return all
 }
 
-// sources parses the files of a package without its tests.
+// sources parses the non-test files of a package.
 func sources(t *testing.T, folder string) (all []*ast.File) {
 	t.Helper()
 	files, err := fs.Glob(os.DirFS("../"+folder), "*.go")
@@ -309,7 +314,8 @@ func sources(t *testing.T, folder string) (all []*ast.File) {
 	return all
 }
 
-// writingRoutes are those of a coordinator's API that do not only read. That the router has no others another test sees to.
+// writingRoutes lists the routes of a coordinator's API that change something. Another test checks that the router has
+// no further routes.
 func writingRoutes(t *testing.T) (all []string) {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(api.Spec)
@@ -327,8 +333,8 @@ func writingRoutes(t *testing.T) (all []string) {
 	return all
 }
 
-// flaws returns a sentence for each way in which the tables of a document are not complete. That the tests they name are there, the test of
-// package arch sees to, for this document as for all others.
+// flaws returns a sentence for each gap in the tables of a document. The test of package arch checks that named tests
+// exist, as for all documents.
 func flaws(document string, all []authority) (flaws []string) {
 	report := func(format string, args ...any) { flaws = append(flaws, fmt.Sprintf(format, args...)) }
 	for _, a := range all {
@@ -376,7 +382,7 @@ func flaws(document string, all []authority) (flaws []string) {
 	return flaws
 }
 
-// Whoever adds something that changes or authorises something says who verifies it.
+// Every addition that changes or authorises something must document its verifiers.
 func TestEverythingThatAuthorisesSaysWhoVerifiesIt(t *testing.T) {
 	document, err := os.ReadFile(verifiesFile)
 	if err != nil {
@@ -399,7 +405,7 @@ func TestEverythingThatAuthorisesSaysWhoVerifiesIt(t *testing.T) {
 	}
 }
 
-// withMadeCells returns a document with the cells that are made from the code.
+// withMadeCells returns a document with the cells that are generated from the code.
 func withMadeCells(document string, all []authority) string {
 	var b strings.Builder
 	var in authority
