@@ -1,4 +1,5 @@
-// Package monitoring reads the rules of alerts and the dashboard of deploy/monitoring as the programs read them that they are for.
+// Package monitoring tests the alert rules and the dashboard in deploy/monitoring with the parsers of the programs that
+// use them.
 package monitoring
 
 import (
@@ -15,7 +16,7 @@ import (
 
 const folder = "../../deploy/monitoring/"
 
-// metrics are those of the manual, which a test of the coordinator compares with what there is.
+// metrics returns the metrics in the manual. A test of the coordinator compares the manual with the code.
 func metrics(t *testing.T) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/manual/monitoring.md")
@@ -31,7 +32,7 @@ func metrics(t *testing.T) (names []string) {
 	return names
 }
 
-// check fails the test unless an expression can be read and is about metrics that there are.
+// check fails the test unless an expression is valid and uses known metrics.
 func check(t *testing.T, what, expression string, known []string) {
 	t.Helper()
 	if _, err := metricsql.Parse(expression); err != nil {
@@ -48,8 +49,8 @@ func check(t *testing.T, what, expression string, known []string) {
 	}
 }
 
-// checkRemedy fails the test unless the description of an alert says where to look next: by a command, a flag or a log. Commands of writ are those of the
-// reference.
+// checkRemedy fails the test unless the description of an alert names a next step: a command, a flag or a log. Commands
+// of writ must be in the reference.
 func checkRemedy(t *testing.T, alert, description string, reference []byte) {
 	t.Helper()
 	if !regexp.MustCompile("`[a-z]|systemctl |journalctl |--[a-z]|[Ll]og of").MatchString(description) {

@@ -1,5 +1,6 @@
-// Command testreport says what a person needs to know of a test run: what failed, with its last lines and the command that repeats it, what
-// was flaky, and which packages took longest. It reads the events of `go test -json` from a file, as `gotestsum --jsonfile` leaves them.
+// Command testreport summarises a test run: failures with their last output and the command that repeats them, flaky
+// tests, and the slowest packages. It reads a file with the events of `go test -json`, as written by `gotestsum
+// --jsonfile`.
 package main
 
 import (
@@ -38,35 +39,35 @@ func main() {
 	r.write(os.Stdout)
 }
 
-// event is one line of `go test -json`, as far as it is read.
+// event holds the used fields of a line of `go test -json`.
 type event struct {
 	Action  string
 	Package string
-	Test    string  // "" if it is about the package
-	Elapsed float64 // seconds
+	Test    string  // "" for an event of the package
+	Elapsed float64 // in seconds
 	Output  string
 }
 
-// test is one test without its subtests, or what a package says that belongs to none.
+// test is a test without its subtests, or the output of a package outside tests.
 type test struct {
 	Package, Name string
 
 	ended  string   // the last action that ended it
 	failed bool     // at least once
 	output []string // the last lines
-	points []string // lines that name a place in a test: what was asserted
+	points []string // lines that name a place in a test file: failed assertions
 }
 
-// report is what happened.
+// report holds the results of a run.
 type report struct {
 	tests    []*test
-	packages map[string]float64 // seconds, of all runs
+	packages map[string]float64 // seconds, summed over all runs
 	ran      int
 	skipped  int
-	skips    skips // subtests too
+	skips    skips // includes subtests
 }
 
-// read gathers the events of a run, and of the runs of what failed after it.
+// read parses the events of a run and of its repetitions of failed tests.
 func read(from io.Reader) (*report, error) {
 	r := &report{packages: map[string]float64{}, skips: skips{}}
 	known := map[string]*test{}
@@ -79,7 +80,7 @@ func read(from io.Reader) (*report, error) {
 			return nil, err
 		}
 		if e.Package == "" {
-			continue // a build
+			continue // an event of a build
 		}
 		name, _, sub := strings.Cut(e.Test, "/")
 		t := known[e.Package+" "+name]
@@ -123,8 +124,8 @@ func read(from io.Reader) (*report, error) {
 	return r, lines.Err()
 }
 
-// keptLines is how much of a test's output is kept, from its end; keptPoints how many of the lines that name a place in a test, from its beginning:
-// what processes said last may be long.
+// keptLines limits the stored output of a test, from its end. keptPoints limits the stored assertions, from the
+// beginning: they could be lost before the last output of processes, which may be long.
 const (
 	keptLines  = 40
 	keptPoints = 12
@@ -146,10 +147,10 @@ func (t *test) say(text string) {
 	}
 }
 
-// failures are the tests whose last run failed, and packages that failed without one. A test that never ended is one of them, unless another one
-// of its package is known to have failed: it was cut off then.
+// failures returns the tests whose last run failed, and packages that failed without a failed test. A test that never
+// ended counts as failed, unless another test of its package failed: then it was cut off.
 func (r *report) failures() (all []*test, cut []string) {
-	failed := map[string]bool{} // packages with a test that failed
+	failed := map[string]bool{} // packages with a failed test
 	for _, t := range r.tests {
 		failed[t.Package] = failed[t.Package] || t.Name != "" && t.ended == "fail"
 	}
@@ -178,7 +179,7 @@ func (r *report) flakyIn(pkg string) bool {
 	return slices.ContainsFunc(r.flaky(), func(t *test) bool { return t.Package == pkg })
 }
 
-// shownLines is how many lines of output all failures show together.
+// shownLines is the total number of output lines shown for all failures.
 const shownLines = 45
 
 const slowest = 10

@@ -13,7 +13,7 @@ func reported(t *testing.T, events ...event) string {
 	return said.String()
 }
 
-// reportOf reads events as go test -json prints them.
+// reportOf parses events in the format of go test -json.
 func reportOf(t *testing.T, events ...event) *report {
 	t.Helper()
 	var text strings.Builder
