@@ -13,14 +13,15 @@ import (
 	"writ/cmd/writ/internal/bench/peer"
 )
 
-// AsynqName is the name of the hidden command that is bare asynq.
+// AsynqName is the hidden command that runs bare asynq.
 const AsynqName = "asynq"
 
-// beside is a system that is compared with writ, in a process of its own, with servers that are children of that process or are its Redis.
+// beside is a system to compare with writ. It runs in a child process. Its servers are children of that process, or its
+// Redis.
 type beside struct {
 	peer.About
 	process *child
-	redis   int // the process of its Redis, 0 for none
+	redis   int // pid of its Redis, 0 for none
 }
 
 func (b *beside) about() (name, durability string) { return b.Name, b.Durability }
@@ -62,9 +63,9 @@ func (b *beside) cpu() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// besideAll starts the systems to compare with, asynq first. They are ended by closing the cluster.
+// besideAll starts the systems to compare with, asynq first. Closing the cluster stops them.
 func (s *Speed) besideAll(on *cluster, r *SpeedReport) (all []system, err error) {
-	redis, err := on.startRedis(filepath.Join(s.Data, "asynq")) // of its own, with the same settings
+	redis, err := on.startRedis(filepath.Join(s.Data, "asynq")) // a separate instance with the same settings
 	if err != nil {
 		return nil, fmt.Errorf("start a Redis for asynq: %w", err)
 	}
@@ -88,7 +89,7 @@ func (s *Speed) besideAll(on *cluster, r *SpeedReport) (all []system, err error)
 	return all, nil
 }
 
-// besideOf starts the systems that a program offers, each in a process of its own.
+// besideOf starts the systems that a program offers, each in a separate process.
 func (s *Speed) besideOf(on *cluster, program string, r *SpeedReport) (all []system, err error) {
 	list, err := exec.CommandContext(on.ctx, program).Output()
 	if err != nil {

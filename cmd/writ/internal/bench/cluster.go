@@ -1,6 +1,6 @@
-// Package bench measures what writ promises, on the machine where it runs: a datacenter of real parts in a temporary directory, with the
-// parts that are measured in processes of their own, and this process in the place of everybody else: people and the coordinator. It knows
-// no rule of any package; what it measures it sees from outside.
+// Package bench measures the performance of writ on the local machine. It runs a datacenter of real components in a
+// temporary directory. The measured components are separate processes; this process acts as client and coordinator. It
+// uses only their public interfaces.
 package bench
 
 import (
@@ -31,41 +31,42 @@ import (
 	"writ/supervisor/link"
 )
 
-// Files of a cluster.
+// Directories of a cluster.
 const (
 	supervisorDir = "supervisor"
 	redisDir      = "redis"
 )
 
-// cluster is a datacenter with everything around it. Fill in the first fields, begin it, and close it, also if it did not begin well.
+// cluster is a datacenter with all its surroundings. Fill in the first fields, call begin, and call close even if begin
+// fails.
 type cluster struct {
 	dir        string
-	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
-	profiles   string // directory for the profiles of runners, "" for none
+	profile    string // file for a CPU profile of the next supervisor, "" for none
+	profiles   string // directory for profiles of runners, "" for none
 	version    string
-	tls        bool // the link, and what the node says to Redis, are encrypted, as between hosts
+	tls        bool // whether the link and the node's connections to Redis use TLS, as between hosts
 	log        *slog.Logger
-	logs       io.Writer // where the supervisor's process logs
+	logs       io.Writer // log output of child processes
 	person     *client.Person
 	datacenter *identity.Datacenter
 	project    identity.Project
 
 	listener   *link.Listener
 	events     *events
-	url        string // of the coordinator's end of the link
-	nodeAPI    string // address of the node API of the supervisor
+	url        string // of the coordinator's side of the link
+	nodeAPI    string // address of the supervisor's node API
 	redis      daemon.Started
-	redisAt    string // of nodes, if not that of the supervisor
+	redisAt    string // address for nodes, if it differs from the supervisor's
 	issuer     *pki.Issuer
 	supervisor *child
-	processes  []*child // runners, and what is measured beside
+	processes  []*child // runners, and systems to compare with
 
-	ctx   context.Context // of what goes on in this process
+	ctx   context.Context // for goroutines of this process
 	stop  context.CancelFunc
 	works *errgroup.Group
 }
 
-// begin founds the cluster and starts everything but nodes.
+// begin creates the cluster and starts all components except nodes.
 func (s *cluster) begin(ctx context.Context) error {
 	if err := s.found(); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (s *cluster) begin(ctx context.Context) error {
 	return s.startSupervisor()
 }
 
-// startRedis starts a Redis and returns when it serves.
+// startRedis starts a Redis and returns when it is ready.
 func (s *cluster) startRedis(dir string) (redis daemon.Started, err error) {
 	ready := make(chan struct{})
 	one := &daemon.Redis{Dir: dir, Socket: s.tls, Log: s.log}
@@ -103,7 +104,7 @@ func (s *cluster) startRedis(dir string) (redis daemon.Started, err error) {
 	return redis, err
 }
 
-// start lets work go on in this process and returns when it is ready.
+// start runs work in this process and returns when ready is closed.
 func (s *cluster) start(ready <-chan struct{}, work func() error) error {
 	s.works.Go(work)
 	select {
@@ -114,7 +115,7 @@ func (s *cluster) start(ready <-chan struct{}, work func() error) error {
 	}
 }
 
-// close ends everything.
+// close stops all processes and goroutines.
 func (s *cluster) close() error {
 	var err error
 	for _, p := range s.processes {
@@ -130,7 +131,7 @@ func (s *cluster) close() error {
 	return err
 }
 
-// found makes a cluster of one datacenter with a key that lives as long as this process.
+// found creates a cluster with one datacenter. The root key exists only in this process.
 func (s *cluster) found() error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -168,7 +169,8 @@ func (s *cluster) found() error {
 	return nil
 }
 
-// certify makes the issuer of the coordinator's certificates, and returns what the roster says of that coordinator; none without TLS.
+// certify creates the issuer of the coordinator's certificates and returns the coordinator's roster entry. It returns
+// nil without TLS.
 func (s *cluster) certify() ([]identity.Coordinator, error) {
 	if !s.tls {
 		return nil, nil
@@ -182,7 +184,7 @@ func (s *cluster) certify() ([]identity.Coordinator, error) {
 	return []identity.Coordinator{{ID: id, Name: "bench", Key: public, URLs: []string{"https://127.0.0.1"}}}, nil
 }
 
-// listen opens the coordinator's end of the link.
+// listen opens the coordinator's side of the link.
 func (s *cluster) listen() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -207,7 +209,7 @@ func (s *cluster) listen() error {
 			default:
 			}
 		},
-		Log: slog.New(slog.DiscardHandler), // that the supervisor is away is meant
+		Log: slog.New(slog.DiscardHandler), // disconnects of the supervisor are expected
 	}
 	s.events.connected = connected
 	mux := http.NewServeMux()
@@ -228,7 +230,7 @@ func (s *cluster) listen() error {
 	return nil
 }
 
-// authenticate admits the supervisor of the datacenter and nobody else.
+// authenticate admits only the supervisor of the datacenter.
 func (s *cluster) authenticate(_ context.Context, hello link.Hello, nonce []byte) error {
 	text := identity.LinkHelloText(nonce, s.url, hello.Datacenter, hello.Journal)
 	if hello.Datacenter != s.datacenter.ID || !ed25519.Verify(s.datacenter.SupervisorKey, text, hello.Signature) {
@@ -237,7 +239,7 @@ func (s *cluster) authenticate(_ context.Context, hello link.Hello, nonce []byte
 	return nil
 }
 
-// optional returns a flag with its value, or nothing if the value is empty: commands refuse empty values.
+// optional returns a flag with its value, or no arguments if the value is empty, because commands reject empty values.
 func optional(flag, value string) []string {
 	if value == "" {
 		return nil
@@ -245,7 +247,7 @@ func optional(flag, value string) []string {
 	return []string{flag, value}
 }
 
-// startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
+// startSupervisor starts the supervisor on its existing directory and returns when it is connected.
 func (s *cluster) startSupervisor() (err error) {
 	flags := []string{"--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url, "--listen", s.nodeAPI}
 	flags = append(flags, optional("--redis-listen", s.redisAt)...)
@@ -262,12 +264,12 @@ func (s *cluster) startSupervisor() (err error) {
 	}
 }
 
-// request asks the supervisor by the link.
+// request sends a request to the supervisor over the link.
 func (s *cluster) request(verb link.Verb, params, answer any) error {
 	return s.listener.Request(s.ctx, s.datacenter.ID, verb, params, answer, nil)
 }
 
-// token makes a token that admits a node.
+// token returns a token that admits a node.
 func (s *cluster) token() (string, error) {
 	token, err := identity.NewToken(s.person.Roster.Cluster).For(s.datacenter.ID, s.person.Roster)
 	if err != nil {
@@ -286,10 +288,10 @@ func (s *cluster) token() (string, error) {
 	return token.String(), nil
 }
 
-// Plenty is a node's capacity that no benchmark uses up.
+// Plenty is a node capacity that no benchmark exhausts.
 var Plenty = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
 
-// addNode lets a node join and serve in this process, with simulated drivers.
+// addNode joins a node and serves it in this process, with simulated drivers.
 func (s *cluster) addNode(name string, slots int) error {
 	token, err := s.token()
 	if err != nil {
@@ -309,7 +311,7 @@ func (s *cluster) addNode(name string, slots int) error {
 	return s.awaitNode(name)
 }
 
-// addRunner lets a node join and serve in a process of its own, with simulated drivers.
+// addRunner joins a node and serves it in a child process, with simulated drivers.
 func (s *cluster) addRunner(name string, slots int) (*child, error) {
 	token, err := s.token()
 	if err != nil {
@@ -337,12 +339,12 @@ func (s *cluster) addRunner(name string, slots int) (*child, error) {
 	return r, s.awaitNode(name)
 }
 
-// awaitNode waits until the supervisor has heard a node.
+// awaitNode waits until the supervisor reports a node as ready.
 func (s *cluster) awaitNode(name string) error {
 	return s.events.await(s.ctx, func(e *events) bool { return e.ready[name] })
 }
 
-// sign makes the submission of an order.
+// sign returns the signed submission of an order.
 func (s *cluster) sign(o client.Order) ([]byte, error) {
 	o.Datacenter, o.Project = s.datacenter.ID, s.project
 	text, err := o.Payload(s.person.Roster, s.person.Signatory(), time.Now())
@@ -352,13 +354,13 @@ func (s *cluster) sign(o client.Order) ([]byte, error) {
 	return s.person.SignPayload(text)
 }
 
-// submit hands in a submission by the link.
+// submit sends a submission over the link.
 func (s *cluster) submit(signed []byte) (run writ.Run, err error) {
 	err = s.request(link.VerbSubmit, link.Submit{Signed: signed}, &run)
 	return run, err
 }
 
-// carryOut hands in a submission and returns when its run has succeeded.
+// carryOut sends a submission and returns when its run has succeeded.
 func (s *cluster) carryOut(ctx context.Context, signed []byte) error {
 	run, err := s.submit(signed)
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 	"writ"
 )
 
-// events is what a coordinator of a benchmark keeps of a datacenter's events: as little as it needs to know how far things are.
+// events holds the minimal state that a benchmark's coordinator derives from events.
 type events struct {
-	connected <-chan struct{} // gets something when the supervisor is connected
+	connected <-chan struct{} // signals that the supervisor is connected
 
 	mu      sync.Mutex
 	last    int64
-	begun   int                          // runs that were evaluated for the first time
-	ended   map[writ.RunID]writ.RunState // runs
-	awaited map[writ.RunID]chan struct{} // runs that have not ended, closed when they do
-	ready   map[string]bool              // nodes, by name
-	changed chan struct{}                // closed and replaced when anything came
+	begun   int                          // number of runs that were evaluated at least once
+	ended   map[writ.RunID]writ.RunState // final states of runs
+	awaited map[writ.RunID]chan struct{} // per run in progress, a channel that is closed at its end
+	ready   map[string]bool              // nodes by name
+	changed chan struct{}                // closed and replaced after each batch of events
 }
 
 func newEvents() *events {
@@ -62,7 +62,7 @@ func (e *events) StoreEvents(_ context.Context, _ writ.DatacenterID, all []writ.
 	return nil
 }
 
-// await waits until events are so. is is called with the lock held.
+// await waits until is returns true. is runs with the lock held.
 func (e *events) await(ctx context.Context, is func(e *events) bool) error {
 	for {
 		e.mu.Lock()
@@ -79,7 +79,7 @@ func (e *events) await(ctx context.Context, is func(e *events) bool) error {
 	}
 }
 
-// end waits until a run has ended, and wakes nobody else for it. One at a time may wait for a run.
+// end waits until a run has ended, without waking other waiters. A run may have only one waiter.
 func (e *events) end(ctx context.Context, run writ.RunID) (writ.RunState, error) {
 	e.mu.Lock()
 	state := e.ended[run]

@@ -28,7 +28,7 @@ func TestEventsAreAwaitedAndCountOnce(t *testing.T) {
 			{Seq: 2, Run: &writ.Run{ID: "a", State: writ.RunSucceeded}},
 			{Seq: 3, Node: &writ.Node{Name: "n1", Liveness: writ.LivenessReady}},
 		}
-		for _, sent := range [][]writ.Event{events[:2], events} { // whoever is not sure that it was heard sends it again
+		for _, sent := range [][]writ.Event{events[:2], events} { // a sender that is unsure of delivery repeats events
 			synctest.Wait()
 			if len(done) > 0 {
 				t.Error("it did not wait for the node")

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Machine is where something was measured. Numbers without it say nothing.
+// Machine describes the machine of a measurement. Without it, the numbers have no meaning.
 type Machine struct {
-	CPU    string `json:"cpu"` // its model
+	CPU    string `json:"cpu"` // model name
 	CPUs   int    `json:"cpus"`
 	OS     string `json:"os"`
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
-	Fsync  Spread `json:"fsync"` // of 4 KiB that are appended to a file in the data directory
+	Fsync  Spread `json:"fsync"` // of a 4 KiB append to a file in the data directory
 }
 
-// syncs is how many writes are timed: some 100 ms on a good disk.
+// syncs is the number of timed writes, about 100 ms on a fast disk.
 const syncs = 200
 
 func thisMachine(dir string) (Machine, error) {
@@ -34,7 +34,7 @@ func thisMachine(dir string) (Machine, error) {
 	return m, err
 }
 
-// timeSyncs measures how long the disk takes to keep something.
+// timeSyncs measures the time of a write with fsync.
 func timeSyncs(dir string) (Spread, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
@@ -55,7 +55,7 @@ func timeSyncs(dir string) (Spread, error) {
 	return spreadOf(times), nil
 }
 
-// cpuModel is what the kernel calls the processor, "" if it does not say.
+// cpuModel returns the model name of the CPU, "" if unknown.
 func cpuModel() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {
@@ -66,14 +66,14 @@ func cpuModel() string {
 	return ""
 }
 
-// firstLine returns the first line of a file, "" if there is none.
+// firstLine returns the first line of a file, "" on error.
 func firstLine(path string) string {
 	text, _ := os.ReadFile(path)
 	line, _, _ := strings.Cut(string(text), "\n")
 	return line
 }
 
-// redisVersion asks redis-server, "" if it cannot be asked.
+// redisVersion returns the version of redis-server, "" on error.
 func redisVersion(ctx context.Context) string {
 	said, err := exec.CommandContext(ctx, "redis-server", "--version").Output()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"writ/scripts"
 )
 
-// The scripts whose speed is measured.
+// Scripts of the speed benchmark.
 const (
 	stepsScript = `
 node := import("node")
@@ -35,7 +35,7 @@ for i := 0; i < run.params.calls; i++ {
 `
 )
 
-// own is writ itself, as a system that carries out orders.
+// own is writ as a system that runs orders.
 type own struct {
 	cluster *cluster
 	runner  *child
@@ -61,7 +61,7 @@ func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
 	return o, err
 }
 
-// beginSecure starts another datacenter, whose link and whose node's connections to Redis are encrypted.
+// beginSecure starts another datacenter, with TLS on the link and on the node's connections to Redis.
 func (s *Speed) beginSecure(ctx context.Context) (*own, error) {
 	o := &own{cluster: &cluster{dir: filepath.Join(s.Data, "tls"), tls: true, version: s.Version, log: s.Log, logs: s.Errors}}
 	if err := o.cluster.begin(ctx); err != nil {
@@ -80,7 +80,7 @@ func (o *own) about() (name, durability string) {
 	return name, "every submission, call, start, result and end is on disk before it counts (fsync, shared by what waits)"
 }
 
-// prepare signs the submissions of an order: people do that on machines of their own.
+// prepare signs the submissions of an order. Real clients sign on their own machines, so this is not measured.
 func (o *own) prepare(order peer.Order) error {
 	script := client.NewScript("steps.tengo", []byte(stepsScript))
 	if order.AtOnce {
@@ -107,7 +107,7 @@ func (o *own) carryOut(order peer.Order) (peer.Took, error) {
 	})
 }
 
-// cpu is that of every process that takes part; client is this one, which is the coordinator too.
+// cpu returns the CPU time of every process involved. This process is the client, and also the coordinator.
 func (o *own) cpu() (map[string]time.Duration, error) {
 	supervisor, err := o.cluster.supervisor.usage()
 	if err != nil {

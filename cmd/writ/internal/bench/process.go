@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// The names of the hidden commands that Serve stands behind.
+// Names of the hidden commands that call Serve.
 const (
 	SupervisorName = "supervisor"
 	RunnerName     = "runner"
 )
 
-// Serve runs a daemon for a benchmark in this process, until in ends. It says with a line of JSON when it serves, and answers every
-// line of in with what it has in memory after a collection of garbage. run serves until its context ends.
+// Serve runs a daemon of a benchmark in this process until in ends. It writes a line of JSON when the daemon is ready.
+// For each line of in, it collects garbage and writes its memory statistics. run serves until its context ends.
 func Serve(ctx context.Context, run func(ctx context.Context, ready func()) error, profile string, in io.Reader, out io.Writer) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -46,9 +46,10 @@ func Serve(ctx context.Context, run func(ctx context.Context, ready func()) erro
 		stop()
 		asked <- lines.Err()
 	}()
-	err = run(ctx, func() { _ = answer.Encode(memoryOfThis()) }) // nobody reads it: then in ends, too
+	// An error means that the parent is gone, and then in ends too.
+	err = run(ctx, func() { _ = answer.Encode(memoryOfThis()) })
 	if ctx.Err() == nil {
-		return err // in goes on until the process ends
+		return err // the goroutine reads in until the process exits
 	}
 	return errors.Join(err, <-asked)
 }
@@ -67,9 +68,9 @@ func startProfile(path string) (end func() error, err error) {
 	}, nil
 }
 
-// memory is what a process says of its own memory.
+// memory holds memory statistics that a process reports about itself.
 type memory struct {
-	Heap       int64 `json:"heap"` // bytes that are reachable
+	Heap       int64 `json:"heap"` // reachable bytes
 	Goroutines int   `json:"goroutines"`
 }
 
@@ -80,18 +81,19 @@ func memoryOfThis() memory {
 	return memory{Heap: int64(m.HeapAlloc), Goroutines: runtime.NumGoroutine()}
 }
 
-// child is a part of what is measured in a process of its own.
+// child is a measured component in a child process.
 type child struct {
 	name    string
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *json.Decoder
 	started time.Time
-	ready   time.Duration // from its start until it served
+	ready   time.Duration // time from its start until it was ready
 }
 
-// startChild starts this program again, as one of the hidden commands, with the address of its Redis, and returns when it has said hello.
-// The address has a password and is no argument: those are shown to everybody on the machine.
+// startChild runs a hidden command of this program with the URL of its Redis. It returns when the child has written its
+// first message, hello. The URL contains a password, so it is not an argument, which all users of the machine could
+// read.
 func startChild(ctx context.Context, log io.Writer, hello any, redis, name string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -100,7 +102,8 @@ func startChild(ctx context.Context, log io.Writer, hello any, redis, name strin
 	return startProgram(ctx, log, hello, []string{"WRIT_REDIS=" + redis}, name, self, append([]string{"bench", name}, args...)...)
 }
 
-// startProgram starts a program that speaks lines of JSON, and returns when it has said the first one, which is hello.
+// startProgram starts a program that writes lines of JSON. It returns when the program has written the first one,
+// hello.
 func startProgram(ctx context.Context, log io.Writer, hello any, env []string, name, path string, args ...string) (_ *child, err error) {
 	c := &child{name: name, cmd: exec.CommandContext(ctx, path, args...), started: time.Now()}
 	c.cmd.Env = append(os.Environ(), env...)
@@ -109,7 +112,7 @@ func startProgram(ctx context.Context, log io.Writer, hello any, env []string, n
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	c.cmd.Cancel = c.in.Close // it ends by itself when nobody asks it any more
+	c.cmd.Cancel = c.in.Close // the program exits when its input is closed
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -125,12 +128,12 @@ func startProgram(ctx context.Context, log io.Writer, hello any, env []string, n
 	return c, nil
 }
 
-// memory collects the garbage of the process and returns what is left.
+// memory makes the process collect garbage and returns its memory statistics.
 func (c *child) memory() (m memory, err error) {
 	return m, c.ask(nil, &m)
 }
 
-// ask writes a question, which is a line of JSON, and reads the answer.
+// ask writes a question as a line of JSON and reads the answer.
 func (c *child) ask(question, answer any) error {
 	err := json.NewEncoder(c.in).Encode(question)
 	if err == nil {
@@ -142,22 +145,22 @@ func (c *child) ask(question, answer any) error {
 	return nil
 }
 
-// end stops the process and waits for it.
+// end stops the process and waits for its exit.
 func (c *child) end() error {
-	_ = c.in.Close() // Wait says what went wrong
+	_ = c.in.Close() // Wait returns the failure
 	return c.cmd.Wait()
 }
 
-// kill ends the process as a power failure would.
+// kill ends the process abruptly, like a power failure.
 func (c *child) kill() error {
 	if err := c.cmd.Process.Kill(); err != nil {
 		return fmt.Errorf("kill the %s: %w", c.name, err)
 	}
-	_ = c.cmd.Wait() // that it was killed is no news
+	_ = c.cmd.Wait() // the error only reports the kill
 	return nil
 }
 
-// freeAddress returns an address of loopback on which nobody listens.
+// freeAddress returns an unused address on loopback.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,27 +14,27 @@ import (
 	"writ/cmd/writ/internal/config"
 )
 
-// Speed measures how fast runs are carried out, from a signed submission on the link to the event that says how the run ended, with every
-// part in between as it always is. The calls do nothing, so that all of the time is writ's own.
+// Speed measures the throughput of runs, from a signed submission on the link to the event that the run has ended. All
+// components in between are as in production. The calls do no work, so the whole time is writ's own.
 type Speed struct {
-	Runs      int // of ten calls each, in flight together, in each round
+	Runs      int // runs of ten calls each per round, several in flight
 	InFlight  int
-	Slots     int           // of the one node
-	Fan       int           // calls of a run that makes all of them at once
-	Rounds    int           // how often everything is measured
-	Within    time.Duration // how long each measurement of a round hands in runs
-	AsynqPoll time.Duration // mean pause between two looks of bare asynq
-	Data      string        // directory for everything; it must be empty or not there
-	Profiles  string        // directory for profiles of the CPU of supervisor and runner, "" for none
-	TLS       bool          // measure writ with TLS too
-	Beside    []string      // programs with systems to measure too; see package peer
+	Slots     int           // of the only node
+	Fan       int           // calls of a run that makes them all at once
+	Rounds    int           // number of measurements of each workload
+	Within    time.Duration // time limit for submitting the runs of a measurement
+	AsynqPoll time.Duration // mean poll interval of bare asynq
+	Data      string        // data directory, which must be empty or missing
+	Profiles  string        // directory for CPU profiles of supervisor and runner, "" for none
+	TLS       bool          // also measure writ with TLS
+	Beside    []string      // programs with further systems to measure; see package peer
 	Version   string
-	Errors    io.Writer // what processes log
+	Errors    io.Writer // log output of processes
 	Log       *slog.Logger
 	Note      func(format string, args ...any)
 }
 
-// SpeedReport is what Speed measured.
+// SpeedReport holds the results of Speed.
 type SpeedReport struct {
 	Machine     Machine        `json:"machine"`
 	Redis       string         `json:"redis"`
@@ -44,36 +44,38 @@ type SpeedReport struct {
 	Rounds      int            `json:"rounds"`
 	AsynqPollMS float64        `json:"asynq_poll_ms"`
 	Systems     []SystemReport `json:"systems"`
-	Missing     []string       `json:"missing"` // why systems were not measured
+	Missing     []string       `json:"missing"` // reasons for systems that were not measured
 }
 
-// SystemReport is what was measured of one system.
+// SystemReport holds the results for one system.
 type SystemReport struct {
 	Name       string  `json:"name"`
-	Durability string  `json:"durability"` // what a power failure does not take, in words
-	Together   Figures `json:"together"`   // runs of ten calls, each after the one before it, many in flight
-	Alone      Figures `json:"alone"`      // the same, one run at a time
+	Durability string  `json:"durability"` // which state survives a power failure, as text
+	Together   Figures `json:"together"`   // runs of ten sequential calls, many in flight
+	Alone      Figures `json:"alone"`      // the same runs, one at a time
 	OneCall    Figures `json:"one_call"`   // runs of one call, one at a time
-	FanOut     Figures `json:"fan_out"`    // runs of many calls that do not need each other, one at a time
+	FanOut     Figures `json:"fan_out"`    // runs of many independent calls, one at a time
 }
 
-// Figures is what was measured of one workload. Rates and CPU are the medians of the rounds, times are those of the runs of all rounds.
+// Figures holds the results for one workload. Rates and CPU times are medians of the rounds. Time covers the runs of
+// all rounds.
 type Figures struct {
-	Runs           int                `json:"runs"` // of all rounds
+	Runs           int                `json:"runs"` // in all rounds
 	InFlight       int                `json:"in_flight"`
-	Calls          int                `json:"calls"` // of a run
+	Calls          int                `json:"calls"` // per run
 	RunsPerSecond  float64            `json:"runs_per_second"`
 	CallsPerSecond float64            `json:"calls_per_second"`
 	CPUPerCall     float64            `json:"cpu_us_per_call"` // of all processes, in microseconds
 	CPUOf          map[string]float64 `json:"cpu_us_per_call_of"`
-	Time           Spread             `json:"time"`         // from submission to result
-	WritToThis     float64            `json:"writ_to_this"` // how many calls writ carries out while this system carries out one
+	Time           Spread             `json:"time"` // from submission to result
+	// Number of calls that writ runs in the time of one call of this system.
+	WritToThis float64 `json:"writ_to_this"`
 }
 
-// Steps is how many calls a run has where each waits for the one before it.
+// Steps is the number of calls of a run with sequential calls.
 const Steps = 10
 
-// The parts of Runs that the slower workloads have in a round.
+// Divisors of Runs for the slower workloads of a round.
 const (
 	aloneShare   = 20
 	oneCallShare = 5
@@ -81,7 +83,7 @@ const (
 	warmUpShare  = 5
 )
 
-// workload is one thing that is measured of every system.
+// workload is a measurement that every system goes through.
 type workload struct {
 	name  string
 	order peer.Order
@@ -98,24 +100,24 @@ func (s *Speed) workloads() []workload {
 	}
 }
 
-// order is one of calls that follow each other.
+// order returns an order of sequential calls.
 func (s *Speed) order(runs, inFlight, calls int) peer.Order {
 	return peer.Order{Runs: runs, InFlight: inFlight, Calls: calls, Within: s.Within}
 }
 
-// system is something that carries out orders.
+// system is a system that runs orders.
 type system interface {
-	// about says how it is called and what of it outlives a power failure.
+	// about returns its name and which state survives a power failure.
 	about() (name, durability string)
-	// prepare does what is not measured.
+	// prepare does the work that is not measured.
 	prepare(o peer.Order) error
-	// carryOut does what was prepared last.
+	// carryOut runs the prepared order.
 	carryOut(o peer.Order) (peer.Took, error)
-	// cpu returns what each of its parts has used so far.
+	// cpu returns the CPU time of each of its parts so far.
 	cpu() (map[string]time.Duration, error)
 }
 
-// Run measures. It returns what it has measured with the error, if any.
+// Run runs the benchmark. After an error, it also returns the results so far.
 func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 	if err := emptyDir(s.Data); err != nil {
 		return r, err
@@ -149,7 +151,7 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 	return r, s.measure(append([]system{own}, others...), &r)
 }
 
-// emptyDir makes a directory, and refuses one that holds something.
+// emptyDir creates a directory. It returns an error if the directory is not empty.
 func emptyDir(dir string) error {
 	if err := config.MakeData(dir); err != nil {
 		return err
@@ -160,14 +162,14 @@ func emptyDir(dir string) error {
 	return nil
 }
 
-// sample is what one round found of one workload of one system.
+// sample holds the measurements of a workload and a system in one round.
 type sample struct {
 	took peer.Took
 	cpu  map[string]time.Duration
 }
 
-// measure carries out every workload on every system, round by round. In each round systems take turns, so that all of them have their
-// share of whatever else happens on the machine.
+// measure runs every workload on every system, round by round. Systems alternate within a round, so that other load on
+// the machine affects all of them.
 func (s *Speed) measure(systems []system, r *SpeedReport) error {
 	for _, one := range systems {
 		name, durability := one.about()
@@ -183,7 +185,7 @@ func (s *Speed) measure(systems []system, r *SpeedReport) error {
 			for turn := range systems {
 				i := turn
 				if round%2 == 1 {
-					i = len(systems) - 1 - turn // who was last is first now
+					i = len(systems) - 1 - turn // reverse the order in every second round
 				}
 				got, err := take(systems[i], w.order)
 				if err != nil {
@@ -202,7 +204,7 @@ func (s *Speed) measure(systems []system, r *SpeedReport) error {
 	return nil
 }
 
-// take has a system carry out an order and looks what it used for it.
+// take runs an order on a system and measures its CPU time.
 func take(one system, o peer.Order) (sample, error) {
 	if err := one.prepare(o); err != nil {
 		return sample{}, err
@@ -222,13 +224,13 @@ func take(one system, o peer.Order) (sample, error) {
 	return sample{took, used}, err
 }
 
-// calls is how many calls were carried out.
+// calls returns the number of completed calls.
 func (s sample) calls(o peer.Order) float64 { return float64(len(s.took.Runs) * o.Calls) }
 
 func (s sample) callsPerSecond(o peer.Order) float64 { return s.calls(o) / s.took.All.Seconds() }
 
-// ratio is how many times the rate of the second system the first one has: the median of what the rounds say, as each compares what was
-// measured next to each other.
+// ratio returns the rate of the first system divided by that of the second: the median of the ratios per round, because
+// a round compares measurements close in time.
 func ratio(o peer.Order, first, second []sample) float64 {
 	var all []float64
 	for round := range min(len(first), len(second)) {
@@ -237,7 +239,7 @@ func ratio(o peer.Order, first, second []sample) float64 {
 	return median(all)
 }
 
-// figuresOf puts the rounds of a workload together.
+// figuresOf combines the rounds of a workload.
 func figuresOf(o peer.Order, samples []sample) Figures {
 	f := Figures{InFlight: o.InFlight, Calls: o.Calls, CPUOf: make(map[string]float64)}
 	var rates, cpu []float64

@@ -88,7 +88,7 @@ func TestRatiosComparePerRound(t *testing.T) {
 		}
 		return samples
 	}
-	// The machine was ten times as slow in the second round, for both.
+	// The machine was ten times slower in the second round, for both systems.
 	if got := ratio(peer.Order{Calls: 1}, rounds(2, 20, 4), rounds(1, 10, 1)); got != 0.5 {
 		t.Errorf("%v", got)
 	}

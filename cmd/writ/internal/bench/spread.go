@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Spread is how times lie, in seconds.
+// Spread holds percentiles of durations, in seconds.
 type Spread struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
@@ -22,7 +22,7 @@ func spreadOf(times []time.Duration) Spread {
 	return Spread{P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
 }
 
-// median returns the middle one of figures, the mean of the two in the middle if there are two.
+// median returns the median, which is the mean of the two middle values for an even number of values.
 func median(figures []float64) float64 {
 	if len(figures) == 0 {
 		return 0

@@ -10,20 +10,20 @@ import (
 	"writ"
 )
 
-// usage is what the kernel says of a process.
+// usage holds the kernel's statistics of a process.
 type usage struct {
-	RSS, Peak int64         // bytes
-	CPU       time.Duration // that it has used
-	Reaped    time.Duration // CPU of its children that have ended, and of theirs
+	RSS, Peak int64         // in bytes
+	CPU       time.Duration // CPU time of the process
+	Reaped    time.Duration // CPU time of its exited descendants
 }
 
 func (c *child) usage() (usage, error) { return usageOf(c.cmd.Process.Pid) }
 
-// children returns what the processes use that the process has started: the evaluators of a supervisor.
+// children returns the usage of the child processes: the evaluators of a supervisor.
 func (c *child) children() (all usage, err error) {
 	pids, err := childrenOf(c.cmd.Process.Pid)
 	for _, pid := range pids {
-		if u, err := usageOf(pid); err == nil { // otherwise it has ended meanwhile
+		if u, err := usageOf(pid); err == nil { // otherwise it has exited meanwhile
 			all.RSS += u.RSS
 			all.CPU += u.CPU + u.Reaped
 		}
@@ -31,7 +31,7 @@ func (c *child) children() (all usage, err error) {
 	return all, err
 }
 
-// cpuOfTree returns the CPU that a process has used, and all that came from it.
+// cpuOfTree returns the CPU time of a process and its descendants.
 func cpuOfTree(pid int) (time.Duration, error) {
 	u, err := usageOf(pid)
 	if err != nil {
@@ -55,7 +55,7 @@ func childrenOf(pid int) (all []int, err error) {
 	for _, thread := range threads {
 		list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
 		if err != nil {
-			continue // the thread is gone
+			continue // the thread has exited
 		}
 		for field := range strings.FieldsSeq(string(list)) {
 			if id, err := strconv.Atoi(field); err == nil {
@@ -69,7 +69,7 @@ func childrenOf(pid int) (all []int, err error) {
 // ticksPerSecond is the unit of times in /proc/PID/stat on every Linux.
 const ticksPerSecond = 100
 
-// The fields of /proc/PID/stat behind the name that are read here.
+// Fields of /proc/PID/stat, counted after the name.
 const (
 	statUser           = 11
 	statSystem         = 12
@@ -96,7 +96,7 @@ func usageOf(pid int) (u usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	_, after, _ := strings.Cut(string(stat), ") ") // the name in parentheses may hold anything
+	_, after, _ := strings.Cut(string(stat), ") ") // the name in parentheses may contain any characters
 	fields := strings.Fields(after)
 	ticks := func(i int) time.Duration {
 		if i >= len(fields) {

@@ -20,53 +20,54 @@ import (
 	"writ/scripts"
 )
 
-// Waiting measures what many runs cost that wait: in memory, while nothing happens, when one more comes, and when the supervisor is killed
-// and begins again.
+// Waiting measures the cost of many waiting runs: memory, idle CPU, the latency of another run, and the restart of a
+// killed supervisor.
 type Waiting struct {
-	Runs    int           // that wait
-	Idle    time.Duration // how long nothing but waiting is looked at
-	Data    string        // directory for everything; it must be empty or not there
-	Profile string        // file for a profile of the first supervisor's CPU, "" for none
+	Runs    int           // number of waiting runs
+	Idle    time.Duration // duration of the idle measurement
+	Data    string        // data directory, which must be empty or missing
+	Profile string        // file for a CPU profile of the first supervisor, "" for none
 	Version string
-	Errors  io.Writer // what the supervisor's process logs
+	Errors  io.Writer // log output of the supervisor
 	Log     *slog.Logger
 	Note    func(format string, args ...any)
 }
 
-// WaitingReport is what Waiting measured. Sizes are in bytes, times in seconds.
+// WaitingReport holds the results of Waiting. Sizes are in bytes, times in seconds.
 type WaitingReport struct {
 	Machine Machine `json:"machine"`
 	Redis   string  `json:"redis"`
 
 	Runs            int     `json:"runs"`
-	BehindSlots     int     `json:"behind_slots"`     // a call waits for room on its node, or is there
-	BehindResources int     `json:"behind_resources"` // a call waits for what another run works on
-	BehindRevisions int     `json:"behind_revisions"` // the run waits for the ones before it in its deployment
-	SubmitSeconds   float64 `json:"submit_seconds"`   // until all were accepted
-	WaitingSeconds  float64 `json:"settle_seconds"`   // from then until all were evaluated and waited
+	BehindSlots     int     `json:"behind_slots"`     // runs with a call that waits for a slot or runs on the node
+	BehindResources int     `json:"behind_resources"` // runs with a call that waits for a resource of another run
+	BehindRevisions int     `json:"behind_revisions"` // runs that wait for earlier revisions of their deployment
+	SubmitSeconds   float64 `json:"submit_seconds"`   // until all runs were accepted
+	WaitingSeconds  float64 `json:"settle_seconds"`   // from then until all runs were evaluated and waited
 	AcceptedPerSec  float64 `json:"accepted_per_second"`
-	EvaluatedPerSec float64 `json:"evaluated_per_second"` // from the first submission until all waited
+	EvaluatedPerSec float64 `json:"evaluated_per_second"` // from the first submission until all runs waited
 	CPUPerRun       float64 `json:"cpu_seconds_per_run"`  // of the supervisor, without its evaluators
-	RSS             int64   `json:"rss"`                  // of the supervisor when all wait
-	RSSPeak         int64   `json:"rss_peak"`             // its most until then
-	RSSCollected    int64   `json:"rss_collected"`        // after a collection of garbage
-	Heap            int64   `json:"heap"`                 // reachable then
+	RSS             int64   `json:"rss"`                  // of the supervisor while all runs wait
+	RSSPeak         int64   `json:"rss_peak"`             // its peak until then
+	RSSCollected    int64   `json:"rss_collected"`        // after garbage collection
+	Heap            int64   `json:"heap"`                 // reachable after garbage collection
 	Goroutines      int     `json:"goroutines"`
 	EvaluatorsRSS   int64   `json:"evaluators_rss"`
 	JournalBytes    int64   `json:"journal_bytes"`
-	IdleCPU         float64 `json:"idle_cpu"` // cores that the supervisor uses while nothing but waiting goes on
-	OneMore         Spread  `json:"one_more"` // from the submission of one more run to the end of it
+	IdleCPU         float64 `json:"idle_cpu"` // cores used by the supervisor while all runs wait
+	OneMore         Spread  `json:"one_more"` // from the submission of another run to its end
 	RestartReady    float64 `json:"restart_ready_seconds"`
-	RestartFirst    float64 `json:"restart_first_result_seconds"` // of one more run, handed in when it was ready
-	RestartRSS      int64   `json:"restart_rss"`
-	RestartPeak     int64   `json:"restart_rss_peak"`
-	RestartIdleCPU  float64 `json:"restart_idle_cpu"`
+	// Of another run, submitted when the supervisor was ready.
+	RestartFirst   float64 `json:"restart_first_result_seconds"`
+	RestartRSS     int64   `json:"restart_rss"`
+	RestartPeak    int64   `json:"restart_rss_peak"`
+	RestartIdleCPU float64 `json:"restart_idle_cpu"`
 }
 
-// Peak is the most memory that a supervisor had.
+// Peak returns the peak memory of a supervisor.
 func (r *WaitingReport) Peak() int64 { return max(r.RSSPeak, r.RestartPeak) }
 
-// The scripts of waiting runs. What the simulated driver makes under these names takes 9999 s.
+// Scripts of waiting runs. A simulated driver takes 9999 s to create resources with these names.
 const (
 	slotsScript = `
 herodb := import("herodb")
@@ -83,24 +84,24 @@ run.output({done: true})
 `
 )
 
-// The nodes: whatever waits, waits for one, and the other has nothing to do.
+// All runs wait for the busy node; the other node is idle.
 const (
 	busyNode, busySlots = "busy", 64
 	freeNode, freeSlots = "free", 16
 )
 
 const (
-	// submitters hand in at the same time, each one after the other; a link takes 128 requests at a time.
+	// submitters is the number of concurrent submitters. A link accepts 128 concurrent requests.
 	submitters = 64
-	// ofEach is how many runs a submitter has at least, so that there are some of each kind.
+	// ofEach is the minimum number of runs per submitter, so that each kind occurs.
 	ofEach = 40
-	// oneMores is how many runs are measured one after the other while all others wait.
+	// oneMores is the number of further runs, measured one by one while all others wait.
 	oneMores = 50
-	// calmDown is how long after the last submission nothing is measured, so that what it caused is over.
+	// calmDown is the pause before the idle measurement, in which the effects of submissions end.
 	calmDown = 3 * time.Second
 )
 
-// Run measures. It returns what it has measured with the error, if any.
+// Run runs the benchmark. After an error, it also returns the results so far.
 func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 	if err := emptyDir(w.Data); err != nil {
 		return r, err
@@ -131,7 +132,7 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 	return r, nil
 }
 
-// fill hands in the runs and waits until all of them wait.
+// fill submits the runs and waits until all of them wait.
 func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	r.Runs = w.Runs
 	w.Note("signing %d submissions", w.Runs)
@@ -182,9 +183,9 @@ func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	return nil
 }
 
-// sign makes the submissions, a list for each submitter, and counts in r what they wait for: seven of ten for room on a node, two for what
-// an earlier run makes, one for the run before it in its deployment. Only the submissions of one submitter have an order, so what they
-// share is their own.
+// sign returns the signed submissions, one list per submitter, and counts in r what they wait for. Of ten runs, seven
+// wait for a slot, two for a resource of an earlier run, and one for the previous revision of its deployment. Only the
+// submissions of one submitter are ordered, so each submitter has its own resource and deployment.
 func (w *Waiting) sign(s *cluster, r *WaitingReport) ([][][]byte, error) {
 	script := client.NewScript("waiting.tengo", []byte(slotsScript))
 	lists := make([][][]byte, min(submitters, max(w.Runs/ofEach, 1)))
@@ -224,7 +225,7 @@ func (w *Waiting) sign(s *cluster, r *WaitingReport) ([][][]byte, error) {
 	return lists, orders.Wait()
 }
 
-// weigh takes the measures of the supervisor while all wait.
+// weigh measures the supervisor while all runs wait.
 func (w *Waiting) weigh(s *cluster, r *WaitingReport) error {
 	u, err := s.supervisor.usage()
 	if err != nil {
@@ -249,7 +250,7 @@ func (w *Waiting) weigh(s *cluster, r *WaitingReport) error {
 	return err
 }
 
-// sizeOf is how much the files of a directory hold.
+// sizeOf returns the total size of the files in a directory.
 func sizeOf(dir string) (total int64, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -260,14 +261,14 @@ func sizeOf(dir string) (total int64, err error) {
 	return total, err
 }
 
-// rest looks at the supervisor while nothing happens.
+// rest measures the supervisor's idle CPU.
 func (w *Waiting) rest(s *cluster, r *WaitingReport) (err error) {
 	w.Note("nothing happens for %s", w.Idle)
 	r.IdleCPU, err = w.idle(s)
 	return err
 }
 
-// idle returns how much of a core the supervisor uses while nothing happens.
+// idle returns the number of cores that the supervisor uses while all runs wait.
 func (w *Waiting) idle(s *cluster) (float64, error) {
 	if sleep.For(s.ctx, min(calmDown, w.Idle)) != nil {
 		return 0, context.Cause(s.ctx)
@@ -284,7 +285,7 @@ func (w *Waiting) idle(s *cluster) (float64, error) {
 	return (after.CPU - before.CPU).Seconds() / time.Since(begun).Seconds(), err
 }
 
-// oneMore measures how long one more run takes, several times.
+// oneMore measures the latency of another run, several times.
 func (w *Waiting) oneMore(s *cluster, r *WaitingReport) error {
 	w.Note("one more run, %d times", oneMores)
 	var times []time.Duration
@@ -299,7 +300,7 @@ func (w *Waiting) oneMore(s *cluster, r *WaitingReport) error {
 	return nil
 }
 
-// runOne hands in a run that waits for nobody and returns after what time it ended.
+// runOne submits a run that does not wait for others and returns its duration.
 func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 	order := client.Order{
 		Script: client.NewScript("more.tengo", []byte(moreScript)), Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
@@ -315,11 +316,11 @@ func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 	return time.Since(begun), nil
 }
 
-// restart kills the supervisor and measures how the next one begins.
+// restart kills the supervisor and measures the start of the next one.
 func (w *Waiting) restart(s *cluster, r *WaitingReport) error {
 	w.Note("the supervisor is killed and begins again")
 	end := s.supervisor.kill
-	if w.Profile != "" { // which would be lost
+	if w.Profile != "" { // a kill would lose the profile
 		end = s.supervisor.end
 	}
 	if err := end(); err != nil {

@@ -1,4 +1,4 @@
-// Package asynqpeer is bare asynq as a system to compare writ with: the queue that writ delivers with, and nothing else. It knows nothing of
+// Package asynqpeer runs the benchmark workload on bare asynq, the queue that writ uses for delivery. It must not know
 // writ.
 package asynqpeer
 
@@ -21,43 +21,45 @@ import (
 const (
 	queueName = "bench"
 	taskType  = "step"
-	// payloadSize is that of a small job.
+	// payloadSize is the size of a small job in bytes.
 	payloadSize = 256
-	// producers enqueue at the same time what a run makes at once.
+	// producers limits concurrent enqueuing per run.
 	producers = 64
 )
 
-// Peer carries out runs with one asynq server. Client and handlers are in one process, so that the end of a run is known at once.
+// Peer runs calls on one asynq server. Client and handlers share a process, so the client learns the end of a run at
+// once.
 //
-// Without a journal a handler enqueues the next call itself, and nothing is recorded. With one, the client records each call before it
-// enqueues it, and each result, which the handler sends through Redis, before it goes on: what a run needs at least so that it could be
-// carried on by another process. The journal is a list for each run in the same Redis.
+// Without a journal, a handler enqueues the next call itself and no call or result is recorded. With a journal, the
+// client records each call before it enqueues the call, and each result, which the handler sends through Redis, before
+// it continues. That is the minimum with which another process could continue a run. The journal is a list per run in
+// the same Redis.
 type Peer struct {
-	Slots   int           // calls at a time
-	Poll    time.Duration // mean time between two looks into the empty queue
+	Slots   int           // concurrent calls
+	Poll    time.Duration // mean interval between polls of an empty queue
 	Journal bool
 
 	redis *redis.Client
 	tasks *asynq.Client
 	order peer.Order
-	epoch int64 // of the order, so that its runs are not those of another
+	epoch int64 // of the order, to ignore calls of earlier orders
 	runs  []run
 }
 
-// run is one that is being carried out.
+// run is a run in progress.
 type run struct {
 	left    atomic.Int64
 	ended   chan struct{}
-	results chan struct{} // with a journal
+	results chan struct{} // used with a journal only
 }
 
-// Connect connects to a Redis, which belongs to the measurement: whatever is there is removed.
+// Connect connects to a Redis instance dedicated to the measurement. Its content is deleted.
 func (p *Peer) Connect(url string) (end func() error, err error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("understand the address of Redis: %w", err)
 	}
-	options.PoolSize = p.Slots + producers + 16 // nobody waits for a connection
+	options.PoolSize = p.Slots + producers + 16 // enough connections for all goroutines
 	p.redis = redis.NewClient(options)
 	return p.redis.Close, nil
 }
@@ -127,7 +129,7 @@ func (p *Peer) Run(ctx context.Context, i int) error {
 	}
 }
 
-// orchestrate makes the calls of a run and records them, as it goes on.
+// orchestrate makes the calls of a run and records calls and results.
 func (p *Peer) orchestrate(ctx context.Context, i int) error {
 	calls, batch := p.order.Calls, 1
 	if p.order.AtOnce {
@@ -154,7 +156,7 @@ func (p *Peer) orchestrate(ctx context.Context, i int) error {
 	return nil
 }
 
-// record appends to the journal of a run.
+// record appends entries to the journal of a run.
 func (p *Peer) record(ctx context.Context, i int, what string, n int) error {
 	rows := make([]any, n)
 	for row := range rows {
@@ -168,7 +170,7 @@ func (p *Peer) record(ctx context.Context, i int, what string, n int) error {
 
 func (p *Peer) id(i int) string { return strconv.FormatInt(p.epoch, 10) + ":" + strconv.Itoa(i) }
 
-// enqueueAll enqueues n calls of a run, from several goroutines if there are many.
+// enqueueAll enqueues n calls of a run, concurrently if n > 1.
 func (p *Peer) enqueueAll(ctx context.Context, i, n int) error {
 	if n == 1 {
 		return p.enqueue(ctx, i)
@@ -189,10 +191,10 @@ func (p *Peer) enqueue(ctx context.Context, i int) error {
 	return err
 }
 
-// results is the list that handlers send results with, and noMore what is sent after the last one.
+// Handlers send results through the list results. noMore is its last element.
 const results, noMore = "results", "no more"
 
-// handle is a call: it does nothing.
+// handle runs a call, which is empty.
 func (p *Peer) handle(ctx context.Context, t *asynq.Task) error {
 	i, epoch := binary.BigEndian.Uint64(t.Payload()), binary.BigEndian.Uint64(t.Payload()[8:])
 	if int64(epoch) != p.epoch || i >= uint64(len(p.runs)) {
@@ -213,7 +215,7 @@ func (p *Peer) handle(ctx context.Context, t *asynq.Task) error {
 	return p.enqueue(ctx, int(i))
 }
 
-// receive takes results, as many as there are, and gives them to their runs, until there are no more.
+// receive reads results in batches and passes them to their runs, until it reads noMore.
 func (p *Peer) receive(ctx context.Context) error {
 	for {
 		first, err := p.redis.BRPop(ctx, time.Second, results).Result()

@@ -11,7 +11,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// The comparison is fair only if asynq really does all of it.
+// The comparison is fair only if asynq runs every call.
 func TestEveryCallIsCarriedOutOnce(t *testing.T) {
 	server := testenv.Redis(t)
 	for _, journal := range []bool{false, true} {

@@ -1,5 +1,5 @@
-// Package peer is the workload that `writ bench` compares systems with: what there is to do, how it is handed in, what is measured of it,
-// and how a system in a process of its own is asked to do it. It knows no system.
+// Package peer defines the workload with which `writ bench` compares systems: the orders, how they are driven and
+// measured, and the protocol with systems in other processes. It must not know any particular system.
 package peer
 
 import (
@@ -12,23 +12,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Order is what there is to do: runs of calls that do nothing.
+// Order is a workload: runs of calls that do no work.
 type Order struct {
-	Runs     int  `json:"runs"`
-	InFlight int  `json:"in_flight"` // runs at a time
-	Calls    int  `json:"calls"`     // of each run
-	AtOnce   bool `json:"at_once"`   // no call needs another; otherwise each is made when the one before it has answered
-	// Within is how long runs are handed in: a system that is too slow carries out fewer of them. 0 is for as long as it takes.
+	Runs     int `json:"runs"`
+	InFlight int `json:"in_flight"` // concurrent runs
+	Calls    int `json:"calls"`     // per run
+	// Whether all calls of a run are independent; otherwise each call follows the result of the previous one.
+	AtOnce bool `json:"at_once"`
+	// Within limits the time in which runs are submitted, so a slow system runs fewer of them. 0 means no limit.
 	Within time.Duration `json:"within"`
 }
 
-// Took is how long an order took.
+// Took holds the durations of an order.
 type Took struct {
-	All  time.Duration   `json:"all"`  // from the first run that is handed in until the last one has ended
-	Runs []time.Duration `json:"runs"` // each that was handed in, from then until its end is known
+	All  time.Duration   `json:"all"`  // from the first submission to the last end
+	Runs []time.Duration `json:"runs"` // per submitted run, from its submission until the client knows its end
 }
 
-// Drive hands in the runs of an order, as many at a time as it says, and measures. run hands one in and returns when it has ended.
+// Drive submits the runs of an order with the given concurrency and measures them. run submits run i and returns when
+// it has ended.
 func Drive(ctx context.Context, o Order, run func(ctx context.Context, i int) error) (Took, error) {
 	took := Took{Runs: make([]time.Duration, o.Runs)}
 	var handedIn atomic.Int64

@@ -9,31 +9,32 @@ import (
 	"slices"
 )
 
-// Offer is what a program of systems says of one: its name, which is the program's argument to be it, and why it cannot be here, "" if it
-// can.
+// Offer is a system that a program offers. Name is the argument that selects it. Missing is the reason why it is
+// unavailable on this machine, or "".
 type Offer struct {
 	Name    string `json:"name"`
 	Missing string `json:"missing,omitempty"`
 }
 
-// Offers is the answer of a program that is asked without arguments.
+// Offers is the output of a program that runs without arguments.
 type Offers struct {
 	Systems []Offer `json:"systems"`
 }
 
-// Settings is what each system of a program is told.
+// Settings configures a system.
 type Settings struct {
-	Dir   string // for its files; it is there and empty
-	Slots int    // calls at a time
+	Dir   string // existing, empty directory for its files
+	Slots int    // concurrent calls
 }
 
-// Kind is a system that a program offers. Open starts it; close ends everything that it started.
+// Kind is a system of a program. Open starts it, and close stops all that Open started.
 type Kind struct {
 	Offer
 	Open func(ctx context.Context, s Settings) (system System, close func() error, err error)
 }
 
-// Program is the main function of a program that offers systems: without arguments it lists them, with the name of one it serves.
+// Program is the main function of a program that offers systems. Without arguments it lists them; with the name of a
+// system it serves that one.
 func Program(ctx context.Context, kinds []Kind, args []string, in io.Reader, out io.Writer) (err error) {
 	if len(args) == 0 {
 		var offers Offers

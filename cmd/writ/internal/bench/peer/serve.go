@@ -10,30 +10,30 @@ import (
 	"strings"
 )
 
-// About is what a system says of itself.
+// About describes a system.
 type About struct {
-	Name       string `json:"name"`       // with its version
-	Durability string `json:"durability"` // what of its state a power failure does not take, in words
+	Name       string `json:"name"`       // including its version
+	Durability string `json:"durability"` // which of its state survives a power failure, as text
 }
 
-// System carries out runs.
+// System runs orders.
 type System interface {
 	// About may be called at any time.
 	About() About
-	// Begin is called before the runs of an order, and is not measured; end lets go of what it began.
+	// Begin prepares an order. It is not measured. end releases its resources.
 	Begin(ctx context.Context, o Order) (end func() error, err error)
-	// Run hands in a run of the order that was begun last and returns when its end is known. i counts the runs of the order.
+	// Run submits run i of the latest order and returns when its end is known.
 	Run(ctx context.Context, i int) error
 }
 
-// Answer is what a system in a process of its own says to an order.
+// Answer is the result of an order.
 type Answer struct {
 	Took  Took   `json:"took"`
 	Error string `json:"error,omitempty"`
 }
 
-// Serve answers orders until in ends: it writes what the system says of itself, and then an answer for each order that it reads, all as
-// JSON, a value a line.
+// Serve runs orders until in ends. It writes the About of the system, then reads orders and writes one Answer per
+// order. Each value is a line of JSON.
 func Serve(ctx context.Context, s System, in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	if err := answers.Encode(s.About()); err != nil {
@@ -58,7 +58,7 @@ func Serve(ctx context.Context, s System, in io.Reader, out io.Writer) error {
 	}
 }
 
-// CarryOut has a system in this process carry out an order.
+// CarryOut runs an order on a system in this process.
 func CarryOut(ctx context.Context, s System, o Order) (took Took, err error) {
 	end, err := s.Begin(ctx, o)
 	if err != nil {
@@ -68,7 +68,7 @@ func CarryOut(ctx context.Context, s System, o Order) (took Took, err error) {
 	return Drive(ctx, o, s.Run)
 }
 
-// Version returns the version of a module that this program is built with, without its "v".
+// Version returns the version of a module in this program, without its "v".
 func Version(module string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"writ/cmd/writ/internal/bench/peer"
 )
 
-// clerk is a system that counts, and fails in its third run if it is told so.
+// clerk is a system that counts calls. If fails is set, its third run fails.
 type clerk struct {
 	fails             bool
 	begun, ended, ran atomic.Int64

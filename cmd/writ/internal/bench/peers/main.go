@@ -1,5 +1,5 @@
-// Peers is a program that `writ bench --beside` starts: systems that do what writ does or a part of it, with what each of them needs to
-// run. It has a module of its own, so that nothing of them is in writ's.
+// Peers is a program for `writ bench --beside`. It offers systems that cover all or a part of writ's work. It is a
+// separate module, so that writ does not depend on their libraries.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// kinds are the systems, each with why it cannot be measured on this machine.
+// kinds lists the systems. Missing is set for those that are unavailable on this machine.
 func kinds() []peer.Kind {
 	river := peer.Kind{Offer: peer.Offer{Name: "river"}, Open: openRiver}
 	if _, err := postgresPrograms(); err != nil {

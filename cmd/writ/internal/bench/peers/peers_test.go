@@ -10,7 +10,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// The orders that every system carries out here, small.
+// Small orders that every system runs in these tests.
 var orders = []peer.Order{{Runs: 4, InFlight: 2, Calls: 3}, {Runs: 2, InFlight: 1, Calls: 20, AtOnce: true}}
 
 func TestRiverCarriesOutEveryCall(t *testing.T) {

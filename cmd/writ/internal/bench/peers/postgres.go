@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// postgresPrograms finds the directory of PostgreSQL's programs. Debian's is not on PATH.
+// postgresPrograms returns the directory of PostgreSQL's programs, which is not on PATH in Debian.
 func postgresPrograms() (dir string, err error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -28,14 +28,14 @@ func postgresPrograms() (dir string, err error) {
 	return filepath.Dir(there[len(there)-1]), nil
 }
 
-// startPostgres starts a PostgreSQL with its own settings, which sync every commit, on files in dir, and returns its address.
+// startPostgres starts a PostgreSQL server on files in dir and returns its URL. Its default settings sync every commit.
 func startPostgres(ctx context.Context, dir string) (url string, s *server, err error) {
 	programs, err := postgresPrograms()
 	if err != nil {
 		return "", nil, err
 	}
 	var as *syscall.SysProcAttr
-	if os.Getuid() == 0 { // PostgreSQL refuses to be root
+	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
 		if as, err = asPostgres(dir); err != nil {
 			return "", nil, err
 		}
@@ -71,7 +71,7 @@ func startPostgres(ctx context.Context, dir string) (url string, s *server, err 
 	return url, s, err
 }
 
-// asPostgres gives dir to the user postgres, and returns how to start something as that user.
+// asPostgres changes the owner of dir to the user postgres and returns the attributes to start a process as that user.
 func asPostgres(dir string) (*syscall.SysProcAttr, error) {
 	owner, err := user.Lookup("postgres")
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// startTime bounds how long a server may take until it serves.
+// startTime limits how long a server may take to become ready.
 const startTime = 60 * time.Second
 
-// server is a child process that serves others. It ends with this process, even if that is killed.
+// server is a child process. It exits with this process, even if this process is killed.
 type server struct {
-	stop  func() // politely
+	stop  func() // requests a graceful shutdown
 	ended chan error
 }
 
-// startServer starts a program and returns when ready says so, which is asked again and again.
+// startServer starts a program and returns when ready, which it polls, returns nil.
 func startServer(ctx context.Context, cmd *exec.Cmd, end syscall.Signal, ready func(ctx context.Context) error) (*server, error) {
 	var said tail
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -32,7 +32,7 @@ func startServer(ctx context.Context, cmd *exec.Cmd, end syscall.Signal, ready f
 	}
 	cmd.SysProcAttr.Pdeathsig = end
 	started, ended := make(chan error, 1), make(chan error, 1)
-	go func() { // the kernel watches the thread that made the child
+	go func() { // Pdeathsig refers to the thread that started the child
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -66,14 +66,14 @@ func startServer(ctx context.Context, cmd *exec.Cmd, end syscall.Signal, ready f
 	}
 }
 
-// close ends the server and waits for it.
+// close stops the server and waits for its exit.
 func (s *server) close() error {
 	s.stop()
-	<-s.ended // how it ends is not measured
+	<-s.ended // its exit status is irrelevant
 	return nil
 }
 
-// tail keeps the last of what a server says.
+// tail keeps the end of a server's output.
 type tail struct {
 	mu   sync.Mutex
 	last []byte
@@ -94,7 +94,7 @@ func (t *tail) String() string {
 	return string(bytes.TrimSpace(t.last))
 }
 
-// freePort returns a port of loopback on which nobody listens.
+// freePort returns an unused port on loopback.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// removeAll is for directories that only servers know.
+// removeAll removes a directory of a server.
 func removeAll(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the files of a server: %w", err)

@@ -19,9 +19,9 @@ import (
 	"writ/cmd/writ/internal/bench/peer"
 )
 
-// riverPeer carries out runs as chains of River's jobs: each inserts the next one and leaves it to River to write its own end, together
-// with others, which costs less than one transaction for both; only the end of a run is waited for. Inserting wakes the worker. Client and
-// worker are in one process.
+// riverPeer runs orders as chains of River jobs. Each job inserts the next one and leaves its own completion to River,
+// which batches completions. That is cheaper than one transaction for both. Only the completion of a run's last job is
+// awaited. An insert wakes the worker. Client and worker share a process.
 type riverPeer struct {
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
@@ -36,25 +36,25 @@ type riverRun struct {
 	ended chan struct{}
 }
 
-// call is a job that does nothing.
+// call is a job that does no work.
 type call struct {
 	Epoch int64  `json:"epoch"`
 	Run   int    `json:"run"`
-	Left  int    `json:"left"` // calls of the run that come after this one
+	Left  int    `json:"left"` // number of later calls of the run
 	Body  []byte `json:"body"`
 }
 
 func (call) Kind() string { return "call" }
 
-// bodySize makes the job as large as a small one of writ.
+// bodySize makes a job as large as a small job of writ.
 const bodySize = 192
 
-// pollInterval is how long a worker waits at the most for what it was not woken for.
+// pollInterval is the longest delay of a job whose notification was missed.
 const pollInterval = 50 * time.Millisecond
 
-// openRiver starts a PostgreSQL and a client on it.
+// openRiver starts a PostgreSQL server and a River client.
 func openRiver(ctx context.Context, s peer.Settings) (_ peer.System, _ func() error, err error) {
-	// The server's user must be able to get there, which the directory of whoever measures need not allow.
+	// The server's user needs access to the directory, which the home directory of the measuring user may not allow.
 	dir, err := os.MkdirTemp("", "writ-bench-postgres-")
 	if err != nil {
 		return nil, nil, err
@@ -167,12 +167,12 @@ func (r *riverPeer) insert(ctx context.Context, i int) error {
 	return err
 }
 
-// work carries out a call, and inserts the next one.
+// work runs a call and inserts the next one.
 func (r *riverPeer) work(ctx context.Context, job *river.Job[call]) error {
 	switch next := job.Args; {
 	case next.Epoch != r.epoch:
 		return river.JobCancel(errors.New("a call of another round"))
-	case r.order.AtOnce: // nothing follows
+	case r.order.AtOnce: // all calls were inserted at once
 	case next.Left > 0:
 		next.Left--
 		if _, err := r.client.Insert(ctx, next, nil); err != nil {
@@ -189,13 +189,13 @@ func (r *riverPeer) work(ctx context.Context, job *river.Job[call]) error {
 	return nil
 }
 
-// complete returns when the end of a job is on disk.
+// complete returns when the completion of a job is on disk.
 func (r *riverPeer) complete(ctx context.Context, job *river.Job[call]) error {
 	tx, err := r.pool.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // nothing if it was committed
+	defer tx.Rollback(context.WithoutCancel(ctx)) // a no-op after the commit
 	if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
 		return err
 	}

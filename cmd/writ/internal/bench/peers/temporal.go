@@ -20,8 +20,8 @@ import (
 	"writ/cmd/writ/internal/bench/peer"
 )
 
-// temporalPeer carries out runs as workflows of activities on Temporal's development server, which keeps its state in an SQLite file. What
-// people run in earnest is another server on another database.
+// temporalPeer runs orders as workflows of activities on Temporal's development server, which keeps its state in an
+// SQLite file. Production deployments use another server and database.
 type temporalPeer struct {
 	client client.Client
 	server string // version
@@ -31,7 +31,7 @@ type temporalPeer struct {
 
 const taskQueue = "bench"
 
-// pollers ask the server for work at the same time; with the SDK's 2 they would be what is measured.
+// pollers is the number of concurrent polls for work. With the SDK's default of 2, polling would be the bottleneck.
 const pollers = 16
 
 // openTemporal starts the server, a client and a worker.
@@ -75,14 +75,15 @@ func openTemporal(ctx context.Context, s peer.Settings) (_ peer.System, _ func()
 	}, nil
 }
 
-// serverVersion finds the version of the server in what the program says of itself: "temporal version 1.5.1 (Server 1.29.1, UI …)".
+// serverVersion extracts the server's version from the program's output, for example "temporal version 1.5.1 (Server
+// 1.29.1, UI …)".
 func serverVersion(said string) string {
 	_, after, _ := strings.Cut(said, "Server ")
 	version, _, _ := strings.Cut(after, ",")
 	return strings.TrimSpace(version)
 }
 
-// steps is a run: activities that do nothing, one after the other or all at once.
+// steps is the workflow of a run: activities that do no work, in sequence or all at once.
 func steps(ctx workflow.Context, o peer.Order) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	var waiting []workflow.Future
