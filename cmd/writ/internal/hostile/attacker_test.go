@@ -37,7 +37,7 @@ import (
 	"writ/identity"
 )
 
-// attackerVar says that this process is the attacker.
+// attackerVar marks the attacker's process.
 const attackerVar = "WRIT_TEST_ATTACKER"
 
 func TestMain(m *testing.M) {
@@ -55,13 +55,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// powers are what the attacker has got hold of.
+// powers holds the attacker's credentials and limits.
 type powers struct {
-	Rate    float64 // of what it does in a second, at most
-	Most    int64   // submissions and previews of one attack, 0 for as many as it can
+	Rate    float64 // actions per second
+	Most    int64   // limit of submissions and previews per attack, 0 for none
 	Cluster writ.ClusterID
 	Rosters string // directory
-	Key     string // file of a deployer of the project
+	Key     string // key file of a deployer of the project
 	Project string
 	API     string // URL of the honest coordinator
 	From    string // its own address
@@ -70,10 +70,10 @@ type powers struct {
 	Listen  string // address at which a supervisor expects a coordinator
 }
 
-// attack is one thing that an attacker does until its context ends.
+// attack is an attack that runs until its context ends.
 type attack struct {
 	role, name string
-	does       string // for people
+	does       string // description for people
 	do         func(ctx context.Context, a *attacker) error
 }
 
@@ -81,7 +81,7 @@ func (a attack) String() string { return a.role + "/" + a.name }
 
 func attacks() []attack { return slices.Concat(nodeAttacks, projectAttacks, coordinatorAttacks) }
 
-// attacker is the process that attacks.
+// attacker is the state of the attacker's process.
 type attacker struct {
 	powers
 	node       string // see order
@@ -94,20 +94,20 @@ type attacker struct {
 	pace       *rate.Limiter
 	hub        *hub
 	number     atomic.Int64
-	readers    []*reader // once they have begun
+	readers    []*reader // set once they have started
 
 	mu     sync.Mutex
 	counts map[string]int64
 }
 
-// count notes what came of something.
+// count adds to a counter of the report.
 func (a *attacker) count(what string, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.counts[what] += n
 }
 
-// outcome notes how something was answered.
+// outcome counts a result by its error code.
 func (a *attacker) outcome(err error) {
 	switch {
 	case err == nil:
@@ -122,7 +122,7 @@ func (a *attacker) outcome(err error) {
 	}
 }
 
-// flood does something again and again at the pace of the attacker, some at a time.
+// flood repeats an action at the attacker's rate with some concurrency.
 func (a *attacker) flood(ctx context.Context, atOnce int, do func(ctx context.Context) error) error {
 	var all sync.WaitGroup
 	for range atOnce {
@@ -136,7 +136,7 @@ func (a *attacker) flood(ctx context.Context, atOnce int, do func(ctx context.Co
 	return nil
 }
 
-// floodSome is flood for what goes on long after it was asked for: in the gate it has an end.
+// floodSome is flood for actions with long-lasting effects. In the gate it is limited.
 func (a *attacker) floodSome(ctx context.Context, atOnce int, do func(ctx context.Context) error) error {
 	var begun atomic.Int64
 	return a.flood(ctx, atOnce, func(ctx context.Context) error {
@@ -148,11 +148,11 @@ func (a *attacker) floodSome(ctx context.Context, atOnce int, do func(ctx contex
 	})
 }
 
-// Orders for the attacker and its answers, lines of JSON.
+// Commands for the attacker and its reports, as lines of JSON.
 type (
 	order struct {
 		Attack string `json:"attack"` // "" to stop
-		Node   string `json:"node"`   // data directory of the node that it has taken over
+		Node   string `json:"node"`   // data directory of the compromised node
 	}
 	report struct {
 		Counts map[string]int64 `json:"counts"`
@@ -160,7 +160,7 @@ type (
 	}
 )
 
-// beHostile attacks as it is told until in ends.
+// beHostile runs attacks on command until in ends.
 func beHostile(in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	a := &attacker{counts: map[string]int64{}}
@@ -177,7 +177,7 @@ func beHostile(in io.Reader, out io.Writer) error {
 		}
 		var o order
 		if err := orders.Decode(&o); err != nil {
-			return nil // nobody tells it any more
+			return nil // the parent is gone
 		}
 		if stop != nil {
 			if err := stop(); err != nil {
@@ -193,7 +193,7 @@ func beHostile(in io.Reader, out io.Writer) error {
 	}
 }
 
-// underway waits until something has come of an attack, which is soon, unless the node may do nothing for a while.
+// underway waits up to a second for a first result of an attack. An attack whose node is suspended has none.
 func (a *attacker) underway() {
 	for late := time.Now().Add(time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
 		a.mu.Lock()
@@ -205,14 +205,14 @@ func (a *attacker) underway() {
 	}
 }
 
-// forget begins to count anew.
+// forget resets the counters.
 func (a *attacker) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.counts)
 }
 
-// say returns what came of the attack.
+// say returns the report of the attack.
 func (a *attacker) say(err error) report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -223,7 +223,7 @@ func (a *attacker) say(err error) report {
 	return r
 }
 
-// begin starts an attack and returns what ends it.
+// begin starts an attack and returns a function that stops it.
 func (a *attacker) begin(name string) (stop func() error) {
 	all := append(attacks(), loggingIn, reading)
 	at := slices.IndexFunc(all, func(one attack) bool { return one.String() == name })
@@ -240,7 +240,7 @@ func (a *attacker) begin(name string) (stop func() error) {
 	}
 }
 
-// arm readies what the attacks need.
+// arm prepares the attacks.
 func (a *attacker) arm(ctx context.Context) (err error) {
 	a.pace = rate.NewLimiter(rate.Limit(a.Rate), int(a.Rate/20)+1)
 	if a.roster, err = config.RostersIn(a.Rosters, a.Cluster).Latest(); err != nil {
@@ -268,7 +268,7 @@ func (a *attacker) arm(ctx context.Context) (err error) {
 	return err
 }
 
-// remote is the attacker as the test sees it.
+// remote controls the attacker's process.
 type remote struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
@@ -276,10 +276,10 @@ type remote struct {
 	t   *testing.T
 }
 
-// lowest is the lowest priority that a process can have.
+// lowest is the lowest scheduling priority.
 const lowest = 19
 
-// startAttacker starts the attacker, with one processor at most and the lowest priority.
+// startAttacker starts the attacker with at most one CPU and the lowest priority.
 func startAttacker(t *testing.T, p powers) *remote {
 	t.Helper()
 	r := &remote{cmd: exec.Command(os.Args[0]), t: t}
@@ -312,7 +312,7 @@ func startAttacker(t *testing.T, p powers) *remote {
 	return r
 }
 
-// tell gives an order and returns what came of the attack before.
+// tell sends a command and returns the report of the previous attack.
 func (r *remote) tell(attack, node string) report {
 	r.t.Helper()
 	if err := r.in.Encode(order{attack, node}); err != nil {
@@ -329,13 +329,13 @@ func (r *remote) hear() (said report) {
 	return said
 }
 
-// cpuOf returns the time that a process has used.
+// cpuOf returns the CPU time of a process.
 func cpuOf(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	const user, system, ticks = 11, 12, 100 // behind the name, and in a second
+	const user, system, ticks = 11, 12, 100 // fields after the name, and ticks per second
 	_, after, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(after)
 	used, _ := strconv.Atoi(fields[user])
@@ -343,7 +343,7 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(used+more) * time.Second / ticks
 }
 
-// sign makes a submission of a script of the attacker.
+// sign returns a submission of an attacker's script.
 func (a *attacker) sign(script client.Script, deadline time.Duration, params map[string]any) ([]byte, error) {
 	o := client.Order{
 		Script: script, Params: params, Datacenter: a.datacenter, Project: a.project, Expires: identity.DefaultValidity, Deadline: deadline,
@@ -356,7 +356,7 @@ func (a *attacker) sign(script client.Script, deadline time.Duration, params map
 	return a.person.SignPayload(text)
 }
 
-// nodeKey is the key of the node that the attacker has taken over.
+// nodeKey returns the key of the compromised node.
 func (a *attacker) nodeKey() (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(filepath.Join(a.node, "node.key"))
 	if err != nil {

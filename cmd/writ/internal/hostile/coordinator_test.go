@@ -18,7 +18,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// coordinatorAttacks are what a coordinator can do that a supervisor dials. Another coordinator brings the honest work.
+// coordinatorAttacks lists the attacks of a compromised coordinator. The honest work uses another coordinator.
 var coordinatorAttacks = []attack{
 	{"coordinator", "frames", "pings, and frames of types that nobody knows", frames},
 	{"coordinator", "big", "submissions of as much as a frame holds, which nobody signed", asking(bigRequest)},
@@ -32,7 +32,7 @@ var coordinatorAttacks = []attack{
 	{"coordinator", "future", "events acknowledged that never were", future},
 }
 
-// hub is the attacker as a coordinator. While it does not attack it takes events and asks for nothing.
+// hub is the attacker's coordinator. Between attacks it only receives events.
 type hub struct {
 	a *attacker
 
@@ -41,17 +41,17 @@ type hub struct {
 	conns  map[*websocket.Conn]bool
 	acked  int64
 	at     time.Time
-	news   chan struct{} // closed and replaced when there is another session
+	news   chan struct{} // closed and replaced for each new session
 }
 
-// manner is how the hub behaves where it matters.
+// manner holds the malicious behaviours of the hub.
 type manner struct {
-	deaf   bool // reads nothing
-	forget bool // has no events, and cuts the link at once
-	future bool // has events that never were
+	deaf   bool // does not read
+	forget bool // claims to have no events and closes the link at once
+	future bool // claims events that never existed
 }
 
-// listen lets the hub wait for its supervisor.
+// listen starts the hub, which waits for its supervisor.
 func listen(a *attacker) (*hub, error) {
 	h := &hub{a: a, conns: map[*websocket.Conn]bool{}, news: make(chan struct{})}
 	l, err := net.Listen("tcp", a.Listen)
@@ -64,7 +64,7 @@ func listen(a *attacker) (*hub, error) {
 	return h, nil
 }
 
-// frame is one of the link's, as far as it matters here.
+// frame holds the relevant fields of a link frame.
 type frame struct {
 	Type    string          `json:"type"`
 	Nonce   []byte          `json:"nonce,omitempty"`
@@ -102,7 +102,7 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 	if write(ctx, c, frame{Type: "challenge", Nonce: make([]byte, 32)}) != nil {
 		return
 	}
-	if _, _, err := c.Read(ctx); err != nil { // its hello
+	if _, _, err := c.Read(ctx); err != nil { // hello of the supervisor
 		return
 	}
 	h.mu.Lock()
@@ -156,7 +156,7 @@ func (h *hub) leave(c *websocket.Conn) {
 	delete(h.conns, c)
 }
 
-// hear takes one frame.
+// hear handles one frame.
 func (h *hub) hear(ctx context.Context, c *websocket.Conn) bool {
 	_, text, err := c.Read(ctx)
 	if err != nil {
@@ -183,7 +183,7 @@ func (h *hub) hear(ctx context.Context, c *websocket.Conn) bool {
 	return true
 }
 
-// sessions calls do with each session that stands, one after the other, until ctx ends.
+// sessions calls do for each session in turn until ctx ends.
 func (h *hub) sessions(ctx context.Context, do func(ctx context.Context, c *websocket.Conn)) error {
 	for ctx.Err() == nil {
 		h.mu.Lock()
@@ -206,7 +206,7 @@ func (h *hub) sessions(ctx context.Context, do func(ctx context.Context, c *webs
 	return nil
 }
 
-// behave lets the hub behave in a manner until ctx ends, in sessions that begin with it.
+// behave sets the behaviour of the hub until ctx ends. It affects new sessions.
 func (h *hub) behave(ctx context.Context, how manner) error {
 	set := func(how manner) {
 		h.mu.Lock()
@@ -237,7 +237,7 @@ func frames(ctx context.Context, a *attacker) error {
 	})
 }
 
-// asking sends requests without waiting for their answers.
+// asking sends requests without waiting for the responses.
 func asking(next func(a *attacker, number int64) (link.Verb, any, error)) func(ctx context.Context, a *attacker) error {
 	return func(ctx context.Context, a *attacker) error {
 		return a.hub.sessions(ctx, func(ctx context.Context, c *websocket.Conn) {

@@ -1,9 +1,11 @@
-// Package hostile is a test: a cluster of real processes under half the load that it bears, and beside that one attacker at a time, with the
-// power of a node, of a project or of a coordinator and no more. It measures how much longer honest runs take. It has no code but tests:
-// nothing that attacks is in the program.
+// Package hostile is a test that measures the effect of attackers on honest runs. It runs a cluster of real processes
+// at half of its maximum load, together with one attacker at a time, who controls a node, a project or a coordinator.
+// The package contains only tests, so the program contains no attack code.
 //
-// The attacker is a process of its own. It has one processor at most and the lowest priority, and what it used is shown, so that the
-// figures say what writ does for it and not how the kernel shares processors between it and writ. What writ does for an attacker does count.
+// The attacker is a separate process with at most one CPU and the lowest priority, and its CPU time is reported. The
+// results therefore show the work that writ does for the attacker, and not the kernel's scheduling between attacker and
+// writ.
 //
-// Figures are compared with those of the quiet times right before and after, in the same run: other work on the machine is in both.
+// Results are compared with quiet periods right before and after the attack, so that other load on the machine affects
+// both.
 package hostile

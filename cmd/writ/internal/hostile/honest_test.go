@@ -18,7 +18,7 @@ import (
 	"writ/identity"
 )
 
-// The honest scripts: every second run has one call, the others ten, each after the one before it.
+// Scripts of honest runs, used alternately: one call, and ten sequential calls.
 const (
 	honestOne = `
 node := import("node")
@@ -30,12 +30,12 @@ for i := 0; i < 10; i++ { node.ping({}, {node: "dc1-n1"}).err }
 `
 )
 
-// honestProjects are those of the honest runs, in turns: none of them hands in as much as one may.
+// honestProjects lists the projects of honest runs. With several projects, none reaches its submission limit.
 func honestProjects() []string {
 	return []string{"shop", "blog", "wiki", "mail", "news", "maps", "chat", "docs"}
 }
 
-// honest is somebody who works as always.
+// honest runs the honest load.
 type honest struct {
 	cluster    *testcluster.Cluster
 	api        *api.Client
@@ -50,7 +50,7 @@ type honest struct {
 	waits map[writ.RunID]chan writ.RunState
 }
 
-// inFlight is how many honest runs are under way at most.
+// inFlight is the maximum number of concurrent honest runs.
 const inFlight = 50
 
 func newHonest(cluster *testcluster.Cluster) *honest {
@@ -83,7 +83,7 @@ func newHonest(cluster *testcluster.Cluster) *honest {
 	return h
 }
 
-// sample is what honest runs took, by the number of their script.
+// sample holds durations of honest runs, by script.
 type sample struct {
 	mu     sync.Mutex
 	took   [2][]time.Duration
@@ -102,7 +102,7 @@ func (s *sample) add(script int, took time.Duration, err error) {
 
 func (s *sample) runs() int { return len(s.took[0]) + len(s.took[1]) }
 
-// joined is what two samples are together.
+// joined merges two samples.
 func joined(a, b *sample) *sample {
 	all := &sample{failed: slices.Concat(a.failed, b.failed)}
 	for i := range all.took {
@@ -111,7 +111,7 @@ func joined(a, b *sample) *sample {
 	return all
 }
 
-// percentile returns the time that so many of a hundred runs did not exceed.
+// percentile returns the n-th percentile of durations.
 func percentile(took []time.Duration, n int) time.Duration {
 	if len(took) == 0 {
 		return 0
@@ -120,7 +120,8 @@ func percentile(took []time.Duration, n int) time.Duration {
 	return sorted[min(len(sorted)*n/100, len(sorted)-1)]
 }
 
-// work hands in runs for a time, at a rate each second or as fast as they end if that is 0, and returns when all of them have ended.
+// work submits runs for a period and returns when all have ended. rate is the number per second; 0 means as fast as
+// runs end.
 func (h *honest) work(lasts time.Duration, rate float64) *sample {
 	ctx, stop := context.WithTimeout(h.cluster.T.Context(), lasts)
 	defer stop()
@@ -154,7 +155,7 @@ func (h *honest) work(lasts time.Duration, rate float64) *sample {
 	return s
 }
 
-// finish hands in so many runs at once, and returns when all of them have ended.
+// finish submits several runs at once and returns when all have ended.
 func (h *honest) finish(runs int) *sample {
 	s := &sample{}
 	listening, quit := context.WithCancel(h.cluster.T.Context())
@@ -174,14 +175,13 @@ func (h *honest) finish(runs int) *sample {
 	return s
 }
 
-// patience ends the wait for a run that does not end.
+// patience limits the wait for a run that does not end.
 const patience = testcluster.Patience
 
-// lookAgain is how often somebody looks at a run whose end no event tells, as it may if the stream of events was cut.
+// lookAgain is the interval for polling a run, in case its event was lost because the event stream broke.
 const lookAgain = 5 * time.Second
 
-// run carries out one run of a script, in the project with this number, and returns how long that took, from its submission until the word that it
-// had ended.
+// run executes a script once in a project and returns the time from its submission to the notification of its end.
 func (h *honest) run(ctx context.Context, project, script int) (time.Duration, error) {
 	o := client.Order{
 		Script: h.scripts[script], Datacenter: h.datacenter, Project: h.projects[project%len(h.projects)], Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10,
@@ -230,7 +230,7 @@ func (h *honest) run(ctx context.Context, project, script int) (time.Duration, e
 	}
 }
 
-// listen opens a stream of events until ctx ends, and tells runs by it that they have ended.
+// listen reads the event stream until ctx ends and notifies runs of their end.
 func (h *honest) listen(ctx context.Context) error {
 	answer, err := h.api.Watch(ctx, &api.WatchParams{Topics: api.EventTopics{api.TopicRun}})
 	if err := api.ErrorOf(answer, err); err != nil {

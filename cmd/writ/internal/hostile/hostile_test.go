@@ -40,16 +40,17 @@ var (
 	asJSON = flag.String("json", "", "file for the figures")
 )
 
-// most is how many times as long as in quiet times honest runs may take beside an attacker.
+// most is the maximum slowdown of honest runs under attack.
 const most = 2
 
-// gateEvery is how many attacks the gate passes over to the next: each takes a second.
+// gateEvery is the fraction of attacks that the gate runs: one in gateEvery, because each takes a second.
 const gateEvery = 6
 
-// TestHonestWorkGoesOnBesideAttackers counts: every honest run succeeds beside every attack, and what an attacker does wrong is not logged each time.
+// TestHonestWorkGoesOnBesideAttackers counts: all honest runs succeed under every attack, and repeated actions of the
+// attacker are not logged each time.
 func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
 	t.Parallel()
-	*pace = min(*pace, 500) // what it begins goes on for a while
+	*pace = min(*pace, 500) // the effects of an attack outlast it
 	s := newCluster(t, 1, 100)
 	const runs = 6
 	for i, one := range chosen(t) {
@@ -72,13 +73,14 @@ func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
 	}
 }
 
-// TestHonestTimesBesideAttackers measures how much longer honest runs take beside each attack, in turns with quiet times.
+// TestHonestTimesBesideAttackers measures the slowdown of honest runs under each attack, alternating with quiet
+// periods.
 func TestHonestTimesBesideAttackers(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it measures for half an hour: task neighbours")
 	}
 	s := newCluster(t, len(nodeAttacks), 0)
-	s.honest.work(5*time.Second, 0) // warms up
+	s.honest.work(5*time.Second, 0) // warm up
 	full := s.honest.work(*each, 0)
 	bears := float64(full.runs()) / each.Seconds()
 	rate := bears * *share
@@ -103,7 +105,7 @@ func TestHonestTimesBesideAttackers(t *testing.T) {
 	}
 }
 
-// chosen are the attacks that were asked for.
+// chosen returns the attacks that match the flag.
 func chosen(t *testing.T) []attack {
 	t.Helper()
 	pattern, err := regexp.Compile(*only)
@@ -113,7 +115,7 @@ func chosen(t *testing.T) []attack {
 	return slices.DeleteFunc(attacks(), func(one attack) bool { return !pattern.MatchString(one.String()) })
 }
 
-// cluster is a datacenter with an honest project and node, and those of the attacker.
+// cluster is a datacenter with honest projects and an honest node, and those of the attacker.
 type cluster struct {
 	*testcluster.Cluster
 	t        *testing.T
@@ -123,10 +125,11 @@ type cluster struct {
 	nodes    int    // of the attacker: n2, n3, …
 }
 
-// newCluster starts everything: the node n1 is honest, n2 is the attacker's, and the supervisor dials two coordinators, of which one is the attacker's.
+// newCluster starts all processes. Node n1 is honest and n2 belongs to the attacker. The supervisor dials two
+// coordinators, one of which is the attacker's.
 //
-// The attacker hands in no more than most submissions in one attack, if that is not 0. Of more than one node of the attacker each is for
-// another attack: those may cost them their accounts.
+// most limits the submissions per attack; 0 means no limit. With several nodes of the attacker, each serves a different
+// attack, because an attack may get a node's account suspended.
 func newCluster(t *testing.T, hostile int, most int64) *cluster {
 	s := &cluster{Cluster: testcluster.Empty(t), t: t, evil: "evil", nodes: hostile}
 	s.Rate = fmt.Sprint(coord.DefaultSubmissionsPerSecond)
@@ -158,16 +161,16 @@ func newCluster(t *testing.T, hostile int, most int64) *cluster {
 	return s
 }
 
-// nodeName is the name of a node of the attacker.
+// nodeName returns the name of a node of the attacker.
 func nodeName(i int) string { return fmt.Sprintf("dc1-n%d", i+2) }
 
-// attack begins an attack.
+// attack starts an attack.
 func (s *cluster) attack(one attack) {
 	i := slices.IndexFunc(nodeAttacks, func(other attack) bool { return other.String() == one.String() })
 	s.attacker.tell(one.String(), filepath.Join(s.Dir, nodeName(max(i, 0)%s.nodes)))
 }
 
-// newKey writes a key for somebody who signs, and returns its public half.
+// newKey writes a key file and returns the public key.
 func newKey(t *testing.T, path string) (public string) {
 	t.Helper()
 	key, private, err := ed25519.GenerateKey(rand.Reader)
@@ -184,7 +187,7 @@ func newKey(t *testing.T, path string) (public string) {
 	return client.AuthorizedKey(identity.SSHKey(key))
 }
 
-// figures are those of one script in one time.
+// figures holds the results of a script in one period.
 type figures struct {
 	Runs int           `json:"runs"`
 	P50  time.Duration `json:"p50_ns"`
@@ -198,13 +201,13 @@ func figuresOf(s *sample) (all [2]figures) {
 	return all
 }
 
-// turn is an attack between two quiet times.
+// turn holds the results of an attack and of the quiet periods around it.
 type turn struct {
-	Quiet  [2]figures         `json:"quiet"`  // runs of one call, and of ten
-	Beside [2]figures         `json:"beside"` // the same, beside the attack
+	Quiet  [2]figures         `json:"quiet"`  // runs of one call, and of ten calls
+	Beside [2]figures         `json:"beside"` // the same under attack
 	Failed int                `json:"failed"`
-	Did    map[string]int64   `json:"did"` // what came of what the attacker did
-	CPU    map[string]float64 `json:"cpu"` // cores that each process used beside the attack, and the attacker itself
+	Did    map[string]int64   `json:"did"` // counters of the attacker
+	CPU    map[string]float64 `json:"cpu"` // cores used under attack, per process and by the attacker
 	Before map[string]float64 `json:"cpu_quiet"`
 	Lines  map[string]int     `json:"log_lines"` // by process
 }
@@ -213,13 +216,13 @@ func (t turn) ratio(script int) float64 {
 	return float64(t.Beside[script].P99) / float64(max(t.Quiet[script].P99, 1))
 }
 
-// took is a turn with the quiet time after it, before which the next one is.
+// took is a turn with the quiet period after it, which precedes the next turn.
 type took struct {
 	turn
 	after *sample
 }
 
-// warmUp is how long an attack goes on before it is measured.
+// warmUp is how long an attack runs before it is measured.
 const warmUp = time.Second
 
 func (s *cluster) measure(one attack, rate float64, before *sample) took {
@@ -246,10 +249,10 @@ func (s *cluster) measure(one attack, rate float64, before *sample) took {
 	return took{t, after}
 }
 
-// restWithin ends the wait for that: a thousand runs of two thousand calls take a while.
+// restWithin limits the wait in rest. A thousand runs of two thousand calls need several minutes.
 const restWithin = 15 * time.Minute
 
-// rest waits, under the honest load, until nothing of the attack is left.
+// rest applies the honest load until no effect of the attack is left.
 func (s *cluster) rest(rate float64) {
 	for late := time.Now().Add(restWithin); ; {
 		s.honest.work(warmUp, rate)
@@ -265,7 +268,7 @@ func (s *cluster) rest(rate float64) {
 	}
 }
 
-// cpu returns what each process has used.
+// cpu returns the CPU time of each process.
 func (s *cluster) cpu() map[string]time.Duration {
 	used := map[string]time.Duration{"attacker": cpuOf(s.attacker.cmd.Process.Pid), "honest": cpuOf(os.Getpid())}
 	for name, p := range s.Procs {
@@ -284,10 +287,10 @@ func coresSince(before, now map[string]time.Duration, passed time.Duration) map[
 	return cores
 }
 
-// logged counts the lines that each process has logged.
+// logged counts the log lines of each process.
 func (s *cluster) logged() map[string]int {
 	lines := map[string]int{}
-	for _, name := range []string{"coord", "dc1"} { // a node tells what becomes of its jobs
+	for _, name := range []string{"coord", "dc1"} { // not of nodes, which log the outcome of each job
 		text, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
 		if err != nil {
 			s.t.Fatal(err)
@@ -301,7 +304,7 @@ func (s *cluster) logged() map[string]int {
 	return lines
 }
 
-// linesMost is how much of an attack may be in the log of a process: a line for each kind of what it does.
+// linesMost limits the log lines per process and attack: one for each kind of action.
 const linesMost = 25
 
 func (s *cluster) checkLog(one attack, before map[string]int) {
@@ -312,15 +315,15 @@ func (s *cluster) checkLog(one attack, before map[string]int) {
 	}
 }
 
-// checkBound fails the test if the attacker was answered more often than one address may be.
+// checkBound fails the test if the attacker got more responses than the limits per address allow.
 func (s *cluster) checkBound(one attack, did map[string]int64, within time.Duration) {
 	for _, bound := range []struct {
 		attack, answer string
 		most           float64
 	}{
-		{"node/joins", "SIGNATURE_INVALID", 50 + 25*within.Seconds()}, // a hello and a claim each
+		{"node/joins", "SIGNATURE_INVALID", 50 + 25*within.Seconds()}, // each join needs a hello and a claim
 		{"node/fetches", "done", 2000 + 1000*within.Seconds()},
-		// Three quarters of all at a time; one that reads too slowly is ended after ten seconds, and makes room for another one.
+		// Three quarters of all streams. A slow reader is disconnected after ten seconds and frees a place.
 		{"project/watchers", "opened", 192 * (1 + math.Floor(within.Seconds()/10))},
 		{"project/lists", "done", 200 + 100*within.Seconds()},
 		{"project/runs", "done", 2*coord.DefaultSubmissionsPerSecond + coord.DefaultSubmissionsPerSecond*within.Seconds()},
@@ -331,13 +334,13 @@ func (s *cluster) checkBound(one attack, did map[string]int64, within time.Durat
 	}
 }
 
-// result is what was measured of an attack.
+// result holds the measurements of an attack.
 type result struct {
 	attack string
 	turns  []turn
 }
 
-// show prints all, and keeps it if that was asked for.
+// show prints all results and writes them to a file if requested.
 func show(t *testing.T, bears, rate float64, all []result) {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
@@ -369,7 +372,7 @@ func show(t *testing.T, bears, rate float64, all []result) {
 	}
 }
 
-// median is the turn in the middle, by its worse ratio.
+// median returns the median turn by its worse slowdown.
 func (r result) median() turn {
 	sorted := slices.SortedFunc(slices.Values(r.turns), func(a, b turn) int {
 		return cmp.Compare(max(a.ratio(0), a.ratio(1)), max(b.ratio(0), b.ratio(1)))

@@ -27,8 +27,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// nodeAttacks are what somebody can do who has the machine of a node: its key, its account at Redis, and its way to the node API. Those that
-// may cost the node its account for a while come last.
+// nodeAttacks lists the attacks of a compromised node, with its key, its Redis account and its access to the node API.
+// Attacks that may suspend the account come last.
 var nodeAttacks = []attack{
 	{"node", "joins", "hellos and claims at the node API", joins},
 	{"node", "fetches", "payloads, rosters, accounts and standings asked for", fetches},
@@ -43,7 +43,7 @@ var nodeAttacks = []attack{
 	{"node", "fill", "its queue at Redis filled, and looked through again and again", fill},
 }
 
-// member is what a node keeps of its membership.
+// member holds the node's membership data.
 type member struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
@@ -58,7 +58,7 @@ func (a *attacker) member() (m member, err error) {
 	return m, err
 }
 
-// account asks for the node's account at Redis, as its runner does.
+// account requests the node's Redis account, as its runner does.
 func (a *attacker) account(ctx context.Context) (m member, user, password string, err error) {
 	if m, err = a.member(); err != nil {
 		return m, "", "", err
@@ -91,7 +91,8 @@ func (a *attacker) account(ctx context.Context) (m member, user, password string
 	return m, found[0].User, password, err
 }
 
-// redis opens Redis with the node's account, and does something there until the context ends. An account that was taken away is asked for again.
+// redis connects to Redis with the node's account and runs an action until the context ends. A revoked account is
+// requested again.
 func (a *attacker) redis(ctx context.Context, do func(c *redis.Client, m member) func(ctx context.Context) error) error {
 	for ctx.Err() == nil {
 		m, user, password, err := a.account(ctx)
@@ -133,7 +134,7 @@ func sleep(ctx context.Context, d time.Duration) {
 
 func out(m member) string { return "writ:{" + string(m.Node) + "}:out" }
 
-// garbage sends messages of a size that nobody can open.
+// garbage sends invalid messages of a given size.
 func garbage(size int) func(ctx context.Context, a *attacker) error {
 	return func(ctx context.Context, a *attacker) error {
 		body := make([]byte, size)
@@ -152,7 +153,7 @@ func garbage(size int) func(ctx context.Context, a *attacker) error {
 	}
 }
 
-// signed sends what make makes, signed by the node.
+// signed sends messages with the given records, signed by the node.
 func (a *attacker) signed(ctx context.Context, kind envelope.Kind, records func(m member, number int64) []any) error {
 	key, err := a.nodeKey()
 	if err != nil {
@@ -212,12 +213,12 @@ func results(ctx context.Context, a *attacker) error {
 	})
 }
 
-// noRun is the id of a run that nobody has.
+// noRun returns the id of a run that does not exist.
 func noRun(number int64) writ.RunID {
 	return writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%d", number)))
 }
 
-// wrongType makes the keys of the node's queue into something else, again and again.
+// wrongType repeatedly replaces the keys of the node's queue by values of another type.
 func wrongType(ctx context.Context, a *attacker) error {
 	return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
 		queue := "asynq:{" + string(m.Node) + "}:"
@@ -234,7 +235,7 @@ func wrongType(ctx context.Context, a *attacker) error {
 	})
 }
 
-// fill keeps a list in its queue as long as it may be, and reads all of it again and again.
+// fill keeps a list of maximum size in its queue and reads it repeatedly.
 func fill(ctx context.Context, a *attacker) error {
 	return a.redis(ctx, func(c *redis.Client, m member) func(ctx context.Context) error {
 		key := "asynq:{" + string(m.Node) + "}:hostile"
@@ -246,7 +247,7 @@ func fill(ctx context.Context, a *attacker) error {
 			if n := a.number.Add(1); n%50 != 0 {
 				return c.RPush(ctx, key, some...).Err()
 			}
-			return c.LRem(ctx, key, 0, "nobody").Err() // looks at each of them, and answers in a few bytes
+			return c.LRem(ctx, key, 0, "nobody").Err() // scans the whole list and returns a few bytes
 		}
 	})
 }
@@ -299,10 +300,11 @@ func fetches(ctx context.Context, a *attacker) error {
 	})
 }
 
-// held is how many connections are held open at each of them.
+// held is the number of connections held open per server.
 const held = 400
 
-// connections opens connections and says a byte now and then: at the node API before the end of a request's head, at Redis before that of a login.
+// connections opens connections and sends a byte now and then: to the node API within a request's header, to Redis
+// within a login.
 func connections(ctx context.Context, a *attacker) error {
 	address, err := url.Parse(a.NodeAPI)
 	if err != nil {
@@ -324,7 +326,7 @@ func connections(ctx context.Context, a *attacker) error {
 	return nil
 }
 
-// dribble keeps a connection open for as long as the other end does, and opens another one then.
+// dribble keeps a connection open until the server closes it, and then opens another one.
 func (a *attacker) dribble(ctx context.Context, to, begin string) {
 	for a.pace.Wait(ctx) == nil {
 		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.From)}}).DialContext(ctx, "tcp", to)

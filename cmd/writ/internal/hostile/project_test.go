@@ -19,7 +19,7 @@ import (
 	"writ/identity"
 )
 
-// projectAttacks are what somebody can do who may deploy to a project of the datacenter.
+// projectAttacks lists the attacks of a deployer of a project in the datacenter.
 var projectAttacks = []attack{
 	{"project", "runs", "runs of one call, as fast as they are taken", submitting(always(oneCall))},
 	{"project", "slow", "scripts that compute for as long as a pass may", submitting(always(slow))},
@@ -34,7 +34,7 @@ var projectAttacks = []attack{
 	{"project", "lists", "lists of runs, resources, nodes and queues asked for", lists},
 }
 
-// The scripts. What an attack begins ends by itself soon after it.
+// The scripts. Runs of an attack end by themselves soon after it.
 const (
 	runsEnd = 10 * time.Second
 
@@ -75,7 +75,7 @@ func always(text string) func(int64) (client.Script, map[string]any) {
 	return func(int64) (client.Script, map[string]any) { return script(), nil }
 }
 
-// big makes a script that nobody has checked before, of as much as there may be.
+// big returns a new script of maximum size, so that its check is not cached.
 func big(number int64) (client.Script, map[string]any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node := import(\"node\")\nn := %d\n", number)
@@ -86,7 +86,7 @@ func big(number int64) (client.Script, map[string]any) {
 		}
 	}
 	fmt.Fprintf(&b, "/* %s */\nnode.ping({}, {node: \"dc1-n1\"})\n", strings.Repeat("x", max(0, 200<<10-b.Len())))
-	script := client.NewScript("hostile.tengo", []byte(oneCall)) // an attacker does not check
+	script := client.NewScript("hostile.tengo", []byte(oneCall)) // an attacker skips the check
 	script.Bundle.Main.Text = []byte(b.String())
 	return script, nil
 }
@@ -97,14 +97,14 @@ func waits(number int64) (client.Script, map[string]any) {
 	return waitingScript(), map[string]any{"name": fmt.Sprint(number)}
 }
 
-// wrong makes a script that calls what is not there, so that the coordinator takes it and the datacenter does not.
+// wrong returns a script that calls a missing operation. The coordinator accepts it and the datacenter rejects it.
 func wrong(number int64) (client.Script, map[string]any) {
 	script := client.NewScript("hostile.tengo", []byte(oneCall))
 	script.Bundle.Main.Text = fmt.Appendf(nil, "node := import(\"node\")\nnode.nothing(%d)\n", number)
 	return script, nil
 }
 
-// submitting hands in submissions. The attacker signs them before it begins, and comes back with them when all are used up.
+// submitting sends submissions. The attacker signs them in advance and repeats them when they run out.
 func submitting(next func(number int64) (client.Script, map[string]any)) func(ctx context.Context, a *attacker) error {
 	return func(ctx context.Context, a *attacker) error {
 		return a.floodSome(ctx, 16, func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (a *attacker) submit(ctx context.Context, signed []byte) (writ.Submission, 
 	return api.Answer[writ.Submission](a.api.SubmitWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
 }
 
-// cancels begins runs, and cancels each of them at once.
+// cancels submits runs and cancels each of them at once.
 func cancels(ctx context.Context, a *attacker) error {
 	return a.floodSome(ctx, 16, func(ctx context.Context) error {
 		signed, err := a.sign(waitingScript(), runsEnd, map[string]any{"name": fmt.Sprint(a.number.Add(1))})
@@ -146,7 +146,7 @@ func cancels(ctx context.Context, a *attacker) error {
 	})
 }
 
-// proposal is a plan of as many calls as there may be.
+// proposal returns a plan with the maximum number of calls.
 func (a *attacker) proposal(project writ.ProjectID) ([]byte, error) {
 	p := writ.Proposal{Project: project}
 	for i := range identity.MaxCalls {
@@ -168,7 +168,7 @@ func previews(ctx context.Context, a *attacker) error {
 	})
 }
 
-// passOver reads an answer for nothing.
+// passOver reads and discards a response.
 func (a *attacker) passOver(answer *http.Response, err error) error {
 	if err := api.ErrorOf(answer, err); err != nil {
 		return err
@@ -178,12 +178,12 @@ func (a *attacker) passOver(answer *http.Response, err error) error {
 	return err
 }
 
-// streams is how many event streams are opened.
+// streams is the number of event streams to open.
 const streams = 300
 
 func watchers(ctx context.Context, a *attacker) error {
 	var all sync.WaitGroup
-	slowly := &http.Client{Transport: a.http.Transport} // without an end
+	slowly := &http.Client{Transport: a.http.Transport} // without a timeout
 	watched, err := api.NewClient(a.API, api.WithHTTPClient(slowly))
 	if err != nil {
 		return err

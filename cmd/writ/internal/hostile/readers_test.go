@@ -22,31 +22,31 @@ import (
 	"writ/internal/testenv"
 )
 
-// What people do who look at the cluster while others work.
+// The load of people who watch the cluster.
 const (
-	readers  = 1000            // who have logged in, each with a key and an address of their own
-	askEvery = 5 * time.Second // each of them
-	watching = 50              // of them, who have an event stream open as well
-	askFor   = 50              // runs, as `writ run list` does
+	readers  = 1000            // logged in, each with their own key and address
+	askEvery = 5 * time.Second // per reader
+	watching = 50              // readers that also have an event stream open
+	askFor   = 50              // number of runs, as in `writ run list`
 )
 
-// What they do, written as an attack is. They mean no harm: attacks does not list it.
+// Their actions, in the form of attacks. They are not malicious, so attacks does not list them.
 var (
 	loggingIn = attack{"readers", "login", fmt.Sprintf("%d people log in, one after the other", readers), logIn}
 	reading   = attack{"readers", "asking", fmt.Sprintf("%d people ask for a list every %s, %d of them watch all events", readers, askEvery, watching), read}
 )
 
-// readerName is the name of a reader, and that of the file with the key.
+// readerName returns the name of a reader, which is also the name of the key file.
 func readerName(n int) string { return fmt.Sprintf("reader-%d", n) }
 
-// TestHonestTimesBesideReaders measures how much longer honest runs take beside many readers, in turns with quiet times.
+// TestHonestTimesBesideReaders measures the slowdown of honest runs with many readers, alternating with quiet periods.
 func TestHonestTimesBesideReaders(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it measures for minutes: task readers")
 	}
 	s := newCluster(t, 1, 0)
 	s.addReaders()
-	s.honest.work(5*time.Second, 0) // warms up
+	s.honest.work(5*time.Second, 0) // warm up
 	full := s.honest.work(*each, 0)
 	bears := float64(full.runs()) / each.Seconds()
 	rate := bears * *share
@@ -63,7 +63,7 @@ func TestHonestTimesBesideReaders(t *testing.T) {
 	show(t, bears, rate, []result{r})
 }
 
-// addReaders makes the keys of the readers and gives each the role of a viewer of one of the honest projects.
+// addReaders creates the readers' keys and makes each of them viewer of an honest project.
 func (s *cluster) addReaders() {
 	s.t.Helper()
 	names := honestProjects()
@@ -103,13 +103,13 @@ func (s *cluster) logIn() {
 	s.t.Logf("%d readers have logged in within %s", readers, time.Since(began).Round(time.Second))
 }
 
-// reader is one person who looks.
+// reader is one reader.
 type reader struct {
 	api *api.Client
 	n   int
 }
 
-// logIn has readers log in that have not yet. They stay so until the process ends.
+// logIn logs in the readers that are not yet logged in. They stay logged in until the process exits.
 func logIn(ctx context.Context, a *attacker) error {
 	for len(a.readers) < readers && ctx.Err() == nil {
 		r, err := a.reader(len(a.readers))
@@ -125,7 +125,7 @@ func logIn(ctx context.Context, a *attacker) error {
 	return nil
 }
 
-// read is what all readers do until ctx ends.
+// read runs the actions of all readers until ctx ends.
 func read(ctx context.Context, a *attacker) error {
 	var all sync.WaitGroup
 	for _, r := range a.readers {
@@ -138,10 +138,11 @@ func read(ctx context.Context, a *attacker) error {
 	return nil
 }
 
-// reader is the reader with a number, who asks from an address of this machine that nobody else has.
+// reader returns reader n, whose requests come from an own local address.
 func (a *attacker) reader(n int) (*reader, error) {
 	key := filepath.Join(filepath.Dir(a.Key), readerName(n))
-	c, err := client.New(config.Context{Servers: []string{a.API}, Cluster: a.Cluster}, a.Key+".sessions", client.Keys{Spec: key}) // which share the rosters
+	// The rosters are shared.
+	c, err := client.New(config.Context{Servers: []string{a.API}, Cluster: a.Cluster}, a.Key+".sessions", client.Keys{Spec: key})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (a *attacker) reader(n int) (*reader, error) {
 	return &reader{at, n}, err
 }
 
-// ask asks for one list after the other. All readers together ask evenly.
+// ask requests lists one after the other. The requests of all readers are spread evenly.
 func (r *reader) ask(ctx context.Context, a *attacker) {
 	sleep(ctx, askEvery*time.Duration(r.n)/readers)
 	for i := r.n; ctx.Err() == nil; i++ {
