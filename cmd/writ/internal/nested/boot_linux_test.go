@@ -18,20 +18,20 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-// inside says that this process runs on the emulated machine.
+// inside marks a process on the emulated machine.
 var inside = flag.Bool("inside", false, "use the node of this machine; the test itself passes it")
 
 const (
-	// bootLimit bounds one start of the emulated machine. It takes one to three minutes on a machine without other work.
+	// bootLimit limits one run of the emulated machine, which takes one to three minutes on an idle host.
 	bootLimit = 15 * time.Minute
-	// boots is how often it is started at most: now and then the guest of an emulated processor hangs.
+	// boots is the maximum number of attempts. The guest on an emulated processor hangs occasionally.
 	boots = 2
-	// diskBytes is the size of its disk, which occupies only what is written.
+	// diskBytes is the size of its sparse disk.
 	diskBytes = 8 << 30
 )
 
-// nodeModules are the modules for the disk, and those that drivers of machines and networks use. The emulated machine
-// has nothing that would load them on demand.
+// nodeModules lists the modules for the disk and for drivers of machines and networks. The emulated machine cannot load
+// modules on demand.
 var nodeModules = []string{
 	"virtio_pci", "virtio_blk", "btrfs", "kvm_amd", "tun", "bridge", "veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq", "nft_objref",
 	"nft_meta_bridge", "nft_limit", "nft_reject_inet", "nft_fib_inet",
@@ -39,12 +39,12 @@ var nodeModules = []string{
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = testcluster.RemoveBinaries() // the rest is in the temporary directory of the machine
+	_ = testcluster.RemoveBinaries() // on failure, files remain in the system's temporary directory
 	os.Exit(code)
 }
 
-// TestGuestRunsOnCloudHypervisor starts a guest of a distribution with the real cloud-hypervisor and uses every
-// operation of machines that the guest notices.
+// TestGuestRunsOnCloudHypervisor starts a distribution's guest with the real cloud-hypervisor and runs every machine
+// operation that the guest can observe.
 func TestGuestRunsOnCloudHypervisor(t *testing.T) {
 	if *inside {
 		useMachine(t)
@@ -70,8 +70,8 @@ func TestGuestRunsOnCloudHypervisor(t *testing.T) {
 	}
 }
 
-// start runs the emulated machine until it powers off and returns what its console shows. It reports whether the
-// machine was killed at its limit.
+// start runs the emulated machine until it powers off and returns its console output. hung reports whether the machine
+// was killed at its limit.
 func start(t *testing.T, qemu string, g guest.Guest) (said string, hung bool, err error) {
 	t.Helper()
 	limited, stop := context.WithTimeout(t.Context(), bootLimit)
@@ -82,8 +82,8 @@ func start(t *testing.T, qemu string, g guest.Guest) (said string, hung bool, er
 	return strings.ReplaceAll(string(out), "\r", ""), limited.Err() != nil, err
 }
 
-// makeDisk makes the disk of the emulated machine, and returns its path. Memory of machines that is kept in files must not
-// be memory of their processes, as it would be without a disk.
+// makeDisk creates the disk of the emulated machine and returns its path. With a disk, files with the memory of
+// snapshots do not count as memory of the processes.
 func makeDisk(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -96,7 +96,7 @@ func makeDisk(t *testing.T) string {
 	return path
 }
 
-// buildStatic builds this test so that it runs without libraries.
+// buildStatic builds this test as a static program.
 func buildStatic(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test")
@@ -108,7 +108,7 @@ func buildStatic(t *testing.T) string {
 	return path
 }
 
-// readModules returns nodeModules with all that they need.
+// readModules returns nodeModules with their dependencies.
 func readModules(t *testing.T, dir string) (all []guest.Module) {
 	t.Helper()
 	index, err := modules.Scan(os.DirFS(dir))
@@ -129,7 +129,7 @@ func readModules(t *testing.T, dir string) (all []guest.Module) {
 	return all
 }
 
-// nodeFiles returns the programs of the node with their libraries, and the guest that it starts.
+// nodeFiles returns the programs of the node with their libraries, and the guest to start.
 func nodeFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	inner := guest.Build(t)

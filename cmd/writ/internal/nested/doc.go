@@ -1,3 +1,3 @@
-// Package nested is a test: a node runs machines with the real cloud-hypervisor on a machine in QEMU, whose emulated
-// processor has AMD's virtualization. So it needs no KVM of this host. It has no code but tests.
+// Package nested is a test that runs machines with the real cloud-hypervisor. The node is a QEMU machine whose emulated
+// processor has AMD's virtualization, so the host needs no KVM. The package contains only tests.
 package nested

@@ -9,7 +9,7 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-// useMachine leads a machine through its life, as the guest in it sees it.
+// useMachine takes a machine through its life cycle and checks each step from within the guest.
 func useMachine(t *testing.T) {
 	n := startNode(t)
 	t.Logf("machines are made by %s", strings.TrimSpace(n.run("cloud-hypervisor", "--version")))
@@ -37,7 +37,7 @@ func useMachine(t *testing.T) {
 	}
 }
 
-// create makes a machine with a disk and a network, and a volume besides. It returns the machine's address.
+// create creates a machine with a disk and a network, and an additional volume. It returns the machine's address.
 func (n *node) create() (address string) {
 	n.Helper()
 	said := n.submit("machine.create with a network, images and a volume", fmt.Sprintf(`
@@ -57,21 +57,21 @@ run.output({address: vm.address})
 	return found[1]
 }
 
-// plug plugs a disk, a CPU and memory into the running machine, and takes the disk and the CPU away again.
+// plug adds a disk, a CPU and memory to the running machine, and removes the disk and the CPU.
 func (n *node) plug() {
 	n.Helper()
 	n.submit("machine.attach", `machine.attach("vm", {volume: volume.get("data")})`)
 	n.says(fmt.Sprintf("disk vdc %d", 1<<30))
 	n.submit("machine.detach", `machine.detach("vm", {volume: volume.get("data")})`)
 	n.says("disk vdc is gone")
-	n.says("1 CPUs and 256 MiB online") // 192 MiB, in blocks of 128
+	n.says("1 CPUs and 256 MiB online") // 192 MiB, in blocks of 128 MiB
 	n.submit("machine.resize to more", `machine.resize("vm", {cpus: 2, memory_mib: 320})`)
 	n.says("2 CPUs and 384 MiB online")
 	n.submit("machine.resize to less", `machine.resize("vm", {cpus: 1})`)
 	n.says("1 CPUs and 384 MiB online")
 }
 
-// goBack restores the running machine from a snapshot of it: the guest goes on and does not boot.
+// goBack restores the running machine from a snapshot. The guest continues without a boot.
 func (n *node) goBack(address string) {
 	n.Helper()
 	n.submit("machine.snapshot", `machine.snapshot("vm", {snapshot: "before"})`)

@@ -26,17 +26,18 @@ const (
 
 const (
 	lookEvery = 200 * time.Millisecond
-	logEvery  = time.Minute // a console without the wanted text
+	logEvery  = time.Minute // while the console lacks the expected text
 )
 
-// node is a cluster of one node on the emulated machine. None of its waits has a limit: the machine as a whole has one.
+// node is a cluster of one node on the emulated machine. Its waits have no limits, because the machine as a whole has
+// one.
 type node struct {
 	*testing.T
 	env  []string
-	last time.Time // when the step before ended
+	last time.Time // end of the previous step
 }
 
-// startNode prepares the machine as the init system of a distribution would, and runs writ until the test ends.
+// startNode prepares the machine like a distribution's init system and runs writ until the test ends.
 func startNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{T: t, env: append(os.Environ(), "PATH=/bin", "HOME=/root"), last: time.Now()}
@@ -59,8 +60,8 @@ func startNode(t *testing.T) *node {
 	return n
 }
 
-// startWrit starts a cluster of one node and reports whether it is ready. It ends if this host is so busy that the
-// emulated machine misses a time limit of writ.
+// startWrit starts a cluster of one node and reports whether it is ready. The cluster exits if the host is so busy that
+// the emulated machine misses a timeout of writ.
 func (n *node) startWrit() bool {
 	n.Helper()
 	words, err := os.Create("/tmp/dev")
@@ -92,7 +93,7 @@ func (n *node) startWrit() bool {
 	}
 }
 
-// command is a command that finds its program on the node.
+// command returns a command that runs a program of the node.
 func (n *node) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command("/bin/"+name, args...)
 	c.Env = n.env
@@ -109,7 +110,8 @@ func (n *node) run(name string, args ...string) string {
 	return string(said)
 }
 
-// submit runs a script, which has the modules of machines, to its end and returns its output. It logs how long that took.
+// submit runs a script to completion and returns its output. The script can use the modules of machines. It logs the
+// duration.
 func (n *node) submit(what, script string) string {
 	n.Helper()
 	const file = "/tmp/script.tengo"
@@ -126,7 +128,7 @@ func (n *node) submit(what, script string) string {
 	return said
 }
 
-// until waits for a condition and logs how long that took.
+// until waits for a condition and logs the duration.
 func (n *node) until(what string, ok func() bool) {
 	n.Helper()
 	for !ok() {
@@ -142,7 +144,7 @@ func (n *node) done(what string) {
 	n.last = time.Now()
 }
 
-// console returns what the only machine wrote since its last start.
+// console returns the output of the only machine since its last start.
 func (n *node) console() string {
 	n.Helper()
 	files, _ := filepath.Glob(machineDirs + "/console.log")
@@ -152,7 +154,7 @@ func (n *node) console() string {
 	return n.read(files[0])
 }
 
-// says waits until the console of the machine has some text. It logs the console now and then, for a guest that hangs.
+// says waits until the machine's console contains a text. It logs the console periodically, in case the guest hangs.
 func (n *node) says(text string) {
 	n.Helper()
 	logged := time.Now()
@@ -166,7 +168,7 @@ func (n *node) says(text string) {
 	})
 }
 
-// answers waits until the machine answers at its address.
+// answers waits until the machine responds at its address.
 func (n *node) answers(address string) {
 	n.Helper()
 	n.until("the guest answers at "+address, func() bool {
@@ -188,7 +190,7 @@ func (n *node) digest(path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(n.read(path))))
 }
 
-// traces lists what the host has of machines, by kind.
+// traces lists what exists on the host for machines, by kind.
 func (n *node) traces() map[string][]string {
 	n.Helper()
 	all := map[string][]string{}
