@@ -26,45 +26,45 @@ import (
 	"writ/supervisor/journal"
 )
 
-// What things are called in the datacenter of a test.
+// Names in the datacenter of a test.
 const (
 	personName     = "tester"
 	datacenterName = "rehearsal"
 )
 
-// nameOf is the name of a node, by its number from 1.
+// nameOf returns the name of a node, counted from 1.
 func nameOf(node int) string { return fmt.Sprintf("n%d", node) }
 
-// room is what each node offers. A test that is about too little of it lets calls fail with NO_CAPACITY.
+// room is the capacity of each node. Tests of insufficient capacity inject NO_CAPACITY instead.
 var room = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
 
-// cluster is a datacenter of some nodes: supervisor and runners as they are everywhere, with journals and a queue in memory, and simulated
-// drivers that a test can make fail.
+// cluster is a datacenter with a real supervisor and real runners. Its journals and its queue are in memory, and its
+// drivers are simulated, with faults injected by the test.
 type cluster struct {
 	dir        string
 	nodes      int
 	key        *client.Key
 	person     *client.Person
-	set        map[secretOf]bool // secrets
+	set        map[secretOf]bool // secrets that are set
 	datacenter writ.DatacenterID
 	journal    *journal.Journal
 	super      *supervisor.Supervisor
 	cues       *cues
-	seen       int64 // the last event of the journal that was read
+	seen       int64 // latest event read from the journal
 	revisions  map[revisionOf]int
 
-	stops  []func() error          // in the order in which things were begun
-	broken context.Context         // ends with why a part ended by itself
-	breaks context.CancelCauseFunc // ends it
+	stops  []func() error          // stop functions, in start order
+	broken context.Context         // ends when a part fails, with the failure as its cause
+	breaks context.CancelCauseFunc // cancels broken
 }
 
-// revisionOf names a deployment of a project.
+// revisionOf identifies a deployment of a project.
 type revisionOf struct {
 	project    writ.ProjectID
 	deployment string
 }
 
-// newCluster founds a cluster of one datacenter and returns when its nodes are ready for work.
+// newCluster creates a cluster with one datacenter and returns when its nodes are ready.
 func newCluster(ctx context.Context, nodes int, evaluator scripts.Evaluator, log *slog.Logger) (_ *cluster, err error) {
 	s := &cluster{nodes: nodes, cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool)}
 	s.broken, s.breaks = context.WithCancelCause(context.Background())
@@ -105,7 +105,7 @@ func newCluster(ctx context.Context, nodes int, evaluator scripts.Evaluator, log
 		}
 		members = append(members, node)
 	}
-	s.begin(ctx, s.super.Run) // it finds its nodes there, so that it listens to them from the first moment
+	s.begin(ctx, s.super.Run) // started first, so that it receives the first message of each node
 	for _, node := range members {
 		s.begin(ctx, node.Run)
 	}
@@ -119,8 +119,8 @@ func newCluster(ctx context.Context, nodes int, evaluator scripts.Evaluator, log
 	}
 }
 
-// makeDir makes a directory for what drivers and the node keep. It is in memory where a host has such a place: all of it is gone with
-// the test, and drivers wait for a disk at every step.
+// makeDir creates a directory for drivers and nodes. It prefers a tmpfs, because the content is temporary and drivers
+// sync every step to disk.
 func makeDir() (string, error) {
 	const inMemory, pattern = "/dev/shm", "writ-test-"
 	if dir, err := os.MkdirTemp(inMemory, pattern); err == nil {
@@ -129,10 +129,10 @@ func makeDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
-// atOnce lets retries not wait: that they wait is not what a test of a script is about.
+// atOnce disables the delay of retries, which tests of scripts do not cover.
 func atOnce(int) time.Duration { return 0 }
 
-// govern makes the keys, and a roster that has the datacenter.
+// govern creates the keys and a roster with the datacenter.
 func (s *cluster) govern() (ed25519.PrivateKey, []byte, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -157,15 +157,15 @@ func (s *cluster) govern() (ed25519.PrivateKey, []byte, error) {
 	return supervisorKey, signed, err
 }
 
-// projectID makes the id of a project of its name: the addresses that simulated drivers give follow from it, and shall be the same in
-// every test and on every machine.
+// projectID derives the id of a project from its name. The addresses of simulated drivers depend on it and must be the
+// same in every test and on every machine.
 func projectID(name string) writ.ProjectID {
 	b := sha256.Sum256([]byte("rehearsal\x00" + name))
-	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80 // the form of a UUID of version 7
+	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80 // the format of a UUID version 7
 	return writ.ProjectID(fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]))
 }
 
-// project finds a project, and has the roster have it.
+// project returns a project and adds it to the roster if it is missing.
 func (s *cluster) project(ctx context.Context, name string) (identity.Project, error) {
 	if name == "" {
 		name = client.DefaultProject
@@ -221,7 +221,7 @@ func (s *cluster) token(ctx context.Context) (string, error) {
 	return token.String(), s.decide(ctx, grant.Statement)
 }
 
-// decide signs a statement and hands it in; fill says what about.
+// decide signs and submits a statement. fill sets its content.
 func (s *cluster) decide(ctx context.Context, fill func(*identity.Statement)) error {
 	by := *s.person
 	by.Roster = s.super.Roster()
@@ -235,7 +235,7 @@ func (s *cluster) decide(ctx context.Context, fill func(*identity.Statement)) er
 	return err
 }
 
-// drivers returns those of a node, one for each module. None of them touches the host.
+// drivers returns the drivers of a node, one per module. None of them touches the host.
 func (s *cluster) drivers(node string) ([]sal.Driver, error) {
 	var all []sal.Driver
 	for _, module := range simulated.Modules {
@@ -302,7 +302,7 @@ func (s *cluster) await(ctx context.Context, run writ.RunID) error {
 	}
 }
 
-// look reads a run and its calls.
+// look returns a run and its calls.
 func (s *cluster) look(ctx context.Context, id writ.RunID) (run *journal.Run, calls []*journal.Call, err error) {
 	err = s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		if run, err = tx.Run(id); err == nil {
@@ -313,7 +313,7 @@ func (s *cluster) look(ctx context.Context, id writ.RunID) (run *journal.Run, ca
 	return run, calls, err
 }
 
-// played says what came of a run that has ended.
+// played returns the outcome of an ended run.
 func (s *cluster) played(ctx context.Context, id writ.RunID) (scripts.Rehearsed, error) {
 	run, calls, err := s.look(ctx, id)
 	if err != nil {

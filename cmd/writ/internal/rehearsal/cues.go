@@ -10,16 +10,16 @@ import (
 	"writ/scripts"
 )
 
-// cues is what shall become of calls, other than what their drivers would do.
+// cues holds the injected faults and replaced results of calls.
 type cues struct {
 	mu       sync.Mutex
 	faults   []scripts.Fault
 	results  []scripts.Substitute
 	met      map[scripts.Target]bool
-	attempts map[scripts.Target]int // of each operation and resource
+	attempts map[scripts.Target]int // by operation and resource
 }
 
-// set begins a run: what was said of the one before is forgotten.
+// set replaces the cues for a new run.
 func (c *cues) set(faults []scripts.Fault, results []scripts.Substitute) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,7 +27,7 @@ func (c *cues) set(faults []scripts.Fault, results []scripts.Substitute) {
 	c.met, c.attempts = make(map[scripts.Target]bool), make(map[scripts.Target]int)
 }
 
-// untouched returns what no call has met.
+// untouched returns the targets of cues that no call has matched.
 func (c *cues) untouched() []scripts.Target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,8 +45,8 @@ func (c *cues) untouched() []scripts.Target {
 	return all
 }
 
-// fail returns the error that an attempt shall end with, nil if it is to be carried out. What names the resource counts more than what names
-// the operation only.
+// fail returns the injected error of an attempt, or nil if the attempt is to be executed. A cue for the resource takes
+// precedence over one for the operation.
 func (c *cues) fail(target scripts.Target) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,13 +67,14 @@ func (c *cues) fail(target scripts.Target) error {
 	return writ.Errorf(found.Code, "%s", found.Message)
 }
 
-// replace puts fields of a result in the place of others.
+// replace overrides fields of a result.
 func (c *cues) replace(target scripts.Target, values map[string]any) map[string]any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[string]any, len(values))
 	maps.Copy(all, values)
-	for _, want := range []scripts.Target{{Operation: target.Operation}, target} { // what names the resource comes last, and counts more
+	// A cue for the resource comes last and overrides.
+	for _, want := range []scripts.Target{{Operation: target.Operation}, target} {
 		for _, r := range c.results {
 			if r.Target == want {
 				c.met[want] = true
@@ -84,13 +85,13 @@ func (c *cues) replace(target scripts.Target, values map[string]any) map[string]
 	return all
 }
 
-// understudy is a driver that keeps to the cues.
+// understudy is a driver that applies the cues.
 type understudy struct {
 	sal.Driver
 	cues *cues
 }
 
-// Do fails as it is told to, or carries out the operation.
+// Do returns the injected error, or executes the operation.
 func (u *understudy) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	target := scripts.Target{Operation: request.Operation.Name(), Name: request.Resource.Name}
 	if err := u.cues.fail(target); err != nil {

@@ -8,24 +8,24 @@ import (
 	"writ/sal/catalog"
 )
 
-// facts is the driver of module node: it tells the same of every host, so that a test ends the same everywhere.
+// facts is the driver of module node. It returns the same facts on every host, so that tests are reproducible.
 type facts struct {
 	node    string
 	drivers []writ.NodeDriver
 }
 
-// eachNode is what node.facts answers besides the name; a test changes what it is about.
+// eachNode is the result of node.facts except for the name. Tests can replace fields of it.
 var eachNode = catalog.NodeFacts{
 	OS: "simulated", Kernel: "simulated", Arch: "amd64", BootID: "00000000-0000-4000-8000-000000000000",
 	CPUs: 8, MemoryMiB: 32 << 10, DiskGiB: 500, DiskFreeGiB: 400, KVM: true,
 }
 
-// Describe says that it only simulates.
+// Describe marks the driver as simulated.
 func (f *facts) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "node", Name: "simulated", Simulated: true, Detail: "this is a test"}
 }
 
-// Do answers facts, drivers and ping.
+// Do executes facts, drivers and ping.
 func (f *facts) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	values := map[string]any{}
 	switch request.Operation.Verb {
@@ -43,10 +43,10 @@ func (f *facts) Do(ctx context.Context, request sal.Request) (sal.Outcome, error
 	return sal.Outcome{Values: values}, ctx.Err()
 }
 
-// Observe finds nothing: there are no resources of this module.
+// Observe returns nothing, because the module has no resources.
 func (f *facts) Observe(ctx context.Context, _ writ.ResourceID) (sal.Observation, error) {
 	return sal.Observation{}, ctx.Err()
 }
 
-// List finds nothing, as Observe.
+// List returns nothing, like Observe.
 func (f *facts) List(ctx context.Context) ([]writ.ResourceID, error) { return nil, ctx.Err() }

@@ -8,11 +8,11 @@ import (
 	"writ/runner/queue"
 )
 
-// firstBeats is the supervisor's end of the queue. It rings when the supervisor has heard each of so many nodes for the first time: it takes a
-// node's word off the queue once it has understood it, and a node's first word is that it lives.
+// firstBeats wraps the supervisor's queue. It signals when the supervisor has processed the first message of each node,
+// a heartbeat. The supervisor acknowledges a message after it has processed it.
 type firstBeats struct {
 	queue.Queue
-	rang chan struct{} // closed when all were heard
+	rang chan struct{} // closed when all nodes were heard
 
 	mu     sync.Mutex
 	silent int
@@ -23,7 +23,7 @@ func newFirstBeats(q queue.Queue, nodes int) *firstBeats {
 	return &firstBeats{Queue: q, rang: make(chan struct{}), silent: nodes, heard: make(map[writ.NodeID]bool)}
 }
 
-// Acknowledge takes messages off.
+// Acknowledge acknowledges messages and records their nodes.
 func (d *firstBeats) Acknowledge(ctx context.Context, messages ...queue.Message) error {
 	err := d.Queue.Acknowledge(ctx, messages...)
 	d.mu.Lock()

@@ -9,13 +9,13 @@ import (
 	"writ/identity/secret"
 )
 
-// secretOf names a secret of a project.
+// secretOf identifies a secret of a project.
 type secretOf struct {
 	project writ.ProjectID
 	name    string
 }
 
-// secrets lets the datacenter have the secrets that a script names, each with a value made up for the test, and returns what to sign.
+// secrets sets the secrets that a script names to made-up values and returns the references to sign.
 func (s *cluster) secrets(ctx context.Context, project writ.ProjectID, names []string) ([]string, error) {
 	var refs []string
 	for _, name := range names {

@@ -7,7 +7,7 @@ import (
 	"writ/scripts"
 )
 
-// A script that uses secrets needs none to be tested: the test's datacenter makes them up.
+// A script can be tested without its secrets: the test's datacenter makes them up.
 func TestSecretsAreMadeUp(t *testing.T) {
 	s := newSim(t, map[string]string{"db.tengo": `
 herodb := import("herodb")

@@ -1,5 +1,5 @@
-// Package rehearsal plays scripts for tests of scripts: on a datacenter that is real in everything but its nodes' tools and its queue,
-// in this process and for one test. It knows how such a datacenter is put together. It must not know what a test demands.
+// Package rehearsal runs scripts for tests of scripts. It uses a datacenter within this process that is real except for
+// its drivers and its queue. It knows how to assemble such a datacenter. It must not know the expectations of a test.
 package rehearsal
 
 import (
@@ -21,23 +21,23 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Sim is where the scripts of one test are played. Fill it in; it builds its datacenter when the first script is to be played. Close it.
+// Sim runs the scripts of one test. Fill it in, and close it. It builds its datacenter for the first script.
 type Sim struct {
-	Dir       string            // paths of scripts are relative to it
-	Modules   client.Modules    // that scripts may import besides those beside them
-	Evaluator scripts.Evaluator // carries out the passes
+	Dir       string            // base of relative script paths
+	Modules   client.Modules    // additional modules for scripts, besides those next to the script
+	Evaluator scripts.Evaluator // executes the passes
 	Log       *slog.Logger      // of the datacenter
 
-	mu      sync.Mutex // one run at a time
+	mu      sync.Mutex // serialises runs
 	cluster *cluster
 }
 
 var _ scripts.Sim = (*Sim)(nil)
 
-// deadline is how long a run may take by its signature; a test ends before.
+// deadline is the signed deadline of runs. A test ends earlier.
 const deadline = time.Hour
 
-// Close ends the datacenter and removes all that it has left.
+// Close stops the datacenter and removes its files.
 func (s *Sim) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,8 @@ func (s *Sim) Close() error {
 	return err
 }
 
-// Run implements scripts.Sim: the script is checked, signed with a key that nobody else knows, and handed in, as `writ submit` does it.
+// Run implements scripts.Sim. Like `writ submit`, it checks, signs and submits the script. The key exists only in this
+// process.
 func (s *Sim) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,12 +97,12 @@ func (s *Sim) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, erro
 	})
 }
 
-// failureOf is a refusal as a test sees it, without its cause.
+// failureOf converts a rejection for a test, without its cause.
 func failureOf(refusal *writ.Error) *writ.Failure {
 	return &writ.Failure{Error: writ.Error{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}}
 }
 
-// script reads a script that a test names.
+// script reads and checks a script.
 func (s *Sim) script(path string) (client.Script, error) {
 	if scripts.IsTest(path) {
 		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path)
@@ -120,7 +121,7 @@ func (s *Sim) script(path string) (client.Script, error) {
 	return script, nil
 }
 
-// found builds the datacenter if there is none.
+// found builds the datacenter if it does not exist.
 func (s *Sim) found(ctx context.Context, nodes int) (err error) {
 	switch {
 	case s.cluster != nil && s.cluster.nodes != nodes:
@@ -135,7 +136,7 @@ func (s *Sim) found(ctx context.Context, nodes int) (err error) {
 	return err
 }
 
-// submit signs a script and hands it in.
+// submit signs and submits a script.
 func (s *Sim) submit(ctx context.Context, script client.Script, r scripts.Rehearsal) (writ.RunID, error) {
 	cluster := s.cluster
 	project, err := cluster.project(ctx, r.Project)
@@ -168,9 +169,9 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripts.Rehear
 	return run.ID, err
 }
 
-// unended explains that a run did not end in time.
+// unended returns the error for a run that did not end in time, with its open calls.
 func (s *Sim) unended(script string, run writ.RunID, why error) error {
-	state, calls, err := s.cluster.look(context.Background(), run) // in memory
+	state, calls, err := s.cluster.look(context.Background(), run) // the journal is in memory
 	if err != nil {
 		return why
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newSim returns a sim with these scripts.
+// newSim returns a sim with some scripts.
 func newSim(t testing.TB, files map[string]string) *Sim {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ run.log("made", m.name)
 run.output({path: root.path, project: run.project})
 `
 
-// play plays a script, which must be possible.
+// play runs a script that must be valid.
 func play(t testing.TB, s *Sim, r scripts.Rehearsal) scripts.Rehearsed {
 	t.Helper()
 	done, err := s.Run(t.Context(), r)
@@ -59,7 +59,7 @@ func play(t testing.TB, s *Sim, r scripts.Rehearsal) scripts.Rehearsed {
 	return done
 }
 
-// ends says how each call ended: "volume.create root: succeeded created again" after two attempts.
+// ends describes the end of each call, for example "volume.create root: succeeded created again" after two attempts.
 func ends(done scripts.Rehearsed) (all []string) {
 	for _, c := range done.Calls {
 		text := scripts.Target{Operation: c.Operation, Name: c.Name}.String() + ": " + string(c.State) + " " + string(c.Change)
@@ -95,7 +95,7 @@ func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
 	}
 }
 
-// Retries wait a second and more in other datacenters; five of them here would exceed this test's patience.
+// Retries are delayed by a second or more in other datacenters. Five delayed retries would exceed this test's timeout.
 func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
 	fault := func(target scripts.Target, code writ.Code, times int) scripts.Rehearsal {
 		return scripts.Rehearsal{Script: "two.tengo", Faults: []scripts.Fault{{Target: target, Code: code, Message: "told to", Times: times}}}
@@ -124,7 +124,8 @@ func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
 			if c := done.Calls[0]; done.State == "failed" && c.Error.Message != "told to" {
 				t.Errorf("%+v", c.Error)
 			}
-			if again := play(t, s, scripts.Rehearsal{Script: "two.tengo"}); again.State != "succeeded" { // what was told is forgotten
+			// The previous faults are cleared.
+			if again := play(t, s, scripts.Rehearsal{Script: "two.tengo"}); again.State != "succeeded" {
 				t.Errorf("again: %+v", again.Failure)
 			}
 		})
