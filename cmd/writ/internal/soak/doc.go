@@ -1,3 +1,3 @@
-// Package soak is a test: a cluster of real processes under half the load that the machine bears, watched for a long time. What they hold,
-// in memory, goroutines and open files, must not grow. It has no code but tests.
+// Package soak is a test that runs a cluster of real processes at half of the machine's maximum load for a long time.
+// Memory, goroutines and open files of the processes must not grow. The package contains only tests.
 package soak

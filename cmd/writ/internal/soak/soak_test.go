@@ -30,9 +30,9 @@ import (
 var howLong = flag.Duration("for", 30*time.Minute, "how long the load lasts")
 
 const (
-	calibration = 20 * time.Second // under full load, to learn what half of it is
+	calibration = 20 * time.Second // under full load, to determine half of it
 	inFlight    = 50
-	samples     = 60 // of each process, evenly over the time
+	samples     = 60 // per process, evenly distributed
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// script makes ten calls, and leaves nothing behind.
+// script makes ten calls and leaves no resources.
 const script = `
 node := import("node")
 herodb := import("herodb")
@@ -58,8 +58,8 @@ herodb.delete(db)
 run.output({done: true})
 `
 
-// TestSoak watches every process under half load. With a short time (-for) it shows that everything is measured; the slopes mean something
-// after half an hour.
+// TestSoak watches all processes under half load. A short time (-for) only shows that all values are measured. The
+// slopes are meaningful after half an hour.
 func TestSoak(t *testing.T) {
 	testenv.Nightly(t, "packages that start goroutines look for leaked ones")
 	long := testenv.IsLong()
@@ -117,7 +117,8 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// load hands in runs for a time, at a rate each second, or as fast as they end if rate is 0, and returns how many ended.
+// load submits runs for a period and returns the number of ended runs. rate is the number per second; 0 means as fast
+// as runs end.
 func (s *soak) load(lasts time.Duration, rate float64) int64 {
 	ctx, stop := context.WithTimeout(s.t.Context(), lasts)
 	defer stop()
@@ -140,7 +141,7 @@ func (s *soak) load(lasts time.Duration, rate float64) int64 {
 				switch err := s.one(); {
 				case err == nil:
 					ended.Add(1)
-				case writ.CodeOf(err) == writ.CodeRateLimited: // full load is what the coordinator takes from one address
+				case writ.CodeOf(err) == writ.CodeRateLimited: // full load is the coordinator's limit for one address
 					time.Sleep(time.Second)
 				default:
 					s.t.Error(err)
@@ -154,7 +155,7 @@ func (s *soak) load(lasts time.Duration, rate float64) int64 {
 	return ended.Load()
 }
 
-// one carries out one run and verifies its end.
+// one executes a run and verifies its end.
 func (s *soak) one() error {
 	order := client.Order{
 		Script: client.NewScript("soak.tengo", []byte(script)), Params: map[string]any{"name": fmt.Sprintf("db-%d", s.number.Add(1))},
@@ -184,10 +185,10 @@ func (s *soak) one() error {
 	return err
 }
 
-// looksAtRest is how often a process is looked at while nothing runs.
+// looksAtRest is the number of measurements per process while no run is active.
 const looksAtRest = 5
 
-// rest looks at every process while nothing runs. What is held then is held for ever.
+// rest measures all processes while no run is active. Memory that is held then is never released.
 func (s *soak) rest() map[string]*series {
 	under := s.series
 	s.series = map[string]*series{}
@@ -199,7 +200,7 @@ func (s *soak) rest() map[string]*series {
 	return found
 }
 
-// watch looks at every process again and again.
+// watch measures all processes periodically.
 func (s *soak) watch(ctx context.Context, every time.Duration) {
 	began := time.Now()
 	tick := time.NewTicker(every)
@@ -214,7 +215,7 @@ func (s *soak) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// look looks at every process once.
+// look measures all processes once.
 func (s *soak) look(began time.Time) {
 	for name, p := range s.Procs {
 		if strings.HasPrefix(name, "add ") {
@@ -229,18 +230,18 @@ func (s *soak) look(began time.Time) {
 	}
 }
 
-// series are the looks at one process.
+// series holds the measurements of a process.
 type series struct {
-	at          []float64 // hours
-	heap        []float64 // MiB that are reachable
-	resident    []float64 // MiB
+	at          []float64 // in hours
+	heap        []float64 // reachable, in MiB
+	resident    []float64 // in MiB
 	goroutines  []float64
 	descriptors []float64
 }
 
 var reported = regexp.MustCompile(`(?m)^time=\S+ .*msg="this process holds" .*heap_bytes=(\d+) goroutines=(\d+)`)
 
-// look takes the numbers of a process: by its own word, and from the kernel.
+// look measures a process, from its own report and from the kernel.
 func (l *series) look(p *testcluster.Proc, since time.Duration) error {
 	before := lastReport(p)
 	if err := p.Cmd.Process.Signal(syscall.SIGUSR1); err != nil {
@@ -276,7 +277,7 @@ func (l *series) look(p *testcluster.Proc, since time.Duration) error {
 	return nil
 }
 
-// lastReport returns the newest line of a process about itself with its numbers, nil if there is none.
+// lastReport returns the latest report that a process wrote, nil if there is none.
 func lastReport(p *testcluster.Proc) []string {
 	if all := reported.FindAllStringSubmatch(p.Said(), -1); len(all) > 0 {
 		return all[len(all)-1]
@@ -284,7 +285,7 @@ func lastReport(p *testcluster.Proc) []string {
 	return nil
 }
 
-// show prints how everything grew under load. The first third is left out: caches fill.
+// show prints the growth under load. It omits the first third, in which caches fill.
 func (s *soak) show() {
 	for _, name := range slices.Sorted(maps.Keys(s.series)) {
 		l := s.series[name]
@@ -298,7 +299,7 @@ func (s *soak) show() {
 	}
 }
 
-// compare fails the test if a process holds more at rest than it did before.
+// compare fails the test if a process holds more at rest than before.
 func compare(t *testing.T, before, after map[string]*series) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		was := before[name].measures()
@@ -312,14 +313,14 @@ func compare(t *testing.T, before, after map[string]*series) {
 	}
 }
 
-// measure is one of the series, and by how much it may grow: caches that are bounded, and noise.
+// measure is a series with its permitted growth, for bounded caches and noise.
 type measure struct {
 	what   string
 	values []float64
-	slack  float64 // 0 for no bound
+	slack  float64 // 0 for no limit
 }
 
-// measures returns the series. A store keeps eight connections for readers, as many as were ever needed at a time, with three files each.
+// measures returns the series. A store keeps up to eight reader connections with three files each.
 func (l *series) measures() []measure {
 	return []measure{{"heap MiB", l.heap, 8}, {"resident MiB", l.resident, 0}, {"goroutines", l.goroutines, 20}, {"descriptors", l.descriptors, 24}}
 }
@@ -329,7 +330,7 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// slope is that of the line which lies closest, by least squares.
+// slope returns the slope of the least-squares line.
 func slope(x, y []float64) float64 {
 	var mx, my, xy, xx float64
 	for i := range x {
