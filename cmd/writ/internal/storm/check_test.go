@@ -25,7 +25,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// findings is what was counted afterwards.
+// findings holds the counts after a storm.
 type findings struct {
 	runs    map[writ.RunState]int
 	resumes int
@@ -33,11 +33,11 @@ type findings struct {
 	unknown int // calls that ended as OUTCOME_UNKNOWN
 	events  int64
 	effects int
-	doubled int           // effects
-	missing int           // effects, of calls that succeeded
-	lost    int           // runs that were accepted and are not there
+	doubled int           // repeated effects
+	missing int           // missing effects of successful calls
+	lost    int           // accepted runs that do not exist
 	stuck   int           // runs that did not end
-	last    time.Duration // from the last kill to the last end of a run
+	last    time.Duration // from the last kill to the end of the last run
 }
 
 func (f *findings) String() string {
@@ -50,7 +50,7 @@ func (f *findings) String() string {
 		strings.Join(ends, ", "), f.resumes, f.calls, f.unknown, f.events, f.effects, f.doubled, f.missing, f.lost, f.stuck, f.last.Seconds())
 }
 
-// check holds what clients are told, what the stores have and what simulated drivers did against each other.
+// check compares the results of clients, the contents of stores and the effects of simulated drivers.
 func (s *storm) check(f *findings) {
 	for _, e := range s.work {
 		f.runs[e.summary.State]++
@@ -70,7 +70,7 @@ func (s *storm) check(f *findings) {
 	s.checkProcesses()
 }
 
-// awaitAgreement waits until everybody knows everything: until then stores may differ.
+// awaitAgreement waits until all components have all events. Until then, stores may differ.
 func (s *storm) awaitAgreement(f *findings) {
 	ledger := filepath.Join("cluster", "ledger.db")
 	s.cluster.Until("the coordinator has every event", func(ctx context.Context) bool {
@@ -92,7 +92,7 @@ func (s *storm) awaitAgreement(f *findings) {
 	s.checkEvents(ledger, f.events)
 }
 
-// checkEvents fails the test unless the ledger has the events of one journal from the first on, once each and in order.
+// checkEvents fails the test unless the ledger has all events of one journal from the first on, once each and in order.
 func (s *storm) checkEvents(ledger string, least int64) {
 	db := s.open(ledger)
 	defer db.Close()
@@ -123,7 +123,7 @@ func (s *storm) checkEvents(ledger string, least int64) {
 	}
 }
 
-// open opens a store of the cluster for reading, while its process has it, too.
+// open opens a store for reading while its process is using it.
 func (s *storm) open(name string) *sql.DB {
 	s.t.Helper()
 	path := filepath.Join(s.cluster.Dir, name)
@@ -147,12 +147,12 @@ func (s *storm) count(name, query string) (n int64) {
 	return n
 }
 
-// read reads the journal of the supervisor, which goes on to write it.
+// read reads the journal of the supervisor, which may still be writing.
 func (s *storm) read(do func(tx *journal.Tx) error) error {
 	return s.records.Read(s.t.Context(), do)
 }
 
-// checkLists holds the lists of the coordinator to what its clients were told of each run.
+// checkLists compares the coordinator's lists with the clients' results of each run.
 func (s *storm) checkLists(f *findings) {
 	ctx := s.t.Context()
 	want := map[writ.RunID]*errand{}
@@ -200,7 +200,7 @@ func (s *storm) checkLists(f *findings) {
 	s.checkDashboard(states)
 }
 
-// checkDashboard looks whether the first page counts the same.
+// checkDashboard compares the counts on the first page.
 func (s *storm) checkDashboard(states map[string]int) {
 	response, err := (&http.Client{Transport: s.cluster.Client.LoggedIn(http.DefaultTransport)}).Get(s.cluster.URL + "/")
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *storm) checkDashboard(states map[string]int) {
 	}
 }
 
-// checkJournal holds the supervisor's journal to the summaries that clients verified.
+// checkJournal compares the supervisor's journal with the summaries that clients verified.
 func (s *storm) checkJournal(f *findings) {
 	ctx := s.t.Context()
 	err := s.read(func(tx *journal.Tx) error {
@@ -251,7 +251,7 @@ func (s *storm) checkJournal(f *findings) {
 	}
 }
 
-// checkRun holds one run to its summary.
+// checkRun compares a run with its summary.
 func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	run, err := tx.Run(e.id)
 	if err != nil {
@@ -263,7 +263,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 		return nil
 	}
 	if e.summary.Run == "" {
-		return nil // nobody could verify it, and that was said
+		return nil // it could not be verified, which was reported
 	}
 	if run.State != e.summary.State || !bytes.Equal(run.Summary, e.run.Summary) {
 		s.t.Errorf("%s is %s in the journal, the summary of the client says %s", e, run.State, e.summary.State)
@@ -276,7 +276,8 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	if err != nil {
 		return err
 	}
-	if results != e.summary.Results && run.State != writ.RunCancelled { // which does not wait for results that come later than half a minute
+	// A cancelled run does not wait longer than 30 s for late results.
+	if results != e.summary.Results && run.State != writ.RunCancelled {
 		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
 	}
 	listed, err := s.cluster.Client.Calls(s.t.Context(), e.id)
@@ -295,7 +296,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	return nil
 }
 
-// checkLoads holds what is reserved to what is there.
+// checkLoads compares reservations with existing resources.
 func (s *storm) checkLoads(tx *journal.Tx) error {
 	resources, err := tx.Resources()
 	if err != nil {
@@ -314,7 +315,7 @@ func (s *storm) checkLoads(tx *journal.Tx) error {
 	return err
 }
 
-// checkEffects counts what simulated drivers did.
+// checkEffects counts the effects of simulated drivers.
 func (s *storm) checkEffects(f *findings) {
 	type place struct {
 		uid        writ.UID
@@ -373,7 +374,7 @@ func (s *storm) checkEffects(f *findings) {
 	}
 }
 
-// checkCall holds the effects of a call to how it ended.
+// checkCall compares the number of effects of a call with its end.
 func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) {
 	op, _ := catalog.Lookup(c.Operation)
 	least, most := 1, 1
@@ -386,12 +387,12 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 		}
 	case c.Error != nil && c.Error.Code == writ.CodeInjectedFinal:
 		least, most = 0, 0
-	case c.State != writ.CallSucceeded: // cancelled, perhaps in the middle
+	case c.State != writ.CallSucceeded: // cancelled, possibly during execution
 		least = 0
-	case strings.HasPrefix(c.Name, "shared-") && op.Effect == catalog.Make: // another run may have made it
+	case strings.HasPrefix(c.Name, "shared-") && op.Effect == catalog.Make: // another run may have made the resource
 		least = 0
 	}
-	if op.Repeat == catalog.Once && e.resumes > 0 { // each resume is another permission
+	if op.Repeat == catalog.Once && e.resumes > 0 { // each resume permits another execution
 		most = c.Attempt
 	}
 	if effects < least {
@@ -404,7 +405,7 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 	}
 }
 
-// checkLogs looks for processes that did not end by being killed.
+// checkLogs finds processes that exited for another reason than a kill.
 func (s *storm) checkLogs() {
 	for name, p := range s.cluster.Procs {
 		if p.Ended() && !strings.HasPrefix(name, "add ") {
@@ -422,7 +423,7 @@ func (s *storm) checkLogs() {
 	}
 }
 
-// checkProcesses looks for children of killed processes that are still there.
+// checkProcesses finds surviving children of killed processes.
 func (s *storm) checkProcesses() {
 	known := map[int]bool{}
 	for _, p := range s.cluster.Procs {
@@ -440,7 +441,7 @@ func (s *storm) checkProcesses() {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 		if err != nil {
-			continue // it has ended since
+			continue // it has exited meanwhile
 		}
 		var state string
 		var parent int
@@ -453,10 +454,10 @@ func (s *storm) checkProcesses() {
 	}
 }
 
-// countOf finds how many runs the first page of the dashboard counts in a state.
+// countOf matches the number of runs in a state on the first page of the dashboard.
 var countOf = regexp.MustCompile(`<a class="count s-([a-z]+)[^>]*><b>([0-9]+)</b>`)
 
-// countsShown reads all of them.
+// countsShown returns all of these numbers.
 func countsShown(page string) map[string]int {
 	shown := map[string]int{}
 	for _, m := range countOf.FindAllStringSubmatch(page, -1) {

@@ -1,4 +1,4 @@
-// Package storm is a test: a cluster of real processes whose parts are killed at random while runs go through, and what must be true
-// afterwards. It knows the cluster from outside, by what clients are told, and by the stores that the processes leave; it must not know
-// how any of them works. It has no code but tests.
+// Package storm is a test that kills random parts of a cluster of real processes while runs are in progress, and then
+// checks the results. It uses only the interfaces for clients and the stores that the processes leave. It must not know
+// how the processes work. The package contains only tests.
 package storm

@@ -19,24 +19,24 @@ import (
 
 const (
 	standby    = "dc1b"
-	supervisor = "supervisor" // as a kind of victim
+	supervisor = "supervisor" // a kind of victim
 )
 
-// victim is something that is killed and comes back.
+// victim is a component that is killed and restarted.
 type victim struct {
 	kind   string
-	weight int           // how often it is chosen, beside the others
-	kill   func() string // and what that is counted as
+	weight int           // relative frequency
+	kill   func() string // returns the name under which the kill is counted
 	start  func()
-	pause  time.Duration // the longest that it may be away
-	gone   func() bool   // it ended by itself
-	same   *victim       // another way to hit the same process, nil if there is none
+	pause  time.Duration // maximum downtime
+	gone   func() bool   // whether it exited by itself
+	same   *victim       // another way to disturb the same process, nil if there is none
 
-	back  func()    // start, or what makes it go on; nil while it is there
-	until time.Time // when it comes back
+	back  func()    // start, or a function that resumes it; nil while it runs
+	until time.Time // when to restart it
 }
 
-// process is one of writ.
+// process returns a victim that is a process of writ.
 func (s *storm) process(kind, name string, weight int) *victim {
 	return &victim{
 		kind: kind, weight: weight, pause: 3 * time.Second,
@@ -49,10 +49,10 @@ func (s *storm) process(kind, name string, weight int) *victim {
 	}
 }
 
-// gather finds out what can be killed.
+// gather collects the victims.
 func (s *storm) gather() {
 	s.victims = append(s.victims, s.process("coordinator", "coord", 10))
-	if s.variant.standby { // a lease takes ten seconds to end: otherwise none of them ever served
+	if s.variant.standby { // a lease expires after ten seconds: with higher weights, no supervisor would ever serve
 		for _, name := range []string{datacenter, standby} {
 			killed, stopped := s.process(supervisor, name, 2), s.pausable(name, 2)
 			killed.same, stopped.same = stopped, killed
@@ -70,7 +70,7 @@ func (s *storm) gather() {
 	s.victims = append(s.victims, s.redis)
 }
 
-// pausable is a supervisor that stands still, for longer than its lease or not.
+// pausable returns a victim that stops a supervisor with SIGSTOP for a time, possibly longer than its lease.
 func (s *storm) pausable(name string, weight int) *victim {
 	signal := func(what syscall.Signal) {
 		if err := s.cluster.Procs[name].Cmd.Process.Signal(what); err != nil {
@@ -88,7 +88,7 @@ func (s *storm) pausable(name string, weight int) *victim {
 	}
 }
 
-// killRedis kills Redis. Some storms keep its files, and let it start from those that they kept a while ago.
+// killRedis kills Redis. Some storms then restore its files from an earlier copy.
 func (s *storm) killRedis() string {
 	s.broker.Kill()
 	if !s.variant.snapshot {
@@ -107,7 +107,7 @@ func (s *storm) killRedis() string {
 	return what
 }
 
-// flush lets Redis forget everything.
+// flush deletes all data in Redis.
 func (s *storm) flush(c *redis.Client) {
 	ctx, stop := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer stop()
@@ -117,7 +117,7 @@ func (s *storm) flush(c *redis.Client) {
 	s.struck["FLUSHALL"]++
 }
 
-// blow kills, and brings back, until enough was killed and everything is handed in.
+// blow kills and restarts victims until the number of kills is reached and all runs are submitted.
 func (s *storm) blow() {
 	s.gather()
 	options, err := redis.ParseURL(s.broker.URL)
@@ -129,7 +129,7 @@ func (s *storm) blow() {
 	tell := time.NewTicker(tellEvery)
 	defer tell.Stop()
 	next := time.Now().Add(s.between(shortest, longest))
-	given := 0 // turns to hand in: the last one comes with the last kill
+	given := 0 // tokens for submissions; the last one comes with the last kill
 	for killed := 0; !s.t.Failed() && (killed < s.kills || !s.allHandedIn()); {
 		timer := time.NewTimer(time.Until(s.soonest(next)))
 		select {
@@ -158,11 +158,11 @@ func (s *storm) blow() {
 	}
 }
 
-// sparing is how many of the last kills are not of a supervisor: its start delivers everything again, and what gets lost must be found
-// without that, too.
+// sparing is the number of final kills that spare supervisors. A starting supervisor redelivers everything, and losses
+// must also be detected without that.
 const sparing = 10
 
-// strike kills one of those that are there.
+// strike kills a running victim.
 func (s *storm) strike(c *redis.Client, spare bool) {
 	flushes := 0
 	if s.variant.flushall && s.redis.back == nil {
@@ -204,7 +204,7 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.luck.Int64N(int64(most-least)))
 }
 
-// soonest is when the next one comes back, or next if that is earlier.
+// soonest returns when the next victim is due to restart, but at most next.
 func (s *storm) soonest(next time.Time) time.Time {
 	for _, v := range s.victims {
 		if v.back != nil && v.until.Before(next) {
@@ -236,8 +236,8 @@ func (s *storm) allHandedIn() bool {
 	}
 }
 
-// oneNodeAPI stands before the node APIs of two supervisors, as a load balancer does, and returns its URL: whoever of them does not serve answers
-// 503.
+// oneNodeAPI starts a load balancer for the node APIs of two supervisors and returns its URL. The supervisor that does
+// not serve responds with 503.
 func oneNodeAPI(t *testing.T, addresses ...string) string {
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:   func(*httputil.ProxyRequest) {},
@@ -264,7 +264,7 @@ func (addresses firstThatServes) RoundTrip(r *http.Request) (response *http.Resp
 		again.URL.Scheme, again.URL.Host = "http", nodeAPI
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		short, stop := again, context.CancelFunc(func() {})
-		if i < len(addresses)-1 { // one that stands still does not answer at all
+		if i < len(addresses)-1 { // a stopped supervisor does not respond
 			var ctx context.Context
 			ctx, stop = context.WithTimeout(r.Context(), 2*time.Second)
 			short = again.WithContext(ctx)

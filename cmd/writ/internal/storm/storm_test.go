@@ -22,7 +22,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// What one asks for by hand. In the gate the storm is short, and has all fault modes that need no more servers.
+// Flags for manual runs. In the gate the storm is short and has all fault modes that need no additional servers.
 var (
 	seedFlag    = flag.Uint64("seed", 0, "what luck follows from; the same each time if 0, another one in the long form")
 	killsFlag   = flag.Int("kills", 2000, "how often something is killed")
@@ -33,27 +33,27 @@ var (
 const (
 	gateKills = 110 // two minutes
 	gateRuns  = 100
-	// shortest and longest lie between two kills.
+	// Time between two kills.
 	shortest, longest = 200 * time.Millisecond, 2 * time.Second
-	// inFlight is how many runs there are at a time: whoever hands in waits for one to end.
+	// inFlight is the number of concurrent runs.
 	inFlight = 40
-	// promised is how long after the last kill every run has ended.
+	// promised is the time after the last kill within which all runs must end.
 	promised = 60 * time.Second
-	// patience ends the wait for a run that does not.
+	// patience limits the wait for runs that do not end.
 	patience = 5 * time.Minute
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = testcluster.RemoveBinaries() // what is left is in the temporary directory of the machine
+	_ = testcluster.RemoveBinaries() // on failure, files remain in the system's temporary directory
 	os.Exit(code)
 }
 
-// variant is a sort of storm.
+// variant selects the faults of a storm.
 type variant struct {
-	flushall bool // Redis forgets everything now and then
-	snapshot bool // Redis starts from what it was a while ago now and then
-	standby  bool // two supervisors share a journal on PostgreSQL, and are stopped and continued, too
+	flushall bool // sometimes delete all data in Redis
+	snapshot bool // sometimes restart Redis with earlier data
+	standby  bool // two supervisors share a journal on PostgreSQL; they are also stopped and continued
 }
 
 var variants = map[string]variant{
@@ -63,8 +63,8 @@ var variants = map[string]variant{
 	"standby":  {standby: true},
 }
 
-// TestStorm kills processes at random while runs go through. Every submission that was accepted has its run, every run ends as it must,
-// with a summary that the client verifies, and each effect is there once.
+// TestStorm kills processes at random while runs are in progress. Every accepted submission has its run, every run ends
+// in a permitted state with a summary that the client verifies, and each effect occurs once.
 func TestStorm(t *testing.T) {
 	testenv.Nightly(t, "TestKilledProcessesFinishTheRun of cmd/writ kills each process once")
 	if !testenv.IsLong() {
@@ -82,7 +82,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm is one of them.
+// storm is a storm in progress.
 type storm struct {
 	t       *testing.T
 	cluster *testcluster.Cluster
@@ -100,17 +100,17 @@ type storm struct {
 	datacenter writ.DatacenterID
 
 	work     []*errand
-	turns    chan struct{} // one for each that may be handed in by now
-	handedIn chan struct{} // closed when all are handed in
+	turns    chan struct{} // one token per permitted submission
+	handedIn chan struct{} // closed when all runs are submitted
 	all      sync.WaitGroup
-	ctx      context.Context // of those who wait for runs
+	ctx      context.Context // of goroutines that wait for runs
 	stop     context.CancelFunc
 
 	victims  []*victim
 	redis    *victim
-	struck   map[string]int // by what was done
+	struck   map[string]int // by kind of fault
 	lastKill time.Time
-	records  *journal.Journal // read afterwards
+	records  *journal.Journal // opened after the storm
 }
 
 const datacenter = "dc1"
@@ -150,7 +150,7 @@ func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 	return s
 }
 
-// begin starts everything in a directory.
+// begin starts all processes in a directory.
 func (s *storm) begin(dir string) {
 	s.t.Helper()
 	s.broker = testenv.RedisWithPassword(s.t)
@@ -182,7 +182,7 @@ func (s *storm) begin(dir string) {
 	}
 }
 
-// rage lets the storm go on until enough was killed and everything is handed in, and looks at what is left.
+// rage runs the storm until the number of kills is reached and all runs are submitted, and then checks the results.
 func (s *storm) rage() {
 	s.begun = time.Now()
 	s.t.Logf("seed %d, in %s", s.seed, s.cluster.Dir)
@@ -199,7 +199,7 @@ func (s *storm) rage() {
 	}
 }
 
-// calm waits until every run has ended, and returns how many do not.
+// calm waits until all runs have ended and returns the number of those that have not.
 func (s *storm) calm() (stuck int) {
 	done := make(chan struct{})
 	go func() {
@@ -240,10 +240,10 @@ func (s *storm) calm() (stuck int) {
 	}
 }
 
-// tellEvery is how often somebody who watches is told how far it is.
+// tellEvery is the interval of progress logs.
 const tellEvery = 10 * time.Second
 
-// tell says how far it is.
+// tell logs the progress.
 func (s *storm) tell() {
 	ended, accepted := 0, 0
 	for _, e := range s.work {
@@ -257,7 +257,7 @@ func (s *storm) tell() {
 	s.t.Logf("%s: %s; %d of %d runs handed in, %d ended", time.Since(s.begun).Round(time.Second), countsText(s.struck), accepted, len(s.work), ended)
 }
 
-// countsText says how often what was done.
+// countsText formats counts by name.
 func countsText(counts map[string]int) string {
 	total := 0
 	var parts []string

@@ -17,15 +17,15 @@ import (
 	"writ/identity"
 )
 
-// kind is a sort of run. Its script makes callsOfRun calls if nothing keeps it from that.
+// kind is a kind of run. Its script makes callsOfRun calls unless it fails earlier.
 type kind struct {
 	name    string
-	share   int // of a hundred runs
+	share   int // percentage of runs
 	script  string
 	destroy bool
-	cancel  bool            // somebody cancels it
-	resume  bool            // somebody resumes it when it has failed
-	ends    []writ.RunState // how it may end
+	cancel  bool            // whether it gets cancelled
+	resume  bool            // whether it gets resumed after a failure
+	ends    []writ.RunState // permitted final states
 	code    writ.Code       // of its failure
 }
 
@@ -33,8 +33,8 @@ const callsOfRun = 10
 
 var succeeds = []writ.RunState{writ.RunSucceeded}
 
-// kinds are runs of each sort. The names of what they make begin with that of the run, but for those that runs share; other beginnings
-// make simulated drivers fail.
+// kinds lists the kinds of runs. Resource names begin with the name of the run, except for shared resources. Other
+// prefixes make simulated drivers fail.
 var kinds = []kind{
 	{name: "chain", share: 20, ends: succeeds, script: `
 for i := 0; i < 10; i++ {
@@ -117,7 +117,7 @@ for i := 0; i < 7; i++ {
 }`},
 }
 
-// prelude begins each script.
+// prelude is the start of each script.
 const prelude = `
 run := import("run")
 %s
@@ -125,7 +125,7 @@ params := {name: {type: "string"}, shared: {type: "string"}}
 name := run.params.name
 %s`
 
-// text is the script of a kind: modules and helpers that are not used would be mistakes.
+// text returns the script of a kind. It omits unused modules and helpers, which would fail the check.
 func (k *kind) text() []byte {
 	var modules, helpers strings.Builder
 	for _, m := range []string{"herodb", "image", "container", "volume"} {
@@ -142,16 +142,16 @@ func (k *kind) text() []byte {
 	return fmt.Appendf(nil, prelude+"%s\nrun.output({done: true})\n", modules.String(), helpers.String(), k.script)
 }
 
-// errand is a run that somebody wants.
+// errand is a requested run and its progress.
 type errand struct {
 	kind   *kind
 	number int
 	luck   *rand.Rand
 	id     writ.RunID
 
-	accepted atomic.Bool // the coordinator said that it has it
+	accepted atomic.Bool // whether the coordinator confirmed it
 	ended    atomic.Bool
-	err      error // what must not be; set before all are done
+	err      error // unexpected error; set before all is done
 	resumes  int
 	run      api.Run
 	summary  writ.Summary
@@ -174,7 +174,7 @@ func (e *errand) String() string {
 	return fmt.Sprintf("run %s (%s, number %d)", e.id, e.kind.name, e.number)
 }
 
-// handIn hands in everything, as the storm goes on.
+// handIn submits all runs over the course of the storm.
 func (s *storm) handIn() {
 	defer close(s.handedIn)
 	room := make(chan struct{}, inFlight)
@@ -197,7 +197,7 @@ func (s *storm) handIn() {
 	}
 }
 
-// see hands a run in and sees to it until it has ended.
+// see submits a run and follows it until it has ended.
 func (s *storm) see(e *errand) error {
 	signed, err := s.sign(e)
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *storm) see(e *errand) error {
 	return nil
 }
 
-// sign makes the submission of a run.
+// sign returns the submission of a run.
 func (s *storm) sign(e *errand) ([]byte, error) {
 	order := client.Order{
 		Script:     client.NewScript(e.kind.name+".tengo", e.kind.text()),
@@ -260,28 +260,28 @@ func (s *storm) sign(e *errand) ([]byte, error) {
 	return identity.Join(text, armored), err
 }
 
-// cancel cancels a run after a while, unless it has ended by then.
+// cancel cancels a run after a random time, unless it has ended.
 func (s *storm) cancel(e *errand) {
 	select {
 	case <-time.After(time.Duration(e.luck.Int64N(int64(8 * time.Second)))):
 	case <-s.ctx.Done():
 		return
 	}
-	_ = s.insist(func(ctx context.Context) error { // that it had ended by then is an answer, too
+	_ = s.insist(func(ctx context.Context) error { // the run may have ended, which is a valid answer
 		err := s.decide(ctx, e, "cancel")
-		if writ.CodeOf(err) == writ.CodeNotFound { // its datacenter does not have it yet
+		if writ.CodeOf(err) == writ.CodeNotFound { // the datacenter does not have it yet
 			return writ.Errorf(writ.CodeUnreachable, "too early")
 		}
 		return err
 	})
 }
 
-// resume resumes a run that has failed, and returns when the coordinator has heard of it.
+// resume resumes a failed run and returns when the coordinator shows it as resumed.
 func (s *storm) resume(e *errand) error {
 	before := e.run
 	err := s.insist(func(ctx context.Context) error {
 		err := s.decide(ctx, e, "resume")
-		if writ.CodeOf(err) == writ.CodeConflict { // the answer to the one before was lost: it goes on already
+		if writ.CodeOf(err) == writ.CodeConflict { // the response to an earlier attempt was lost: the run was resumed
 			return nil
 		}
 		return err
@@ -301,7 +301,7 @@ func (s *storm) decide(ctx context.Context, e *errand, decision string) error {
 	return err
 }
 
-// insist asks until there is an answer that asking again would not change.
+// insist repeats a request until it gets a permanent answer.
 func (s *storm) insist(ask func(ctx context.Context) error) error {
 	for {
 		ctx, stop := context.WithTimeout(s.ctx, 15*time.Second)
