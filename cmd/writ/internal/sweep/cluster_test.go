@@ -21,15 +21,15 @@ import (
 	"writ/sal/simulated"
 )
 
-// The processes that a cluster has all the time, besides Redis.
+// The processes that always run, besides Redis.
 const (
 	coordinator = "coord"
 	supervisor  = "dc1"
 	node        = "dc1-n1"
 )
 
-// work makes and destroys something of most kinds, has a failure that is tried again, and an operation that must not be done twice. It names its node:
-// while that is started again, it would go to one that was added for another end.
+// work creates and destroys resources of most kinds, has a failure that is retried, and an operation that must not be
+// repeated. It is bound to a node: otherwise its calls could go to a node of another scene while this node restarts.
 const (
 	work = `
 run := import("run")
@@ -53,10 +53,10 @@ herodb.delete(db)
 volume.delete(data)
 `
 	zeros       = "0000000000000000000000000000000000000000000000000000000000000000"
-	workEffects = 8 // at the most; one less if nobody knows whether the program ran
+	workEffects = 8 // maximum; one less if it is unknown whether the program ran
 )
 
-// slow has a job that a node works on for a while, and then one that must not be done twice.
+// slow has a job that takes a while, followed by one that must not be repeated.
 const slow = `
 run := import("run")
 container := import("container")
@@ -72,7 +72,7 @@ if err := once.err; err != undefined {
 }
 `
 
-// failing fails, and again when it is resumed.
+// failing fails, and fails again when resumed.
 const failing = `
 run := import("run")
 herodb := import("herodb")
@@ -80,7 +80,7 @@ params := {name: {type: "string"}}
 herodb.create("fail-" + run.params.name, {memory_mib: 16}, {node: "dc1-n1"})
 `
 
-// priced makes something that is charged for.
+// priced creates a resource that is charged for.
 const priced = `
 run := import("run")
 volume := import("volume")
@@ -98,17 +98,17 @@ type cluster struct {
 	server *testenv.PostgresServer
 	count  int
 	nodes  []string
-	runs   []order // that were handed in and are not checked yet
+	runs   []order // submitted and not yet checked
 	ids    map[string]writ.NodeID
 
-	stores []string // to be looked at in the end, besides those of what runs all the time
+	stores []string // additional stores to check at the end
 
-	victim  string // the process that is to come to an end, "" when it has
+	victim  string // the process that is to end, "" once it has ended
 	due     end
 	reached bool
 }
 
-// order is a run that somebody asked for.
+// order is a submitted run with its expected outcome.
 type order struct {
 	id     writ.RunID
 	states []writ.RunState
@@ -123,7 +123,8 @@ func newCluster(t *testing.T) *cluster {
 	w.Use(testcluster.Binary(t, "failpoints"))
 	w.Coord = []string{"--webhooks", w.webhooks()}
 	w.Found()
-	w.Add(testcluster.Datacenter{Name: supervisor, Redis: w.redis.URL, Nodes: 1, Speed: "0", Node: []string{"--cpus", "100000", "--memory-mib", "1000000"}}) // for all that is left there
+	// Enough for all leftovers.
+	w.Add(testcluster.Datacenter{Name: supervisor, Redis: w.redis.URL, Nodes: 1, Speed: "0", Node: []string{"--cpus", "100000", "--memory-mib", "1000000"}})
 	w.nodes = []string{node}
 	w.Script("work.tengo", work)
 	w.Script("slow.tengo", slow)
@@ -132,7 +133,7 @@ func newCluster(t *testing.T) *cluster {
 	return w
 }
 
-// webhooks writes the settings of a webhook whose receiver takes everything, and returns the name of the file.
+// webhooks writes the settings of a webhook whose receiver accepts everything and returns the file name.
 func (w *cluster) webhooks() string {
 	w.t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -149,13 +150,13 @@ func (w *cluster) webhooks() string {
 	return path
 }
 
-// next returns a name that nothing has.
+// next returns an unused name.
 func (w *cluster) next() string {
 	w.count++
 	return fmt.Sprintf("x%d", w.count)
 }
 
-// Until is that of testcluster; meanwhile the victim is started again when it has come to its end.
+// Until waits like that of testcluster, and restarts the victim if it has ended.
 func (w *cluster) Until(what string, is func(ctx context.Context) bool) {
 	w.t.Helper()
 	w.Cluster.Until(what, func(ctx context.Context) bool {
@@ -164,7 +165,7 @@ func (w *cluster) Until(what string, is func(ctx context.Context) bool) {
 	})
 }
 
-// tend starts the victim again when it has come to its end. One that is told that a disk is full lives on.
+// tend restarts the victim if it has ended. A victim with the error of a full disk keeps running.
 func (w *cluster) tend() {
 	if w.victim == "" {
 		return
@@ -180,7 +181,7 @@ func (w *cluster) tend() {
 	}
 }
 
-// try carries out a command while the victim is tended.
+// try runs a command and tends the victim meanwhile.
 func (w *cluster) try(args ...string) (out, said string, code int) {
 	w.t.Helper()
 	cmd := w.Command(args...)
@@ -203,7 +204,7 @@ func (w *cluster) try(args ...string) (out, said string, code int) {
 	}
 }
 
-// insist carries out a command until it succeeds: processes end meanwhile.
+// insist repeats a command until it succeeds, because processes end meanwhile.
 func (w *cluster) insist(args ...string) (out string) {
 	w.t.Helper()
 	var last string
@@ -220,14 +221,14 @@ func (w *cluster) insist(args ...string) (out string) {
 	return out
 }
 
-// restart kills a process that is not the victim, and starts it again.
+// restart kills and restarts a process other than the victim.
 func (w *cluster) restart(name string) {
 	w.t.Helper()
 	w.Kill(name)
 	w.begin(name)
 }
 
-// begin starts a process, and waits until it says that it serves.
+// begin starts a process and waits until it is ready.
 func (w *cluster) begin(name string) {
 	w.t.Helper()
 	p := w.Launch(name)
@@ -238,13 +239,13 @@ func (w *cluster) begin(name string) {
 	w.Until(name+" serves", func(context.Context) bool { return strings.Contains(p.Said(), says) })
 }
 
-// submit signs a script once and hands that in until it is taken.
+// submit signs a script once and repeats the submission until it is accepted.
 func (w *cluster) submit(script string, most, least int, states ...writ.RunState) writ.RunID {
 	w.t.Helper()
 	return w.submitTo(supervisor, script, most, least, states...)
 }
 
-// submitTo does so for another datacenter.
+// submitTo submits to another datacenter.
 func (w *cluster) submitTo(datacenter, script string, most, least int, states ...writ.RunState) writ.RunID {
 	w.t.Helper()
 	name := w.next()
@@ -256,10 +257,10 @@ func (w *cluster) submitTo(datacenter, script string, most, least int, states ..
 
 func (w *cluster) work() { w.submit("work.tengo", workEffects, workEffects-1, writ.RunSucceeded) }
 
-// ended are the states in which a run stays.
+// ended lists the final states of runs.
 var ended = map[string]bool{"succeeded": true, "failed": true, "cancelled": true, "expired": true, "refused": true}
 
-// run returns a run as the coordinator shows it, an empty one while nobody answers.
+// run returns a run as the coordinator shows it, or an empty one if the coordinator does not respond.
 func (w *cluster) run(ctx context.Context, id writ.RunID) api.Run {
 	run, err := api.Answer[api.Run](w.Client.API.GetRun(ctx, id))
 	if err != nil {
@@ -268,7 +269,7 @@ func (w *cluster) run(ctx context.Context, id writ.RunID) api.Run {
 	return run
 }
 
-// awaitRuns waits until every run has ended, and checks what they did.
+// awaitRuns waits until all runs have ended and checks their effects.
 func (w *cluster) awaitRuns() {
 	w.t.Helper()
 	for _, o := range w.runs {
@@ -298,7 +299,7 @@ func (w *cluster) awaitRuns() {
 	w.sameNodes()
 }
 
-// sameNodes checks that nodes are the ones that they were.
+// sameNodes checks that the nodes kept their ids.
 func (w *cluster) sameNodes() {
 	w.t.Helper()
 	w.Until("nodes are listed", func(ctx context.Context) bool {
@@ -313,7 +314,7 @@ func (w *cluster) sameNodes() {
 	})
 }
 
-// once checks that no job of any node took effect twice.
+// once checks that no job took effect twice.
 func (w *cluster) once() {
 	w.t.Helper()
 	type change struct {
@@ -336,7 +337,7 @@ func (w *cluster) once() {
 	}
 }
 
-// newNode prepares a node that has never been started, and returns its name.
+// newNode prepares a node that has never been started and returns its name.
 func (w *cluster) newNode() string {
 	w.t.Helper()
 	name := w.next()
@@ -350,7 +351,7 @@ func (w *cluster) newNode() string {
 	return name
 }
 
-// batch approves the machine with a serial number beforehand.
+// batch approves the machine with a serial number in advance.
 func (w *cluster) batch(serial string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.Dir, "serials"), []byte(serial+"\n"), 0o600); err != nil {
@@ -359,7 +360,7 @@ func (w *cluster) batch(serial string) {
 	w.insist("batch", "create", "--dc", supervisor, "--serials", "serials")
 }
 
-// newDatacenter prepares a supervisor that has never been started, while somebody waits to take it into the roster.
+// newDatacenter prepares a supervisor that has never been started, while `dc add` waits to add it to the roster.
 func (w *cluster) newDatacenter(more ...string) string {
 	w.t.Helper()
 	name := w.next()
@@ -369,7 +370,8 @@ func (w *cluster) newDatacenter(more ...string) string {
 	return name
 }
 
-// founded waits until a new datacenter serves, and ends it for good: another one needs its place. So nobody waits until all have a new roster.
+// founded waits until a new datacenter serves, and stops it for good, because the next one needs its place. Other
+// datacenters therefore do not wait for it to have a new roster.
 func (w *cluster) founded(name string) {
 	w.t.Helper()
 	w.Until(name+" is in the roster", func(context.Context) bool { return w.Procs["add "+name].Ended() })
@@ -379,7 +381,7 @@ func (w *cluster) founded(name string) {
 	}
 	w.Until(name+" serves", func(context.Context) bool { return strings.Contains(w.Procs[name].Said(), "is listening") })
 	w.Kill(name)
-	if _, err := os.Stat(filepath.Join(w.Dir, name, "journal.db")); err == nil { // or it is on PostgreSQL
+	if _, err := os.Stat(filepath.Join(w.Dir, name, "journal.db")); err == nil { // it may be on PostgreSQL instead
 		w.stores = append(w.stores, name+"/journal.db")
 	}
 }
@@ -389,7 +391,7 @@ func (w *cluster) database(n int) string {
 	return fmt.Sprint(strings.TrimSuffix(w.redis.URL, "0"), n)
 }
 
-// postgres returns the URL of a new database of a server that is started when it is needed.
+// postgres returns the URL of a new database on a server that is started on demand.
 func (w *cluster) postgres() string {
 	if w.server == nil {
 		w.server = testenv.Postgres(w.t)
@@ -397,7 +399,7 @@ func (w *cluster) postgres() string {
 	return w.server.Store()
 }
 
-// addMetered adds the datacenter whose node has real volumes, for which people are charged, unless it is there.
+// addMetered adds the datacenter whose node has real volumes, for which projects are charged, if it is missing.
 func (w *cluster) addMetered() {
 	w.t.Helper()
 	if w.Procs[metered] == nil {
@@ -406,7 +408,7 @@ func (w *cluster) addMetered() {
 	}
 }
 
-// losing takes the supervisor's journal back to what it was before something happened. The supervisor does not run then.
+// losing restores the supervisor's journal from before an action. It stops the supervisor.
 func (w *cluster) losing(what func()) {
 	w.t.Helper()
 	copied := w.next()
@@ -420,11 +422,11 @@ func (w *cluster) losing(what func()) {
 	w.insist("restore", "--data", supervisor, copied+".tar")
 }
 
-// evaluators returns the children of the supervisor in which scripts are evaluated.
+// evaluators returns the pids of the supervisor's evaluators.
 func (w *cluster) evaluators() (all []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
-		text, _ := os.ReadFile(file) // empty if it has just ended
+		text, _ := os.ReadFile(file) // empty if it has just exited
 		var pid, parent int
 		var state string
 		_, behindName, _ := strings.Cut(string(text), ") ")
@@ -436,7 +438,7 @@ func (w *cluster) evaluators() (all []int) {
 	return all
 }
 
-// api returns the address of the supervisor's node API, as it was told.
+// api returns the configured address of the supervisor's node API.
 func (w *cluster) api() string {
 	args := w.Procs[supervisor].Cmd.Args
 	for i, a := range args {
@@ -448,7 +450,7 @@ func (w *cluster) api() string {
 	return ""
 }
 
-// cancel cancels a run when it has begun.
+// cancel cancels a run once it has started.
 func (w *cluster) cancel(id writ.RunID) {
 	w.t.Helper()
 	w.Until("run "+string(id)+" is cancelled", func(ctx context.Context) bool {
@@ -460,7 +462,7 @@ func (w *cluster) cancel(id writ.RunID) {
 	})
 }
 
-// busy waits until a node works on a call of a run, at least the one with this number.
+// busy waits until a node works on a call of a run, with at least this number.
 func (w *cluster) busy(id writ.RunID, seq int) {
 	w.t.Helper()
 	w.Until("run "+string(id)+" works", func(ctx context.Context) bool {
@@ -477,5 +479,5 @@ func (w *cluster) busy(id writ.RunID, seq int) {
 	})
 }
 
-// reachWithin is how long a place may take that the work should reach, after the work.
+// reachWithin is how long a place may take to be reached after the work.
 const reachWithin = time.Minute

@@ -1,4 +1,4 @@
-// Package sweep is a test: a cluster of real processes, of which one ends at each place where something is written or sent, in each way
-// that the place has, and what must be true afterwards. It knows the places from package failpoint and the cluster from outside; it must
-// not know how any of them works. It has no code but tests.
+// Package sweep is a test that ends a process of a cluster at every place where it writes or sends, in every mode of
+// that place, and then checks the results. It knows the places from package failpoint and uses the cluster only from
+// outside. It must not know how the processes work. The package contains only tests.
 package sweep

@@ -27,24 +27,25 @@ import (
 	"writ/sal/saltest"
 )
 
-// act is one thing that a script asks of a host.
+// act is one action of a script on a host.
 type act struct {
 	name string
 	text string
-	keep bool // it is whole only when the runner has looked after its resources, as it does when it starts
+	keep bool // complete only after the runner has reconciled its resources, as it does at its start
 }
 
-// tale is a sequence of acts that ends with nothing left.
+// tale is a sequence of acts that leaves no resources.
 type tale struct {
 	name string
 	acts []act
 }
 
-// tales have every operation of every driver that changes a host, but for volume.copy, which is volume.clone as long as there is one node.
+// tales contain every driver operation that changes a host, except volume.copy, which equals volume.clone with a single
+// node.
 func tales(h *hostCluster) []tale {
-	const again = ", {idempotent: true})" // what is not repeated by itself is harmless here
+	const again = ", {idempotent: true})" // operations without automatic retries are harmless to repeat here
 	raw, qcow2 := filepath.Join(h.Dir, "disk.raw"), filepath.Join(h.Dir, "disk.qcow2")
-	boots, err := os.ReadFile(guest.Tiny(h.t, guest.Wait)) // a machine boots from it as well
+	boots, err := os.ReadFile(guest.Tiny(h.t, guest.Wait)) // also bootable by a machine
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -126,16 +127,16 @@ func tales(h *hostCluster) []tale {
 type hostCluster struct {
 	*testcluster.Cluster
 	t          *testing.T
-	data       string // of the node, on a disk of its own
+	data       string // of the node, on a separate disk
 	containers *testenv.ContainerdServer
 	image      testenv.Archive
-	names      []string // of resources on hosts, of all that there have been
-	noted      string   // the file of the steps that were taken undisturbed
-	count      int      // of scripts
-	ends       int      // of the runner
+	names      []string // of all resources on hosts so far
+	noted      string   // file with the steps taken without interruption
+	count      int      // number of scripts
+	ends       int      // number of ends of the runner
 }
 
-// newHostCluster starts a datacenter whose node keeps its files on btrfs, or in plain directories.
+// newHostCluster starts a datacenter whose node stores its files on btrfs or in plain directories.
 func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	t.Helper()
 	redis := testenv.Redis(t)
@@ -154,7 +155,7 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	if onBtrfs {
 		testenv.NewBtrfs(t, disk, 4096)
 	}
-	for _, above := range []string{dir, disk} { // so that processes can have users of their own
+	for _, above := range []string{dir, disk} { // so that processes can run as separate users
 		if err := os.Chmod(above, 0o711); err != nil {
 			t.Fatal(err)
 		}
@@ -166,10 +167,11 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	h.noted = filepath.Join(h.Dir, "noted.steps")
 	h.Add(testcluster.Datacenter{Name: supervisor, Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
-		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(), // another node of this host may have those that are used if nobody says
+		// Otherwise another node of this host may use the default ranges.
+		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(),
 		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path),
 	}})
-	// The first start again, with ends: it makes the node's key for the overlay, and starts the daemon.
+	// The first start again, with ends: the runner creates its overlay key and starts the daemon.
 	h.Kill(node)
 	h.endAll()
 	if err := os.RemoveAll(filepath.Join(h.data, "host", "mycelium")); err != nil {
@@ -182,7 +184,7 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	return h
 }
 
-// endAll ends what outlives a runner and works on its disk.
+// endAll ends the processes that outlive a runner and use its disk.
 func (h *hostCluster) endAll() {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range lines {
@@ -197,7 +199,7 @@ func (h *hostCluster) endAll() {
 	}
 }
 
-// named is a pattern of what is named after a resource of this node on a host that others use, too.
+// named returns a pattern for objects that are named after resources of this node, on a host with other users.
 func (h *hostCluster) named() string {
 	records, _ := filepath.Glob(filepath.Join(h.data, "host", "*", "records", "*.json"))
 	for _, r := range records {
@@ -210,8 +212,8 @@ func (h *hostCluster) named() string {
 
 var modules = regexp.MustCompile(`\b(network|volume|image|container|herodb|machine)\.`)
 
-// carry lets a script do an act to its end. If ends is a file, the runner ends before each step that the file does not have, and is started
-// again.
+// carry runs the script of an act to completion. If ends is not empty, the runner ends before each step that is not in
+// that file, and is restarted.
 func (h *hostCluster) carry(a act, ends string) {
 	h.t.Helper()
 	h.count++
@@ -251,7 +253,7 @@ func (h *hostCluster) carry(a act, ends string) {
 	h.t.Logf("%s: %d ends in %v", a.name, h.ends-before, time.Since(begun).Round(time.Millisecond))
 }
 
-// arm starts the runner, to end before each step that a file does not have, or to note its steps.
+// arm starts the runner. It ends before each step that is missing in a file, or records its steps.
 func (h *hostCluster) arm(ends string) {
 	h.t.Helper()
 	if ends == "" {
@@ -261,7 +263,7 @@ func (h *hostCluster) arm(ends string) {
 	h.Launch(node, failpoint.Variable+"="+failpoint.Steps+":"+ends)
 }
 
-// rearm ends the runner, unless it has just come to an end, and starts it anew.
+// rearm ends the runner, unless it has just ended, and restarts it.
 func (h *hostCluster) rearm(ends string) {
 	h.t.Helper()
 	p := h.Procs[node]
@@ -272,7 +274,7 @@ func (h *hostCluster) rearm(ends string) {
 
 var lookedAfter = regexp.MustCompile(`msg="looked after all resources".* round=1 mended=(\d+) drifted=(\d+) orphans=(\d+)`)
 
-// sound starts the runner anew, and fails the test unless that finds everything as it was asked for.
+// sound restarts the runner and fails the test unless it finds all resources as requested.
 func (h *hostCluster) sound(when string) {
 	h.t.Helper()
 	h.rearm("")
@@ -281,7 +283,7 @@ func (h *hostCluster) sound(when string) {
 	}
 }
 
-// awaitLook waits until the runner has looked after its resources, and returns what it found.
+// awaitLook waits until the runner has reconciled its resources and returns its findings.
 func (h *hostCluster) awaitLook(ends string) (found []string) {
 	h.t.Helper()
 	h.Until("the runner has looked after its resources", func(context.Context) bool {
@@ -292,7 +294,7 @@ func (h *hostCluster) awaitLook(ends string) (found []string) {
 	return found
 }
 
-// tend starts the runner again if it has come to an end, and reports whether it had.
+// tend restarts the runner if it has ended, and reports whether it had.
 func (h *hostCluster) tend(ends string) bool {
 	h.t.Helper()
 	p := h.Procs[node]
@@ -307,11 +309,12 @@ func (h *hostCluster) tend(ends string) bool {
 	return true
 }
 
-// variable is what is made up anew each time: addresses, ids, names that follow from an id, numbers.
+// variable matches values that differ each time: addresses, ids, names derived from ids, numbers.
 var variable = regexp.MustCompile(`\b[0-9a-f]{12,}\b|[0-9a-f]{0,4}(:[0-9a-f]{0,4}){2,}|\b[a-z][a-z2-7]{10}|[0-9a-f]{6,}|[0-9]+`)
 
-// traces are what is on the host of links, addresses, rules, namespaces, mounts, processes, groups and files, and at containerd, without
-// what is made up anew each time, and without records that were being written: they do not count, and go with the record.
+// traces lists links, addresses, rules, namespaces, mounts, processes, groups and files on the host and objects in
+// containerd. It omits values that differ each time, and unfinished record files, which are ignored and removed with
+// their record.
 func (h *hostCluster) traces() []string {
 	h.t.Helper()
 	var all []string
@@ -332,9 +335,10 @@ func (h *hostCluster) traces() []string {
 	return all
 }
 
-// TestARunnerMayEndBeforeEveryStepOfItsDrivers ends a runner with real drivers before every step that one of them takes, starts it again, and
-// looks whether the host is then as if nothing had happened. The short form takes every step, and ends before those of some acts and before a
-// few of those with which things are made and taken away, by its seed.
+// TestARunnerMayEndBeforeEveryStepOfItsDrivers ends a runner with real drivers before every step of a driver, restarts
+// it, and checks that the host is in the same state as without interruption. The short form runs every step, but ends
+// the runner only before the steps of some acts and before a few steps of creating and deleting acts, selected by the
+// seed.
 func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	testenv.Nightly(t, "the conformance suite disturbs every driver at its steps, and TestAScriptWorksOnRealDrivers of cmd/writ uses them together")
 	for _, tool := range []string{"nft", "redis-server", "busybox", "mkfs.btrfs", "btrfs", "qemu-img", "containerd", "runc", "ctr"} {
@@ -346,14 +350,15 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	}
 	long := testenv.IsLong()
 	random := rand.New(rand.NewPCG(*seed, 0))
-	taken, ended := map[string]bool{}, map[string]bool{} // steps that were taken undisturbed, and those at which the runner has ended
+	// Steps taken without interruption, and steps at which the runner ended.
+	taken, ended := map[string]bool{}, map[string]bool{}
 	for _, kind := range []string{"btrfs", "directory"} {
 		t.Run(kind, func(t *testing.T) {
 			h := newHostCluster(t, kind == "btrfs")
 			h.carry(act{"warming up", h.fetch("first", "oci", h.image.Path) + `; image.delete("first")`, false}, "")
-			h.sound("at first") // what is made once is there
+			h.sound("at first") // objects that are created only once exist
 			all := tales(h)
-			if kind == "directory" { // the rest is not otherwise there
+			if kind == "directory" { // the other tales do not depend on the kind
 				all = slices.DeleteFunc(all, func(s tale) bool { return s.name != "storage" && s.name != "database" })
 			}
 			story := all[random.IntN(len(all))]
@@ -390,7 +395,7 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	}
 }
 
-// endings says before which steps of an act the runner ends.
+// endings selects the steps of an act before which the runner ends.
 type endings int
 
 const (
@@ -400,14 +405,14 @@ const (
 )
 
 const (
-	shortActs  = 1 // of a tale, at most, have ends before all steps in the short form
-	shortSteps = 2 // of other acts with ends, and those that are taken only because of these
+	shortActs  = 1 // maximum number of acts per tale with ends before all steps, in the short form
+	shortSteps = 2 // steps of other acts with ends, including steps that occur only because of ends
 )
 
-// makesOrTakes fits the acts that make a thing, or take it away.
+// makesOrTakes matches acts that create or delete a resource.
 var makesOrTakes = regexp.MustCompile(`^[a-z]+\.(fetch|create|delete)$`)
 
-// tell carries out a tale, first undisturbed.
+// tell runs a tale, first without interruption.
 func (h *hostCluster) tell(story tale, random *rand.Rand, disturbed func(act string) endings) {
 	h.t.Helper()
 	want := map[string][]string{}
@@ -446,7 +451,7 @@ func (h *hostCluster) tell(story tale, random *rand.Rand, disturbed func(act str
 	h.dropArchives()
 }
 
-// carryNoting lets a script do an act undisturbed, and a file have its steps.
+// carryNoting runs an act without interruption and records its steps in a file.
 func (h *hostCluster) carryNoting(a act, steps string) {
 	h.t.Helper()
 	noted := h.noted
@@ -457,12 +462,12 @@ func (h *hostCluster) carryNoting(a act, steps string) {
 	h.rearm("")
 }
 
-// stepsOf is the file of the steps of an act.
+// stepsOf returns the file with the steps of an act.
 func (h *hostCluster) stepsOf(story tale, a act) string {
 	return filepath.Join(h.Dir, story.name+"-"+a.name+".steps")
 }
 
-// spare writes into the file ends as if the runner had ended before all steps of an act, but for a few.
+// spare marks all steps of an act as done in the file ends, except for a few.
 func (h *hostCluster) spare(ends, steps string, random *rand.Rand) {
 	h.t.Helper()
 	text, err := os.ReadFile(steps)
@@ -476,7 +481,7 @@ func (h *hostCluster) spare(ends, steps string, random *rand.Rand) {
 	}
 }
 
-// dropArchives removes the archives of volumes, which no operation takes away.
+// dropArchives removes archives of volumes, which no operation deletes.
 func (h *hostCluster) dropArchives() {
 	h.t.Helper()
 	archives, _ := filepath.Glob(filepath.Join(h.data, "host", "*", "backups", "*", "*"))
@@ -487,7 +492,7 @@ func (h *hostCluster) dropArchives() {
 	}
 }
 
-// fetch is the call that fetches a file of the host as an image.
+// fetch returns the call that fetches a file of the host as an image.
 func (h *hostCluster) fetch(name, format, path string) string {
 	h.t.Helper()
 	text, err := os.ReadFile(path)

@@ -13,7 +13,7 @@ import (
 	"writ/internal/gosource"
 )
 
-// driverFolders are the folders of the steps of modules. What is in sal itself, every module has.
+// driverFolders lists the source folders with the steps of a module. All modules also have the steps in sal.
 var driverFolders = map[string][]string{
 	"image": {"sal/image"}, "volume": {"sal/volume", "sal/btrfs", "sal/directory"}, "network": {"sal/netdev"}, "mycelium": {"sal/mycelium"},
 	"machine": {"sal/cloudhypervisor"}, "container": {"sal/containerd"}, "herodb": {"sal/herodb"},
@@ -22,13 +22,13 @@ var driverFolders = map[string][]string{
 // stepsDirective lists the names of the steps of a function that takes them from a variable, separated by semicolons.
 const stepsDirective = "failpoint:steps"
 
-// onlyAfterAnEnd are steps that nobody takes who was not interrupted. The long form takes them.
+// onlyAfterAnEnd lists steps that occur only after an interruption. The long form reaches them.
 var onlyAfterAnEnd = map[string]bool{
 	"sal/netdev: delete what was begun of the link …":        true,
 	"sal/containerd: end the programs of a runner that died": true,
 }
 
-// notTaken are steps that no act leads to, with the reason.
+// notTaken lists steps that no act reaches, with the reason.
 var notTaken = map[string]string{
 	"sal/cloudhypervisor: terminate the process":          "it needs a process that does not end when it is asked to",
 	"sal/cloudhypervisor: kill the process":               "it needs a process that does not end when it is asked to",
@@ -56,7 +56,7 @@ var notTaken = map[string]string{
 	"sal/volume: sync the archive":                        "it needs a second node; the driver's suite stops at each step",
 }
 
-// everyStep compares the steps in the source of the drivers with those that were taken.
+// everyStep compares the steps in the drivers' source with the steps taken.
 func everyStep(t *testing.T, taken, ended map[string]bool, long bool) {
 	t.Helper()
 	all := stepsOf(t)
@@ -97,7 +97,8 @@ func everyStep(t *testing.T, taken, ended map[string]bool, long bool) {
 	}
 }
 
-// stepsOf finds the steps in the source of the drivers: "folder: name", where … stands for what is not known before, and what matches it.
+// stepsOf finds the steps in the drivers' source, as "folder: name", where "…" stands for a variable part. Each value
+// matches the actual names of a step.
 func stepsOf(t *testing.T) map[string]*regexp.Regexp {
 	t.Helper()
 	all := map[string]*regexp.Regexp{}
@@ -174,7 +175,7 @@ func isStep(f ast.Expr) bool {
 	}
 }
 
-// nameOf is the text of an expression as far as it is known.
+// nameOf returns the constant parts of an expression.
 func nameOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -187,7 +188,7 @@ func nameOf(e ast.Expr) string {
 	return "…"
 }
 
-// read adds the steps of a file.
+// read adds the steps in a file.
 func read(t *testing.T, steps map[string]bool, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -195,7 +196,7 @@ func read(t *testing.T, steps map[string]bool, path string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if i := strings.LastIndexByte(line, ' '); i >= 0 { // how many of its kind there had been is behind it
+		if i := strings.LastIndexByte(line, ' '); i >= 0 { // the number of earlier steps of this kind follows
 			steps[line[:i]] = true
 		}
 	}

@@ -34,37 +34,37 @@ var (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = testcluster.RemoveBinaries() // what is left is in the temporary directory of the machine
+	_ = testcluster.RemoveBinaries() // on failure, files remain in the system's temporary directory
 	os.Exit(code)
 }
 
-// luck returns the seed of all choices of this process.
+// luck returns the seed of all random choices.
 func luck(t *testing.T) uint64 {
 	t.Helper()
 	*seed = testenv.Seed(t, *seed)
 	return *seed
 }
 
-// nightlySweep is how many ends the short form takes.
+// nightlySweep is the number of ends in the short form.
 const nightlySweep = 12
 
-// scene says how a place is reached: whose end it is, and what somebody does that leads there.
+// scene describes how a place is reached: the process that ends, and the actions that lead there.
 type scene struct {
-	victim string // newNode for one that joins
+	victim string // newNode for a joining node
 	before func(w *cluster)
 	during func(w *cluster)
-	nth    int    // time that it is reached; the first if 0
-	also   string // places besides, on the way to this one
+	nth    int    // which occurrence of the place; 0 for the first
+	also   string // additional places on the way
 	only   []failpoint.Mode
-	late   bool // it takes more than a minute: not in the short form
+	late   bool // takes more than a minute: excluded from the short form
 }
 
-// What was not there before.
+// Names of victims that are created for a scene.
 const (
 	newNode         = "a new node"
 	newDatacenter   = "a new datacenter"
 	newOnPostgreSQL = "a new datacenter on PostgreSQL"
-	meteredNode     = metered + "-n1" // of a datacenter that is made when it is needed, and stays
+	meteredNode     = metered + "-n1" // of a datacenter that is created on demand and stays
 	metered         = "metered"
 )
 
@@ -77,7 +77,7 @@ type end struct {
 
 func (e end) String() string { return fmt.Sprintf("%s:%s", e.place.Point, e.mode) }
 
-// plan is what the process is told.
+// plan returns the instruction for the process.
 func (e end) plan() string {
 	plan := e.String()
 	if e.scene.nth > 1 {
@@ -89,7 +89,7 @@ func (e end) plan() string {
 	return failpoint.Variable + "=" + plan
 }
 
-// ends are all of the sweep.
+// ends lists all ends of the sweep.
 func ends(t *testing.T) (all []end) {
 	t.Helper()
 	for _, place := range failpoint.Places {
@@ -107,8 +107,8 @@ func ends(t *testing.T) (all []end) {
 	return all
 }
 
-// TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each way, starts it again, and looks at what came of the work that
-// went on meanwhile. A place that is not reached fails the test. The short form takes some ends by its seed.
+// TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each mode, restarts it, and checks the results
+// of the concurrent work. It fails if a place is not reached. The short form selects some ends by its seed.
 func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 	testenv.Nightly(t, "TestARunEndsWithAllEffectsAfterAnyKill of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
 	all := ends(t)
@@ -143,7 +143,7 @@ func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 
 const unreached = "NOT REACHED"
 
-// end lets a process come to one end, and returns what is wrong then.
+// end runs one end of a process and returns a description of failures.
 func (w *cluster) end(e end) (outcome string) {
 	w.t.Helper()
 	failed := w.t.Failed()
@@ -196,7 +196,7 @@ func (w *cluster) end(e end) (outcome string) {
 
 func tail(text string) string { return text[max(0, len(text)-2000):] }
 
-// whole checks the stores that the processes leave.
+// whole checks the integrity of the processes' stores.
 func (w *cluster) whole() {
 	w.t.Helper()
 	for _, name := range append([]string{coordinator, supervisor}, w.nodes...) {
@@ -224,7 +224,8 @@ func (w *cluster) whole() {
 	}
 }
 
-// contiguous checks that the ledger has the events of each journal once and without a gap, but for those of use, which it adds up.
+// contiguous checks that the ledger has all events of each journal once and without gaps, except usage events, which it
+// aggregates.
 func (w *cluster) contiguous(db *sql.DB) {
 	w.t.Helper()
 	rows, err := db.Query(`SELECT journal, COUNT(*), COUNT(DISTINCT seq), MIN(seq), MAX(seq), datacenter IN (SELECT datacenter FROM usage)
@@ -249,10 +250,10 @@ func (w *cluster) contiguous(db *sql.DB) {
 	}
 }
 
-// batchID is the id of a batch in a list.
+// batchID matches the id of a batch in a list.
 var batchID = regexp.MustCompile(`[a-z2-7]{13}`)
 
-// What somebody does.
+// Actions of scenes.
 var (
 	cancelled = func(w *cluster) {
 		id := w.submit("slow.tengo", 3, 0, writ.RunCancelled, writ.RunSucceeded)
@@ -266,7 +267,7 @@ var (
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
 	logRead = func(w *cluster) { w.insist("node", "logs", node, "--dc", supervisor) }
-	// decidedTogether cancels by one statement what may have ended meanwhile.
+	// decidedTogether cancels several runs with one statement. Some may have ended meanwhile.
 	decidedTogether = func(w *cluster) {
 		id := w.submit("slow.tengo", 3, 0, writ.RunCancelled, writ.RunSucceeded)
 		w.busy(id, 1)
@@ -286,33 +287,34 @@ var (
 		list := w.insist("batch", "list", "--dc", supervisor)
 		w.insist("batch", "revoke", batchID.FindString(list), "--dc", supervisor)
 	}
-	// batchUsed has a node join whose machine has the serial number of a batch.
+	// batchUsed joins a node whose machine has the serial number of a batch.
 	batchUsed = func(w *cluster) {
 		name := w.next()
 		w.batch("SN-" + name)
 		w.Until("a batch admits a node", func(ctx context.Context) bool {
-			ctx, stop := context.WithTimeout(ctx, 5*time.Second) // Join waits for a supervisor that is to be started again
+			ctx, stop := context.WithTimeout(ctx, 5*time.Second) // Join waits for a supervisor that may need a restart
 			defer stop()
 			m, err := runner.Join(ctx, runner.Joining{
 				Dir: filepath.Join(w.Dir, name), API: &nodes.Client{URL: w.api()}, Cluster: w.Client.Context.Cluster, Name: name, Serial: "SN-" + name,
 			})
 			return err == nil && m.Admission() == writ.AdmissionApproved
 		})
-		w.insist("node", "remove", "--yes", name, "--dc", supervisor) // nothing runs there, and a journal from a backup would wait for its word
+		// It runs no calls, and a restored journal would wait for its report.
+		w.insist("node", "remove", "--yes", name, "--dc", supervisor)
 	}
 	rotated = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
 	held    = func(w *cluster) {
 		w.insist("hold", "--dc", supervisor)
 		w.Until("it is released", func(context.Context) bool {
 			_, said, code := w.try("release", "--dc", supervisor)
-			return code == 0 || strings.Contains(said, "is not on hold") // the answer to the release got lost
+			return code == 0 || strings.Contains(said, "is not on hold") // the response to the release was lost
 		})
 	}
 	cordoned = func(w *cluster) {
 		w.insist("node", "cordon", node, "--dc", supervisor)
 		w.insist("node", "uncordon", node, "--dc", supervisor)
 	}
-	// unused adds a node that gets no work, and goneForGood signs that it is lost while it is there.
+	// unused adds a node without work, and goneForGood declares it lost while it runs.
 	unused = func(w *cluster) {
 		name := w.newNode()
 		w.begin(name)
@@ -335,7 +337,7 @@ var (
 		w.insist("secret", "remove", "password", "--dc", supervisor)
 	}
 	rosterMade = func(w *cluster) {
-		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to check anew
+		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that a run has to be checked again
 		w.insist("project", "add", w.next(), "--no-wait")
 	}
 	founded = func(w *cluster) {
@@ -354,11 +356,11 @@ var (
 			return strings.Contains(out+said, "CONFLICT")
 		})
 	}
-	// interrupted leaves a job that its node was doing when it was killed.
+	// interrupted leaves a job that its node was executing when it was killed.
 	interrupted = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1)
 	}
-	// unclear leaves one that must not be done twice.
+	// unclear leaves an interrupted job that must not be repeated.
 	unclear = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 3)
 	}
@@ -382,38 +384,38 @@ var (
 		}
 		w.redis.Start()
 	}
-	// crashed ends what evaluates scripts while there is something to evaluate.
+	// crashed kills the evaluators while there is work for them.
 	crashed = func(w *cluster) {
 		p := w.Procs[supervisor]
 		w.Until("it serves", func(context.Context) bool { return strings.Contains(p.Said(), "is listening") })
-		still := w.evaluators() // one at least: without, it does not serve
+		still := w.evaluators() // there is at least one, otherwise the supervisor is not ready
 		for _, pid := range still {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
 		}
 		w.work()
-		time.Sleep(time.Second) // by then it has been asked
+		time.Sleep(time.Second) // by then a request has reached it
 		for _, pid := range still {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	// wentBack brings back a journal that does not know the newest run any more.
+	// wentBack restores a journal that lacks the latest run.
 	wentBack = func(w *cluster) {
 		w.losing(func() {
 			w.work()
 			w.awaitRuns()
 		})
 	}
-	// wentBackAmid brings back one that does not know a run which its node works on.
+	// wentBackAmid restores a journal that lacks a run on which its node works.
 	wentBackAmid = func(w *cluster) {
 		w.losing(func() { w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) })
 	}
-	// charges lets people be charged for something.
+	// charges creates a charged resource.
 	charges = func(w *cluster) {
 		w.addMetered()
 		id := w.submitTo(metered, "charged.tengo", 0, 0, writ.RunSucceeded)
 		w.Until("what is charged for was there", func(ctx context.Context) bool { return ended[string(w.run(ctx, id).State)] })
 	}
-	// chargesReported has it told at once, as a node does when it begins.
+	// chargesReported also reports the charge at once, as a node does at its start.
 	chargesReported = func(w *cluster) {
 		charges(w)
 		w.restart(meteredNode)
@@ -428,17 +430,18 @@ var (
 	}
 )
 
-// killing is for what a process cannot begin without: it ends by itself when the disk is full.
+// killing lists the modes for a place that a process needs to start: with a full disk it exits by itself.
 var (
 	killing = []failpoint.Mode{failpoint.Before, failpoint.Torn, failpoint.After}
 )
 
-// scenes lead to the places. Every one of them has a run of work, too.
+// scenes lead to the places. Each scene also has a run of work.
 var scenes = map[failpoint.Point]scene{
 	failpoint.StoreUpgraded: {victim: supervisor},
 
-	failpoint.JournalProbed:    {victim: supervisor, also: string(failpoint.RunAdvanced) + ":fail"},
-	failpoint.EpochBegun:       {victim: supervisor, only: killing}, // one that cannot write its epoch does not begin
+	failpoint.JournalProbed: {victim: supervisor, also: string(failpoint.RunAdvanced) + ":fail"},
+	// A supervisor that cannot write its epoch does not start.
+	failpoint.EpochBegun:       {victim: supervisor, only: killing},
 	failpoint.GenerationBegun:  {victim: supervisor, before: wentBack},
 	failpoint.LeaseRenewed:     {victim: newOnPostgreSQL},
 	failpoint.LeaseReleased:    {victim: supervisor, during: askedToEnd, only: killing},
@@ -469,7 +472,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.SecretSet:        {victim: supervisor, during: secretSet},
 	failpoint.SecretRemoved:    {victim: supervisor, during: secretSet},
 
-	failpoint.NodeBegun:     {victim: node, only: killing}, // one that cannot number its start does not begin
+	failpoint.NodeBegun:     {victim: node, only: killing}, // a node that cannot number its start does not start
 	failpoint.JobStarted:    {victim: node},
 	failpoint.JobFinished:   {victim: node, nth: 2},
 	failpoint.JobRefused:    {victim: node, before: unclear},
@@ -514,9 +517,9 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.HostSent:           {victim: node},
 	failpoint.LogAsked:           {victim: supervisor, during: logRead},
 	failpoint.LogSent:            {victim: node, during: logRead},
-	failpoint.WarningsSent:       {victim: node, also: string(failpoint.JobFinished) + ":fail"}, // which is logged
+	failpoint.WarningsSent:       {victim: node, also: string(failpoint.JobFinished) + ":fail"}, // logs a warning
 	failpoint.ControlsDone:       {victim: node},
-	// One goroutine sends what several have to say to Redis, so none can tear its own bytes.
+	// A single goroutine sends all messages to Redis, so no message can be torn.
 	failpoint.TasksMoved: {victim: node, before: interrupted, only: []failpoint.Mode{failpoint.Before, failpoint.After}},
 
 	"link/challenge":     {victim: coordinator},
@@ -559,7 +562,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RecordRemoved: {victim: node},
 }
 
-// TestTheProgramHasNoPlacesUnlessItIsBuiltForTests looks for them in the program that everybody gets.
+// TestTheProgramHasNoPlacesUnlessItIsBuiltForTests searches the released program for failpoints.
 func TestTheProgramHasNoPlacesUnlessItIsBuiltForTests(t *testing.T) {
 	plain := testcluster.Binary(t)
 	program, err := os.ReadFile(plain)
@@ -571,7 +574,8 @@ func TestTheProgramHasNoPlacesUnlessItIsBuiltForTests(t *testing.T) {
 			t.Errorf("there is %q in the program", trace)
 		}
 	}
-	for _, file := range regexp.MustCompile(`internal/failpoint/\w+\.go`).FindAllString(string(program), -1) { // Go notes where functions come from
+	// Go records the source files of functions.
+	for _, file := range regexp.MustCompile(`internal/failpoint/\w+\.go`).FindAllString(string(program), -1) {
 		if file != "internal/failpoint/off.go" {
 			t.Errorf("there is code of %s in the program", file)
 		}
