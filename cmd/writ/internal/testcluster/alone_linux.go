@@ -11,12 +11,12 @@ import (
 	"writ/internal/testenv"
 )
 
-// aloneVar says that a test is in namespaces of its own.
+// aloneVar marks a test process in namespaces of its own.
 const aloneVar = "WRIT_TEST_ALONE"
 
-// Alone runs the test once more in a process with namespaces of its own for networks, mounts and processes, and reports whether this is that
-// one. With it ends whatever it has started, and it finds on the host what it has made and nothing of other tests. args are more flags for it,
-// and the program that it gets from Binary is built before, with these build tags.
+// Alone runs the test again in a process with its own network, mount and PID namespaces, and reports whether this is
+// that process. All processes that it starts end with it, and it sees no objects of other tests on the host. args are
+// additional flags. The program that Binary returns there is built in advance, with the build tags in tags.
 func Alone(t *testing.T, tags string, args ...string) bool {
 	t.Helper()
 	testenv.NeedRoot(t)
@@ -26,9 +26,9 @@ func Alone(t *testing.T, tags string, args ...string) bool {
 	}
 	const prepare = `mount --make-rprivate / && mount -t proc proc /proc && mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && "$@"; exit $?`
 	args = append([]string{"-c", prepare, "sh", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=60m"}, args...)
-	again := exec.Command("sh", args...) // which also waits for whoever has lost his parent
+	again := exec.Command("sh", args...) // the shell also reaps orphans
 	again.Env = append(os.Environ(), aloneVar+"=1", BinaryVar+tags+"="+Binary(t, tags))
-	runtime.LockOSThread() // with which the child would end
+	runtime.LockOSThread() // Pdeathsig would kill the child when its thread exits
 	defer runtime.UnlockOSThread()
 	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	said, err := again.CombinedOutput()

@@ -11,7 +11,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// built are the programs of this process, by their build tags.
+// built holds the programs of this process, by build tags.
 var built struct {
 	mu     sync.Mutex
 	dir    string
@@ -20,11 +20,12 @@ var built struct {
 	err    map[string]error
 }
 
-// BinaryVar is the beginning of an environment variable, which ends in build tags. It names a program that was built with them before this process.
+// BinaryVar is the prefix of environment variables that name a program built in advance. The build tags follow the
+// prefix.
 const BinaryVar = "WRIT_TEST_BINARY_"
 
-// Binary returns the path of writ, built once in this process with the given build tags and without the race detector: with it, the
-// children of the evaluator do not start. Whoever calls it has a TestMain that calls RemoveBinaries.
+// Binary returns the path of writ, built once per process with the given build tags. It is built without the race
+// detector, with which the evaluator's children do not start. Callers need a TestMain that calls RemoveBinaries.
 func Binary(t testing.TB, tags ...string) string {
 	t.Helper()
 	built.mu.Lock()
@@ -69,7 +70,7 @@ func build(tags string) (string, error) {
 	return path, nil
 }
 
-// RemoveBinaries removes what Binary has built.
+// RemoveBinaries removes the programs that Binary built.
 func RemoveBinaries() error {
 	built.mu.Lock()
 	defer built.mu.Unlock()

@@ -19,20 +19,20 @@ import (
 type Datacenter struct {
 	Name      string
 	Redis     string     // URL
-	NodeRedis string     // URL by which nodes find it; the same if ""
+	NodeRedis string     // URL for nodes; Redis if ""
 	Listen    string     // address of the supervisor's node API; a free port if ""
-	NodeURL   string     // URL by which nodes find it; where it listens if ""
-	Nodes     int        // named NAME-n1, NAME-n2, ...
-	Speed     string     // of the simulated drivers: 1 takes the time of the real thing, 0 none
-	Node      []string   // what each node is told besides
-	Own       [][]string // what the first node is told alone, the second, and so on
-	// Coordinators are more of them that the supervisor dials.
+	NodeURL   string     // URL of the node API for nodes; derived from Listen if ""
+	Nodes     int        // number of nodes, which are named NAME-n1, NAME-n2, ...
+	Speed     string     // of the simulated drivers: 1 is as slow as real ones, 0 has no delay
+	Node      []string   // additional flags of each node
+	Own       [][]string // additional flags of single nodes, in order
+	// Coordinators lists additional coordinators for the supervisor to dial.
 	Coordinators []string
-	// NoWait says not to wait until the other datacenters have the roster that names it: some are gone.
+	// NoWait skips the wait until other datacenters have the new roster, for tests in which some of them are gone.
 	NoWait bool
 }
 
-// Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
+// Add adds a datacenter with its supervisor and nodes, and returns when all nodes have joined.
 func (s *Cluster) Add(d Datacenter) {
 	s.T.Helper()
 	listen := d.Listen
@@ -61,7 +61,7 @@ func (s *Cluster) Add(d Datacenter) {
 		}
 		return false
 	})
-	// Nodes have no login but the accounts that their supervisor makes.
+	// Nodes log in with the accounts that their supervisor creates.
 	ours := redisqueue.Server{URL: cmp.Or(d.NodeRedis, d.Redis)}.WithoutLogin().URL
 	for i := range d.Nodes {
 		node := fmt.Sprintf("%s-n%d", d.Name, i+1)

@@ -8,8 +8,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// Groups has the control groups removed that the drivers of a node make which keeps its data in a directory; see testenv.Cgroup. Those of containers
-// go with their daemon.
+// Groups removes the control groups that a node's drivers create, at the end of the test; see testenv.Cgroup. data is
+// the node's data directory. The groups of containers end with their daemon.
 func Groups(t testing.TB, data string) {
 	t.Helper()
 	for _, g := range groupsOf(data) {

@@ -1,6 +1,6 @@
-// Package testcluster is a cluster of real processes for tests: one coordinator, datacenters with their supervisors and nodes with simulated
-// drivers, each started by hand as docs/tutorial.md says, killed and started again as a test wishes. It knows how processes are started
-// and what can be seen of them from outside; it must not know what a test wants to prove.
+// Package testcluster runs clusters of real processes for tests: a coordinator, and datacenters with supervisors and
+// nodes with simulated drivers. Processes are started as in docs/tutorial.md, and can be killed and restarted. The
+// package knows how to start processes and how to observe them from outside. It must not know the purpose of a test.
 package testcluster
 
 import (
@@ -29,34 +29,34 @@ import (
 	"writ/sal/simulated"
 )
 
-// Patience ends a wait for something that never comes: ten times what the slowest promise allows, and more.
+// Patience limits waits for events that never come. It is more than ten times the slowest promise.
 const Patience = 2 * time.Minute
 
 // Cluster is a cluster of real processes, one per role.
 type Cluster struct {
-	Dir    string   // where every command is carried out; each process has a directory of its own name here
+	Dir    string   // working directory of all commands; each process has a subdirectory with its name
 	URL    string   // of the coordinator
-	Public string   // how supervisors reach the coordinator, set before it is founded; the same if ""
-	Rate   string   // of one project's submissions, as --project-rate, set before it is founded; unbounded if ""
-	Coord  []string // what the coordinator is told besides, set before the cluster is founded
+	Public string   // the coordinator's URL for supervisors, set before Found; URL if ""
+	Rate   string   // --project-rate of the coordinator, set before Found; unlimited if ""
+	Coord  []string // additional flags of the coordinator, set before Found
 	Client *client.Client
 	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
 
 	T     testing.TB
-	kept  bool // the directory outlives the test, and the logs with it
+	kept  bool // whether the directory and its logs outlive the test
 	bin   string
-	lines map[string][]string // how each process was started
-	env   []string            // of every process, besides what they need
-	host  string              // network namespace in which commands are carried out; that of the test if ""
+	lines map[string][]string // flags of each process
+	env   []string            // additional environment of all processes
+	host  string              // network namespace of commands; that of the test if ""
 }
 
-// Empty is a cluster where nothing runs yet, in a directory that is removed when the test ends.
+// Empty returns a cluster without processes, in a temporary directory.
 func Empty(t testing.TB, env ...string) *Cluster {
 	t.Helper()
 	return newProcessCluster(t, Binary(t), env...)
 }
 
-// New founds a cluster and starts its coordinator, in a directory that is removed when the test ends.
+// New creates a cluster and starts its coordinator, in a temporary directory.
 func New(t testing.TB, env ...string) *Cluster {
 	t.Helper()
 	s := Empty(t, env...)
@@ -64,7 +64,7 @@ func New(t testing.TB, env ...string) *Cluster {
 	return s
 }
 
-// NewIn founds a cluster in a directory of the test, which decides what becomes of it, and starts its coordinator.
+// NewIn creates a cluster and starts its coordinator, in a directory that the test manages.
 func NewIn(t testing.TB, dir string, env ...string) *Cluster {
 	t.Helper()
 	s := Empty(t, env...)
@@ -73,7 +73,7 @@ func NewIn(t testing.TB, dir string, env ...string) *Cluster {
 	return s
 }
 
-// NewTagged is New of the program that is built with tags.
+// NewTagged is New with a program that is built with tags.
 func NewTagged(t testing.TB, tags ...string) *Cluster {
 	t.Helper()
 	s := newProcessCluster(t, Binary(t, tags...))
@@ -86,7 +86,7 @@ func newProcessCluster(t testing.TB, program string, env ...string) *Cluster {
 	return &Cluster{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{}, env: append(env, testenv.Maker(t))}
 }
 
-// Found founds the cluster of an empty cluster, and starts its coordinator.
+// Found creates the cluster and starts its coordinator.
 func (s *Cluster) Found() {
 	t := s.T
 	t.Helper()
@@ -109,7 +109,7 @@ func (s *Cluster) Found() {
 	}
 }
 
-// AlsoAt gives the coordinator one more address in the roster: that of a wire, or of somebody who answers in its place.
+// AlsoAt adds an address of the coordinator to the roster, such as that of a wire or of an impostor.
 func (s *Cluster) AlsoAt(address string) {
 	s.T.Helper()
 	_, err := s.Client.Amend(s.T.Context(), func(next *identity.Roster) error {
@@ -121,31 +121,31 @@ func (s *Cluster) AlsoAt(address string) {
 	}
 }
 
-// On is the same cluster seen from a network namespace, which the test has made: its commands and processes are carried out there, with more in
-// their environment.
+// On returns the same cluster for a network namespace that the test created. Its commands and processes run there, with
+// an additional environment.
 func (s *Cluster) On(namespace string, env ...string) *Cluster {
 	on := *s
 	on.host, on.env = namespace, slices.Concat(s.env, env)
 	return &on
 }
 
-// Use takes another program for whatever is started from now on.
+// Use sets the program for further processes and commands.
 func (s *Cluster) Use(program string) { s.bin = program }
 
-// In is the same cluster in a subtest, which must not start processes: they would end with it.
+// In returns the same cluster for a subtest. The subtest must not start processes, because they would end with it.
 func (s *Cluster) In(t testing.TB) *Cluster {
 	in := *s
 	in.T = t
 	return &in
 }
 
-// saidMost bounds what is kept in memory of the words of a process, in bytes.
+// saidMost limits the output of a process kept in memory, in bytes.
 const saidMost = 256 << 10
 
-// Proc is one process of writ.
+// Proc is a process of writ.
 type Proc struct {
 	Cmd *exec.Cmd
-	Err error // once ended
+	Err error // valid once ended is closed
 
 	changed chan struct{}
 	ended   chan struct{}
@@ -153,7 +153,7 @@ type Proc struct {
 	out     []byte
 }
 
-// Write keeps what the process says.
+// Write stores output of the process.
 func (p *Proc) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,14 +168,14 @@ func (p *Proc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Said returns what it has written; of very much only the end.
+// Said returns the output, or its end if there is too much.
 func (p *Proc) Said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return string(p.out)
 }
 
-// Ended reports whether the process is gone.
+// Ended reports whether the process has exited.
 func (p *Proc) Ended() bool {
 	select {
 	case <-p.ended:
@@ -185,7 +185,7 @@ func (p *Proc) Ended() bool {
 	}
 }
 
-// Wait waits for its end and returns why it ended.
+// Wait waits for the process to exit and returns its error.
 func (p *Proc) Wait() error {
 	select {
 	case <-p.ended:
@@ -195,7 +195,7 @@ func (p *Proc) Wait() error {
 	}
 }
 
-// Start starts a process and returns when it has said something.
+// Start starts a process and returns when its output contains until.
 func (s *Cluster) Start(name, until string, args ...string) *Proc {
 	s.T.Helper()
 	s.Prepare(name, until, args...)
@@ -204,13 +204,13 @@ func (s *Cluster) Start(name, until string, args ...string) *Proc {
 	return p
 }
 
-// Prepare says how a process will be started, and what it says then.
+// Prepare sets the flags of a process and the output that marks it as ready.
 func (s *Cluster) Prepare(name, until string, args ...string) {
 	s.lines[name] = append([]string{until}, args...)
 }
 
-// Launch starts a process as it was started first, and does not wait for anything. It must not run any more. What it says is added to the
-// file NAME.log of the cluster, too. env is what it has in its environment besides.
+// Launch starts a process with its prepared flags and does not wait until it is ready. The process must not be running.
+// Output is also appended to NAME.log in the cluster's directory. env is added to the environment.
 func (s *Cluster) Launch(name string, env ...string) *Proc {
 	s.T.Helper()
 	p := &Proc{Cmd: s.Command(s.lines[name][1:]...), changed: make(chan struct{}, 1), ended: make(chan struct{})}
@@ -236,7 +236,7 @@ func (s *Cluster) Launch(name string, env ...string) *Proc {
 	return p
 }
 
-// end kills what runs under a name, and tells what it said last if the test has failed and nobody could read it later.
+// end kills a process. If the test failed and its directory is removed, it logs the end of the output.
 func (s *Cluster) end(name string) {
 	p := s.Procs[name]
 	if !p.Ended() {
@@ -253,7 +253,8 @@ func (s *Cluster) end(name string) {
 	s.T.Logf("%s said last:\n%s", name, tail(said))
 }
 
-// What is told of a process after a failed test: of nine processes that is what somebody reads. A cluster in a directory of its own keeps all.
+// Limits of the output logged for each process of a failed test. A person can read this much for nine processes. A
+// cluster in a directory of the test keeps the whole logs.
 const (
 	outputLines = 20
 	outputBytes = 3 << 10
@@ -265,7 +266,7 @@ func tail(log []byte) []byte {
 	return bytes.Join(lines[max(0, len(lines)-outputLines-1):], nil)
 }
 
-// Await waits until a process has said something.
+// Await waits until the output of a process contains a text.
 func (s *Cluster) Await(p *Proc, until string) {
 	s.T.Helper()
 	late := time.After(Patience)
@@ -280,23 +281,23 @@ func (s *Cluster) Await(p *Proc, until string) {
 	}
 }
 
-// Kill ends a process with SIGKILL.
+// Kill sends SIGKILL to a process and waits for its exit.
 func (s *Cluster) Kill(name string) {
 	s.T.Helper()
 	p := s.Procs[name]
 	if err := p.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		s.T.Fatalf("kill %s: %v", name, err)
 	}
-	_ = p.Wait() // the error says that it was killed
+	_ = p.Wait() // the error only reports the kill
 }
 
-// Restart starts a process again as it was started first. What it said at first only once is not waited for.
+// Restart starts a process with its prepared flags and waits until it is ready.
 func (s *Cluster) Restart(name string) {
 	s.T.Helper()
 	s.Await(s.Launch(name), s.lines[name][0])
 }
 
-// Runs fails the test if a process has ended.
+// Runs fails the test if a process has exited.
 func (s *Cluster) Runs(names ...string) {
 	s.T.Helper()
 	for _, name := range names {
@@ -308,14 +309,14 @@ func (s *Cluster) Runs(names ...string) {
 	}
 }
 
-// RestartFails starts a process again as it was started first, waits for its end, and returns what it said and its exit code.
+// RestartFails starts a process with its prepared flags, waits for its exit and returns its output and exit code.
 func (s *Cluster) RestartFails(name string) (said string, code int) {
 	s.T.Helper()
 	_, said, code = s.Try(s.lines[name][1:]...)
 	return said, code
 }
 
-// Command is a command of writ in the cluster, not yet started.
+// Command returns a command of writ in the cluster, not yet started.
 func (s *Cluster) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
 	if s.host != "" {
@@ -327,7 +328,7 @@ func (s *Cluster) Command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Writ carries out a command that must succeed and returns what it prints.
+// Writ runs a command that must succeed and returns its standard output.
 func (s *Cluster) Writ(args ...string) string {
 	s.T.Helper()
 	out, said, code := s.Try(args...)
@@ -337,7 +338,7 @@ func (s *Cluster) Writ(args ...string) string {
 	return out
 }
 
-// Try carries out a command and returns its output, what it said besides, and its exit code.
+// Try runs a command and returns its standard output, its standard error and its exit code.
 func (s *Cluster) Try(args ...string) (out, said string, code int) {
 	s.T.Helper()
 	cmd := s.Command(args...)
@@ -353,7 +354,7 @@ func (s *Cluster) Try(args ...string) (out, said string, code int) {
 	return stdout.String(), stderr.String(), 0
 }
 
-// Says waits until a command says all of some texts, on whatever output, with an exit code.
+// Says repeats a command until it exits with the given code and its output contains all texts.
 func (s *Cluster) Says(exit int, texts []string, args ...string) {
 	s.T.Helper()
 	var said string
@@ -381,13 +382,13 @@ func (s *Cluster) Script(name, text string) {
 	}
 }
 
-// Submit hands a script in and returns its run.
+// Submit submits a script and returns its run.
 func (s *Cluster) Submit(args ...string) writ.RunID {
 	s.T.Helper()
 	return writ.RunID(strings.TrimSpace(s.Writ(append([]string{"submit", "--detach"}, args...)...)))
 }
 
-// Follow watches a run to its end, calls at once with the n-th line that its script writes, and returns the run.
+// Follow watches a run to its end and returns it. It calls at once at log line number line of the script.
 func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
@@ -404,7 +405,7 @@ func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	return run
 }
 
-// Succeeded fails the test unless the run did, by the word that its supervisor has signed.
+// Succeeded fails the test unless the run succeeded according to its signed summary.
 func (s *Cluster) Succeeded(run api.Run) writ.Summary {
 	s.T.Helper()
 	roster, err := s.Client.Roster(s.T.Context())
@@ -437,7 +438,7 @@ func (s *Cluster) Until(what string, is func(ctx context.Context) bool) {
 	}
 }
 
-// Effects counts what simulated drivers did on some nodes, by the key of the job.
+// Effects counts the effects of simulated drivers on some nodes, by job key.
 func (s *Cluster) Effects(nodes ...string) map[string]int {
 	s.T.Helper()
 	counts := map[string]int{}
@@ -464,7 +465,7 @@ func (s *Cluster) Done(id writ.RunID, nodes ...string) (n int) {
 	return n
 }
 
-// OnceEach fails the test unless there were so many effects of a run, each once.
+// OnceEach fails the test unless exactly want jobs of a run took effect, each once.
 func (s *Cluster) OnceEach(id writ.RunID, want int, nodes ...string) {
 	s.T.Helper()
 	have := 0

@@ -11,34 +11,34 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Wire is a way between two processes that can be spoiled: a proxy on loopback.
+// Wire is a proxy between two processes that can simulate network faults.
 type Wire struct {
-	Addr string // "127.0.0.1:port"; what connects here reaches the other end
+	Addr string // "127.0.0.1:port"; connections here reach the other end
 
 	proxy *toxiproxy.Proxy
 	heal  func()
 }
 
-// Spoil is a way to spoil a wire.
+// Spoil is a network fault.
 type Spoil string
 
-// The ways.
+// The faults.
 const (
-	Late     Spoil = "late"      // everything comes 100 to 700 ms late, each way
-	Cut      Spoil = "cut"       // connections are reset with their first byte
-	HalfOpen Spoil = "half-open" // connections stand, and no byte comes through
-	Slow     Spoil = "slow"      // a byte a second
-	Flapping Spoil = "flapping"  // a second without, a second with connections
+	Late     Spoil = "late"      // each direction is delayed by 100 to 700 ms
+	Cut      Spoil = "cut"       // connections are reset at their first byte
+	HalfOpen Spoil = "half-open" // connections stay open, but no byte passes
+	Slow     Spoil = "slow"      // one byte per second
+	Flapping Spoil = "flapping"  // alternating seconds without and with connections
 )
 
-// Spoils are all ways.
+// Spoils lists all faults except Narrow.
 var Spoils = []Spoil{Late, Cut, HalfOpen, Slow, Flapping}
 
-// Narrow lets 4 MiB through in a second, each way: something of more than 16 MiB, which is what the wire and the sockets at its ends may hold,
-// has a middle.
+// Narrow limits each direction to 4 MiB/s. The wire and the sockets at its ends buffer up to 16 MiB, so a larger
+// transfer can be interrupted in the middle.
 const Narrow Spoil = "narrow"
 
-// toxics are the ways that are one of the proxy's own.
+// toxics holds the faults that the proxy implements.
 var toxics = map[Spoil]string{
 	Late:     `"type": "latency", "attributes": {"latency": 400, "jitter": 300}`,
 	Cut:      `"type": "reset_peer", "attributes": {"timeout": 0}`,
@@ -47,7 +47,7 @@ var toxics = map[Spoil]string{
 	Narrow:   `"type": "bandwidth", "attributes": {"rate": 4096}`,
 }
 
-// NewWire lays a wire to an address, until the test ends.
+// NewWire starts a wire to an address, until the test ends.
 func NewWire(t testing.TB, to string) *Wire {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -55,12 +55,12 @@ func NewWire(t testing.TB, to string) *Wire {
 	if err := w.proxy.Start(); err != nil {
 		t.Fatalf("lay a wire to %s: %v", to, err)
 	}
-	w.Addr = w.proxy.Listen // the port that it got, also for the next start
+	w.Addr = w.proxy.Listen // the assigned port, reused by later starts
 	t.Cleanup(func() { w.Heal(); w.proxy.Stop() })
 	return w
 }
 
-// Spoil spoils the wire until Heal, for what is connected and for what connects.
+// Spoil applies a fault to existing and new connections until Heal.
 func (w *Wire) Spoil(t testing.TB, how Spoil) {
 	t.Helper()
 	if how == Flapping {
@@ -102,7 +102,7 @@ func (w *Wire) flap(t testing.TB) {
 	w.heal = func() { close(stop); flapping.Wait() }
 }
 
-// Heal makes the wire as good as new. What was on it is lost with its connections, except where it was only late or slow.
+// Heal ends the fault. Data in transit is lost with its connections, unless it was only delayed.
 func (w *Wire) Heal() {
 	if w.heal != nil {
 		w.heal()
