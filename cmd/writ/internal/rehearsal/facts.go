@@ -43,10 +43,10 @@ func (f *facts) Do(ctx context.Context, request sal.Request) (sal.Outcome, error
 	return sal.Outcome{Values: values}, ctx.Err()
 }
 
-// Observe returns nothing, because the module has no resources.
+// Observe returns an empty observation, because the module has no resources.
 func (f *facts) Observe(ctx context.Context, _ writ.ResourceID) (sal.Observation, error) {
 	return sal.Observation{}, ctx.Err()
 }
 
-// List returns nothing, like Observe.
+// List returns no resources, because the module has none.
 func (f *facts) List(ctx context.Context) ([]writ.ResourceID, error) { return nil, ctx.Err() }

@@ -24,7 +24,7 @@ import (
 // Sim runs the scripts of one test. Fill it in, and close it. It builds its datacenter for the first script.
 type Sim struct {
 	Dir       string            // base of relative script paths
-	Modules   client.Modules    // additional modules for scripts, besides those next to the script
+	Modules   client.Modules    // additional modules that scripts may import
 	Evaluator scripts.Evaluator // executes the passes
 	Log       *slog.Logger      // of the datacenter
 

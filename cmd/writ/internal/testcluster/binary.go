@@ -25,7 +25,7 @@ var built struct {
 const BinaryVar = "WRIT_TEST_BINARY_"
 
 // Binary returns the path of writ, built once per process with the given build tags. It is built without the race
-// detector, with which the evaluator's children do not start. Callers need a TestMain that calls RemoveBinaries.
+// detector, because the evaluator's children do not start with it. Callers need a TestMain that calls RemoveBinaries.
 func Binary(t testing.TB, tags ...string) string {
 	t.Helper()
 	built.mu.Lock()

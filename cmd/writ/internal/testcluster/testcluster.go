@@ -47,7 +47,7 @@ type Cluster struct {
 	bin   string
 	lines map[string][]string // flags of each process
 	env   []string            // additional environment of all processes
-	host  string              // network namespace of commands; that of the test if ""
+	host  string              // network namespace of commands; the one of the test if ""
 }
 
 // Empty returns a cluster without processes, in a temporary directory.
@@ -109,7 +109,7 @@ func (s *Cluster) Found() {
 	}
 }
 
-// AlsoAt adds an address of the coordinator to the roster, such as that of a wire or of an impostor.
+// AlsoAt adds an address of the coordinator to the roster, such as the address of a wire or an impostor.
 func (s *Cluster) AlsoAt(address string) {
 	s.T.Helper()
 	_, err := s.Client.Amend(s.T.Context(), func(next *identity.Roster) error {
@@ -168,7 +168,7 @@ func (p *Proc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Said returns the output, or its end if there is too much.
+// Said returns the output. If it is long, Said returns only the end.
 func (p *Proc) Said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
