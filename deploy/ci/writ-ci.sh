@@ -1,19 +1,22 @@
 #!/bin/sh
 # Checks, plans or submits a script in a CI job: writ-ci.sh check|plan|submit FILE [FLAG...]
-# Or gets writ and prints the PATH on which it is: writ-ci.sh setup
+# Or installs writ and prints a PATH that contains it: writ-ci.sh setup
 #
-# writ is on the PATH, or WRIT_RELEASE and WRIT_SHA256 say where it comes from: see writ-setup.sh. plan and submit need the context (WRIT_CONFIG) and
-# the key (WRIT_KEY) of the job. Each is the name of a file, or the text of it, as CI systems keep secrets. "agent" is a key of ssh-agent.
+# writ must be on the PATH, or WRIT_RELEASE and WRIT_SHA256 must be set: see writ-setup.sh. plan and submit need the
+# context (WRIT_CONFIG) and the key (WRIT_KEY) of the job. Each is the name of a file or its text, because CI systems
+# store secrets as text. WRIT_KEY=agent uses a key of ssh-agent.
 #
-# In place of WRIT_KEY, WRIT_CERTIFICATE is a command that prints an SSH certificate for the public key whose file WRIT_PUBLIC_KEY names. The key is
-# made for this job and removed at its end.
+# Instead of WRIT_KEY, WRIT_CERTIFICATE may be a command that prints an SSH certificate for the public key in the file
+# WRIT_PUBLIC_KEY. The key is created for this job and deleted at its end.
 #
-# plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
-# output "plan". With WRIT_COMMENT=true it shows the plan in a comment of the pull or merge request: see writ-comment.sh.
+# plan writes the plan as Markdown to WRIT_PLAN_FILE (default writ-plan.md). In GitHub Actions it also writes it to the
+# summary and to the output "plan". With WRIT_COMMENT=true it shows the plan in a comment of the pull or merge request:
+# see writ-comment.sh.
 #
-# submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set and, in GitHub Actions, to the summary. The run is bound to WRIT_PLAN, the digest of a plan that was reviewed or the file
-# that plan has written; without it, to nothing. WRIT_DEADLINE is how long it may take. submit waits for WRIT_TIMEOUT at most. With WRIT_CANCEL=true it cancels the run when that is over, and
-# when the job is cancelled; otherwise the run goes on.
+# submit writes its result as JUnit XML to WRIT_JUNIT_FILE, if set, and in GitHub Actions to the summary. If WRIT_PLAN
+# is set, the run is bound to that plan; the value is the digest of a reviewed plan, or the file that plan has written.
+# WRIT_DEADLINE limits the duration of the run, and WRIT_TIMEOUT the time that submit waits. With WRIT_CANCEL=true,
+# submit cancels the run after the timeout and if the job is cancelled. Otherwise the run continues.
 set -eu
 
 usage() {
@@ -44,7 +47,7 @@ esac
 command=$1 file=$2
 shift 2
 
-# is says whether a variable that is true or false is true.
+# is reports whether a boolean variable is true.
 is() {
 	case $2 in
 	true) return 0 ;;
@@ -53,13 +56,13 @@ is() {
 	fail "$1 is \"$2\"" "it is true or false"
 }
 
-# keep makes a file of a secret of the CI system, for this job only.
+# keep writes a secret of the CI system to a file for this job only.
 keep() {
 	(umask 077 && printf '%s\n' "$2" >"$kept/$1")
 	echo "$kept/$1"
 }
 
-# certified makes a key for this job, and has a certificate made of it.
+# certified creates a key for this job and obtains a certificate for it.
 certified() {
 	ssh-keygen -q -t ed25519 -N '' -C "$command" -f "$kept/job"
 	WRIT_PUBLIC_KEY=$kept/job.pub sh -c "$WRIT_CERTIFICATE" >"$kept/made" ||
@@ -69,7 +72,7 @@ certified() {
 	export WRIT_KEY
 }
 
-# identify sees to it that context and key are files. A secret that is wrong is not printed.
+# identify ensures that context and key are files. An invalid secret is not printed.
 identify() {
 	case ${WRIT_CONFIG:-} in
 	*contexts:*) WRIT_CONFIG=$(keep config.yaml "$WRIT_CONFIG") ;;
@@ -100,14 +103,14 @@ plan() {
 	if is WRIT_COMMENT "${WRIT_COMMENT:-}"; then
 		WRIT_COMMENT_NAME=${WRIT_COMMENT_NAME:-$file} WRIT_COMMENT_TOKEN=$token "$here/writ-comment.sh" "$markdown"
 	fi
-	# 10: no node can carry out a call now. A run of this plan would wait, so the job may still submit it.
+	# 10: no node can execute a call now. A run of this plan would wait, so the job may still submit it.
 	[ "$code" -eq 0 ] || [ "$code" -eq 10 ] || exit "$code"
 	found=$(digest "$markdown")
 	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$found" >>"$GITHUB_OUTPUT"
 	exit "$code"
 }
 
-# digest prints that of the plan in a file. Without one, no run could be bound to the plan.
+# digest prints the digest of the plan in a file. A run cannot be bound to a plan without a digest.
 digest() {
 	found=$(sed -n 's/^plan \([0-9a-f]\{64\}\)$/\1/p' "$1" | tail -n 1)
 	[ -n "$found" ] || fail "$1 has no digest of a plan" "writ-ci.sh plan writes such a file"
@@ -132,10 +135,11 @@ submit() {
 	fi
 	writ submit "$file" "$@" &
 	writ=$! code=0
-	# Some CI systems tell only this shell that the job is cancelled. writ has to say, or do, what becomes of the run.
+	# Some CI systems signal the cancellation of a job only to this shell. writ must handle it, to cancel the run or
+	# report it.
 	trap 'trap "" HUP INT TERM; kill -TERM "$writ"' HUP INT TERM
 	wait "$writ" || code=$?
-	while kill -0 "$writ" 2>/dev/null; do # the wait ended with the signal
+	while kill -0 "$writ" 2>/dev/null; do # a signal interrupted the wait
 		code=0
 		wait "$writ" || code=$?
 	done
@@ -143,7 +147,7 @@ submit() {
 }
 
 token=${WRIT_COMMENT_TOKEN:-}
-unset WRIT_COMMENT_TOKEN # it is for comments, and for no other program
+unset WRIT_COMMENT_TOKEN # only writ-comment.sh may see it
 kept=$(mktemp -d)
 trap 'rm -rf "$kept"' EXIT
 trap 'exit 1' HUP INT TERM

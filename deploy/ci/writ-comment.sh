@@ -1,8 +1,9 @@
 #!/bin/sh
 # Shows a plan in a comment of the pull request (GitHub) or merge request (GitLab) of a job: writ-comment.sh FILE
 #
-# FILE is what `writ plan -o markdown` has printed. WRIT_COMMENT_TOKEN is a token that may write comments. WRIT_COMMENT_NAME says which plan of the
-# request this is. The comment of that name is updated, if the author of the token has written it, otherwise a new one is made. Without a request or a token nothing is posted.
+# FILE is the output of `writ plan -o markdown`. WRIT_COMMENT_TOKEN is a token that may write comments.
+# WRIT_COMMENT_NAME distinguishes several plans of a request. The comment with that name is updated if the owner of the
+# token wrote it; otherwise a new one is created. Without a request or a token, the script posts no comment.
 set -eu
 
 [ $# -eq 1 ] || {
@@ -19,8 +20,9 @@ fail() {
 	exit 1
 }
 
-# github and gitlab say how the request of the job is asked for: header is what proves the token, comments the list, one what comes before the id of a
-# comment, update the method that changes it, mine which comments the token has written, log the page of the job.
+# github and gitlab set the parameters of their APIs: header (authentication), comments (URL of the list), one (URL
+# prefix of a comment's id), update (method to change a comment), mine (filter for comments of the token's owner) and
+# log (URL of the job's page).
 github() {
 	number=${WRIT_PULL_REQUEST:-}
 	[ -n "$number" ] || number=$(printf %s "${GITHUB_REF:-}" | sed -n 's,^refs/pull/\([0-9]*\)/.*$,\1,p')
@@ -29,7 +31,7 @@ github() {
 	header="Authorization: Bearer $token" accept=application/vnd.github+json
 	comments=$api/$number/comments one=$api/comments update=PATCH
 	author=${WRIT_COMMENT_AUTHOR:-github-actions[bot]}
-	# shellcheck disable=SC2016 # $author is one of jq
+	# shellcheck disable=SC2016 # $author is a variable of jq
 	mine='.user.login == $author'
 	commit=${WRIT_COMMIT:-${GITHUB_SHA:-}} log=${GITHUB_SERVER_URL:-}/$GITHUB_REPOSITORY/actions/runs/${GITHUB_RUN_ID:-}
 	source=${WRIT_PULL_REQUEST_FROM:-$GITHUB_REPOSITORY} target=$GITHUB_REPOSITORY
@@ -47,7 +49,8 @@ gitlab() {
 	permission="the token is a project access token with the scope \`api\`, and its role is Reporter or more"
 }
 
-# ask METHOD URL [BODY] writes the answer to a file and sets status. The token comes by the standard input: others see arguments.
+# ask METHOD URL [BODY] writes the response to a file and sets status. curl reads the token from standard input, because
+# other processes can read arguments.
 ask() {
 	method=$1 url=$2 sent=${3:-}
 	set -- --silent --show-error --proto '=http,https' --connect-timeout 20 --max-time 60 --request "$method" --header @- --header "Accept: $accept" \
@@ -71,7 +74,8 @@ ask() {
 	fail "$method ${url%%\?*} is answered with status $status: $said" "try the job again"
 }
 
-# own sets id to that of the comment with this name, which the author of the token has written. Others may write the same mark, and could change their comment later.
+# own sets id to the id of the comment with this name that the owner of the token wrote. Others may write the same mark,
+# and could change their comment later.
 own() {
 	id='' page=1
 	while [ -z "$id" ]; do
@@ -83,9 +87,10 @@ own() {
 	done
 }
 
-# body makes the comment. In place of a value that a variable of the job with such a name has, it has three stars, as logs of CI systems do.
+# body builds the comment. Like the logs of CI systems, it masks the values of variables of the job whose names suggest
+# a secret.
 body() {
-	mark="<!-- writ plan $(printf %s "${WRIT_COMMENT_NAME:-plan}" | jq -Rsr @base64) -->" # the name in letters that end no markup
+	mark="<!-- writ plan $(printf %s "${WRIT_COMMENT_NAME:-plan}" | jq -Rsr @base64) -->" # base64, so that the name cannot end the markup
 	foot="${commit:+commit $commit, }[log]($log)"
 	WRIT_COMMENT_TOKEN=$token jq -n --rawfile text "$file" --arg mark "$mark" --arg foot "$foot" '
 		def masked: reduce ($ENV | to_entries[] | select((.key | test("(TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?|_KEY)$")) and (.value | length >= 8)) | .value)

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Installs writ for a CI job and prints a PATH that contains it: PATH=$(writ-setup.sh [DIR])
 #
-# WRIT_RELEASE is the URL or the absolute path of a directory with SHA256SUMS, or of one archive. It has no default, because the project has no server.
-# WRIT_SHA256 is the digest of SHA256SUMS, or of that archive. If the PATH already contains a writ of this version, it is used.
+# WRIT_RELEASE is the URL or the absolute path of a directory with SHA256SUMS, or of one archive. It has no default,
+# because the project has no server. WRIT_SHA256 is the digest of SHA256SUMS, or of that archive. If the PATH already
+# contains a writ of this version, it is used.
 #
-# WRIT_CACHE keeps downloaded archives between jobs, by digest. Other jobs may write to it, so no program ever runs from there: an archive is copied
-# to a directory of this job, and the copy is verified and unpacked. DIR is that directory; by default it is a new one in RUNNER_TEMP, TMPDIR or /tmp.
+# WRIT_CACHE keeps downloaded archives between jobs, by digest. Other jobs may write to it, so no program ever runs from
+# there: an archive is copied to a directory of this job, and the copy is verified and unpacked. DIR is that directory;
+# by default it is a new one in RUNNER_TEMP, TMPDIR or /tmp.
 set -eu
 
 # limit is the largest file of a release, in bytes. It keeps a hostile server, share or cache from filling the disk.
@@ -80,8 +82,8 @@ download() {
 	) || fail "cannot download $(shown "$1")" "WRIT_RELEASE is the URL of a directory with SHA256SUMS, or of one archive of writ; curl takes passwords from ~/.netrc"
 }
 
-# keep FILE NAME copies a file into the cache. A cache that cannot be written to is not an error. Another job may put a link in the place of the new
-# file, so the file is opened once, as a new file, and never by its name again.
+# keep FILE NAME copies a file into the cache. A cache that cannot be written to is not an error. Another job may put a
+# link in the place of the new file, so the file is opened once, as a new file, and never by its name again.
 keep() {
 	mkdir -p "${2%/*}" 2>/dev/null || return 0
 	new=$(mktemp -u "${2%/*}/new.XXXXXXXXXX" 2>/dev/null) || return 0

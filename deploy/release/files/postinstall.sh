@@ -1,11 +1,12 @@
 #!/bin/sh
-# No daemon is started that was not running. Running daemons are restarted with the new program: runs and resources continue meanwhile.
+# Restarts running daemons with the new program, and starts no others. Runs and resources continue meanwhile.
 set -e
 
 running() { [ -d /run/systemd/system ] && systemctl is-active --quiet "writ-$1.service"; }
 
-# give makes the user of a role the owner of files that the user writ of earlier versions owns. It follows no symbolic link, and leaves
-# files of other owners alone. The daemon is stopped meanwhile: the old one would make files that the new one cannot read.
+# give ROLE DIR... changes the owner of files from the user writ, which earlier versions used, to the user of a role. It
+# does not follow symbolic links, and does not change files of other owners. It stops the daemon, because the old one
+# would create files that the new one cannot read.
 give() {
 	role=$1
 	shift
@@ -40,7 +41,7 @@ names() {
 		END { exit !found }' "$2"
 }
 
-# listed prints the files below /etc/writ that the user writ of earlier versions owns, one a line.
+# listed prints the files below /etc/writ that belong to the user writ of earlier versions, one per line.
 listed() {
 	find -P /etc/writ -type f -user writ ! -path '*
 *' 2>/dev/null || true
@@ -54,7 +55,7 @@ if getent passwd writ >/dev/null; then
 	if id -nG writ | tr ' ' '\n' | grep -qx redis; then
 		usermod -aG redis writ-supervisor
 	fi
-	# A secret beside the settings goes to the only role whose settings name it.
+	# A secret beside the settings goes to the role whose settings name it, if there is exactly one.
 	listed | while IFS= read -r file; do
 		owner=
 		for role in coord supervisor boot; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Coordinators, supervisors and boot servers have a user each, without a home and a shell, so that none of them reads the keys of another. All of them
-# are in the group writ, which reads the settings. Earlier versions had one user, writ, for all.
+# Coordinator, supervisor and boot server run as separate users without home and shell, so that none of them can read
+# the keys of another. Their group writ can read the settings. Earlier versions had one user, writ, for all.
 set -e
 if ! getent group writ >/dev/null; then
 	groupadd --system writ

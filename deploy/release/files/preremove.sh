@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian says "remove", and "upgrade" before a newer version comes. Fedora says how many versions are left.
+# The argument is "remove" or "upgrade" on Debian. On Fedora it is the number of remaining versions.
 set -e
 if [ "$1" = remove ] || [ "$1" = 0 ]; then
 	if [ -d /run/systemd/system ]; then
