@@ -49,7 +49,7 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 
 // hasKey reports whether a comment contains a public key, as if two lines were joined.
 func hasKey(comment string) bool {
-	for _, word := range strings.Fields(comment) {
+	for word := range strings.FieldsSeq(comment) {
 		if blob, err := base64.StdEncoding.DecodeString(word); err == nil {
 			if _, err := ssh.ParsePublicKey(blob); err == nil {
 				return true
