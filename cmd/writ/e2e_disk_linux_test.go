@@ -44,7 +44,7 @@ var parts = []sick{
 	}},
 	{"dc1-n1", "journal.db", false, []asked{
 		{[]string{"node", "list"}, 0, []string{"the node's journal cannot be written", "disk is full"}},
-		{[]string{"run", "explain", "RUN"}, 0, []string{"the node's journal cannot be written", "writ node list"}},
+		{[]string{"run", "explain", "RUN"}, 0, []string{"the node's journal cannot be written", "writ node show dc1-n1"}},
 	}},
 	{"redis", "", false, []asked{
 		{[]string{"dc", "list"}, 0, []string{"its queue is away", "MISCONF", "No space left"}},

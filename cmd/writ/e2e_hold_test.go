@@ -55,7 +55,7 @@ func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 	s.Succeeded(s.Follow(s.Submit("make.tengo", "--deployment", "web"), 0, func() {}))
 	offers("web", true, "hold", "--deployment", "")
 	s.Says(writ.ExitConflict, []string{"is not on hold"}, "release", "--dc", "dc1")
-	s.Says(writ.ExitUsage, []string{"no operation"}, "hold", "--operation", "machine.explode")
+	s.Says(writ.ExitUsage, []string{`"machine.explode" is unknown`}, "hold", "--operation", "machine.explode")
 
 	s.Kill("dc1")
 	s.Start("dc1", "is listening", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", s.URL, "--redis", redis, "--listen", listen, "--held")

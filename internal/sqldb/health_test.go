@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 // filledStore creates a store of several pages and closes it.
@@ -106,7 +107,16 @@ func TestReadOfDamagedPageIsNamed(t *testing.T) {
 }
 
 func TestFullDiskFailsTheCheck(t *testing.T) {
-	dir := smallDisk(t)
+	t.Run("tmpfs", func(t *testing.T) { checkFullDisk(t, smallDisk(t)) })
+	t.Run("ext4", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "disk")
+		testenv.NewDisk(t, dir, 48)
+		checkFullDisk(t, dir)
+	})
+}
+
+func checkFullDisk(t *testing.T, dir string) {
+	t.Helper()
 	db, err := Open(t.Context(), filepath.Join(dir, "store.db"), schema)
 	if err != nil {
 		t.Fatal(err)

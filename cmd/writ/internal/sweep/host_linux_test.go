@@ -44,16 +44,17 @@ type tale struct {
 // node.
 func tales(h *hostCluster) []tale {
 	const again = ", {idempotent: true})" // operations without automatic retries are harmless to repeat here
-	raw, qcow2 := filepath.Join(h.Dir, "disk.raw"), filepath.Join(h.Dir, "disk.qcow2")
-	boots, err := os.ReadFile(guest.Tiny(h.t, guest.Wait)) // also bootable by a machine
+	bootable, raw, qcow2 := filepath.Join(h.Dir, "kernel.raw"), filepath.Join(h.Dir, "disk.raw"), filepath.Join(h.Dir, "disk.qcow2")
+	boots, err := os.ReadFile(guest.Tiny(h.t, guest.Wait))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.Script("disk.raw", string(boots)+strings.Repeat("what a disk has ", 4096))
+	h.Script("kernel.raw", string(boots))
+	h.Script("disk.raw", strings.Repeat("content of disk ", 4096))
 	if said, err := exec.Command(testenv.Need(h.t, "qemu-img"), "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		h.t.Fatalf("qemu-img: %v\n%s", err, said)
 	}
-	kernel := h.fetch("kernel", "raw", raw)
+	kernel := h.fetch("kernel", "raw", bootable)
 	return []tale{
 		{"network", []act{
 			{"network.create", `network.create("lan", {ipv4: "10.77.0.0/24"})`, false},
@@ -61,9 +62,9 @@ func tales(h *hostCluster) []tale {
 			{"network.delete", `network.delete("lan")`, false},
 		}},
 		{"storage", []act{
-			{"image.fetch", kernel, false},
+			{"image.fetch", h.fetch("base", "raw", raw), false},
 			{"volume.create", `volume.create("data", {size_gib: 1})`, false},
-			{"volume.create filled", `volume.create("disk", {size_gib: 1, image: "kernel"})`, false},
+			{"volume.create filled", `volume.create("disk", {size_gib: 1, image: "base"})`, false},
 			{"volume.create bigger", `volume.create("data", {size_gib: 2})`, false},
 			{"volume.resize", `volume.resize("disk", {size_gib: 2})`, false},
 			{"volume.snapshot", `volume.snapshot("disk", {snapshot: "s"})`, false},
@@ -76,7 +77,7 @@ func tales(h *hostCluster) []tale {
 			{"volume.delete_snapshot", `volume.delete_snapshot("disk", {snapshot: "s"})`, false},
 			{"volume.delete", `for name in ["data", "disk", "copy", "old", "back"] { volume.delete(name) }`, false},
 			{"image.fetch converted", h.fetch("other", "qcow2", qcow2), false},
-			{"image.delete", `image.delete("kernel"); image.delete("other")`, false},
+			{"image.delete", `image.delete("base"); image.delete("other")`, false},
 		}},
 		{"container", []act{
 			{"container ground", `network.create("lan", {}); network.create("back", {}); volume.create("files", {size_gib: 1})`, false},
