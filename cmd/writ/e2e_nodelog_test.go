@@ -21,7 +21,7 @@ func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Says(0, []string{" runner   INFO  msg=\"the node has joined\" name=dc1-n1", "msg=serving dc="}, "node", "logs", "dc1-n1")
-	s.Says(writ.ExitNotFound, []string{`keeps no log of "kernel"; it has those of runner`}, "node", "logs", "dc1-n1", "--source", "kernel")
+	s.Says(writ.ExitNotFound, []string{`has no log of "kernel"; its logs are: runner`}, "node", "logs", "dc1-n1", "--source", "kernel")
 	follower := s.Start("follower", "msg=serving ", "node", "logs", "dc1-n1", "--follow", "-o", "json", "-n", "1")
 	s.Kill("dc1-n1")
 	s.Restart("dc1-n1")

@@ -65,7 +65,7 @@ func TestFailuresAreGroupedAndLeadToTheirRuns(t *testing.T) {
 			}
 		}
 	}
-	wants(t, w.page("/failures"), "writ explain NO_CAPACITY", "No node that is ready and open", "DESTRUCTIVE_DENIED", "no call")
+	wants(t, w.page("/failures"), "writ explain NO_CAPACITY", "No ready and open node", "DESTRUCTIVE_DENIED", "no call")
 	wants(t, w.page("/?failure=NO_CAPACITY&operation=machine.create&since=24h"), "that ended with NO_CAPACITY in machine.create, the last 24 hours", `name="failure" value="NO_CAPACITY"`)
 	for _, bad := range []string{"/failures?since=x", "/?since=-1h", "/stuck?since=9999999h"} {
 		if response, _ := w.get(bad); response.StatusCode != http.StatusBadRequest {

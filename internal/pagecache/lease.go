@@ -14,6 +14,7 @@ type Lease struct {
 	page    *page
 	network string
 	began   time.Time
+	order   int64       // value of the cache's clock; older leases have lower values
 	timer   *time.Timer // revokes the lease; nil while its page is cached
 
 	revoking sync.Once

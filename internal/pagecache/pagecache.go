@@ -95,7 +95,7 @@ func (c *Cache) find(network, key string) *Lease {
 func (c *Cache) lease(p *page, network string) *Lease {
 	c.clock++
 	p.used = c.clock
-	l := &Lease{Body: p.body, cache: c, page: p, network: network, began: time.Now(), revoked: make(chan struct{})}
+	l := &Lease{Body: p.body, cache: c, page: p, network: network, began: time.Now(), order: c.clock, revoked: make(chan struct{})}
 	p.leases[l] = struct{}{}
 	c.inUse[p] = struct{}{}
 	return l
@@ -174,7 +174,7 @@ func (c *Cache) victim() (victim *page) {
 			continue
 		}
 		for l := range p.leases {
-			if oldest == nil || held[l.network] > held[oldest.network] || held[l.network] == held[oldest.network] && l.began.Before(oldest.began) {
+			if oldest == nil || held[l.network] > held[oldest.network] || held[l.network] == held[oldest.network] && l.order < oldest.order {
 				victim, oldest = p, l
 			}
 		}
