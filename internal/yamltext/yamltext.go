@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	yaml "github.com/oasdiff/yaml3"
@@ -55,12 +57,12 @@ func readYAML(text []byte) (any, error) {
 		if errors.Is(err, io.EOF) {
 			return nil, nil
 		}
-		return nil, err
+		return nil, placed(err)
 	}
 	var second yaml.Node
 	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
 		if err != nil {
-			return nil, err
+			return nil, placed(err)
 		}
 		return nil, fmt.Errorf("line %d begins a second document; a file has one", second.Line)
 	}
@@ -68,8 +70,40 @@ func readYAML(text []byte) (any, error) {
 	return r.value(&document)
 }
 
+// Shape returns what the only document of a YAML file is: "map", "list" or "text", or "" if it is empty. It accepts all of YAML.
+func Shape(text []byte) (string, error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	var document, second yaml.Node
+	if err := d.Decode(&document); err != nil {
+		if errors.Is(err, io.EOF) {
+			return "", nil
+		}
+		return "", placed(err)
+	}
+	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
+		if err != nil {
+			return "", placed(err)
+		}
+		return "", fmt.Errorf("line %d begins a second document; a file has one", second.Line)
+	}
+	content := document.Content[0]
+	switch content.Kind {
+	case yaml.MappingNode:
+		return "map", nil
+	case yaml.SequenceNode:
+		return "list", nil
+	}
+	if content.ShortTag() == "!!null" {
+		return "", nil
+	}
+	return "text", nil
+}
+
 // reader converts the nodes of one document.
-type reader struct{ left int }
+type reader struct {
+	left    int
+	aliases []*yaml.Node // the values that are being repeated, the outer ones first
+}
 
 func (r *reader) value(n *yaml.Node) (any, error) {
 	if r.left--; r.left < 0 {
@@ -79,7 +113,13 @@ func (r *reader) value(n *yaml.Node) (any, error) {
 	case yaml.DocumentNode:
 		return r.value(n.Content[0])
 	case yaml.AliasNode:
-		return r.value(n.Alias)
+		if slices.Contains(r.aliases, n.Alias) {
+			return nil, fmt.Errorf("line %d: *%s is a part of the value that it repeats", n.Line, n.Value)
+		}
+		r.aliases = append(r.aliases, n.Alias)
+		v, err := r.value(n.Alias)
+		r.aliases = r.aliases[:len(r.aliases)-1]
+		return v, err
 	case yaml.SequenceNode:
 		return r.list(n)
 	case yaml.MappingNode:
@@ -104,6 +144,8 @@ func (r *reader) mapping(n *yaml.Node) (any, error) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		switch _, repeated := all[key.Value]; {
+		case key.Kind == yaml.MappingNode:
+			return nil, fmt.Errorf("line %d: a key must be text; a template such as {{ name }} must be filled in, or be in quotes", key.Line)
 		case key.Kind != yaml.ScalarNode:
 			return nil, fmt.Errorf("line %d: a key must be text", key.Line)
 		case key.ShortTag() == "!!merge":
@@ -118,6 +160,33 @@ func (r *reader) mapping(n *yaml.Node) (any, error) {
 		all[key.Value] = v
 	}
 	return all, nil
+}
+
+// remedies maps parts of messages of the parser to what to do.
+var remedies = []struct{ part, remedy string }{
+	{"cannot start any token", "a text that begins with @, `, % or a tab needs quotes; lines are indented with spaces"},
+	{"mapping values are not allowed", "a text with \": \" needs quotes, and lines of one level begin in one column"},
+	{"unexpected end of stream", "a quotation mark or bracket is not closed"},
+	{"unknown escape character", "in double quotes a \\ is written \\\\; in single quotes it needs nothing"},
+	{"incompatible YAML document", "remove the line %YAML"},
+	{"<document start>", "a file has one document"},
+	{"UTF-8", "save the file in UTF-8"},
+	{"unknown anchor", "a text that begins with * needs quotes"},
+}
+
+// placed completes an error of the parser, which names no remedy, and no line if that is the first one. Errors about the encoding have no
+// line.
+func placed(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if inFile := strings.Contains(text, "UTF-") || strings.Contains(text, "character"); !strings.HasPrefix(text, "line ") && (!inFile || strings.Contains(text, "token")) {
+		text = "line 1: " + text
+	}
+	for _, r := range remedies {
+		if strings.Contains(text, r.part) {
+			return fmt.Errorf("%s: %s", text, r.remedy)
+		}
+	}
+	return errors.New(text)
 }
 
 // keyError adds the key of a value to its error.

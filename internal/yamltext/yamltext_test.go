@@ -63,10 +63,36 @@ func TestReadRefusesAmbiguousText(t *testing.T) {
 		`{"a": "\ud83d"}`:            "an escape that is not a character",
 		"{\"a\": \"\xff\"}":          "invalid",
 		"? [a]\n: 1":                 "a key must be text",
+		"a: b: c":                    `line 1: mapping values are not allowed in this context: a text with ": " needs quotes`,
+		"a: @b":                      "line 1: found character that cannot start any token: a text that begins with @",
+		"a:\n\tb: c":                 "lines are indented with spaces",
+		"a: 'b":                      "a quotation mark or bracket is not closed",
+		"a: {{ version }}":           "line 1: a key must be text; a template such as {{ name }} must be filled in",
+		"a: &x [*x]":                 "line 1: *x is a part of the value that it repeats",
+		"a: *x":                      "a text that begins with * needs quotes",
+		"a: \"\\q\"":                 "in single quotes it needs nothing",
+		"%YAML 1.2\n---\na: b":       "remove the line %YAML",
+		`{"a": 1} {"a": 2}`:          "a file has one document",
+		"a: \xe9":                    "save the file in UTF-8",
 		bomb:                         "more than 100000 values",
 	} {
 		if v, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, %v, want %q", text, v, err, want)
+		}
+	}
+}
+
+func TestShapeIsThatOfTheDocument(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "# a\n": "", "a: !tag b\nc: &x {d: 1}\n<<: *x": "map", "- a": "list", "a": "text", "null": "",
+	} {
+		if got, err := Shape([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"a: [b", "a: b\n---\nc: d\n"} {
+		if got, err := Shape([]byte(text)); err == nil {
+			t.Errorf("%q: %q, want an error", text, got)
 		}
 	}
 }
