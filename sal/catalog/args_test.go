@@ -123,6 +123,7 @@ func TestFormsAcceptOnlyTheirValues(t *testing.T) {
 		"variable": {[]string{"A", "_b1"}, []string{"", "1a", "A=B", "A-B"}},
 		"version":  {[]string{"7", "7.2", "7.2.4"}, []string{"", "v7", "7.2.4.1", "7."}},
 		"sha256":   {[]string{strings.Repeat("0a", 32)}, []string{"", strings.Repeat("0A", 32), strings.Repeat("0a", 31), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}},
+		"userdata": {[]string{"", "#cloud-config\na: b", "anything"}, []string{"a\x00b", "#cloud-config\na: ["}},
 		"cmdline":  {[]string{"", "quiet console=ttyS0", `a="b c"`, strings.Repeat("a", 2047)}, []string{"a\nb", "a\x7f", "größe=1", `a="b c`, strings.Repeat("a", 2048)}},
 		"program":  {[]string{"sh", "/usr/bin/my tool"}, []string{"", "  ", "ls\n"}},
 		"value":    {[]string{"", "a b", "é"}, []string{"a\nb", "a\rb", "a#b"}},
@@ -346,7 +347,7 @@ const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6
 // examples maps forms to values that fit.
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
-	"path": "/data", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2",
+	"path": "/data", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2", "userdata": "#cloud-config",
 }
 
 func drawArgs(t *rapid.T, s Schema) map[string]any {

@@ -88,6 +88,12 @@ var forms = map[string]form{
 		pattern: regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`),
 		useless: uselessCmdline,
 	},
+	"userdata": {
+		text:    "user-data that cloud-init can read",
+		sample:  `#cloud-config`,
+		pattern: regexp.MustCompile(`^[^\x00]*$`),
+		useless: uselessUserData,
+	},
 	"program": {
 		text:    "a program such as /usr/bin/env",
 		sample:  `date`,

@@ -15,7 +15,7 @@ type MachineCreate struct {
 	Kernel    writ.Ref        `writ:"kernel,kinds=image,byname" help:"a kernel to start directly; the node's own way to boot the first disk if not given"`
 	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel" help:"an initramfs for the kernel"`
 	Cmdline   string          `writ:"cmdline,form=cmdline,max=2048,with=kernel" help:"the kernel's command line"`
-	CloudInit Text            `writ:"cloud_init,max=65536" help:"user-data for cloud-init, read at the first boot"`
+	CloudInit Text            `writ:"cloud_init,form=userdata,max=65536" help:"user-data for cloud-init, read at the first boot"`
 	SSHKeys   []string        `writ:"ssh_keys,form=sshkey,max=64" help:"public keys that may log in"`
 	Env       map[string]Text `writ:"env,keys=variable,form=value,max=256" help:"environment that the machine finds at its first boot"`
 }

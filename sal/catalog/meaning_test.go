@@ -19,6 +19,21 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 		args      map[string]any
 		want      string // parts of the only problem, "" if there is none
 	}{
+		{"machine.create", machine("cloud_init", ""), ""},
+		{"machine.create", machine("cloud_init", "#cloud-config\n"), ""},
+		{"machine.create", machine("cloud_init", "#cloud-config\npackages: [a]\nx: !!binary aGVsbG8=\n"), ""},
+		{"machine.create", machine("cloud_init", "#cloud-config\r\npackages:\r\n- a\r\n"), ""},
+		{"machine.create", machine("cloud_init", "#!/bin/sh\necho [\n"), ""},
+		{"machine.create", machine("cloud_init", "## template: jinja\n#cloud-config\na: {{ v1.x }}\n"), ""},
+		{"machine.create", machine("cloud_init", "machine:\n  type: worker\n"), ""},
+		{"machine.create", machine("cloud_init", "#cloud-config-archive\n- a\n"), ""},
+		{"machine.create", machine("cloud_init", "# cloud-config\npackages: [a]\n"), "without a space after #"},
+		{"machine.create", machine("cloud_init", "#cloud-config\npackages: [a\n"), "not valid YAML"},
+		{"machine.create", machine("cloud_init", "#cloud-config\nusers:\n\t- a\n"), "lines are indented with spaces"},
+		{"machine.create", machine("cloud_init", " #Cloud-Config\n- a\n"), "it is a list"},
+		{"machine.create", machine("cloud_init", "#cloud-config\na: b\n---\nc: d\n"), "a second document"},
+		{"machine.create", machine("cloud_init", "H4sIAAAAAAAAA1NOzskvTdFNzs9Ly0znAgCOAAAA"), "encoded in base64"},
+		{"machine.create", machine("cloud_init", "I2Nsb3VkLWNvbmZpZwo="), "encoded in base64"},
 		{"machine.create", machine("cmdline", "quiet"), "cmdline has no effect without kernel"},
 		{"machine.create", machine("initramfs", "start"), "initramfs has no effect without kernel"},
 		{"machine.create", machine("cmdline", ""), ""},
