@@ -59,3 +59,6 @@ func (s *Supervisor) MayNotBegin(r *journal.Run) bool {
 
 // Links returns the addresses of the coordinators that the supervisor links to.
 func (s *Supervisor) Links() []string { return s.coordinators() }
+
+// NoWakeUp is the log message about a run that only the watch woke.
+const NoWakeUp = noWakeUp

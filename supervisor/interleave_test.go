@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/testenv"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -207,7 +207,7 @@ volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
 		reason := func() string { _, calls := s.look(id); return calls[0].Reason }
 		n.setSilent(true)
 		time.Sleep(20 * time.Minute)
-		if !strings.Contains(reason(), "its node n1 is lost") {
+		if !testenv.Mentions(reason(), "n1", "lost") {
 			t.Errorf("of a call on a lost node it says %q", reason())
 		}
 		n.setSilent(false)

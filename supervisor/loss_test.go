@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/runner/queue/memory"
 )
 
@@ -319,7 +320,7 @@ machine.create("slow-90-m", {cpus: 1, memory_mib: 256, disks: [v]}, {on_loss: "w
 		}
 		for name, id := range map[string]writ.RunID{"what acts": acting, "what needs a volume that is gone": needing} {
 			run, _ := s.wantState(id, writ.RunFailed)
-			if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "hand the script in again") {
+			if run.Failure.Code != writ.CodeNodeLost || !testenv.Mentions(run.Failure.Hint, "script") {
 				t.Errorf("%s: %+v", name, run.Failure)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 func TestACallThatFindsNoPlaceTakesThoseAlongThatNeedIt(t *testing.T) {
@@ -156,7 +157,7 @@ machine.create("m", {cpus: 1, memory_mib: 512, disks: [v]})
 w := volume.create("w", {size_gib: 1})
 machine.create("new", {cpus: 1, memory_mib: 512, disks: [w]})
 `), writ.RunFailed)
-		if err := calls[1].Error; err == nil || err.Code != writ.CodeNoCapacity || !strings.Contains(err.Message, "for want of KVM") {
+		if err := calls[1].Error; err == nil || err.Code != writ.CodeNoCapacity || !testenv.Mentions(err.Message, "machine", "KVM") {
 			t.Errorf("a new one: %v", err)
 		}
 		s.wantState(s.submit(modules+`

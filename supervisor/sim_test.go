@@ -231,7 +231,7 @@ func (s *sim) halt() {
 	if err := s.journal.Close(); err != nil {
 		s.t.Error(err)
 	}
-	if strings.Contains(s.logs.String(), "a run had no wake-up") {
+	if strings.Contains(s.logs.String(), supervisor.NoWakeUp) {
 		s.t.Error("only the watch woke a run: see the log")
 	}
 }

@@ -259,7 +259,7 @@ func (v *vigilant) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (v *vigilant) Handle(ctx context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "a run had no wake-up") {
+	if r.Message == supervisor.NoWakeUp {
 		text := r.Message
 		r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf(" %s", a); return true })
 		v.t.Error(text)

@@ -12,6 +12,9 @@ import (
 // maxSleepersLook bounds the open calls whose wakers the watch looks at in one look.
 const maxSleepersLook = 500
 
+// noWakeUp is logged for a run that only the watch woke.
+const noWakeUp = "a run had no wake-up; please report this defect"
+
 // wakeSleepers looks at some of the open runs, in turn, for one that nothing would wake. There is none unless this program has a bug, and that
 // must not keep a run waiting until its deadline: it gets a step, which decides anew what each of its calls waits for. What was decided about a
 // node a moment ago may not have reached its runs, so it is looked at twice.
@@ -30,7 +33,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 		if w.s.isAwaited(sleeper.Run) {
 			continue
 		}
-		w.s.complaints.of("", "a run had no wake-up; please report this defect", "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
+		w.s.complaints.of("", noWakeUp, "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
 		w.s.steps.post(sleeper.Run, mail{})
 	}
 	w.asleep = nil

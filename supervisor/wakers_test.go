@@ -321,7 +321,7 @@ func TestTheWatchWakesAStalledRun(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.execOn("UPDATE calls SET retry_at = 0")
 		time.Sleep(5 * time.Second)
-		if !strings.Contains(s.logs.String(), "a run had no wake-up; please report this defect\" run="+string(id)) {
+		if !strings.Contains(s.logs.String(), supervisor.NoWakeUp+"\" run="+string(id)) {
 			t.Error("nobody was told")
 		}
 		s.join("n1")

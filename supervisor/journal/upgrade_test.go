@@ -2,13 +2,13 @@ package journal_test
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"writ"
 	"writ/internal/sqldb"
+	"writ/internal/testenv"
 	"writ/supervisor/journal"
 )
 
@@ -49,7 +49,7 @@ func TestAServedJournalIsNotUpgraded(t *testing.T) {
 	until := sqldb.Micros(time.Now().Add(time.Hour))
 	on(t, path, earlier, "INSERT INTO meta (name, value) VALUES ('lease', '"+strconv.FormatInt(until, 10)+"')")
 	_, err := journal.Open(t.Context(), path)
-	if writ.CodeOf(err) != writ.CodeStoreUnavailable || !strings.Contains(writ.AsError(err).Hint, "stop that one") {
+	if writ.CodeOf(err) != writ.CodeStoreUnavailable || !testenv.Mentions(writ.AsError(err).Hint, "stop") {
 		t.Fatalf("opening a journal that an earlier version serves with: %v", err)
 	}
 	on(t, path, earlier, "UPDATE meta SET value = '0' WHERE name = 'lease'") // it is of the earlier version still
