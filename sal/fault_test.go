@@ -3,20 +3,16 @@ package sal
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/gosource"
 )
 
 func TestPermanentFaultsAreNotRetried(t *testing.T) {
@@ -46,54 +42,42 @@ func TestPermanentFaultsAreNotRetried(t *testing.T) {
 // retried gives a reason for each function of a driver that returns DRIVER_FAILED by itself. Faults covers the errors
 // of the operating system.
 var retried = map[string]string{
-	"btrfs/quota_state.go quotasOff":       "the next call switches quotas on",
-	"cloudhypervisor/create.go expect":     "a guest may need longer on a busy node",
-	"cloudhypervisor/create.go expectLife": "a crash of the process; it is started again",
-	"cloudhypervisor/vmm.go ask":           "a crash of the process; it is started again",
-	"cloudhypervisor/vmm.go end":           "a process that waits for a disk ends later",
-	"cloudhypervisor/vmm.go launch":        "memory or devices of the node may be free later",
+	"btrfs.quotasOff":                "the next call switches quotas on",
+	"cloudhypervisor.job.expect":     "a guest may need longer on a busy node",
+	"cloudhypervisor.job.expectLife": "a crash of the process; it is started again",
+	"cloudhypervisor.vmm.ask":        "a crash of the process; it is started again",
+	"cloudhypervisor.vmm.end":        "a process that waits for a disk ends later",
+	"cloudhypervisor.job.launch":     "memory or devices of the node may be free later",
 
-	"containerd/daemon.go failed":  "the daemon is started again",
-	"fault.go FaultCode":           "the table Faults",
-	"fault.go SaidCode":            "the table Faults",
-	"fault.go faultCode":           "the table Faults",
-	"herodb/log.go died":           "memory or the port may be free later",
-	"herodb/serve.go answers":      "clients leave",
-	"herodb/serve.go cannotListen": "the other process may end",
-	"herodb/serve.go end":          "a process that waits for a disk ends later",
+	"containerd.failed":          "the daemon is started again",
+	"sal.FaultCode":              "the table Faults",
+	"sal.SaidCode":               "the table Faults",
+	"sal.faultCode":              "the table Faults",
+	"herodb.job.died":            "memory or the port may be free later",
+	"herodb.job.answers":         "clients leave",
+	"herodb.Driver.cannotListen": "the other process may end",
+	"herodb.job.end":             "a process that waits for a disk ends later",
 }
 
 func TestRetriedErrorsHaveAReason(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "saltest/") || strings.HasPrefix(path, "catalog/") {
-			return err
+	files, err := gosource.Load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if file.Folder == "saltest" || file.Folder == "catalog" {
+			continue
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
-		if err != nil {
-			return err
-		}
-		for _, decl := range file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
+		for _, f := range file.Functions() {
+			ast.Inspect(f.Decl, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "CodeDriverFailed" {
-					found[filepath.ToSlash(path)+" "+f.Name.Name] = true
+					found[f.String()] = true
 				}
 				return true
 			})
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(retried)), slices.Sorted(maps.Keys(found))); diff != "" {
 		t.Errorf("say in `retried` why waiting helps, or return DRIVER_REFUSED (- has no such function, + has no reason):\n%s", diff)

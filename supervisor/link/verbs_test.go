@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/gosource"
 )
 
 // asked says of a verb whom one may ask with it. It is written by hand, and not taken from ToSupervisor and ToCoordinator.
@@ -51,24 +50,26 @@ var verbRights = map[Verb]asked{
 // declaredVerbs reads the constants of type Verb from the source.
 func declaredVerbs(t *testing.T) (all []Verb) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "link.go", nil, 0)
+	files, err := gosource.Load(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Verb" {
-			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
+	for _, file := range files {
+		ast.Inspect(file.Syntax, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok {
+				return true
 			}
-			all = append(all, Verb(text))
-		}
-		return true
-	})
+			if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Verb" && len(spec.Values) > 0 {
+				text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, Verb(text))
+			}
+			return true
+		})
+	}
 	slices.Sort(all)
 	return all
 }
