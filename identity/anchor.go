@@ -32,7 +32,7 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	}
 	if roster.Version < a.Version {
 		return nil, writ.Errorf(writ.CodeRosterTooOld, "the server has rosters up to version %d, and version %d is known to exist", roster.Version, a.Version).
-			WithHint("it was restored from an old backup, or hides a version; tell its operator")
+			WithHint("it was restored from an old backup, or hides a version: inform its operator")
 	}
 	if a.Version == 0 {
 		return roster, nil

@@ -90,10 +90,10 @@ func (r *Roster) writeAuthorities(w *textWriter, principals map[string]*Principa
 	names := map[string]bool{}
 	var authorities []string
 	for _, a := range r.Authorities {
-		w.check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is not a proper name, or there twice", a.Name)
+		w.check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is an invalid or duplicate name", a.Name)
 		names[a.Name] = true
 		w.state("authority", a.State)
-		w.check(len(a.Principals) > 0, "authority", "%s names no key", a.Name)
+		w.check(len(a.Principals) > 0, "authority", "%s names no principal", a.Name)
 		for _, name := range a.Principals {
 			p := principals[name]
 			w.check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)
@@ -130,7 +130,7 @@ func (r *Roster) writeAuthorityLimits(w *textWriter) {
 	for _, a := range r.Authorities {
 		life := a.MaxLife()
 		w.check(life >= minCertificateLife && life <= MaxCertificateLife && life%time.Second == 0, "authority-limits",
-			"certificates of %s cannot be valid for %s: 1 m to 24 h are possible, in whole seconds", a.Name, life)
+			"certificates of %s cannot be valid for %s: 1 m to 24 h are allowed, in whole seconds", a.Name, life)
 		if a.timed() {
 			expires := "-"
 			if !a.Expires.IsZero() {
@@ -142,7 +142,7 @@ func (r *Roster) writeAuthorityLimits(w *textWriter) {
 		for _, principal := range slices.Sorted(maps.Keys(a.KeyIDs)) {
 			patterns := a.KeyIDs[principal]
 			w.check(slices.Contains(a.Principals, principal), "authority-key-id", "%s may not make certificates for %q", a.Name, principal)
-			w.check(len(patterns) > 0 && len(patterns) <= maxKeyIDs, "authority-key-id", "%s has %d patterns; 1 to %d are possible", principal, len(patterns), maxKeyIDs)
+			w.check(len(patterns) > 0 && len(patterns) <= maxKeyIDs, "authority-key-id", "%s has %d patterns; 1 to %d are allowed", principal, len(patterns), maxKeyIDs)
 			for _, p := range patterns {
 				w.check(ValidKeyIDPattern(p), "authority-key-id", "%q is not a key id, nor like repo:acme/shop:*", clip(p))
 				keyIDs = append(keyIDs, strings.Join([]string{a.Name, principal, p}, " "))
@@ -197,7 +197,7 @@ func (r *textReader) authorityLimits(o *Roster) {
 func (r *textReader) authority(o *Roster, name string) *Authority {
 	a := o.AuthorityNamed(name)
 	if a == nil {
-		r.fail("there is no authority %q", clip(name))
+		r.fail("unknown authority %q", clip(name))
 	}
 	return a
 }

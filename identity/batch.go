@@ -43,10 +43,10 @@ func ParseBatch(s *Statement) (Batch, error) {
 	serials, ok2 := stringsIn(s.Params["serials"])
 	until, ok3 := s.Params["until"].(string)
 	if !ok1 || !ok2 || !ok3 || len(s.Params) != 4 {
-		return Batch{}, malformed("a batch takes the parameters max, serials, until and warning, and no others")
+		return Batch{}, malformed("a batch needs exactly the parameters max, serials, until and warning")
 	}
 	if s.Params["warning"] != BatchWarning {
-		return Batch{}, malformed("a batch says word for word: %s", BatchWarning)
+		return Batch{}, malformed("the parameter warning of a batch must be: %s", BatchWarning)
 	}
 	if len(serials) < 1 || len(serials) > MaxBatchSerials || most < 1 || most > int64(len(serials)) {
 		return Batch{}, malformed("a batch lists 1 to %d serial numbers, and admits at most one node for each", MaxBatchSerials)
@@ -54,7 +54,7 @@ func ParseBatch(s *Statement) (Batch, error) {
 	for i, serial := range serials {
 		switch {
 		case !ValidSerial(serial):
-			return Batch{}, malformed("%q is no serial number", clip(serial))
+			return Batch{}, malformed("%q is not a serial number", clip(serial))
 		case i > 0 && serials[i-1] >= serial:
 			return Batch{}, malformed("the serial number %q is listed twice, or not in order", clip(serial))
 		}

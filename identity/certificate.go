@@ -76,7 +76,7 @@ func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 	}
 	a := r.authorityOf(cert)
 	if a == nil {
-		return nil, badCertificate("the certificate was not made by an authority of the roster")
+		return nil, badCertificate("no authority of the roster issued the certificate")
 	}
 	return certificateOf(cert, a), isMade(cert, time.Unix(int64(cert.ValidAfter), 0))
 }
@@ -111,13 +111,13 @@ func (r *Roster) CertificateCounts(cert *ssh.Certificate, now time.Time) error {
 func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) {
 	a := r.authorityOf(cert)
 	if a == nil {
-		return nil, badCertificate("the certificate was not made by an authority of the roster")
+		return nil, badCertificate("no authority of the roster issued the certificate")
 	}
 	if err := usable(a.State, "the authority "+a.Name, m); err != nil {
 		return nil, err
 	}
 	if owner := r.owners()[string(cert.Key.Marshal())]; owner != (keyOwner{}) || bytes.Equal(cert.Key.Marshal(), r.Root.Marshal()) {
-		return nil, badCertificate("the certificate is of a key that the roster has itself").WithHint("make a key for each job, and a certificate of that one")
+		return nil, badCertificate("the certificate is for a key that the roster already has").WithHint("create a key and a certificate for each job")
 	}
 	life := a.MaxLife()
 	if m.later { // the limit of the authority applies only to new texts; accepted runs continue
@@ -125,16 +125,16 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 	}
 	switch {
 	case cert.CertType != ssh.UserCert:
-		return nil, badCertificate("the certificate is not one for users")
+		return nil, badCertificate("the certificate is not a user certificate")
 	case len(cert.ValidPrincipals) == 0: // package ssh would accept such a certificate for every principal
 		return nil, badCertificate("the certificate names no principal")
 	case !validKeyID(cert.KeyId):
-		return nil, badCertificate("the certificate has no key id of 1 to %d bytes that can be shown", maxKeyID)
+		return nil, badCertificate("the certificate has no printable key id of 1 to %d bytes", maxKeyID)
 	// Overflows to a huge value if the times are swapped.
 	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second):
-		return nil, badCertificate("the certificate is valid for more than %s, which is what the authority %s may make", formatDuration(life), a.Name)
+		return nil, badCertificate("the certificate is valid for more than %s, the limit of the authority %s", formatDuration(life), a.Name)
 	case m.at.Unix() < int64(cert.ValidAfter):
-		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the machine that made it")
+		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the issuing machine")
 	case !m.counts(time.Unix(int64(cert.ValidBefore), 0)):
 		return nil, writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
 	case !a.Expires.IsZero() && !m.counts(a.Expires):
@@ -142,8 +142,8 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 			WithHint("a root operator prolongs that: writ ca add %s --valid 2160h", a.Name)
 	}
 	if len(cert.CriticalOptions) > 0 { // writ supports no critical options, and an unknown option must not be ignored
-		return nil, badCertificate("the certificate has the critical option %s, which means nothing here", strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
-			WithHint("make it without critical options: ssh-keygen -O clear")
+		return nil, badCertificate("the certificate has the unsupported critical option %s", strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
+			WithHint("create it without critical options: ssh-keygen -O clear")
 	}
 	return a, isMade(cert, m.at)
 }
@@ -185,11 +185,11 @@ func isNamed(key ssh.PublicKey, certificate writ.Digest) error {
 	case digest == certificate:
 		return nil
 	case certificate.IsZero():
-		return writ.Errorf(writ.CodeFormatTooOld, "the text was signed by a certificate and does not name it, as the format v3 does").
+		return writ.Errorf(writ.CodeFormatTooOld, "the text does not name the certificate that signed it, as the format v3 requires").
 			WithHint("upgrade writ on the machine that signs, and sign again")
 	}
-	return writ.Errorf(writ.CodeSignatureInvalid, "the text was signed by another certificate than the signature has").
-		WithHint("hand in text and signature as they were made, or sign again")
+	return writ.Errorf(writ.CodeSignatureInvalid, "the signature has another certificate than the text names").
+		WithHint("submit text and signature unchanged, or sign again")
 }
 
 func validKeyID(s string) bool {
@@ -198,12 +198,12 @@ func validKeyID(s string) bool {
 }
 
 func badCertificate(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("get another certificate; `writ ca list` shows what each authority may make")
+	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("get another certificate; `writ ca list` shows the limits of each authority")
 }
 
 // certificate writes the line with the signer's certificate. Only the format v3 has it.
 func (w *textWriter) certificate(f Format, certificate writ.Digest) {
-	w.check((f == FormatV3) == !certificate.IsZero(), "certificate", "the format v3 is for texts that are signed by a certificate, and for no others")
+	w.check((f == FormatV3) == !certificate.IsZero(), "certificate", "the format v3 is only for texts signed with a certificate")
 	if f == FormatV3 {
 		w.line("certificate", certificate.String())
 	}

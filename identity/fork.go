@@ -34,7 +34,7 @@ func (r *Roster) checkSeen(version int, digest writ.Digest) error {
 		here = "here it has the digest " + have.digest.String()
 	}
 	return writ.Errorf(writ.CodeRosterFork, "the signer has seen version %d of the roster with the digest %s; %s", version, digest, here).
-		WithHint("keep both rosters as evidence and tell the root operators; the root can sign a recovery version")
+		WithHint("keep both rosters as evidence and inform the root operators; the root can sign a recovery version")
 }
 
 // maxForks limits the forks that Forks remembers.

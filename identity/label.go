@@ -45,7 +45,7 @@ func ParseLabelChange(s *Statement) (LabelChange, error) {
 	for _, label := range set {
 		name, value, ok := strings.Cut(label, "=")
 		if !ok || !writ.ValidLabel(name, value) {
-			return LabelChange{}, malformed("%q is not a proper label", label)
+			return LabelChange{}, malformed("%q is not a valid label", label)
 		}
 		c.Set[name] = value
 	}

@@ -136,7 +136,7 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	}
 	if v.Roster.Version < l.Roster {
 		return nil, writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this coordinator version %d", l.Roster, v.Roster.Version).
-			WithHint("hand the newer roster in here too, or wait until it has come")
+			WithHint("submit the newer roster here too, or wait until it arrives")
 	}
 	if err := v.Roster.checkSeen(l.Roster, l.RosterDigest); err != nil {
 		if v.Forked != nil {
@@ -227,7 +227,7 @@ func (r *Roster) readable(principal string, at time.Time, by proof) ([]writ.Proj
 		return nil, r.roleExpired(expired)
 	}
 	if len(projects) == 0 {
-		return nil, writ.Errorf(writ.CodeRoleMissing, "%s has no role, and so nothing to read", principal).
+		return nil, writ.Errorf(writ.CodeRoleMissing, "%s has no role with read access", principal).
 			WithHint("a root operator can bind one: writ user add %s --role viewer --project NAME", principal)
 	}
 	return projects, nil

@@ -51,7 +51,7 @@ func appendValue(b []byte, v any, lists bool) ([]byte, error) {
 		return strconv.AppendInt(b, v, 10), nil
 	case []any:
 		if !lists {
-			return nil, errors.New("a list inside a list is not possible")
+			return nil, errors.New("nested lists are not allowed")
 		}
 		b = append(b, '[')
 		for i, e := range v {
@@ -65,7 +65,7 @@ func appendValue(b []byte, v any, lists bool) ([]byte, error) {
 		}
 		return append(b, ']'), nil
 	default:
-		return nil, fmt.Errorf("a %T is not possible; only string, bool, int and lists of these", v)
+		return nil, fmt.Errorf("a %T is not allowed; only string, bool, int and lists of these are", v)
 	}
 }
 
@@ -135,7 +135,7 @@ func paramValue(v any) (any, error) {
 	case []any:
 		for i, e := range v {
 			if _, nested := e.([]any); nested {
-				return nil, errors.New("a list inside a list is not possible")
+				return nil, errors.New("nested lists are not allowed")
 			}
 			var err error
 			if v[i], err = paramValue(e); err != nil {
@@ -144,6 +144,6 @@ func paramValue(v any) (any, error) {
 		}
 		return v, nil
 	default:
-		return nil, errors.New("only string, bool, int and lists of these are possible")
+		return nil, errors.New("only string, bool, int and lists of these are allowed")
 	}
 }

@@ -112,14 +112,14 @@ func (p *Payload) Text() ([]byte, error) {
 	w.number("max-calls", p.MaxCalls, 1, MaxCalls)
 	w.params(p.Params)
 	for i, m := range modules {
-		w.check(i == 0 || modules[i-1].Name != m.Name, "module", "%q is there twice", m.Name)
+		w.check(i == 0 || modules[i-1].Name != m.Name, "module", "%q is a duplicate", m.Name)
 		w.file("module", m)
 	}
 	secrets := slices.Sorted(slices.Values(p.Secrets))
-	w.check(len(secrets) <= MaxSecrets, "secret", "%d secrets; %d are possible", len(secrets), MaxSecrets)
+	w.check(len(secrets) <= MaxSecrets, "secret", "%d secrets; %d are allowed", len(secrets), MaxSecrets)
 	for i, s := range secrets {
 		w.check(secretPattern.MatchString(s), "secret", "%q does not name a secret like \"db-password@3\"", s)
-		w.check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is there twice", secretName(s))
+		w.check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is a duplicate", secretName(s))
 		w.line("secret", s)
 	}
 	plan := "-"
@@ -139,7 +139,7 @@ func (p *Payload) Text() ([]byte, error) {
 
 func (w *textWriter) deployment(d Deployment) {
 	if d != (Deployment{}) {
-		w.check(writ.ValidName(d.Name), "deployment", "%q is not a proper name", d.Name)
+		w.check(writ.ValidName(d.Name), "deployment", "%q is not a valid name", d.Name)
 		w.check(d.Base >= 0, "deployment", "the base revision %d is negative", d.Base)
 	}
 	w.line("deployment", d.String())
@@ -154,8 +154,8 @@ func (w *textWriter) deadline(d time.Duration) {
 func (w *textWriter) set(key string, words []string, pattern *regexp.Regexp) {
 	words = slices.Sorted(slices.Values(words))
 	for i, s := range words {
-		w.check(pattern.MatchString(s), key, "%q is not possible here", s)
-		w.check(i == 0 || words[i-1] != s, key, "%q is there twice", s)
+		w.check(pattern.MatchString(s), key, "%q is not allowed here", s)
+		w.check(i == 0 || words[i-1] != s, key, "%q is a duplicate", s)
 	}
 	w.line(key, orDash(strings.Join(words, " ")))
 }
@@ -163,12 +163,12 @@ func (w *textWriter) set(key string, words []string, pattern *regexp.Regexp) {
 // destructive writes the resources that the script may destroy, "-" for none. FormatV1 has only yes or no.
 func (w *textWriter) destructive(p *Payload) {
 	if p.Format == FormatV1 {
-		w.check(len(p.Targets) == 0, "destructive", "the format v1 names nothing")
+		w.check(len(p.Targets) == 0, "destructive", "the format v1 has no targets")
 		w.line("destructive", yesNo(p.Destructive))
 		return
 	}
-	w.check(!p.Destructive, "destructive", "the format v2 names what may be destroyed")
-	w.check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are possible", len(p.Targets), MaxTargets)
+	w.check(!p.Destructive, "destructive", "the format v2 names the targets")
+	w.check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are allowed", len(p.Targets), MaxTargets)
 	w.set("destructive", p.Targets, targetPattern)
 }
 
@@ -182,7 +182,7 @@ func (w *textWriter) params(params map[string]any) {
 }
 
 func (w *textWriter) file(key string, f File) {
-	w.check(filePattern.MatchString(f.Name), key, "%q is not a proper file name: only letters, digits and _./@+- are possible", f.Name)
+	w.check(filePattern.MatchString(f.Name), key, "%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
 	w.check(utf8.Valid(f.Text), key, "%s is not UTF-8", f.Name)
 	if i := bytes.IndexFunc(f.Text, hidden.IsControl); i >= 0 {
 		w.fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name, 1+bytes.Count(f.Text[:i], []byte("\n")))
@@ -198,7 +198,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 	}
 	header, body, ok := bytes.Cut(text, []byte("\n\n"))
 	if !ok {
-		return nil, malformed("there is no empty line between the header and the script")
+		return nil, malformed("the empty line between the header and the script is missing")
 	}
 	r := newTextReader(header)
 	p := new(Payload)

@@ -39,7 +39,7 @@ type proof struct {
 func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, by proof) error {
 	if action == ActionGovern {
 		if !slices.Contains(r.Operators, principal) {
-			return writ.Errorf(writ.CodeRoleMissing, "%s is not a root operator", principal).WithHint("the roster names those who are")
+			return writ.Errorf(writ.CodeRoleMissing, "%s is not a root operator", principal).WithHint("the roster lists the root operators")
 		}
 		return nil
 	}
@@ -67,13 +67,13 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	}
 	switch {
 	case tame:
-		return writ.Errorf(writ.CodeDestructiveDenied, "%s may deploy here, but not what deletes or overwrites data", principal).
-			WithHint("a root operator allows that, too: writ user add %s --role %s --destructive --project %s", principal, Deployer, r.projectName(project))
+		return writ.Errorf(writ.CodeDestructiveDenied, "%s may deploy here, but not delete or overwrite data", principal).
+			WithHint("a root operator can allow it: writ user add %s --role %s --destructive --project %s", principal, Deployer, r.projectName(project))
 	case powerless:
 		return writ.Errorf(writ.CodeRoleMissing, "the role admin of %s does not count for a certificate", principal).
 			WithHint("sign with a key that the roster has: writ user add %s --key FILE.pub", principal)
 	case unverified != "":
-		return writ.Errorf(writ.CodeRoleMissing, "the role %s needs a security key that proves its owner, by PIN or finger", unverified).
+		return writ.Errorf(writ.CodeRoleMissing, "the role %s needs a security key with user verification, by PIN or fingerprint", unverified).
 			WithHint("make one with `ssh-keygen -t ed25519-sk -O verify-required`")
 	case expired != nil:
 		return r.roleExpired(expired)

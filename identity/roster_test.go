@@ -439,7 +439,7 @@ func TestARoleThatIsMissingIsNamed(t *testing.T) {
 	}{
 		{"carol", ActionSubmit, mailID, "deployer allows it; a root operator binds a role: writ user add carol --role deployer --project mail"},
 		{"bob", ActionDestroy, mailID, "deployer allows it; a root operator binds a role: writ user add bob --role deployer --destructive --project mail"},
-		{"bob", ActionDestroy, shopID, "a root operator allows that, too: writ user add bob --role deployer --destructive --project web-shop"},
+		{"bob", ActionDestroy, shopID, "a root operator can allow it: writ user add bob --role deployer --destructive --project web-shop"},
 		{"bob", ActionScheduleNodes, "", "operator or admin allows it; a root operator binds a role: writ user add bob --role operator --project '*'"},
 	} {
 		if err := writ.AsError(r.Allows(tt.who, tt.action, tt.project, noon)); err.Hint != tt.want {

@@ -103,7 +103,7 @@ func (r *Roster) writePrincipals(w *textWriter, principals map[string]*Principal
 	}
 	names := map[string]bool{}
 	for _, p := range r.Principals {
-		w.check(ValidPrincipal(p.Name) && !names[p.Name], "principal", "%q is not a proper name, or there twice", p.Name)
+		w.check(ValidPrincipal(p.Name) && !names[p.Name], "principal", "%q is an invalid or duplicate name", p.Name)
 		names[p.Name] = true
 		w.check(p.Kind == Person || p.Kind == CI, "principal", "%q is not a kind", p.Kind)
 		w.state("principal", p.State)
@@ -164,7 +164,7 @@ func (r *Roster) writeDatacenters(w *textWriter) {
 		w.uniqueID("datacenter", string(d.ID), d.Name, ids, names, "")
 		w.check(writ.ValidName(d.Region), "datacenter", "%q is not the name of a region", d.Region)
 		w.check(len(d.SupervisorKey) == ed25519.PublicKeySize && !keys[string(d.SupervisorKey)], "datacenter",
-			"%s has no key, or one that another has", d.Name)
+			"%s has no key, or the key of another owner", d.Name)
 		keys[string(d.SupervisorKey)] = true
 		use := "enabled"
 		if !d.Enabled {
@@ -172,7 +172,7 @@ func (r *Roster) writeDatacenters(w *textWriter) {
 		}
 		words := []string{string(d.ID), d.Name, d.Region, use, w.keyText("datacenter", SSHKey(d.SupervisorKey))}
 		for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
-			w.check(writ.ValidLabel(k, d.Labels[k]), "datacenter", "%s=%s is not a proper label", k, d.Labels[k])
+			w.check(writ.ValidLabel(k, d.Labels[k]), "datacenter", "%s=%s is not a valid label", k, d.Labels[k])
 			words = append(words, k+"="+d.Labels[k])
 		}
 		datacenters = append(datacenters, strings.Join(words, " "))
@@ -188,11 +188,11 @@ func (r *Roster) writeCoordinators(w *textWriter) {
 	}
 	for _, c := range r.Coordinators {
 		w.uniqueID("coordinator", c.ID, c.Name, ids, names, "")
-		w.check(len(c.Key) == ed25519.PublicKeySize && !keys[string(c.Key)], "coordinator", "%s has no key, or one that another has", c.Name)
+		w.check(len(c.Key) == ed25519.PublicKeySize && !keys[string(c.Key)], "coordinator", "%s has no key, or the key of another owner", c.Name)
 		keys[string(c.Key)] = true
 		w.check(len(c.URLs) > 0, "coordinator", "%s has no URL", c.Name)
 		for _, u := range c.URLs {
-			w.check(validCoordinatorURL(u) && !urls[u], "coordinator", "%q is not like https://writ.example.org:7440, or there twice", clip(u))
+			w.check(validCoordinatorURL(u) && !urls[u], "coordinator", "%q is not like https://writ.example.org:7440, or a duplicate", clip(u))
 			urls[u] = true
 		}
 		words := append([]string{c.ID, c.Name, w.keyText("coordinator", SSHKey(c.Key))}, w.sorted("coordinator", c.URLs)...)
@@ -231,7 +231,7 @@ func (w *textWriter) lines(key string, values []string) {
 func (w *textWriter) sorted(key string, values []string) []string {
 	values = slices.Sorted(slices.Values(values))
 	for i := 1; i < len(values); i++ {
-		w.check(values[i-1] != values[i], key, "%q is there twice", clip(values[i]))
+		w.check(values[i-1] != values[i], key, "%q is a duplicate", clip(values[i]))
 	}
 	return values
 }
@@ -243,11 +243,11 @@ func (w *textWriter) state(key string, s State) {
 // keyText formats a key as in an authorized_keys file.
 func (w *textWriter) keyText(label string, key ssh.PublicKey) string {
 	if key == nil {
-		w.fail(label, "there is no key")
+		w.fail(label, "the key is missing")
 		return "-"
 	}
 	if t := key.Type(); t != ssh.KeyAlgoED25519 && t != ssh.KeyAlgoSKED25519 {
-		w.fail(label, "a key of the type %s is not possible here", t)
+		w.fail(label, "keys of the type %s are not allowed here", t)
 	}
 	return keyLine(key)
 }
@@ -258,7 +258,7 @@ func keyLine(key ssh.PublicKey) string {
 
 // uniqueID checks that an id is unique, and that a name is unique within scope.
 func (w *textWriter) uniqueID(key, id, name string, ids, names map[string]bool, scope string) {
-	w.check(writ.ValidUUID(id) && !ids[id], key, "%q is not a UUID, or there twice", id)
-	w.check(writ.ValidName(name) && !names[scope+"/"+name], key, "%q is not a proper name, or there twice", name)
+	w.check(writ.ValidUUID(id) && !ids[id], key, "%q is not a UUID, or a duplicate", id)
+	w.check(writ.ValidName(name) && !names[scope+"/"+name], key, "%q is an invalid or duplicate name", name)
 	ids[id], names[scope+"/"+name] = true, true
 }

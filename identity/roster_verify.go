@@ -105,7 +105,7 @@ func (r *textReader) principals(o *Roster) {
 		key := PrincipalKey{State: State(f[1]), Key: r.key(f[2:])}
 		i, known := at[f[0]]
 		if !known {
-			r.fail("there is no principal %q", clip(f[0]))
+			r.fail("unknown principal %q", clip(f[0]))
 			return
 		}
 		o.Principals[i].Keys = append(o.Principals[i].Keys, key)
@@ -154,7 +154,7 @@ func (r *textReader) manualApprovals(o *Roster) {
 	for _, id := range r.many("manual-approval") {
 		d := o.Datacenter(writ.DatacenterID(id))
 		if d == nil {
-			r.fail("there is no datacenter %q for manual-approval", clip(id))
+			r.fail("unknown datacenter %q for manual-approval", clip(id))
 			return
 		}
 		d.ManualApproval = true
@@ -344,7 +344,7 @@ func (r *Roster) isSigner() func(key string) bool {
 
 func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ.Digest) error {
 	if r.Cluster != previous.Cluster { // this implies the same root, because the cluster's id is the hash of the root
-		return badRoster("it is the roster of another cluster")
+		return badRoster("it belongs to another cluster")
 	}
 	if r.Version <= previous.Version {
 		return badRoster("version %d is not newer than version %d", r.Version, previous.Version)

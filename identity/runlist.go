@@ -75,7 +75,7 @@ func ParseRunList(s *Statement) (RunList, error) {
 		return RunList{}, malformed("the parameter \"runs\" is a list of 1 to %d runs", MaxRuns)
 	}
 	if writ.ProjectID(s.ID()) != l.Project {
-		return RunList{}, malformed("the runs are those of another project than the subject")
+		return RunList{}, malformed("the runs belong to another project than the subject")
 	}
 	for i, line := range lines {
 		r, err := parseSeenOfRun(line, l.Resume)
@@ -83,7 +83,7 @@ func ParseRunList(s *Statement) (RunList, error) {
 			return RunList{}, err
 		}
 		if i > 0 && l.Runs[i-1].Run >= r.Run {
-			return RunList{}, malformed("the runs are not sorted, or %s is there twice", r.Run)
+			return RunList{}, malformed("the runs are not sorted, or %s is a duplicate", r.Run)
 		}
 		l.Runs = append(l.Runs, r)
 	}
@@ -93,7 +93,7 @@ func ParseRunList(s *Statement) (RunList, error) {
 // parseSeenOfRun parses "ID SCRIPT", or "ID SCRIPT ENDED" for a resume, in canonical form.
 func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
 	words := strings.Split(line, " ")
-	bad := malformed("%q is not a run with its script, as the decision needs it", clip(line))
+	bad := malformed("%q is not a run with its script in the form of the decision", clip(line))
 	if len(words) != 2 && !resume || len(words) != 3 && resume || !writ.RunID(words[0]).Valid() || !filePattern.MatchString(words[1]) {
 		return SeenOfRun{}, bad
 	}

@@ -63,13 +63,13 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 	}
 	if s.Decision == DecisionRemoveSecret {
 		if len(s.Params) != 2 {
-			return SecretChange{}, malformed("to remove a secret takes the parameters project and version only")
+			return SecretChange{}, malformed("removing a secret needs exactly the parameters project and version")
 		}
 		return c, nil
 	}
 	text, ok := s.Params["sealed"].(string)
 	if !ok || text == "" || len(s.Params) != 3 {
-		return SecretChange{}, malformed("to set a secret takes the parameters project, sealed and version")
+		return SecretChange{}, malformed("setting a secret needs exactly the parameters project, sealed and version")
 	}
 	var err error
 	c.Ciphertext, err = base64.StdEncoding.Strict().DecodeString(text)

@@ -300,6 +300,6 @@ func malformedSignature(format string, args ...any) *writ.Error {
 }
 
 func tooLarge(have, most int) *writ.Error {
-	return writ.Errorf(writ.CodeTooLarge, "the signed text has %d bytes, %d are possible", have, most).
+	return writ.Errorf(writ.CodeTooLarge, "the signed text has %d bytes, %d are allowed", have, most).
 		WithHint("put large data into images or volumes")
 }

@@ -38,7 +38,7 @@ func NewSigner(key ed25519.PrivateKey) Signer {
 func NewCertifiedSigner(key ed25519.PrivateKey, cert *ssh.Certificate) (Signer, error) {
 	s := NewSigner(key).(*signer)
 	if !bytes.Equal(cert.Key.Marshal(), s.key.Marshal()) {
-		return nil, unusable("the certificate is of another key")
+		return nil, unusable("the certificate is for another key")
 	}
 	s.key = cert
 	return s, nil
@@ -66,7 +66,7 @@ func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
 	}
 	s, err := NewCertifiedSigner(key, cert)
 	if err != nil {
-		return nil, unusable("the certificate %s is not of the key %s", path, keyPath)
+		return nil, unusable("the certificate %s is not for the key %s", path, keyPath)
 	}
 	return s, nil
 }
@@ -124,7 +124,7 @@ func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 	if key == nil {
 		return nil, unusable("the ssh-agent holds no ed25519 key").WithHint("add one: ssh-add ~/.ssh/id_ed25519")
 	}
-	return nil, unusable("the ssh-agent does not hold the key %s", ssh.FingerprintSHA256(key)).WithHint("`ssh-add -l` lists what it holds")
+	return nil, unusable("the ssh-agent does not hold the key %s", ssh.FingerprintSHA256(key)).WithHint("`ssh-add -l` lists its keys")
 }
 
 // newAgent hides the Close method of the connection. Otherwise package agent would start a reader for each client, and

@@ -34,11 +34,11 @@ func (s Silence) Check() error {
 	case s.Silent%time.Second != 0 || s.Lost%time.Second != 0:
 		return writ.Errorf(writ.CodeUsage, "%s and %s are not whole seconds", s.Silent, s.Lost).WithHint("write whole seconds, like 10s or 2m")
 	case s.Silent < minSilent || s.Silent > maxSilent:
-		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are possible", formatDuration(s.Silent), formatDuration(minSilent), formatDuration(maxSilent))
+		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are allowed", formatDuration(s.Silent), formatDuration(minSilent), formatDuration(maxSilent))
 	case s.Lost < minLost || s.Lost > maxLost:
-		return writ.Errorf(writ.CodeUsage, "a node cannot count as lost after %s: %s to %s are possible", formatDuration(s.Lost), formatDuration(minLost), formatDuration(maxLost))
+		return writ.Errorf(writ.CodeUsage, "a node cannot count as lost after %s: %s to %s are allowed", formatDuration(s.Lost), formatDuration(minLost), formatDuration(maxLost))
 	case s.Lost < lostOverSilent*s.Silent:
-		return writ.Errorf(writ.CodeUsage, "a node that is silent after %s cannot count as lost after %s: %s at least are possible",
+		return writ.Errorf(writ.CodeUsage, "a node that is silent after %s cannot count as lost after %s: the minimum is %s",
 			formatDuration(s.Silent), formatDuration(s.Lost), formatDuration(lostOverSilent*s.Silent))
 	}
 	return nil
@@ -74,7 +74,7 @@ func (r *Roster) writeSilences(w *textWriter) {
 		}
 		err := d.Silence.Check()
 		w.check(err == nil, "node-silence", "of %s: %v", d.Name, err)
-		w.check(d.Silence != DefaultSilence, "node-silence", "%s has what applies without this line", d.Name)
+		w.check(d.Silence != DefaultSilence, "node-silence", "%s has the default values, which need no line", d.Name)
 		silences = append(silences, strings.Join([]string{string(d.ID), formatDuration(d.Silence.Silent), formatDuration(d.Silence.Lost)}, " "))
 	}
 	w.lines("node-silence", silences)
@@ -85,7 +85,7 @@ func (r *textReader) silences(o *Roster) {
 		f := r.fields(line, 3)
 		d := o.Datacenter(writ.DatacenterID(f[0]))
 		if d == nil {
-			r.fail("there is no datacenter %q for node-silence", clip(f[0]))
+			r.fail("unknown datacenter %q for node-silence", clip(f[0]))
 			return
 		}
 		var err, lostErr error

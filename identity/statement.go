@@ -86,7 +86,7 @@ func (s *Statement) Text() ([]byte, error) {
 	w.datacenter(s)
 	w.roster(s.Format, s.Roster, s.RosterDigest)
 	rule, known := RuleOf(StatementNamespace, s.Kind(), s.Decision)
-	w.check(known, "decision", "%q is no decision about a %q", s.Decision, s.Kind())
+	w.check(known, "decision", "%q is not a decision about a %q", s.Decision, s.Kind())
 	w.check(!known || rule.validID(s.ID()), "subject", "%q does not name a %s", s.Subject, s.Kind())
 	w.line("subject", s.Subject)
 	w.seen(s, rule.about)
@@ -96,14 +96,14 @@ func (s *Statement) Text() ([]byte, error) {
 			w.fail("params", "%v", err)
 		}
 	} else {
-		w.check(len(s.Params) == 0, "params", "the decision %q takes none", s.Decision)
+		w.check(len(s.Params) == 0, "params", "the decision %q has no parameters", s.Decision)
 	}
 	w.params(s.Params)
 	w.principal("signer", s.Signer)
 	w.certificate(s.Format, s.Certificate)
 	w.window(s.Created, s.Expires, MaxValidity)
 	w.nonce(s.Nonce)
-	w.check(s.Reason != "-", "reason", "a lone hyphen stands for none")
+	w.check(s.Reason != "-", "reason", "a single hyphen means no reason")
 	w.line("reason", orDash(s.Reason))
 	return w.text()
 }
@@ -111,7 +111,7 @@ func (s *Statement) Text() ([]byte, error) {
 // datacenter writes the id of the datacenter and, from FormatV2, its name.
 func (w *textWriter) datacenter(s *Statement) {
 	if s.Format == FormatV1 || s.Datacenter == "" {
-		w.check(s.DatacenterName == "", "datacenter", "there is no place for a name")
+		w.check(s.DatacenterName == "", "datacenter", "a name is not allowed here")
 		w.line("datacenter", orDash(string(s.Datacenter)))
 		return
 	}
@@ -130,7 +130,7 @@ type about struct {
 // seen writes the signer's view of the subject, from FormatV2.
 func (w *textWriter) seen(s *Statement, a about) {
 	if s.Format == FormatV1 {
-		w.check(s.Seen == Seen{}, "subject", "the format v1 says nothing else of it")
+		w.check(s.Seen == Seen{}, "subject", "the format v1 has no other fields of the subject")
 		return
 	}
 	named := s.Seen.Name == ""
@@ -154,7 +154,7 @@ func (w *textWriter) seen(s *Statement, a about) {
 		w.check(s.Seen.Fingerprint == "", "fingerprint", "a %s has none", s.Kind())
 	}
 	w.line("fingerprint", orDash(s.Seen.Fingerprint))
-	w.check(s.Seen.Revision >= 0 && (a.revision || s.Seen.Revision == 0), "revision", "%d is not possible here", s.Seen.Revision)
+	w.check(s.Seen.Revision >= 0 && (a.revision || s.Seen.Revision == 0), "revision", "%d is not allowed here", s.Seen.Revision)
 	w.line("revision", strconv.FormatInt(s.Seen.Revision, 10))
 }
 

@@ -62,7 +62,7 @@ var (
 func ValidPrincipal(s string) bool { return principalPattern.MatchString(s) }
 
 func malformed(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodePayloadMalformed, format, args...).WithHint("make the text with writ and do not edit it")
+	return writ.Errorf(writ.CodePayloadMalformed, format, args...).WithHint("create the text with writ and do not edit it")
 }
 
 // textWriter writes the header lines of a signed text and keeps the first error. Only the writer validates values,
@@ -86,18 +86,18 @@ func (w *textWriter) line(key, value string) {
 	}
 	switch {
 	case value == "":
-		w.fail(key, "there is no value")
+		w.fail(key, "the value is missing")
 	case len(key)+len(": ")+len(value) > most:
 		if w.err == nil {
-			w.err = writ.Errorf(writ.CodeTooLarge, "%s: the line has %d bytes, %d are possible", key, len(value), most).
+			w.err = writ.Errorf(writ.CodeTooLarge, "%s: the line has %d bytes, %d are allowed", key, len(value), most).
 				WithHint("put large data into images or volumes")
 		}
 	case !utf8.ValidString(value):
 		w.fail(key, "not UTF-8")
 	case strings.ContainsFunc(value, unicode.IsControl):
-		w.fail(key, "control characters are not possible")
+		w.fail(key, "control characters are not allowed")
 	case value[0] == ' ' || value[len(value)-1] == ' ':
-		w.fail(key, "begins or ends with a space")
+		w.fail(key, "starts or ends with a space")
 	}
 	w.b.WriteString(key)
 	w.b.WriteString(": ")
@@ -119,7 +119,7 @@ func (w *textWriter) cluster(id writ.ClusterID) {
 
 // format writes the first line.
 func (w *textWriter) format(key string, f Format) {
-	w.check(f >= FormatV1 && f <= FormatV3, key, "there is no format %d", f)
+	w.check(f >= FormatV1 && f <= FormatV3, key, "unknown format %d", f)
 	w.line(key, "v"+strconv.Itoa(int(f)))
 }
 
@@ -136,7 +136,7 @@ func (w *textWriter) roster(f Format, version int, digest writ.Digest) {
 }
 
 func (w *textWriter) principal(key, name string) {
-	w.check(ValidPrincipal(name), key, "%q is not a proper name", name)
+	w.check(ValidPrincipal(name), key, "%q is not a valid name", name)
 	w.line(key, name)
 }
 
@@ -148,7 +148,7 @@ func (w *textWriter) number(key string, n, least, most int) {
 // checkTime records an error for an implausible time.
 func (w *textWriter) checkTime(key string, t time.Time) {
 	y := t.UTC().Year()
-	w.check(y >= 2000 && y <= 9999, key, "%s is not a time that can be meant", t.UTC())
+	w.check(y >= 2000 && y <= 9999, key, "%s is not a plausible time", t.UTC())
 }
 
 func (w *textWriter) time(key string, t time.Time) {
@@ -215,7 +215,7 @@ func (r *textReader) one(key string) string {
 	}
 	value, ok := strings.CutPrefix(r.lines[r.next-1], key+": ")
 	if !ok {
-		r.fail("%q should begin with %q", clip(r.lines[r.next-1]), key+": ")
+		r.fail("%q should start with %q", clip(r.lines[r.next-1]), key+": ")
 	}
 	return value
 }
@@ -233,7 +233,7 @@ func (r *textReader) many(key string) []string {
 func (r *textReader) end() {
 	if r.err == nil && r.next < len(r.lines) {
 		r.next++
-		r.fail("the line %q is not known here", clip(r.lines[r.next-1]))
+		r.fail("unexpected line %q", clip(r.lines[r.next-1]))
 	}
 }
 
@@ -309,7 +309,7 @@ func (r *textReader) nonce() Nonce {
 func (r *textReader) fields(value string, least int) []string {
 	f := strings.Split(value, " ")
 	if len(f) < least {
-		r.fail("there should be %d words", least)
+		r.fail("%d words are expected", least)
 		f = append(f, make([]string, least-len(f))...)
 	}
 	return f

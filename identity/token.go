@@ -66,7 +66,7 @@ func (t Token) Admits(roster *Roster, d *Datacenter) error {
 	case t.Datacenter != d.ID:
 		return writ.Errorf(writ.CodeWrongDatacenter, "the token admits to the datacenter %s, the address leads to %s",
 			nameIn(roster, t.Datacenter), d.Name).
-			WithHint("give the address of the other one's supervisor, or make a token with `writ token create --dc %s`", d.Name)
+			WithHint("use the address of that datacenter's supervisor, or create a token with `writ token create --dc %s`", d.Name)
 	case roster.Version < t.Roster:
 		return writ.Errorf(writ.CodeRosterTooOld, "the token was made at version %d of the roster, the supervisor has version %d",
 			t.Roster, roster.Version).
@@ -134,8 +134,8 @@ func (t Token) String() string {
 func ParseToken(s string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(s), ".")
 	if parts[0] == oldTokenPrefix {
-		return Token{}, writ.Errorf(writ.CodeTokenInvalid, "the token was made by an earlier version of writ, and does not say which datacenter it is for").
-			WithHint("make another one with this version")
+		return Token{}, writ.Errorf(writ.CodeTokenInvalid, "the token is from an earlier version of writ and does not name its datacenter").
+			WithHint("create another one with this version")
 	}
 	if len(parts) != 7 || parts[0] != tokenPrefix || !ValidTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
 		return Token{}, badToken()
@@ -240,12 +240,12 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	if said, has := s.Params["uses"]; has {
 		uses, ok := said.(int64)
 		if !ok || uses < 2 || uses > writ.MaxTokenUses {
-			return TokenGrant{}, malformed("a token admits 2 to %d nodes if it says how many", writ.MaxTokenUses)
+			return TokenGrant{}, malformed("the parameter uses must be between 2 and %d", writ.MaxTokenUses)
 		}
 		g.Uses = int(uses)
 	}
 	if extra := len(s.Params) - 3; extra > 1 || extra == 1 && g.Uses == 1 {
-		return TokenGrant{}, malformed("a token takes the parameters expires, key, role and uses only")
+		return TokenGrant{}, malformed("a token has only the parameters expires, key, role and uses")
 	}
 	if g.Role == TokenRoleBoot {
 		if g.Uses != 1 {

@@ -118,8 +118,8 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		}
 	}
 	if slices.Contains(p.Targets, AnyTarget) && v.Roster.allows(p.Signer, ActionDestroy, "", m.at, who.proof()) != nil {
-		return nil, writ.Errorf(writ.CodeDestructiveDenied, "%s may destroy in the project %s, but not everything at once", p.Signer, p.ProjectName).
-			WithHint("name what the script may destroy, like volume/web-0 or volume/web-*; `*` needs the destructive flag in a binding to all projects")
+		return nil, writ.Errorf(writ.CodeDestructiveDenied, "%s may destroy named targets in the project %s, but not all resources", p.Signer, p.ProjectName).
+			WithHint("name the targets that the script may destroy, like volume/web-0 or volume/web-*; `*` needs the destructive flag in a binding to all projects")
 	}
 	digest := writ.DigestOf(text)
 	return &Verified{
@@ -176,14 +176,14 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 		return nil, err
 	}
 	if s.Format == FormatV1 {
-		return nil, writ.Errorf(writ.CodeFormatTooOld, "the statement has the form v1, which does not say what its signer saw").
+		return nil, writ.Errorf(writ.CodeFormatTooOld, "the statement has the format v1, which lacks the signer's view of the subject").
 			WithHint("upgrade writ on the machine that signs, and decide again")
 	}
 	if err := v.addressed(s.Cluster, s.Datacenter, s.Roster, s.RosterDigest, who, m); err != nil {
 		return nil, err
 	}
 	if d := v.Roster.Datacenter(s.Datacenter); d.Name != s.DatacenterName {
-		return nil, writ.Errorf(writ.CodeConflict, "the statement was signed for the datacenter %s, whose id is that of %s", s.DatacenterName, d.Name).
+		return nil, writ.Errorf(writ.CodeConflict, "the statement was signed for the datacenter %s, but its id belongs to %s", s.DatacenterName, d.Name).
 			WithHint("get the newest roster, and decide again")
 	}
 	if err := who.is(s.Signer, s.Certificate, v.Roster, m); err != nil {
@@ -352,7 +352,7 @@ func (i identified) is(signer string, certificate writ.Digest, r *Roster, m mome
 		p = r.Principal(signer)
 	}
 	if p == nil || p.Name != signer {
-		return unknownSigner("the text says that %s signed it, the key says %s", signer, nameOf(p))
+		return unknownSigner("the text names the signer %s, but the key belongs to %s", signer, nameOf(p))
 	}
 	if err := isNamed(i.key, certificate); err != nil {
 		return err
@@ -382,14 +382,14 @@ func (v *Verifier) orTooOld(signed []byte, unknown error) error {
 
 func (v *Verifier) tooOld(roster int) error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version).
-		WithHint("hand the newer roster in here too, or wait until it has come")
+		WithHint("submit the newer roster here too, or wait until it arrives")
 }
 
 // addressed checks that a text is for this verifier, and that the verifier's roster is suitable.
 func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment) error {
 	if cluster != v.Roster.Cluster {
 		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster).
-			WithHint("hand it in at its own cluster, or sign it again for this one")
+			WithHint("submit it to its own cluster, or sign it again for this one")
 	}
 	if v.Datacenter != "" && datacenter != v.Datacenter {
 		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", orDash(string(datacenter)), v.Datacenter).
@@ -427,7 +427,7 @@ func inTime(created, expires time.Time, m moment) error {
 		return err
 	}
 	if m.at.After(expires.Add(Skew)) {
-		return writ.Errorf(writ.CodeExpired, "the text could be accepted until %s", formatTime(expires)).WithHint("sign it again")
+		return writ.Errorf(writ.CodeExpired, "the text expired at %s", formatTime(expires)).WithHint("sign it again")
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func Only(keys ...ed25519.PublicKey) Keys {
 		if key, ok := known[id]; ok {
 			return key, nil
 		}
-		return nil, writ.Errorf(writ.CodeSignerUnknown, "the key that signed this is not known")
+		return nil, writ.Errorf(writ.CodeSignerUnknown, "the signing key is unknown")
 	}
 }
 
@@ -153,7 +153,7 @@ func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
 		return nil, "", err
 	}
 	if len(e.Record) > 0 {
-		return nil, "", malformed(errors.New("a single record where a frame should be"))
+		return nil, "", malformed(errors.New("a single record instead of a frame"))
 	}
 	if !isSignature(public, signedBytes(kind, e.Frame), e.Signature) {
 		return nil, "", invalid()
@@ -189,7 +189,7 @@ func OpenWith[T any](o *Opener, kind Kind, signed []byte) (record T, digest writ
 
 func checkCount(n int) error {
 	if n < 1 || n > MaxRecords {
-		return fmt.Errorf("%d records; 1 to %d are possible", n, MaxRecords)
+		return fmt.Errorf("%d records; 1 to %d are allowed", n, MaxRecords)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func pack(e envelope) ([]byte, error) {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
 	if len(signed) > MaxSize {
-		return nil, writ.Errorf(writ.CodeTooLarge, "an envelope of %d bytes; %d are possible", len(signed), MaxSize)
+		return nil, writ.Errorf(writ.CodeTooLarge, "an envelope has %d bytes; %d are allowed", len(signed), MaxSize)
 	}
 	return signed, nil
 }
@@ -224,7 +224,7 @@ func pack(e envelope) ([]byte, error) {
 // unpack decodes an envelope and looks up the key that it names. It verifies no signature.
 func unpack(signed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, error) {
 	if len(signed) > MaxSize {
-		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope of %d bytes; %d are possible", len(signed), MaxSize)
+		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope has %d bytes; %d are allowed", len(signed), MaxSize)
 	}
 	e := new(envelope)
 	if err := cbor.Unmarshal(signed, e); err != nil {
@@ -245,7 +245,7 @@ func unpack(signed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, erro
 }
 
 func malformed(err error) *writ.Error {
-	return &writ.Error{Code: writ.CodeSignatureMalformed, Message: "these bytes are no proper envelope", Err: err}
+	return &writ.Error{Code: writ.CodeSignatureMalformed, Message: "the envelope is invalid", Err: err}
 }
 
 func invalid() *writ.Error {

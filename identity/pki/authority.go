@@ -100,7 +100,7 @@ var usages = map[Role][]x509.ExtKeyUsage{
 // issue returns the certificate chain for a key: the certificate and the authority's certificate.
 func (a *authority) issue(name Name, key ed25519.PublicKey, hosts []string, now time.Time) ([][]byte, error) {
 	if !name.valid() || name.owner() != a.owner {
-		return nil, fmt.Errorf("an authority of %v issues nothing for %s", a.owner, name)
+		return nil, fmt.Errorf("an authority of %v issues no certificates for %s", a.owner, name)
 	}
 	until := now.Add(Life)
 	if until.After(a.until) {

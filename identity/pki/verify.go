@@ -54,7 +54,7 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 	// capped.
 	if ended := v.Floors.raise(name.owner(), v.rootOf(name.owner()), min(d.Floor, made)); made < ended {
 		return Name{}, writ.Errorf(writ.CodeCertificateRevoked, "the authority that issued the certificate of the %s was replaced", name.Role).
-			WithHint("it gets another certificate by itself; if it does not, restart it")
+			WithHint("it renews its certificate automatically; otherwise restart it")
 	}
 	return name, nil
 }
@@ -105,7 +105,7 @@ func nameIn(leaf *x509.Certificate) (Name, error) {
 func (v *Verifier) delegated(issuer *x509.Certificate, name Name) (*delegation, error) {
 	root := v.rootOf(name.owner())
 	if root == nil {
-		return nil, untrusted("the roster does not have its owner")
+		return nil, untrusted("the roster does not contain its owner")
 	}
 	var signed []byte
 	for _, e := range issuer.Extensions {
@@ -123,7 +123,7 @@ func (v *Verifier) delegated(issuer *x509.Certificate, name Name) (*delegation, 
 	d := all[0]
 	key, _ := issuer.PublicKey.(ed25519.PublicKey)
 	if len(all) != 1 || d.owner() != name.owner() || !key.Equal(ed25519.PublicKey(d.Key)) {
-		return nil, untrusted("its authority shows the delegation of another one")
+		return nil, untrusted("its authority presents the delegation of another authority")
 	}
 	return &d, nil
 }
@@ -149,10 +149,10 @@ func (v *Verifier) within(name Name, from, until time.Time) error {
 	case now.Before(from):
 		return writ.Errorf(writ.CodeCertificateNotYetValid, "the certificate of the %s begins at %s, and the clock of this machine says %s: one of the clocks is wrong by %s or more",
 			name.Role, clock(from), clock(now), from.Sub(now).Round(time.Minute)).
-			WithHint("set the clock of this machine or of the other one")
+			WithHint("set the clock of this machine or of the peer")
 	case !now.Before(until):
 		return writ.Errorf(writ.CodeCertificateExpired, "the certificate of the %s ended at %s, and the clock of this machine says %s", name.Role, clock(until), clock(now)).
-			WithHint("compare the clocks of both machines; if they are right, restart the other one, which renews it")
+			WithHint("compare the clocks of both machines; if they are right, restart the peer, which renews the certificate")
 	}
 	return nil
 }
@@ -160,8 +160,8 @@ func (v *Verifier) within(name Name, from, until time.Time) error {
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 func untrusted(why string) *writ.Error {
-	return writ.Errorf(writ.CodeCertificateUntrusted, "the certificate of the other side is not trusted: %s", why).
-		WithHint("check the address, and whether a proxy between here and there answers in its place")
+	return writ.Errorf(writ.CodeCertificateUntrusted, "the certificate of the peer is not trusted: %s", why).
+		WithHint("check the address, and whether a proxy answers in its place")
 }
 
 // Floors stores the floors of owners: their authorities created before are revoked. The zero value is empty and ready

@@ -62,7 +62,7 @@ func Check(value string) error {
 	case value == "":
 		return writ.Errorf(writ.CodeBadRequest, "the secret is empty").WithHint("give at least one character; writ secret remove removes a secret")
 	case len(value) > MaxValue:
-		return writ.Errorf(writ.CodeTooLarge, "the secret has %d bytes; %d are possible", len(value), MaxValue).
+		return writ.Errorf(writ.CodeTooLarge, "the secret has %d bytes; %d are allowed", len(value), MaxValue).
 			WithHint("put large data into an image or a volume, and only its key into a secret")
 	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
 		return writ.Errorf(writ.CodeBadRequest, "the secret is not text: it has bytes that are not UTF-8, or are zero").
@@ -102,7 +102,7 @@ func Open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
 	value, err := open(ciphertext, label, reader)
 	if err != nil {
 		e := writ.Errorf(writ.CodeSecretUnreadable, "the secret %s cannot be opened", label).
-			WithHint("`writ secret set %s` encrypts it anew; if it is a node that cannot open it, that node has lost its key and must join anew", label.Name)
+			WithHint("`writ secret set %s` encrypts it again; a node that cannot open it has lost its key and must join again", label.Name)
 		e.Err = err
 		return "", e
 	}
@@ -137,12 +137,12 @@ func open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
 
 func unpad(padded []byte) ([]byte, error) {
 	if len(padded) < 4 || len(padded)%padTo != 0 {
-		return nil, fmt.Errorf("it has %d bytes inside", len(padded))
+		return nil, fmt.Errorf("its content has %d bytes", len(padded))
 	}
 	n := binary.BigEndian.Uint32(padded)
 	body := padded[4:]
 	if uint64(n) > uint64(len(body)) || len(body)-int(n) >= padTo || len(bytes.Trim(body[n:], "\x00")) > 0 {
-		return nil, fmt.Errorf("its padding is not proper")
+		return nil, fmt.Errorf("its padding is invalid")
 	}
 	return body[:n], nil
 }
@@ -161,7 +161,7 @@ func OfSupervisor(key ed25519.PrivateKey) (age.Identity, error) {
 func ForNode(key string) (age.Recipient, error) {
 	r, err := age.ParseX25519Recipient(key)
 	if err != nil {
-		e := writ.Errorf(writ.CodeSecretUnreadable, "the node has no key that secrets can be encrypted to").WithHint("let it join anew")
+		e := writ.Errorf(writ.CodeSecretUnreadable, "the node has no key for encrypted secrets").WithHint("let it join again")
 		e.Err = err
 		return nil, e
 	}
