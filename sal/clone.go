@@ -65,7 +65,7 @@ func Clone(ctx context.Context, from, to string, size int64, step func(name stri
 		step = func(string) {}
 	}
 	if _, err := os.Lstat(to); err == nil {
-		return writ.Errorf(writ.CodeResourceConflict, "%s exists already", to)
+		return writ.Errorf(writ.CodeResourceConflict, "%s already exists", to)
 	}
 	source, err := os.Open(from)
 	if err != nil {

@@ -26,7 +26,7 @@ func (d Damaged) Error() *writ.Error {
 		what = d.Resource.String()
 	}
 	return writ.Errorf(writ.CodeRecordDamaged, "the record of %s on this node is damaged: %s: %w", what, d.Path, d.Why).
-		WithHint("delete it and make it anew, or put the file back from a backup; nothing else is done to it meanwhile")
+		WithHint("delete the resource and create it again, or restore the file from a backup; until then, the node does not change the resource")
 }
 
 // Hides returns the error of a driver that cannot list the users of a volume or an image, because one of them may have
@@ -34,7 +34,7 @@ func (d Damaged) Error() *writ.Error {
 func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 	damaged := d.Error()
 	return writ.Errorf(writ.CodeRecordDamaged, "the users of the %s are unknown: %s", kind, damaged.Message).
-		WithHint("delete what the record is of, or put the file back from a backup; then try again")
+		WithHint("delete the resource of the record, or restore the file from a backup; then try again")
 }
 
 // DamagedOf returns the records that may belong to a project: its own, and those without a readable owner.

@@ -107,7 +107,7 @@ func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return nil, syscall.Stat_t{}, fmt.Errorf("nothing is known of %s", f.Name())
+		return nil, syscall.Stat_t{}, fmt.Errorf("metadata of %s is missing", f.Name())
 	}
 	return info, *s, nil
 }
@@ -120,7 +120,7 @@ func mayBe(f *os.File, owner, group uint32) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return writ.Errorf(writ.CodeResourceConflict, "%s is no file", f.Name()).WithHint("another program put it there; look at it on the node, and remove it")
+		return writ.Errorf(writ.CodeResourceConflict, "%s is not a regular file", f.Name()).WithHint("another program created it; inspect it on the node and remove it")
 	case s.Nlink == 1 || s.Uid == owner && s.Gid == group:
 		return nil
 	}
@@ -152,7 +152,7 @@ func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 		return err
 	}
 	if info.Mode().Perm() != mode {
-		step("set the mode of what is handed over")
+		step("set the mode for the user")
 		if err := f.Chmod(mode); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 	if s.Uid == owner && s.Gid == group {
 		return nil
 	}
-	step("hand it over")
+	step("set the owner")
 	return f.Chown(int(owner), int(group))
 }
 
@@ -171,7 +171,7 @@ func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 		return err
 	}
 	if s.Uid != owner || s.Gid != group {
-		step("take it back")
+		step("reset the owner")
 		if err := f.Chown(int(owner), int(group)); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 	if info.Mode().Perm() == mode {
 		return nil
 	}
-	step("set the mode of what was taken back")
+	step("reset the mode")
 	return f.Chmod(mode)
 }
 
@@ -210,7 +210,7 @@ func ReclaimDisk(dir string, step func(string)) error {
 	}
 	defer d.Close()
 	if now, err := f.Stat(); err != nil || !os.SameFile(now, disk) {
-		return errors.Join(err, fmt.Errorf("another process replaces %s", path))
+		return errors.Join(err, fmt.Errorf("another process replaced %s", path))
 	}
 	if err := give(f, 0, 0, 0o600, step); err != nil {
 		return err
@@ -246,7 +246,7 @@ func HandTree(dir string, user uint32) error {
 	walk := &Walk{Root: root, Enter: func(name string, info fs.FileInfo) error {
 		s, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
-			return fmt.Errorf("nothing is known of %s", filepath.Join(dir, name))
+			return fmt.Errorf("metadata of %s is missing", filepath.Join(dir, name))
 		}
 		if name == "." && info.Mode().Perm() != 0o700 {
 			if err := root.Chmod(name, 0o700); err != nil {

@@ -20,11 +20,11 @@ func HostError(doing string, err error) error {
 		return err
 	}
 	if errors.Is(err, syscall.EDQUOT) {
-		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: it would hold more than it may: %w", doing, err).
-			WithHint("let it grow, or remove snapshots of it; if the project holds all that it may on this node, delete some of it or use another node")
+		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the size limit is reached: %w", doing, err).
+			WithHint("grow it or delete its snapshots; if the project has used its share of the node's disk, delete other resources or use another node")
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space on the node's disk; the call is tried again")
+		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space on the node's disk; the call is retried")
 	}
 	return writ.Errorf(FaultCode(err), "cannot %s: %w", doing, err)
 }

@@ -364,7 +364,7 @@ func (l *Log) open() (*view, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%s is put aside again and again", l.Path)
+	return nil, fmt.Errorf("%s is rotated too often", l.Path)
 }
 
 func (v *view) open() error {

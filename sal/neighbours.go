@@ -69,7 +69,7 @@ type User struct {
 // Unused returns RESOURCE_BUSY, with the name of the user, if any resource uses a volume, running or not.
 func Unused(ctx context.Context, volume Owner, all []Users) error {
 	return without(ctx, volume, all, func(u User) error {
-		return writ.Errorf(writ.CodeResourceBusy, "%s has the %s", u.Resource, volume.Resource).
+		return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s", u.Resource, volume.Resource).
 			WithHint("detach it there, or delete the %s first", u.Resource)
 	})
 }
@@ -80,8 +80,8 @@ func Idle(ctx context.Context, volume Owner, all []Users) error {
 		if !u.Running {
 			return nil
 		}
-		return writ.Errorf(writ.CodeResourceBusy, "%s has the %s, and it was not stopped", u.Resource, volume.Resource).
-			WithHint("%s.stop it, and start it when the volume is back", u.Resource.Kind)
+		return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s and is not stopped", u.Resource, volume.Resource).
+			WithHint("stop it with %s.stop, and start it when the volume is restored", u.Resource.Kind)
 	})
 }
 
@@ -116,7 +116,7 @@ func UnusedImage(ctx context.Context, image Owner, all []ImageUsers) error {
 			return err
 		}
 		for _, u := range users {
-			return writ.Errorf(writ.CodeResourceBusy, "%s has the %s, and does not start without it", u.Resource, image.Resource).
+			return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s and cannot start without it", u.Resource, image.Resource).
 				WithHint("delete the %s first", u.Resource)
 		}
 	}
@@ -162,7 +162,7 @@ const DiskName = "disk.raw"
 // ValidTree rejects names of trees and snapshots that would lead to another directory.
 func ValidTree(name string) error {
 	if name == "." || !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is no name for a tree or snapshot", name)
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is not a valid name for a tree or snapshot", name)
 	}
 	return nil
 }

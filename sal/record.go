@@ -47,8 +47,8 @@ func (r *Record[T]) Owned(request Request) error {
 		return Unknown(request.Resource)
 	}
 	if r.UID != request.UID {
-		return writ.Errorf(writ.CodeResourceConflict, "the %s on this node is another one than is meant: its id is %s, not %s", r.Resource, r.UID, request.UID).
-			WithHint("it was made anew meanwhile; look at it before you change it")
+		return writ.Errorf(writ.CodeResourceConflict, "the %s on this node is not the expected one: its id is %s, not %s", r.Resource, r.UID, request.UID).
+			WithHint("it was deleted and created again; inspect it before you change it")
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (s *Records[T]) read(path string) (*Record[T], *Damaged, error) {
 		err = json.Unmarshal(text, r)
 	}
 	if err == nil && (r.Resource.Kind == "" || r.Resource.HostName()+extension != filepath.Base(path)) {
-		err = errors.New("it is not of the resource that it is named by")
+		err = errors.New("its content does not match its file name")
 	}
 	if err != nil {
 		damaged := newDamaged(path, text, err)

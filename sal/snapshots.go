@@ -11,6 +11,6 @@ func RoomForSnapshot(resource writ.ResourceID, word string, have int) error {
 	if have < MaxSnapshots {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s has %d %ss already, the maximum", resource, have, word).
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s already has %d %ss, the maximum", resource, have, word).
 		WithHint("delete one with %s.delete_%s(%q, {%s: NAME})", resource.Kind, word, resource.Name, word)
 }
