@@ -417,7 +417,7 @@ func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 	}
 	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
 	drift := b.keep()
-	if len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, "more than its 64 MiB") {
+	if len(drift) != 1 || !drift[0].Mended || !strings.Contains(drift[0].What, "64 MiB") {
 		t.Errorf("it says %+v", drift)
 	}
 	b.client()
