@@ -88,7 +88,7 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 
 	// Who asks for it again gets it: the plan says so, with what the node found, and so does the run.
 	s.Script("data.tengo", "import(\"volume\").create(\"data\", {size_gib: 1})\n")
-	s.Says(writ.ExitPlanChanges, []string{"+ 1 volume.create data", "drift: its content is gone: there is no directory " + data, "1 to create"}, "plan", "data.tengo", "--exit-code")
+	s.Says(writ.ExitPlanChanges, []string{"+ 1 volume.create data", "drift: its content is gone: missing directory " + data, "1 to create"}, "plan", "data.tengo", "--exit-code")
 	s.Writ("submit", "data.tengo")
 	if _, err := os.Stat(data); err != nil {
 		t.Error(err)

@@ -22,14 +22,14 @@ import (
 func Usable(dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
-		return writ.Errorf(writ.CodeDriverMissing, "cannot look at the file system of %s: %w", dir, err)
+		return writ.Errorf(writ.CodeDriverMissing, "cannot inspect the file system of %s: %w", dir, err)
 	}
 	if uint32(stat.Type) != unix.BTRFS_SUPER_MAGIC {
 		return writ.Errorf(writ.CodeDriverMissing, "%s is not on btrfs", dir).
 			WithHint("mount a btrfs file system there: apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY")
 	}
 	if os.Geteuid() != 0 {
-		return writ.Errorf(writ.CodeDriverMissing, "only root can bound and remove btrfs subvolumes").WithHint("run the node as root")
+		return writ.Errorf(writ.CodeDriverMissing, "only root can limit and remove btrfs subvolumes").WithHint("run the node as root")
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func isSubvolume(path string) (bool, error) {
 		return false, err
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || stat.Ino != subvolumeInode {
-		return false, writ.Errorf(writ.CodeResourceConflict, "%s is in the way: it is no subvolume", path).WithHint("move it elsewhere")
+		return false, writ.Errorf(writ.CodeResourceConflict, "%s exists and is not a subvolume", path).WithHint("move it elsewhere")
 	}
 	return true, nil
 }

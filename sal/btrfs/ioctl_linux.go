@@ -41,7 +41,7 @@ func fileSystemID(dir string) (string, error) {
 		_  [1024 - 32]byte
 	}
 	if err := ioctl(dir, 2, 31, &info); err != nil {
-		return "", fmt.Errorf("ask for the id of the file system: %w", err)
+		return "", fmt.Errorf("get the id of the file system: %w", err)
 	}
 	b := info.id
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
@@ -73,7 +73,7 @@ func enableQuota(dir string, full bool) error {
 		err = ioctl(dir, 3, 40, &control{command: quotaEnable})
 	}
 	if err != nil {
-		return fmt.Errorf("switch quotas on: %w", err)
+		return fmt.Errorf("enable quotas: %w", err)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func limitGroup(dir string, group uint64, bytes int64) error {
 func makeGroup(dir string, group uint64) error {
 	err := quotaCall(dir, 1, 42, &struct{ create, group uint64 }{1, group})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make a quota group: %w", err)
+		return fmt.Errorf("create a quota group: %w", err)
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func (p *Pool) alone(name, subvolume string) error {
 	if err != nil || found == "" {
 		return err
 	}
-	return writ.Errorf(writ.CodeResourceConflict, "the tree %s has %s in it: snapshots and copies would not hold what is there, and putting back would destroy it",
-		name, found).WithHint("copy what is in there to a directory and remove it with rm -r, then try again")
+	return writ.Errorf(writ.CodeResourceConflict, "the tree %s contains %s: snapshots and copies would omit it, and a restore would destroy it",
+		name, found).WithHint("copy its content to a directory and remove it with rm -r, then try again")
 }
 
 // strangers returns a drift if a tree contains subvolumes.
@@ -35,8 +35,8 @@ func (p *Pool) strangers(subvolume string) ([]sal.Drift, error) {
 	if err != nil || found == "" {
 		return nil, err
 	}
-	return []sal.Drift{{What: "it has " + found + " in it, which its size does not bound and no snapshot, copy or backup would hold: " +
-		"copy what is in there to a directory and remove it with rm -r"}}, nil
+	return []sal.Drift{{What: "it contains " + found + ", which its size does not limit and snapshots, copies and backups omit: " +
+		"copy the content to a directory and remove it with rm -r"}}, nil
 }
 
 // inside describes the subvolumes inside another one, "" if there are none.
@@ -81,7 +81,7 @@ func (p *Pool) removeWithNested(path string) error {
 		return err
 	}
 	if err := p.removeNested(id); err != nil {
-		return fmt.Errorf("remove what is nested in it: %w", err)
+		return fmt.Errorf("remove nested subvolumes: %w", err)
 	}
 	return deleteSubvolume(path)
 }

@@ -67,7 +67,7 @@ func nestedIn(dir string, subvolume uint64) (all []nested, err error) {
 // the directory, a sequence number, the length of the name, and the name.
 func rootRefs(text []byte, items int) (all []nested, err error) {
 	const header, item = 32, 18
-	malformed := errors.New("the kernel answers with what is no list of subvolumes")
+	malformed := errors.New("the kernel returned an invalid list of subvolumes")
 	for range items {
 		if len(text) < header {
 			return nil, malformed

@@ -104,7 +104,7 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	}
 	taken, err := isSubvolume(to)
 	if err != nil {
-		return sal.HostError("look for the snapshot", err)
+		return sal.HostError("find the snapshot", err)
 	}
 	if !taken {
 		err = p.take(name, to)
@@ -112,13 +112,13 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	if err == nil {
 		err = p.rebound(name) // always, because an interrupted call may have skipped it
 	}
-	return sal.HostError("keep a snapshot of the tree "+name, err)
+	return sal.HostError("snapshot the tree "+name, err)
 }
 
 // take creates the subvolume of a snapshot.
 func (p *Pool) take(name, to string) error {
 	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
-		return cmp.Or(sal.HostError("look for the tree", err), sal.UnknownTree(name))
+		return cmp.Or(sal.HostError("find the tree", err), sal.UnknownTree(name))
 	}
 	if err := sal.MakeDir(filepath.Dir(to)); err != nil {
 		return err
@@ -138,14 +138,14 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 		return sal.UnknownTree(name)
 	}
 	if err != nil {
-		return sal.HostError("look at the tree "+name, err)
+		return sal.HostError("inspect the tree "+name, err)
 	}
 	from, err := p.source(name, snapshot)
 	if err != nil {
 		return err
 	}
 	if err := p.alone(name, tree); err != nil {
-		return sal.HostError("look at the tree "+name, err)
+		return sal.HostError("inspect the tree "+name, err)
 	}
 	p.step("copy the snapshot")
 	err = snapshotSubvolume(work, from, writable)
@@ -165,7 +165,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	if err == nil {
 		err = p.clear(name)
 	}
-	return sal.HostError("put the tree "+name+" back", err)
+	return sal.HostError("restore the tree "+name, err)
 }
 
 // Copy creates a tree that shares the blocks of another one. Quotas do not limit the shared blocks: the caller checks
@@ -211,9 +211,9 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 	}
 	p.step("take a passing snapshot")
 	if err := p.keep(p.work(name), name, dir, readOnly); err != nil {
-		return "", nil, sal.HostError("keep what the tree "+name+" holds", err)
+		return "", nil, sal.HostError("snapshot the tree "+name, err)
 	}
-	return p.work(name), func() error { return sal.HostError("forget a view of the tree "+name, p.clear(name)) }, nil
+	return p.work(name), func() error { return sal.HostError("remove a view of the tree "+name, p.clear(name)) }, nil
 }
 
 // Keep ensures that a tree exists and has its limit, removes the work of interrupted calls, and reports nested
@@ -221,21 +221,21 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
 	lost, err := p.prepare()
 	if err != nil {
-		return nil, sal.HostError("make the pool "+p.Dir, err)
+		return nil, sal.HostError("create the pool "+p.Dir, err)
 	}
 	if err := p.begin(ctx, name); err != nil {
 		return nil, err
 	}
 	tree := p.Path(name)
 	if there, err := isSubvolume(tree); err != nil || !there {
-		return []sal.Drift{{What: "its content is gone: there is no subvolume " + tree}}, nil
+		return []sal.Drift{{What: "its content is gone: missing subvolume " + tree}}, nil
 	}
 	found, err := p.strangers(tree)
 	if err != nil {
-		return nil, sal.HostError("look into the tree "+name, err)
+		return nil, sal.HostError("inspect the tree "+name, err)
 	}
 	if lost {
-		found = append(found, sal.Drift{What: "quotas were off at " + p.Dir + " and were switched on again", Mended: true})
+		found = append(found, sal.Drift{What: "quotas were off at " + p.Dir + " and were enabled again", Mended: true})
 	}
 	if err := p.rescanQuotas(); err != nil {
 		return nil, err
@@ -249,26 +249,26 @@ func (p *Pool) keepBound(name string, bound sal.Bound) ([]sal.Drift, error) {
 	tree := p.Path(name)
 	had, err := boundOf(tree)
 	if err != nil && !errors.Is(err, errNoSize) {
-		return nil, sal.HostError("look at the tree "+name, err)
+		return nil, sal.HostError("inspect the tree "+name, err)
 	}
 	if err == nil {
 		bound.Bytes = grown(had.Bytes, bound.Bytes)
 	}
 	want, err := p.limitOf(name, bound.Bytes)
 	if err != nil {
-		return nil, sal.HostError("look at the quota of "+name, err)
+		return nil, sal.HostError("read the quota of "+name, err)
 	}
 	id, err := subvolumeID(tree)
 	if err != nil {
-		return nil, sal.HostError("look at the tree "+name, err)
+		return nil, sal.HostError("inspect the tree "+name, err)
 	}
 	if is, err := groupLimit(p.Dir, group(0, id)); err == nil && is == want && had.Bytes == bound.Bytes {
-		return nil, sal.HostError("look at the quota of a project", p.keepShare(had.Project))
+		return nil, sal.HostError("set the quota of a project", p.keepShare(had.Project))
 	}
 	if _, err := p.make(name, bound); err != nil {
 		return nil, err
 	}
-	return []sal.Drift{{What: "its quota was not what it should be", Mended: true}}, nil
+	return []sal.Drift{{What: "its quota was wrong", Mended: true}}, nil
 }
 
 // source returns the subvolume of a tree or of one of its snapshots.
@@ -283,7 +283,7 @@ func (p *Pool) source(name, snapshot string) (path string, err error) {
 	}
 	there, err := isSubvolume(path)
 	if err != nil || !there {
-		return "", cmp.Or(sal.HostError("look for the tree", err), missing)
+		return "", cmp.Or(sal.HostError("find the tree", err), missing)
 	}
 	return path, nil
 }
@@ -374,9 +374,9 @@ func (p *Pool) begin(ctx context.Context, name string) error {
 		return err
 	}
 	if _, err := p.prepare(); err != nil {
-		return sal.HostError("make the pool "+p.Dir, err)
+		return sal.HostError("create the pool "+p.Dir, err)
 	}
-	return sal.HostError("clear up after "+name, p.clear(name))
+	return sal.HostError("clean up after "+name, p.clear(name))
 }
 
 // prepare creates the pool and enables quotas. It reports whether another program had disabled them.

@@ -177,7 +177,7 @@ func (p *Pool) Used(name string) (int64, error) {
 		used, err = groupUsage(p.Dir, group(0, id))
 		err = groupError(p.Dir, err)
 	}
-	return used, sal.HostError("look at the quota of "+name, err)
+	return used, sal.HostError("read the quota of "+name, err)
 }
 
 // ProjectUsed returns the bytes charged to all trees of a project.
@@ -188,7 +188,7 @@ func (p *Pool) ProjectUsed(project writ.ProjectID) (int64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, sal.HostError("look at the quota of a project", err)
+		return 0, sal.HostError("read the quota of a project", err)
 	}
 	return used, nil
 }

@@ -22,7 +22,7 @@ type quotaState struct {
 // quotasOff returns the error for quotas that another program has disabled. The next call enables them again.
 func quotasOff(dir string) *writ.Error {
 	return writ.Errorf(writ.CodeDriverFailed, "quotas are off at %s", dir).
-		WithHint("the node switches them on again within half a minute; look for the program that ran `btrfs quota disable %s`", dir)
+		WithHint("the node enables them again within half a minute; find the program that ran `btrfs quota disable %s`", dir)
 }
 
 // ensure enables quotas and reports whether another program had disabled them. It restores their kind: the kernel rescans
@@ -30,18 +30,18 @@ func quotasOff(dir string) *writ.Error {
 func (q *quotaState) ensure(dir string) (lost bool, err error) {
 	on, err := quotasOn(dir)
 	if err != nil {
-		return false, fmt.Errorf("look whether quotas are on: %w", err)
+		return false, fmt.Errorf("check whether quotas are on: %w", err)
 	}
 	if !on {
 		lost = q.known
 		if err := enableQuota(dir, q.full); err != nil {
-			return lost, writ.Errorf(sal.FaultCode(err), "quotas are off at %s, and cannot be switched on: %w", dir, err).
+			return lost, writ.Errorf(sal.FaultCode(err), "quotas are off at %s and cannot be enabled: %w", dir, err).
 				WithHint("btrfs quota enable %s", dir)
 		}
 	}
 	simple, err := simpleQuota(dir)
 	if err != nil {
-		return lost, fmt.Errorf("look at the kind of quotas: %w", err)
+		return lost, fmt.Errorf("read the kind of quotas: %w", err)
 	}
 	q.known, q.full = true, !simple
 	return lost, nil
@@ -55,7 +55,7 @@ const rescanEvery = time.Hour
 func (p *Pool) rescanQuotas() error {
 	wrong, err := inconsistent(p.Dir)
 	if err != nil || !wrong {
-		return sal.HostError("look at the quotas", err)
+		return sal.HostError("read the state of quotas", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -32,7 +32,7 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	had, err := boundOf(p.Path(name))
 	fresh := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoSize)
 	if err != nil && !fresh {
-		return none, sal.HostError("look at the tree "+name, err)
+		return none, sal.HostError("inspect the tree "+name, err)
 	}
 	project := cmp.Or(bound.Project, had.Project)
 	most := p.share(project)
@@ -43,12 +43,12 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	defer p.mu.Unlock()
 	others, err := p.promised(project, name)
 	if err != nil {
-		return none, sal.HostError("add up what the project has", err)
+		return none, sal.HostError("add up the trees of the project", err)
 	}
 	if others+bound.Bytes > most {
-		return none, writ.Errorf(writ.CodeQuotaExceeded, "the project may have %s of this node's disk: it has %s already, and this needs %s more",
+		return none, writ.Errorf(writ.CodeQuotaExceeded, "the project may use %s of this node's disk: it uses %s, and this needs %s more",
 			amount(most), amount(others), amount(bound.Bytes)).
-			WithHint("ask for less, delete what the project needs no more, use another node, or give the node's runner a larger --project-disk")
+			WithHint("request less, delete unused resources of the project, use another node, or give the node's runner a larger --project-disk")
 	}
 	if p.coming == nil {
 		p.coming = map[string]sal.Bound{}

@@ -170,7 +170,7 @@ func (j *job) copyEntry(ctx context.Context, e entry, linked links) (err error) 
 		}
 		return j.finish(e)
 	default:
-		return fmt.Errorf("%s is neither file, directory, link nor pipe", e.from)
+		return fmt.Errorf("%s is not a file, directory, link or pipe", e.from)
 	}
 }
 

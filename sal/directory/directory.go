@@ -31,7 +31,7 @@ var _ sal.Trees = (*Trees)(nil)
 
 // About returns the kind and the limitations of plain directories.
 func (t *Trees) About() (kind, detail string) {
-	return "directory", "plain directories: sizes are noted and not enforced, snapshots and clones are full copies"
+	return "directory", "plain directories: sizes are not enforced, snapshots and clones are full copies"
 }
 
 // Path returns the path of a tree.
@@ -84,7 +84,7 @@ func (t *Trees) View(ctx context.Context, name, snapshot string) (dir string, do
 		return err
 	})
 	if err != nil {
-		return "", nil, sal.HostError("look at the tree "+name, err)
+		return "", nil, sal.HostError("inspect the tree "+name, err)
 	}
 	return filepath.Join(t.Dir, dir), func() error { return nil }, nil
 }
@@ -95,15 +95,15 @@ func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal
 		if exists, err := j.exists(path.Join(j.at, "data")); err != nil || exists {
 			return err
 		}
-		drift = []sal.Drift{{What: "its content is gone: there is no directory " + t.Path(name)}}
+		drift = []sal.Drift{{What: "its content is gone: missing directory " + t.Path(name)}}
 		return nil
 	})
-	return drift, sal.HostError("look at the tree "+name, err)
+	return drift, sal.HostError("inspect the tree "+name, err)
 }
 
 // Snapshot takes a snapshot of a tree.
 func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
-	return sal.HostError("keep a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
+	return sal.HostError("snapshot the tree "+name, t.on(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 
 // Restore copies the snapshot and replaces the tree when the copy is complete.
 func (t *Trees) Restore(ctx context.Context, name, snapshot string) error {
-	return sal.HostError("put the tree "+name+" back", t.on(ctx, name, func(j *job) error {
+	return sal.HostError("restore the tree "+name, t.on(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}

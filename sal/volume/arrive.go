@@ -149,8 +149,8 @@ func (p *part) Begin(a sal.Archive) error {
 		return tooSmall(p.Resource, p.sizeGiB, fmt.Sprintf("%d GiB", a.SizeGiB))
 	}
 	if most := p.most(); a.Bytes > most {
-		return writ.Errorf(writ.CodeQuotaExceeded, "the archive has %d bytes, and for a volume of %d GiB the node takes %d", a.Bytes, p.sizeGiB, most).
-			WithHint("give it a bigger size_gib")
+		return writ.Errorf(writ.CodeQuotaExceeded, "the archive has %d bytes; for a volume of %d GiB, the node accepts at most %d", a.Bytes, p.sizeGiB, most).
+			WithHint("use a larger size_gib")
 	}
 	p.step("begin the archive")
 	if err := p.file.Truncate(0); err != nil {
@@ -171,8 +171,8 @@ func (p *part) most() int64 { return maxSpread * p.sizeGiB * gib }
 // Write implements sal.Part.
 func (p *part) Write(text []byte) (int, error) {
 	if most := p.most(); p.length+int64(len(text)) > most { // do not trust the announced size
-		return 0, writ.Errorf(writ.CodeQuotaExceeded, "the archive is longer than the %d bytes that the node takes for a volume of %d GiB", most, p.sizeGiB).
-			WithHint("give it a bigger size_gib")
+		return 0, writ.Errorf(writ.CodeQuotaExceeded, "the archive exceeds the %d bytes that the node accepts for a volume of %d GiB", most, p.sizeGiB).
+			WithHint("use a larger size_gib")
 	}
 	n, err := p.file.Write(text)
 	p.hash.Write(text[:n])

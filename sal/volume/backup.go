@@ -130,7 +130,7 @@ func (j *job) sentOutcome(ctx context.Context, r *record, args *catalog.VolumeSe
 }
 
 func backupExists(name string) error {
-	return writ.Errorf(writ.CodeResourceConflict, "the node has a backup %q already", name).WithHint("use another name")
+	return writ.Errorf(writ.CodeResourceConflict, "the node already has a backup %q", name).WithHint("use another name")
 }
 
 // archive writes an archive of a directory to the temporary file and returns its SHA-256.
@@ -169,7 +169,7 @@ func (m *meter) Write(p []byte) (int, error) {
 func (j *job) backupContent(args *catalog.VolumeReceive) (filling, error) {
 	_, err := os.Stat(j.backupPath(args.Backup))
 	if errors.Is(err, fs.ErrNotExist) {
-		return filling{}, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q of this project", args.Backup).WithHint("volume.send makes one")
+		return filling{}, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q of this project", args.Backup).WithHint("create one with volume.send")
 	}
 	if err != nil {
 		return filling{}, sal.HostError("look for the backup", err)
@@ -238,7 +238,7 @@ func ended(f *os.File) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if info.Size() < int64(len(end)) || len(bytes.Trim(end, "\x00")) > 0 {
-		return nil, errors.New("its end is missing")
+		return nil, errors.New("the end is missing")
 	}
 	return info, nil
 }
@@ -248,7 +248,7 @@ func (a archived) isNone(err error) error {
 	if ofHost(err) {
 		return err
 	}
-	return writ.Errorf(writ.CodeArgumentsInvalid, "the %s is not an archive that volume.send writes: %w", a.name, err)
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the %s is not an archive of volume.send: %w", a.name, err)
 }
 
 // endingReader fails once its context has ended.

@@ -93,14 +93,14 @@ func (j *job) image(ctx context.Context, ref writ.Ref) (sal.Image, error) {
 	if j.Images != nil {
 		image, err := j.Images.Image(ctx, resource.Project, ref)
 		if err == nil && image.Format == "oci" {
-			return sal.Image{}, writ.Errorf(writ.CodeArgumentsInvalid, "%s is the image of a container and no disk", resource)
+			return sal.Image{}, writ.Errorf(writ.CodeArgumentsInvalid, "%s is a container image, not a disk", resource)
 		}
 		if writ.CodeOf(err) != writ.CodeResourceUnknown {
 			return image, err
 		}
 		missing = err
 	}
-	return sal.Image{}, writ.AsError(missing).WithHint("image.fetch(%q, …) brings it", ref.Name)
+	return sal.Image{}, writ.AsError(missing).WithHint("fetch it with image.fetch(%q, …)", ref.Name)
 }
 
 func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (filling, error) {
@@ -131,7 +131,7 @@ func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (fill
 
 // ours reclaims the disk of a copy from the user of a machine: the copy has no users yet.
 func (j *job) ours(dir string) error {
-	return sal.HostError("take the disk of "+j.Resource.String()+" back", sal.ReclaimDisk(dir, j.step))
+	return sal.HostError("reclaim the disk of "+j.Resource.String(), sal.ReclaimDisk(dir, j.step))
 }
 
 // growDisk extends the disk in a volume, if there is one, to the size of the volume.
@@ -149,7 +149,7 @@ func (j *job) growDisk(dir string, size int64) error {
 		j.step("grow the disk")
 		err = extend(root, sal.DiskName, size)
 	}
-	return sal.HostError("let the disk of "+j.Resource.String()+" grow", err)
+	return sal.HostError("grow the disk of "+j.Resource.String(), err)
 }
 
 func extend(root *os.Root, name string, size int64) error {
@@ -173,6 +173,6 @@ func (j *job) fits(bytes, sizeGiB int64) error {
 }
 
 func tooSmall(resource writ.ResourceID, sizeGiB int64, content string) error {
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and what it is to hold needs %s", resource, sizeGiB, content).
-		WithHint("give it a bigger size_gib")
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %s", resource, sizeGiB, content).
+		WithHint("use a larger size_gib")
 }

@@ -101,15 +101,15 @@ func (j *job) isLost(ctx context.Context, r *record) (bool, error) {
 		return false, nil
 	}
 	if len(r.Own.Shipments) > 0 {
-		return false, writ.Errorf(writ.CodeResourceBusy, "the content of the %s is gone, and a copy of it is on its way to another node", j.Resource).
-			WithHint("wait until the copy is there, then make the volume again")
+		return false, writ.Errorf(writ.CodeResourceBusy, "the content of the %s is gone, and it is being copied to another node", j.Resource).
+			WithHint("wait until the copy is finished, then create the volume again")
 	}
 	if kept, err := j.snapshots(ctx, j.name); err != nil {
 		return false, err
 	} else if len(kept) > 0 {
-		return false, writ.Errorf(writ.CodeResourceConflict, "the content of the %s is gone, and its snapshots are left: %s", j.Resource,
+		return false, writ.Errorf(writ.CodeResourceConflict, "the content of the %s is gone, but it still has snapshots: %s", j.Resource,
 			strings.Join(kept, ", ")).
-			WithHint("keep what a snapshot holds with volume.clone(NAME, {from: %q, snapshot: %q}), then delete this volume", j.Resource.Name,
+			WithHint("save a snapshot with volume.clone(NAME, {from: %q, snapshot: %q}), then delete this volume", j.Resource.Name,
 				kept[len(kept)-1])
 	}
 	return true, sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users)
@@ -170,11 +170,11 @@ func (j *job) update(ctx context.Context, r *record) error {
 // grow grows the volume and its disk.
 func (j *job) grow(ctx context.Context, r *record, size int64) error {
 	if j.isGone(r) {
-		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).WithHint("%s makes it again", r.Operation)
+		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).WithHint("create it again with %s", r.Operation)
 	}
 	if size < r.Own.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, r.Own.SizeGiB, size).
-			WithHint("make a smaller one under another name and copy what is in it")
+			WithHint("create a smaller one under another name and copy the content")
 	}
 	dir, err := j.Trees.Make(ctx, j.name, j.bound(size))
 	if err == nil {

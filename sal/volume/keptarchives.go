@@ -58,9 +58,9 @@ func (o *own) roomFor(volume writ.ResourceID, bytes int64) error {
 	if len(o.Archives) < maxArchives && have+bytes <= most {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s has %d archives with %d MiB, and another one has %d MiB: the limits are %d archives and %d GiB",
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s has %d archives with %d MiB, and the new one has %d MiB: the limits are %d archives and %d GiB",
 		volume, len(o.Archives), have>>20, (bytes+1<<20-1)>>20, maxArchives, most>>30).
-		WithHint("delete one with volume.discard(%q, {backup: NAME}), or let the volume grow; its archives are %v", volume.Name, o.archiveNames())
+		WithHint("delete one with volume.discard(%q, {backup: NAME}), or grow the volume; its archives are %v", volume.Name, o.archiveNames())
 }
 
 // reserve records a new archive before it is written, if the limits permit it. The archive counts towards the project's
@@ -101,7 +101,7 @@ func (j *job) projectRoom(bytes int64) error {
 	if err != nil || have+bytes <= most && count < maxProjectArchives {
 		return err
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d archives with %d MiB on the node, and another one has %d MiB: the limits are %d archives, and %d GiB with its volumes",
+	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d archives with %d MiB on the node, and the new one has %d MiB: the limits are %d archives, and %d GiB with its volumes",
 		count, have>>20, (bytes+1<<20-1)>>20, maxProjectArchives, most>>30).
 		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v", j.Resource.Name, j.unowned(records))
 }
@@ -226,7 +226,7 @@ func (j *job) ownerOf(name string) (*record, error) {
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, writ.Errorf(writ.CodeDriverRefused, "the node cannot read the record %s, which may be of the volume with the archive %q", damaged[0].Path, name)
+		return nil, writ.Errorf(writ.CodeDriverRefused, "the node cannot read the record %s, which may belong to the volume with the archive %q", damaged[0].Path, name)
 	}
 	for _, r := range records {
 		if r.Resource.Project == j.Resource.Project && slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Name == name }) {

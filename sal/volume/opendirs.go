@@ -73,7 +73,7 @@ func (o *openDirs) enter(name string, m metadata) error {
 	m.attributes = kept
 	if name == "." {
 		if o.root != nil {
-			return errors.New("it has its first directory twice")
+			return errors.New("it contains its root directory twice")
 		}
 		o.root = &m
 		return nil

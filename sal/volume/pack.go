@@ -115,7 +115,7 @@ func (p *packing) entry(ctx context.Context, name string, info fs.FileInfo) (err
 		h.kind = '0'
 		return p.file(ctx, name, h)
 	default:
-		return fmt.Errorf("%s is neither file, directory, link nor pipe", name)
+		return fmt.Errorf("%s is not a file, directory, link or pipe", name)
 	}
 }
 
@@ -176,7 +176,7 @@ func (p *packing) data(ctx context.Context, f *os.File, e extent) error {
 		n, err := f.ReadAt(p.chunk[:min(int64(len(p.chunk)), end-at)], at)
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
-				err = fmt.Errorf("%s became shorter while it was read", f.Name())
+				err = fmt.Errorf("%s was truncated while it was read", f.Name())
 			}
 			return err
 		}

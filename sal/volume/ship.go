@@ -98,8 +98,8 @@ func (j *job) makeRoom(ctx context.Context, r *record) error {
 	for i, kept := range all {
 		said[i] = fmt.Sprintf("%s until %s", kept.Transfer, kept.due().UTC().Format(time.DateTime))
 	}
-	return writ.Errorf(writ.CodeResourceBusy, "%s is kept for %d copies on other nodes already (UTC): %s", r.Resource, len(all), strings.Join(said, ", ")).
-		WithHint("it goes on when one of these copies is done; `writ run cancel` lets go of what is kept for one")
+	return writ.Errorf(writ.CodeResourceBusy, "%s already has %d copies in progress to other nodes (UTC): %s", r.Resource, len(all), strings.Join(said, ", ")).
+		WithHint("the call continues when one of these copies is finished; `writ run cancel` ends one")
 }
 
 // due returns the time from which another shipment may replace this one. Records of earlier versions have only Until.

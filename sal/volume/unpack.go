@@ -61,7 +61,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 func (u *unpacking) entry(h *tar.Header, content io.Reader) error {
 	name := path.Clean(h.Name)
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("it has an entry %q", h.Name)
+		return fmt.Errorf("its entry %q is outside the volume", h.Name)
 	}
 	h.Name = name
 	if err := u.leave(name); err != nil {
@@ -98,7 +98,7 @@ func (u *unpacking) entry(h *tar.Header, content io.Reader) error {
 		}
 		return u.dress(name, metadataOf(h))
 	default:
-		return fmt.Errorf("its entry %q is neither file, directory, link nor pipe", h.Name)
+		return fmt.Errorf("its entry %q is not a file, directory, link or pipe", h.Name)
 	}
 }
 

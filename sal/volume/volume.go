@@ -127,7 +127,7 @@ func (d *Driver) whole(project writ.ProjectID, volume writ.Ref) (*record, error)
 		return nil, err
 	}
 	if r != nil && r.Own.Phase.closed() {
-		return nil, writ.Errorf(writ.CodeResourceBusy, "%s is just being deleted or put back to a snapshot", resource)
+		return nil, writ.Errorf(writ.CodeResourceBusy, "%s is being deleted or restored", resource)
 	}
 	if r == nil || r.Own.Phase != ready {
 		return nil, sal.Unknown(resource)
