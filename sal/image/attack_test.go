@@ -136,7 +136,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	if _, heard := b.fetchAs(t.Context(), stranger, "long", "file://"+dir+"/long", sum(make([]byte, 65<<20))); heard.code != "" || !slices.Contains(heard.said, "64 of 65 MiB fetched") {
 		t.Errorf("who knows its digest hears how far it is: %v", heard)
 	}
-	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "below no directory") {
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "not below a directory") {
 		t.Errorf("the operator is told %q", said)
 	}
 	owner := saltest.Resource(writ.KindImage, "a").Project

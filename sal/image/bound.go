@@ -74,9 +74,9 @@ func (d *Driver) allows(dir, begun string, bytes int64) error {
 	if others+bytes <= most {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs %s or more, and that is not left of the %s that images may have on this node",
+	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs at least %s, which exceeds the %s for images on this node",
 		amount(bytes), amount(most)).
-		WithHint("delete images that are not needed any more (writ resource list --kind image), or give the node's runner a larger --image-disk")
+		WithHint("delete unused images (writ resource list --kind image), or give the node's runner a larger --image-disk")
 }
 
 // sameBegun reports whether two files are unfinished files of the same content from the same URL.

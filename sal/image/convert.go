@@ -23,11 +23,11 @@ import (
 func (d *Driver) converter() (string, error) {
 	path, err := exec.LookPath("qemu-img")
 	if err != nil {
-		return "", writ.Errorf(writ.CodeDriverMissing, "this node has no program qemu-img, which makes raw disks of qcow2 disks").
+		return "", writ.Errorf(writ.CodeDriverMissing, "this node lacks the program qemu-img, which converts qcow2 disks").
 			WithHint("apt-get install -y qemu-utils, or fetch the image in the format raw")
 	}
 	if err := confine.Holds(); err != nil && !d.Accounts.Used() {
-		return "", writ.Errorf(writ.CodeDriverMissing, "qcow2 disks are not converted on this node, because nothing confines qemu-img: %w", err).
+		return "", writ.Errorf(writ.CodeDriverMissing, "this node does not convert qcow2 disks, because it cannot confine qemu-img: %w", err).
 			WithHint("fetch the image in the format raw; a node converts if its kernel has Landlock, or with users for processes (writ " +
 				"runner --process-users)")
 	}
@@ -73,14 +73,14 @@ const headerBytes = 80
 // files: a converter would read any file of the node that the disk names.
 func checkHeader(h []byte) error {
 	refuse := func(why string) *writ.Error {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the content is no qcow2 disk that can be used: %s", why)
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the content is not a usable qcow2 disk: %s", why)
 	}
 	const (
 		maxBytes     = 65536 << 30 // maximum size of a volume
 		dataFileFlag = 1 << 2
 	)
 	if len(h) < 72 || !bytes.Equal(h[:4], magic) {
-		return refuse("it does not begin as one")
+		return refuse("it lacks the qcow2 header")
 	}
 	version := binary.BigEndian.Uint32(h[4:])
 	switch {
@@ -93,7 +93,7 @@ func checkHeader(h []byte) error {
 	case binary.BigEndian.Uint32(h[32:]) != 0:
 		return refuse("it is encrypted")
 	case binary.BigEndian.Uint64(h[24:]) > maxBytes:
-		return refuse("it is bigger than any volume")
+		return refuse("it is larger than any volume")
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 	c.WaitDelay = time.Second
 	err := confine.Start(c, cell)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
-		return writ.Errorf(writ.CodeDriverRefused, "cannot convert the disk: %w", barred).WithHint("let every user execute %s", barred.Program)
+		return writ.Errorf(writ.CodeDriverRefused, "cannot convert the disk: %w", barred).WithHint("make %s executable for all users", barred.Program)
 	}
 	if err != nil {
 		return fmt.Errorf("start qemu-img in a sandbox: %w", err)
@@ -199,14 +199,14 @@ func (p *part) notConverted(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this counts as full: converters write large blocks
 	switch free, total, known := room(p.made); {
 	case known && free < nothing && p.takes() > total/10*9:
-		return writ.Errorf(writ.CodeDriverRefused, "the disk has more than %d MiB as it is unpacked, and the node's disk has %d in all", p.takes()>>20, total>>20).
-			WithHint("use a smaller image, or a node with a bigger disk")
+		return writ.Errorf(writ.CodeDriverRefused, "the unpacked disk has more than %d MiB, and the node's disk has %d in total", p.takes()>>20, total>>20).
+			WithHint("use a smaller image, or a node with a larger disk")
 	case known && free < nothing:
-		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the disk as it is unpacked").
-			WithHint("free space on the node's disk; the call is tried again")
+		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the unpacked disk").
+			WithHint("free space on the node's disk; the call is retried")
 	}
 	return p.refuse(ctx, "converter", why, writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").
-		WithHint("look at it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has what the program said"))
+		WithHint("check it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has the output of the program"))
 }
 
 // takes returns the disk space of the image in bytes, packed and unpacked.

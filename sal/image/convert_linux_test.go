@@ -178,7 +178,7 @@ func TestANodeSaysWhetherItConvertsDisks(t *testing.T) {
 		t.Errorf("it says %q", detail)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if detail := (&Driver{Dir: t.TempDir()}).Describe().Detail; !strings.Contains(detail, "but no qcow2: this node has no program qemu-img") {
+	if detail := (&Driver{Dir: t.TempDir()}).Describe().Detail; !strings.Contains(detail, "but no qcow2: this node lacks the program qemu-img") {
 		t.Errorf("it says %q", detail)
 	}
 }

@@ -35,8 +35,8 @@ func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Req
 	} else if has {
 		err := d.publish(ctx, r, "")
 		if !errors.Is(err, fs.ErrNotExist) { // otherwise the file was removed meanwhile
-			request.Progress("the project has this content on the node already")
-			return sal.HostError("look for the image", err)
+			request.Progress("the project already has this content on the node")
+			return sal.HostError("find the image", err)
 		}
 	}
 	name, tag, made := c.begun()
@@ -54,7 +54,7 @@ func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Req
 	if err == nil {
 		err = p.forget()
 	}
-	return sal.HostError("keep "+request.Resource.String(), err)
+	return sal.HostError("store "+request.Resource.String(), err)
 }
 
 // finish verifies the format of the fetched file, converts it if necessary, and returns the path of the result.
@@ -66,12 +66,12 @@ func (d *Driver) finish(ctx context.Context, p *part) (from string, err error) {
 			return "", err
 		}
 	case "oci":
-		p.tell("the archive is checked")
+		p.tell("checking the archive")
 		if err := checkArchive(ctx, p.to); err != nil {
 			return "", err
 		}
 	case "qcow2":
-		p.tell("the disk is converted")
+		p.tell("converting the disk")
 		from = p.made
 		if err := p.whileAllowed(ctx, p.convert); err != nil {
 			return "", err
@@ -202,8 +202,8 @@ func (p *part) mismatch(ctx context.Context) error {
 		}
 		return p.unreachable(ctx, why, p.waste(ctx))
 	}
-	return p.refuse(ctx, "digest", why, writ.Errorf(writ.CodeChecksumMismatch, "the content of %s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
-		WithHint("compare it with what the publisher says; it was thrown away, and the node's log says what it was"))
+	return p.refuse(ctx, "digest", why, writ.Errorf(writ.CodeChecksumMismatch, "the SHA-256 of %s is not %s", p.args.URL, p.args.SHA256).
+		WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
 }
 
 // otherDigest returns the error for the operator about a wrong digest.
@@ -244,7 +244,7 @@ func (p *part) reread(ctx context.Context) error {
 		return p.restart() // the source is unknown
 	}
 	if p.have > 0 {
-		p.tell(fmt.Sprintf("going on after %d MiB", p.have>>20))
+		p.tell(fmt.Sprintf("resuming after %d MiB", p.have>>20))
 	}
 	p.told, p.sewn = p.have, p.have > 0
 	return nil

@@ -35,7 +35,7 @@ const (
 
 // errStalled is the error for a server that is too slow. The request is not repeated at once, because it would take
 // just as long.
-var errStalled = errors.New("the server does not get on")
+var errStalled = errors.New("the server is too slow")
 
 // errBroken is the error for a server that could not be reached or did not send the whole answer.
 var errBroken = errors.New("the server broke off")
@@ -62,7 +62,7 @@ func (p *part) fromServer(ctx context.Context) error {
 		if futile++; futile >= attempts {
 			return p.unreachable(ctx, err, nil)
 		}
-		p.tell(fmt.Sprintf("%v after %d MiB; trying again", errBroken, p.have>>20))
+		p.tell(fmt.Sprintf("%v after %d MiB; retrying", errBroken, p.have>>20))
 		if err := sleep.For(ctx, wait); err != nil {
 			return err
 		}
@@ -89,10 +89,10 @@ func (p *part) unreachable(ctx context.Context, why, ended error) error {
 	}
 	kept := ""
 	if p.have > 0 && !p.inside.Load() {
-		kept = fmt.Sprintf("; what it has, %d MiB, is kept and the call is tried again", p.have>>20)
+		kept = fmt.Sprintf("; the %d MiB fetched so far are kept, and the call is retried", p.have>>20)
 	}
-	return p.refuse(ctx, "server", why, writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no server that images may be fetched from gives it to this node", p.args.URL).
-		WithHint("look whether the address is right and the server answers; the node's log says what went wrong. Private addresses need writ "+
+	return p.refuse(ctx, "server", why, writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no permitted server provides it to this node", p.args.URL).
+		WithHint("check that the address is right and that the server answers; the node's log has the cause. Private addresses need writ "+
 			"runner --image-allow%s", kept))
 }
 
@@ -105,7 +105,7 @@ func (p *part) request(parent context.Context, client *http.Client) error {
 	defer watch.Stop()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.args.URL, nil)
 	if err != nil {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%s is no address: %w", p.args.URL, err)
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s is not a valid URL: %w", p.args.URL, err)
 	}
 	if err := p.permit(request.URL); err != nil {
 		return broken(parent, err)
@@ -157,13 +157,13 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 		if err := p.restart(); err != nil {
 			return false, hostError{err}
 		}
-		return false, fmt.Errorf("%w: it has other content now", errBroken)
+		return false, fmt.Errorf("%w: its content changed", errBroken)
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return false, writ.Errorf(writ.CodeNotFound, "the server has nothing at %s: %s", p.args.URL, answer.Status)
+		return false, writ.Errorf(writ.CodeNotFound, "the server does not have %s: %s", p.args.URL, answer.Status)
 	case code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout:
 		return false, fmt.Errorf("%w: %s", errBroken, answer.Status)
 	default:
-		return false, writ.Errorf(writ.CodeArgumentsInvalid, "the server does not give out %s: %s", p.args.URL, answer.Status)
+		return false, writ.Errorf(writ.CodeArgumentsInvalid, "the server refuses %s: %s", p.args.URL, answer.Status)
 	}
 }
 
@@ -223,12 +223,12 @@ func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
 	free, total, known := room(p.to)
 	if known && bytes > total {
-		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in all", p.args.URL, bytes>>20, total>>20).
-			WithHint("use a smaller image, or a node with a bigger disk")
+		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total", p.args.URL, bytes>>20, total>>20).
+			WithHint("use a smaller image, or a node with a larger disk")
 	}
 	if known && bytes > free {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL, bytes>>20, free>>20).
-			WithHint("free space on the node's disk; the call is tried again")
+			WithHint("free space on the node's disk; the call is retried")
 	}
 	return p.fits(p.all)
 }
@@ -252,7 +252,7 @@ func broken(parent context.Context, err error) error {
 	}
 	if closed, ok := errors.AsType[closedAddress](err); ok {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%w", closed).
-			WithHint("take an address on the internet; the node's operator opens others with writ runner --image-allow")
+			WithHint("use an address on the internet; the node's operator permits others with writ runner --image-allow")
 	}
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w for a while", errBroken, errStalled)
@@ -278,7 +278,7 @@ func (r *lively) Read(b []byte) (int, error) {
 }
 
 // errInsecure is the error for a redirect from https to another scheme.
-var errInsecure = errors.New("the server leads to an address without https")
+var errInsecure = errors.New("the server redirects to an address without https")
 
 // closedAddress is the error for a URL that contains a literal address from which images may not be fetched.
 type closedAddress struct{ host string }
@@ -301,7 +301,7 @@ func (p *part) client() *http.Client {
 				return errInsecure
 			}
 			if len(before) >= 10 {
-				return errors.New("the server leads in circles")
+				return errors.New("the server redirects too often")
 			}
 			return p.permit(next.URL)
 		},

@@ -113,7 +113,7 @@ func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref
 		return sal.Image{}, err
 	}
 	if r != nil && r.Own.Phase == leaving {
-		return sal.Image{}, writ.Errorf(writ.CodeResourceBusy, "%s is just being deleted", r.Resource)
+		return sal.Image{}, writ.Errorf(writ.CodeResourceBusy, "%s is being deleted", r.Resource)
 	}
 	if r == nil || r.Own.Phase != ready {
 		return sal.Image{}, sal.Unknown(request.Resource)
@@ -432,7 +432,7 @@ func drifted(r *sal.Record[own]) ([]sal.Drift, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return []sal.Drift{{What: "its file is gone: " + path}}, nil
 	case err != nil:
-		return nil, sal.HostError("look at the file of "+r.Resource.String(), err)
+		return nil, sal.HostError("inspect the file of "+r.Resource.String(), err)
 	case info.Size() != r.Own.Bytes:
 		return []sal.Drift{{What: "its file was changed: " + path}}, nil
 	}

@@ -43,9 +43,9 @@ func (p *part) notGivenOut(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return p.refuse(ctx, "file", why, writ.Errorf(writ.CodeNotFound, "the node gives out no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
-		WithHint("it must be a readable file with this SHA-256, below a directory that the node's operator names with writ runner --image-dir; the "+
-			"node's log says what is in the way"))
+	return p.refuse(ctx, "file", why, writ.Errorf(writ.CodeNotFound, "the node provides no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
+		WithHint("it must be a readable file with this SHA-256, below a directory of writ runner --image-dir; the "+
+			"node's log has the cause"))
 }
 
 // openAsked opens the file that the URL names, if it has the requested digest.
@@ -60,7 +60,7 @@ func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
 		}
 	}()
 	if most := p.most(filepath.Dir(p.to)); size > most { // reject it before reading for hours
-		return nil, fmt.Errorf("it has %s, and images may have %s on this node", amount(size), amount(most))
+		return nil, fmt.Errorf("it has %s, and the limit for images on this node is %s", amount(size), amount(most))
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.LimitReader(&ctxio.Reader{Ctx: ctx, From: f}, size+1)); err != nil {
@@ -79,7 +79,7 @@ func (p *part) openLocal() (f *os.File, size int64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	path, failed := filepath.Clean(u.Path), errors.New("it is below no directory of --image-dir")
+	path, failed := filepath.Clean(u.Path), errors.New("it is not below a directory of --image-dir")
 	for _, dir := range p.Dirs {
 		name, err := filepath.Rel(dir, path)
 		if err != nil || !filepath.IsLocal(name) {
@@ -106,7 +106,7 @@ func openBelow(dir, name string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, 0, errors.New("it is no regular file")
+		return nil, 0, errors.New("it is not a regular file")
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // opening a pipe must not block
 	if err != nil {
@@ -114,7 +114,7 @@ func openBelow(dir, name string) (*os.File, int64, error) {
 	}
 	after, err := f.Stat()
 	if err == nil && !after.Mode().IsRegular() {
-		err = errors.New("it is no regular file any more")
+		err = errors.New("it was replaced and is not a regular file")
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())

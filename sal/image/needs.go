@@ -18,11 +18,11 @@ const roomForImages = 2 << 30
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{Name: "disk space", Use: "images soon fail with DISK_FULL", Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages)},
-		{Name: "directories of images", Use: "no image is made of a file of the node, or of none below the directory that is named",
-			Fix: "make the directory that --image-dir names, or name another one", Look: d.lookDirs},
-		{Name: "authorities", Use: "no image is fetched over https", Fix: "apt-get install -y ca-certificates", Look: needs.Authorities},
+		{Name: "directories of images", Use: "images cannot be made from files of the node, or not from files below the named directory",
+			Fix: "create the directory of --image-dir, or name another one", Look: d.lookDirs},
+		{Name: "authorities", Use: "images cannot be fetched over https", Fix: "apt-get install -y ca-certificates", Look: needs.Authorities},
 		{Name: "the program qemu-img", Use: "images of format qcow2 are refused", Fix: "apt-get install -y qemu-utils", Look: needs.Program("qemu-img", "", "--version")},
-		{Name: "Landlock", Use: "qemu-img may read what every user may read; where processes have no users of their own either, images of " +
+		{Name: "Landlock", Use: "qemu-img can read files that all users can read; without separate users for processes, images of " +
 			"format qcow2 are refused", Fix: "boot Linux 5.13 or newer with landlock among the security modules (lsm= among the kernel's " +
 			"arguments)", Look: lookLandlock},
 	}
@@ -32,7 +32,7 @@ func (d *Driver) Needs() []needs.Need {
 func lookLandlock(context.Context) (string, error) {
 	version, err := confine.Landlock()
 	if err != nil {
-		return "", fmt.Errorf("the kernel does not have it, or it was not chosen at boot: %w", err)
+		return "", fmt.Errorf("the kernel lacks it, or it was not selected at boot: %w", err)
 	}
 	return fmt.Sprintf("version %d", version), nil
 }
@@ -47,7 +47,7 @@ func (d *Driver) lookDirs(context.Context) (string, error) {
 		_ = root.Close()
 	}
 	if len(d.Dirs) == 0 {
-		return "none is named, so no file of the node is given out", nil
+		return "none is configured, so the node provides no files", nil
 	}
 	return strings.Join(d.Dirs, ", "), nil
 }

@@ -39,12 +39,12 @@ func LoadKey(path string, step func(name string)) (*ecdh.PrivateKey, error) {
 		text, err = newKey(path, step)
 	}
 	if err != nil {
-		return nil, sal.HostError("read the key of the overlay", err)
+		return nil, sal.HostError("read the overlay key", err)
 	}
 	key, err := ecdh.X25519().NewPrivateKey(text)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "%s is not a key of the overlay: it has %d bytes instead of 32", path, len(text)).
-			WithHint("bring the file back from a backup; without it this node gets other addresses: then remove it")
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "%s is not an overlay key: it has %d bytes instead of 32", path, len(text)).
+			WithHint("restore the file from a backup; or remove it, and the node gets new addresses")
 	}
 	return key, nil
 }

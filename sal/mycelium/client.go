@@ -133,7 +133,7 @@ type StatusError struct {
 
 // Error returns the status and the text of the daemon.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("mycelium answers %d: %s", e.Status, strings.TrimSpace(e.Text))
+	return fmt.Sprintf("mycelium returned status %d: %s", e.Status, strings.TrimSpace(e.Text))
 }
 
 func unless(err error, status int) error {
@@ -160,12 +160,12 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	}
 	response, err := c.HTTP.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask mycelium: %w", err)
+		return fmt.Errorf("call mycelium: %w", err)
 	}
 	defer response.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("ask mycelium: %w", err)
+		return fmt.Errorf("call mycelium: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
 		const most = 300 // bytes of an unexpected answer; they become part of sentences
@@ -175,7 +175,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 		return nil
 	}
 	if err := json.Unmarshal(said, answer); err != nil {
-		return fmt.Errorf("mycelium answers in another form at %s: %w", path, err)
+		return fmt.Errorf("mycelium returned an unknown format at %s: %w", path, err)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (e *endpoint) UnmarshalJSON(text []byte) error {
 		address = fmt.Sprintf("%d:%d", v.CID, v.Port)
 	}
 	if said.Proto == "" || address == "" {
-		return fmt.Errorf("%s is not where a peer is", text)
+		return fmt.Errorf("%s is not a peer's address", text)
 	}
 	*e = endpoint(said.Proto + "://" + address)
 	return nil

@@ -37,7 +37,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return err
 	}
 	if _, err := n.binary(); err != nil {
-		n.Log.WarnContext(ctx, "no mycelium: networks are local to this node", "err", err)
+		n.Log.WarnContext(ctx, "mycelium is missing: networks are local to this node", "err", err)
 		<-ctx.Done()
 		return nil
 	}
@@ -52,11 +52,11 @@ func (n *Node) Run(ctx context.Context) error {
 			pause = firstPause
 		}
 		if writ.CodeOf(err) == writ.CodeListenRefused {
-			n.setFault(fmt.Sprintf("%v; the daemon is started when that has changed", err))
+			n.setFault(fmt.Sprintf("%v; the daemon starts when the port is free", err))
 		} else {
-			n.setFault(fmt.Sprintf("the daemon has ended (%v) and is started again; %s has its last words", err, n.logPath()))
+			n.setFault(fmt.Sprintf("the daemon exited (%v) and is being restarted; its log is %s", err, n.logPath()))
 		}
-		n.Log.WarnContext(ctx, "mycelium does not run", "err", err, "again_in", pause)
+		n.Log.WarnContext(ctx, "mycelium is not running", "err", err, "again_in", pause)
 		_ = sleep.For(ctx, pause)
 		pause = min(2*pause, longPause)
 	}
@@ -74,7 +74,7 @@ func (n *Node) live(ctx context.Context) error {
 		return err
 	}
 	if p != nil && !slices.Equal(p.args, args) {
-		n.Log.InfoContext(ctx, "mycelium has other settings; restarting it", "pid", p.pid)
+		n.Log.InfoContext(ctx, "mycelium settings changed; restarting it", "pid", p.pid)
 		p.stop(ctx)
 		p.close()
 		p = nil
@@ -200,7 +200,7 @@ func (n *Node) canListen() error {
 
 func cannotListen(what, protocol, address string, err error) error {
 	return writ.Errorf(writ.CodeListenRefused, "mycelium cannot listen for %s on %s, %s: %w", what, address, protocol, errors.Unwrap(err)).
-		WithHint("`ss -lntup` shows who does")
+		WithHint("`ss -lntup` shows the process that does")
 }
 
 func closeAll(open []io.Closer) (err error) {
@@ -324,12 +324,12 @@ func (p *process) wait(ctx context.Context) error {
 		return err
 	}
 	if p.child == nil {
-		return errors.New("it ended")
+		return errors.New("it exited")
 	}
 	if err := p.child.Wait(); err != nil {
 		return err
 	}
-	return errors.New("it ended without an error")
+	return errors.New("it exited without an error")
 }
 
 // grace limits the time for a daemon to exit before it is killed.

@@ -12,7 +12,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if _, err := n.Address(ctx); err != nil {
 		return err
 	}
-	n.setFault("daemons of the overlay are run on Linux only")
+	n.setFault("the overlay's daemon runs only on Linux")
 	<-ctx.Done()
 	return nil
 }

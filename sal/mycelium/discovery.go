@@ -36,7 +36,7 @@ func (n *Node) CheckDiscovery(ctx context.Context) error {
 		return nil
 	}
 	if n.NoDiscovery {
-		return writ.Errorf(writ.CodeUsage, "mycelium cannot search on %s: its search for peers is switched off", strings.Join(n.DiscoveryOn, ", ")).
+		return writ.Errorf(writ.CodeUsage, "mycelium cannot search on %s: its search for peers is disabled", strings.Join(n.DiscoveryOn, ", ")).
 			WithHint("use either --overlay-discover-on or --overlay-no-discovery")
 	}
 	for _, name := range n.DiscoveryOn {
@@ -58,7 +58,7 @@ func (n *Node) CheckDiscovery(ctx context.Context) error {
 		return writ.Errorf(writ.CodeUsage, "%s does not print its help: %w", binary, cmp.Or(ctx.Err(), err)).
 			WithHint("install mycelium 0.7.2 or newer")
 	}
-	return writ.Errorf(writ.CodeUsage, "%s cannot limit its search for peers to some interfaces", binary).
+	return writ.Errorf(writ.CodeUsage, "%s cannot limit its search for peers to interfaces", binary).
 		WithHint("install mycelium 0.7.2 or newer; or use --overlay-no-discovery, and name each peer with --overlay-peer")
 }
 

@@ -668,7 +668,7 @@ func TestImpossibleDiscoveryIsRejected(t *testing.T) {
 	for want, n := range map[string]*Node{
 		"":                        {Binary: old},
 		"cannot limit its search": {Binary: old, DiscoveryOn: []string{"eth1"}},
-		"switched off":            {Binary: stub(t), DiscoveryOn: []string{"eth1"}, NoDiscovery: true},
+		"is disabled":             {Binary: stub(t), DiscoveryOn: []string{"eth1"}, NoDiscovery: true},
 		"not the name":            {Binary: stub(t), DiscoveryOn: []string{"eth1", "--peers"}},
 		"does not print its help": {Binary: filepath.Join(filepath.Dir(old), "empty"), DiscoveryOn: []string{"eth1"}},
 	} {
@@ -847,7 +847,7 @@ func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 		close(hold)
 	}()
 	o, err := inVain()
-	if err != nil || !o.Connected || len(o.Peers) != 1 || !strings.Contains(o.Detail, "does not answer at the moment; 0s ago: 1 of 1 peers alive") {
+	if err != nil || !o.Connected || len(o.Peers) != 1 || !strings.Contains(o.Detail, "does not answer now; 0s ago: 1 of 1 peers alive") {
 		t.Errorf("while it is held up: %+v, %v", o, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Needs returns the requirements of the overlay. Without them, addresses are the same and packets stay on the host.
 func (n *Node) Needs() []needs.Need {
-	const alone = "what is on this node reaches only what is on this node"
+	const alone = "networks of this node do not reach other nodes"
 	return []needs.Need{
 		{
 			Name: "the program mycelium", Use: alone, Fix: "put mycelium 0.7 or newer on the PATH of the runner: https://github.com/threefoldtech/mycelium/releases",
@@ -29,15 +29,15 @@ func (n *Node) lookPort(ctx context.Context) (string, error) {
 	c := n.Client()
 	info, err := c.Info(ctx)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "no daemon is at " + c.URL, nil
+		return "no daemon listens at " + c.URL, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("at %s there is no daemon of mycelium: %w", c.URL, err)
+		return "", fmt.Errorf("%s is not a daemon of mycelium: %w", c.URL, err)
 	}
 	if _, err := os.Stat(n.keyPath()); err == nil {
 		if own, err := n.Subnet(ctx); err == nil && own == info.Subnet {
 			return "its daemon answers at " + c.URL, nil
 		}
 	}
-	return "", fmt.Errorf("at %s there is another daemon, with the addresses %s", c.URL, info.Subnet)
+	return "", fmt.Errorf("another daemon listens at %s, with the addresses %s", c.URL, info.Subnet)
 }

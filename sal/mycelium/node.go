@@ -105,30 +105,30 @@ func CheckPeers(peers []string) error {
 }
 
 func checkPeer(peer string) error {
-	const hint = "say where it is as tcp://192.0.2.7:9651 or tcp://[2001:db8::7]:9651; a name of a host is not taken"
+	const hint = "write it as tcp://192.0.2.7:9651 or tcp://[2001:db8::7]:9651; host names are not supported"
 	proto, at, _ := strings.Cut(peer, "://")
 	if proto == "vsock" { // CID:PORT
 		if _, err := fmt.Sscanf(at+" ", "%d:%d ", new(uint32), new(uint32)); err != nil {
-			return writ.Errorf(writ.CodeUsage, "%q is no peer of mycelium", peer).WithHint("say where it is as vsock://2:9651, context and port")
+			return writ.Errorf(writ.CodeUsage, "%q is not a peer of mycelium", peer).WithHint("write it as vsock://2:9651, context and port")
 		}
 		return nil
 	}
 	address, err := netip.ParseAddrPort(at)
 	if err != nil || address.Port() == 0 || !slices.Contains([]string{"tcp", "quic", "tls"}, proto) {
-		return writ.Errorf(writ.CodeUsage, "%q is no peer of mycelium", peer).WithHint(hint)
+		return writ.Errorf(writ.CodeUsage, "%q is not a peer of mycelium", peer).WithHint(hint)
 	}
 	tcp := "tcp://" + at
 	switch zone := address.Addr().Zone(); {
 	case proto == "quic":
-		return writ.Errorf(writ.CodeUsage, "the peer %s is reached by QUIC, which loses packets of 1388 bytes and more, and networks have %d",
+		return writ.Errorf(writ.CodeUsage, "the peer %s uses QUIC, which loses packets of 1388 bytes and more, and networks have an MTU of %d",
 			peer, MTU).
-			WithHint("name it as %s: daemons listen for both at the same port", tcp)
+			WithHint("use %s: daemons listen for both on the same port", tcp)
 	case proto == "tls":
-		return writ.Errorf(writ.CodeUsage, "the peer %s is reached by TLS, which is for private networks of mycelium only", peer).
-			WithHint("name it as %s: what the overlay carries is encrypted from end to end", tcp)
+		return writ.Errorf(writ.CodeUsage, "the peer %s uses TLS, which is only for private networks of mycelium", peer).
+			WithHint("use %s: the overlay encrypts its packets end to end", tcp)
 	case strings.ContainsFunc(zone, func(r rune) bool { return r < '0' || r > '9' }):
-		return writ.Errorf(writ.CodeUsage, "the peer %s has an interface by name, %s, with which mycelium ends", peer, zone).
-			WithHint("leave it out: daemons on one wire find each other by themselves; or give the interface's number, which `ip link` shows")
+		return writ.Errorf(writ.CodeUsage, "the peer %s names the interface %s, and mycelium exits with such a peer", peer, zone).
+			WithHint("omit the peer: daemons on one wire discover each other; or use the interface's number, which `ip link` shows")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 		s.Detail = fmt.Sprintf("the daemon does not answer at %s: %v", c.URL, err)
 		return s, nil
 	case info.Subnet != s.Subnet:
-		s.Detail = fmt.Sprintf("at %s there is another daemon, with the addresses %s", c.URL, info.Subnet)
+		s.Detail = fmt.Sprintf("another daemon listens at %s, with the addresses %s", c.URL, info.Subnet)
 		return s, nil
 	}
 	s.Running = true
@@ -204,7 +204,7 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 	s.Connected = alive > 0
 	s.Detail = fmt.Sprintf("%d of %d peers alive, %d routes", alive, len(s.Peers), len(s.Routes))
 	if !s.Connected {
-		s.Detail = fmt.Sprintf("none of %d peers is alive: what is on this node reaches only what is on this node", len(s.Peers))
+		s.Detail = fmt.Sprintf("none of %d peers is alive: networks of this node do not reach other nodes", len(s.Peers))
 	}
 	return s, nil
 }
@@ -215,7 +215,7 @@ func (n *Node) Detail() string { return cmp.Or(n.why(), "overlay by mycelium") }
 // why returns the reason why no daemon runs, "" if it should run.
 func (n *Node) why() string {
 	if _, err := n.binary(); err != nil {
-		return "mycelium is not on PATH: what is on this node reaches only what is on this node"
+		return "mycelium is not on PATH: networks of this node do not reach other nodes"
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -46,9 +46,9 @@ func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	case why != "":
 		return writ.Overlay{Address: o.Address, Subnet: o.Subnet, Detail: why}, nil
 	case n.lastAt.IsZero():
-		o.Detail = "the daemon has not answered yet; it is asked on"
+		o.Detail = "the daemon has not answered yet; the request continues"
 	default:
-		o.Detail = fmt.Sprintf("the daemon does not answer at the moment; %s ago: %s", time.Since(n.lastAt).Round(time.Second), o.Detail)
+		o.Detail = fmt.Sprintf("the daemon does not answer now; %s ago: %s", time.Since(n.lastAt).Round(time.Second), o.Detail)
 	}
 	return o, nil
 }

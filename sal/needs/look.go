@@ -36,7 +36,7 @@ func Program(name, least string, versionArgs ...string) func(context.Context) (s
 		}
 		said, err := exec.CommandContext(ctx, path, versionArgs...).Output()
 		if err != nil && ctx.Err() != nil {
-			return "", fmt.Errorf("%s does not say its version", path)
+			return "", fmt.Errorf("%s does not report its version", path)
 		}
 		match := versionPattern.FindSubmatch(said)
 		if match == nil {
@@ -44,7 +44,7 @@ func Program(name, least string, versionArgs ...string) func(context.Context) (s
 		}
 		version := string(match[1])
 		if !AtLeast(version, least) {
-			return "", fmt.Errorf("%s is %s, and %s or newer is needed", path, version, least)
+			return "", fmt.Errorf("%s is version %s, but %s or newer is required", path, version, least)
 		}
 		return path + ", " + version, nil
 	}
@@ -76,7 +76,7 @@ func AtLeast(version, least string) bool {
 // Root checks whether this process runs as root.
 func Root(context.Context) (string, error) {
 	if id := os.Geteuid(); id != 0 {
-		return "", fmt.Errorf("this is the user %d", id)
+		return "", fmt.Errorf("the process runs as user %d", id)
 	}
 	return "root", nil
 }
@@ -98,9 +98,9 @@ func Openable(path string) func(context.Context) (string, error) {
 func Given(given bool) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if !given {
-			return "", errors.New("there are none")
+			return "", errors.New("not configured")
 		}
-		return "there are", nil
+		return "configured", nil
 	}
 }
 
@@ -108,7 +108,7 @@ func Given(given bool) func(context.Context) (string, error) {
 func Authorities(context.Context) (string, error) {
 	pool, err := x509.SystemCertPool()
 	if err == nil && pool.Equal(x509.NewCertPool()) {
-		err = errors.New("this host has none")
+		err = errors.New("this host has no certificates")
 	}
 	if err != nil {
 		return "", err
@@ -125,9 +125,9 @@ func Room(dir string, least int64) func(context.Context) (string, error) {
 			return "", err
 		}
 		if free < least {
-			return "", fmt.Errorf("%d MiB are free at %s", free>>20, at)
+			return "", fmt.Errorf("%d MiB free at %s", free>>20, at)
 		}
-		return fmt.Sprintf("%d GiB are free at %s", free>>30, at), nil
+		return fmt.Sprintf("%d GiB free at %s", free>>30, at), nil
 	}
 }
 
@@ -142,7 +142,7 @@ func Nearest(dir string) string {
 }
 
 // ControllersFix is the fix for a missing cgroup controller.
-const ControllersFix = "run the node as root; mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments"
+const ControllersFix = "run the node as root; mount -t cgroup2 none /sys/fs/cgroup; remove cgroup_disable= from the kernel's arguments"
 
 // Controllers checks whether the cgroups have all the wanted controllers.
 func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) (string, error) {
@@ -160,13 +160,13 @@ func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) 
 }
 
 // AccountsFix is the fix for missing process users.
-const AccountsFix = "run the node as root, with --data below directories that every user may pass through (/var/lib/writ), and not with --process-users none"
+const AccountsFix = "run the node as root, with --data below directories that all users can traverse (/var/lib/writ), and without --process-users none"
 
 // Accounts checks whether there are users for processes.
 func Accounts(accounts *confine.Accounts) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if accounts == nil {
-			return "", errors.New("there are none")
+			return "", errors.New("no users are configured")
 		}
 		if accounts.Off != nil {
 			return "", accounts.Off

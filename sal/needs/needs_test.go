@@ -24,7 +24,7 @@ func TestAFindingSaysWhatIsLostAndWhatToType(t *testing.T) {
 		{Name: "d", Use: "no d", Fix: "get d", Vital: true, Look: fails(errors.New("it is away"))},
 	})
 	want := []Finding{
-		{Module: "m", Need: "a", State: OK, Detail: "there are"},
+		{Module: "m", Need: "a", State: OK, Detail: "configured"},
 		{Module: "m", Need: "b", State: Degraded, Detail: "it is away", Use: "no b", Fix: "get b"},
 		{Module: "m", Need: "c", State: Missing, Detail: "it is old", Use: "no c", Fix: "get a new c"},
 		{Module: "m", Need: "d", State: Missing, Detail: "it is away", Use: "no d", Fix: "get d"},
@@ -53,7 +53,7 @@ func TestProgramsAreKnownByPathAndVersion(t *testing.T) {
 	for _, c := range []struct{ name, least, found, wrong string }{
 		{"tool", "", "tool, 1.10.2", ""},
 		{"tool", "1.9", "tool, 1.10.2", ""},
-		{"tool", "2.0", "", "1.10.2, and 2.0 or newer is needed"},
+		{"tool", "2.0", "", "is version 1.10.2, but 2.0 or newer is required"},
 		{"mute", "2.0", "mute", ""},
 		{"nothing-of-this-name", "", "", "not on PATH"},
 	} {

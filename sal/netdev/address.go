@@ -62,7 +62,7 @@ func freeIndex(resource writ.ResourceID, taken func(uint16) bool) (uint16, error
 			return index, nil
 		}
 	}
-	return 0, writ.Errorf(writ.CodeQuotaExceeded, "this node has 65536 networks, and there can be no more")
+	return 0, writ.Errorf(writ.CodeQuotaExceeded, "this node has 65536 networks, the maximum")
 }
 
 // freeHost returns the host part of a new port's address.
@@ -87,8 +87,8 @@ func freeIPv4(network writ.ResourceID, prefix netip.Prefix, owner writ.UID, take
 			return addr, nil
 		}
 	}
-	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are taken", room, prefix, network).
-		WithHint("delete what is not needed there, or make a network with a bigger range")
+	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are in use", room, prefix, network).
+		WithHint("delete unused resources on the network, or create a network with a larger range")
 }
 
 // router returns the host's address in an IPv4 range, or the zero value without a range.
@@ -116,7 +116,7 @@ func ipv4(r *sal.Record[network]) netip.Prefix {
 func checkRules(rules []catalog.NetworkRule) error {
 	for i, r := range rules {
 		if r.Protocol == "icmp" && len(r.Ports) > 0 {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "rules[%d] lets icmp to ports, and icmp has none", i).WithHint("leave ports away, or use tcp or udp")
+			return writ.Errorf(writ.CodeArgumentsInvalid, "rules[%d] has ports for icmp, which has no ports", i).WithHint("omit ports, or use tcp or udp")
 		}
 	}
 	return nil
@@ -158,4 +158,4 @@ func checkSubnet(p netip.Prefix) error {
 	return nil
 }
 
-var errNoSubnet = errors.New("networks are cut of a /64")
+var errNoSubnet = errors.New("networks need a /64")

@@ -130,7 +130,7 @@ func (h *host) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
 	for _, d := range damaged {
 		bridge, err := h.link(d.HostName)
 		if err != nil {
-			return nil, failed("look at the bridge "+d.HostName, err)
+			return nil, failed("inspect the bridge "+d.HostName, err)
 		}
 		if bridge == nil {
 			continue
@@ -170,7 +170,7 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 		return nil, err
 	}
 	if bridge == nil {
-		h.found("the bridge %s was not there", name)
+		h.found("the bridge %s was missing", name)
 		quiet := false // without queries, snooping would break neighbour discovery
 		bridge, err = h.hatch(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet}, r.UID)
 		if err != nil {
@@ -199,7 +199,7 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 		return nil
 	}
 	taken := func(by string, p netip.Prefix) error {
-		return writ.Errorf(writ.CodeResourceConflict, "%s cannot have %s: %s is %s on this node", r.Resource, want, p, by).WithHint("use another range")
+		return writ.Errorf(writ.CodeResourceConflict, "%s cannot use %s: %s is %s on this node", r.Resource, want, p, by).WithHint("use another range")
 	}
 	for _, other := range others {
 		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
@@ -208,7 +208,7 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 	}
 	for _, p := range hidden {
 		if p.Overlaps(want) {
-			return taken("that of a network whose record is damaged", p)
+			return taken("used by a network with a damaged record", p)
 		}
 	}
 	w, err := h.otherWay(want)
@@ -221,9 +221,9 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 // holderOf describes the user of a range for a script: it does not reveal names in other projects.
 func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
 	if r.Project != asks {
-		return "that of a network of another project"
+		return "used by a network of another project"
 	}
-	return "that of " + r.String()
+	return "used by " + r.String()
 }
 
 func (h *host) remove(request sal.Request) (sal.Outcome, error) {
@@ -250,8 +250,8 @@ func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 		for _, o := range on {
 			names = append(names, o.Own.Owner.String())
 		}
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceBusy, "on %s there is still %s", r.Resource, strings.Join(names, ", ")).
-			WithHint("delete what is on it first, or take it off the network")
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceBusy, "%s is still used by %s", r.Resource, strings.Join(names, ", ")).
+			WithHint("delete its users first, or remove them from the network")
 	}
 	gone.Change = writ.ChangeDeleted
 	return gone, h.clear(r)
@@ -263,8 +263,8 @@ func (h *host) requireNeighbours() error {
 	if err != nil || len(damaged) == 0 {
 		return err
 	}
-	return writ.Errorf(writ.CodeRecordDamaged, "a record of who has ports on networks is damaged: %s: %w", damaged[0].Path, damaged[0].Why).
-		WithHint("start what has lost its ports anew, which writes the record again, or delete it; if all have theirs, remove the file")
+	return writ.Errorf(writ.CodeRecordDamaged, "a record of ports on networks is damaged: %s: %w", damaged[0].Path, damaged[0].Why).
+		WithHint("restart the resource that lost its ports, which writes the record again, or delete it; if no resource lost its ports, remove the file")
 }
 
 // on returns the owners with a port on a network.

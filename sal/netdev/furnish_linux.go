@@ -117,7 +117,7 @@ func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) e
 		return nil
 	}
 	h.step("add a route")
-	h.found("a route to %s was not there", want.Dst)
+	h.found("a route to %s was missing", want.Dst)
 	return kernel.RouteReplace(want)
 }
 

@@ -80,7 +80,7 @@ func (h *host) unmended(err error) ([]sal.Drift, error) {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeResourceConflict {
 		return append(h.drift, sal.Drift{What: e.Message}), nil
 	}
-	return h.drift, failed("mend a network", err)
+	return h.drift, failed("repair a network", err)
 }
 
 // Names of devices and namespaces that only this driver uses.
@@ -253,7 +253,7 @@ func (d *Driver) Network(ctx context.Context) (told writ.NodeNetwork, err error)
 	}); ok {
 		overlay, err := o.Standing(ctx)
 		if err != nil { // count packets in any case
-			overlay.Detail = "it cannot be looked at: " + err.Error()
+			overlay.Detail = "its state is unknown: " + err.Error()
 		}
 		told.Overlay = &overlay
 	}

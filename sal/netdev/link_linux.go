@@ -40,8 +40,8 @@ func (h *host) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has an interface %s, a %s that writ did not make", name, l.Type()).
-			WithHint("look at it with `ip -d link show %s`; if it is not needed: `ip link delete %s`", name, name)
+		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has an interface %s of type %s, which writ did not create", name, l.Type()).
+			WithHint("inspect it with `ip -d link show %s`; if it is unused: `ip link delete %s`", name, name)
 	}
 	if l.Type() == kind && l.Attrs().Alias == alias(uid) {
 		return l, nil
@@ -118,7 +118,7 @@ func (h *host) applyShape(kernel *netlink.Handle, l netlink.Link, want shape) er
 	}
 	if a.MTU != MTU {
 		h.step("set the MTU of " + a.Name)
-		h.found("%s let packets of %d bytes through", a.Name, a.MTU)
+		h.found("%s had an MTU of %d bytes", a.Name, a.MTU)
 		if err := kernel.LinkSetMTU(l, MTU); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Pre
 			continue
 		}
 		h.step("give an address to " + l.Attrs().Name)
-		h.found("%s had not the address %s", l.Attrs().Name, p)
+		h.found("%s lacked the address %s", l.Attrs().Name, p)
 		a := &netlink.Addr{IPNet: netOf(p)}
 		if p.Addr().Is6() {
 			a.Flags = unix.IFA_F_NODAD // the records prevent duplicates

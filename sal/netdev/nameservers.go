@@ -52,9 +52,9 @@ func nameserversOf(files ...string) []netip.Addr {
 func CheckNameserver(server netip.Addr) error {
 	switch server := server.Unmap(); {
 	case server.IsLoopback(), server.IsUnspecified():
-		return errors.New("it is the address of the asker itself")
+		return errors.New("it is an address of the guest itself")
 	case server.IsMulticast():
-		return errors.New("it is of many")
+		return errors.New("it is a multicast address")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func ownAddresses() ([]netip.Addr, error) {
 // lookNameservers checks which nameservers guests get.
 func (d *Driver) lookNameservers(context.Context) (string, error) {
 	if d.Nameservers == nil {
-		return "none are told, as it was asked for", nil
+		return "disabled by the configuration", nil
 	}
 	servers := d.Nameservers()
 	own, err := ownAddresses()
@@ -117,11 +117,11 @@ func (d *Driver) lookNameservers(context.Context) (string, error) {
 	}
 	switch detail := strings.Join(found, ", "); {
 	case len(servers) == 0:
-		return "", errors.New("this host asks none but itself")
+		return "", errors.New("this host uses no nameserver but itself")
 	case len(found) == 0:
 		return "", fmt.Errorf("no network reaches %s", strings.Join(beyond, ", "))
 	case len(beyond) > 0:
-		return fmt.Sprintf("%s; no network reaches %s, so none is given it", detail, strings.Join(beyond, ", ")), nil
+		return fmt.Sprintf("%s; no network reaches %s, so guests do not get it", detail, strings.Join(beyond, ", ")), nil
 	default:
 		return detail, nil
 	}

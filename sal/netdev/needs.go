@@ -5,14 +5,14 @@ import "writ/sal/needs"
 // Needs returns the requirements of networks. Kernel features are tested in a temporary network namespace, so that the
 // kernel loads its modules.
 func (d *Driver) Needs() []needs.Need {
-	const install = "boot a kernel of the distribution; one for containers or small machines may lack it: "
+	const install = "boot a kernel of the distribution, because kernels for containers or small machines may lack it: "
 	return []needs.Need{
 		{Name: "rights on links", Use: "there are no networks", Fix: "run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN", Vital: true, Look: d.lookRights},
-		{Name: "forwarding", Use: "there are no networks", Fix: "mount -o remount,rw /proc/sys, and no ipv6.disable=1 among the kernel's arguments", Vital: true, Look: lookForwarding},
+		{Name: "forwarding", Use: "there are no networks", Fix: "mount -o remount,rw /proc/sys, and remove ipv6.disable=1 from the kernel's arguments", Vital: true, Look: lookForwarding},
 		{Name: "bridges and veth pairs", Use: "there are no networks", Fix: install + "modprobe -a bridge veth", Vital: true, Look: tried(tryLinks)},
 		{Name: "nftables", Use: "there are no networks", Fix: install + "modprobe -a nf_tables nft_ct nft_objref nft_meta_bridge", Vital: true, Look: tried(tryRules)},
 		{Name: "nftables for addresses", Use: "networks have no ipv4", Fix: install + "modprobe -a nft_chain_nat nft_masq", Look: tried(tryMasquerade)},
-		{Name: "nameservers", Use: "containers and machines are told none", Fix: "name one that networks reach: writ runner --nameserver ADDRESS", Look: d.lookNameservers},
-		{Name: "taps", Use: "machines are on no network", Fix: "modprobe tun", Look: tried(tryTap)},
+		{Name: "nameservers", Use: "containers and machines get none", Fix: "configure one that networks reach: writ runner --nameserver ADDRESS", Look: d.lookNameservers},
+		{Name: "taps", Use: "machines have no networks", Fix: "modprobe tun", Look: tried(tryTap)},
 	}
 }

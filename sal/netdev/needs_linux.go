@@ -28,10 +28,10 @@ func (d *Driver) lookRights(context.Context) (string, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil {
-		return "", fmt.Errorf("learn what this process may do: %w", err)
+		return "", fmt.Errorf("read the capabilities of this process: %w", err)
 	}
 	if have[0].Effective&rights != rights {
-		return "", fmt.Errorf("the user %d has neither all of root's rights nor these", os.Geteuid())
+		return "", fmt.Errorf("user %d has neither root's capabilities nor these", os.Geteuid())
 	}
 	return "CAP_NET_ADMIN, CAP_SYS_ADMIN", nil
 }
@@ -54,7 +54,7 @@ func lookForwarding(context.Context) (string, error) {
 		return "", err
 	}
 	if strings.TrimSpace(string(now)) == "0" {
-		return "off until there is a network", nil
+		return "off until the first network", nil
 	}
 	return "on", nil
 }

@@ -9,10 +9,10 @@ import (
 	"writ/sal"
 )
 
-func describeHost() string { return "this system has no network namespaces: only Linux has" }
+func describeHost() string { return "network namespaces need Linux" }
 
 func missing() error {
-	return writ.Errorf(writ.CodeDriverMissing, "networks are made on Linux only")
+	return writ.Errorf(writ.CodeDriverMissing, "networks need Linux")
 }
 
 // Do returns DRIVER_MISSING.

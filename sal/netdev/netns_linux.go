@@ -48,7 +48,7 @@ func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
 	if err != nil {
 		back()
 		d.mu.Unlock()
-		return nil, nil, failed("talk to the kernel", err)
+		return nil, nil, failed("open a netlink socket", err)
 	}
 	h = &host{Driver: d, kernel: kernel}
 	return h, h.leave(back), nil
@@ -82,14 +82,14 @@ func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err
 // subnet returns the host's range in the overlay.
 func (d *Driver) subnet(ctx context.Context) (netip.Prefix, error) {
 	if d.Overlay == nil {
-		return netip.Prefix{}, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to take addresses from")
+		return netip.Prefix{}, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to provide addresses")
 	}
 	subnet, err := d.Overlay.Subnet(ctx)
 	if err == nil {
 		err = checkSubnet(subnet)
 	}
 	if err != nil {
-		return netip.Prefix{}, failed("learn the node's range of addresses", err)
+		return netip.Prefix{}, failed("read the node's address range", err)
 	}
 	return subnet, nil
 }
@@ -181,7 +181,7 @@ func (d *Driver) isMarked(namespace string) bool {
 // failed returns an error about a refusal of the kernel or the disk.
 func failed(doing string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).WithHint("networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
+		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).WithHint("run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
 	}
 	return sal.HostError(doing, err)
 }

@@ -126,7 +126,7 @@ func (s *state) read(t *nftables.Table) error {
 		}
 		elements, err := s.conn.GetSetElements(m)
 		if err != nil {
-			return fmt.Errorf("list what is in the map %s: %w", m.Name, err)
+			return fmt.Errorf("list the map %s: %w", m.Name, err)
 		}
 		for _, e := range elements {
 			s.entries = append(s.entries, present{m.Name, e.Key, jumpOf(e)})
@@ -209,7 +209,7 @@ func (h *host) put(pieces ...piece) error {
 			return err
 		}
 		if !s.right[p.name] {
-			h.found("the rules of %s were not in place", orAll(p.name))
+			h.found("the rules of %s were missing", orAll(p.name))
 			missing = append(missing, p)
 		}
 	}

@@ -52,7 +52,7 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 		r = nil
 	}
 	if r != nil && (r.Own.Owner != owner.Resource || r.Own.Namespace != namespace || namespace && r.Own.IDs != owner.IDs) {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "%s holds ports under the id of %s already", r.Own.Owner, owner.Resource)
+		return nil, writ.Errorf(writ.CodeResourceConflict, "%s already holds ports under the id of %s", r.Own.Owner, owner.Resource)
 	}
 	on, err := h.resolve(owner, networks)
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 		return nil, err
 	}
 	if err := h.ensureHolding(r); err != nil {
-		err = failed("put "+owner.Resource.String()+" on its networks", err)
+		err = failed("connect "+owner.Resource.String()+" to its networks", err)
 		if fresh { // all or nothing
 			err = errors.Join(err, h.release(owner.UID, r))
 		}
@@ -98,7 +98,7 @@ func (h *host) tellNameservers(ports []sal.Port) error {
 	servers := h.Nameservers()
 	own, err := ownAddresses()
 	if err != nil {
-		return failed("learn which nameservers are elsewhere", err)
+		return failed("list the addresses of this node", err)
 	}
 	for i := range ports {
 		ports[i].Nameservers = reachableNameservers(servers, own, ports[i].IPv4.IsValid())
@@ -143,7 +143,7 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	}
 	for _, p := range drop {
 		if err := h.unplug(device(r.UID, p)); err != nil {
-			return failed("take "+r.Own.Owner.String()+" off "+p.Network.String(), err)
+			return failed("disconnect "+r.Own.Owner.String()+" from "+p.Network.String(), err)
 		}
 	}
 	others, damaged, err := h.holdings().List()
@@ -236,7 +236,7 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 			return err
 		}
 		if !there {
-			h.found("the namespace of %s was not there", r.Own.Owner)
+			h.found("the namespace of %s was missing", r.Own.Owner)
 			if err := h.makeNamespace(path, r.Own.IDs); err != nil {
 				return err
 			}
@@ -291,7 +291,7 @@ func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding
 		}
 	}
 	if l == nil {
-		h.found("the port %s of %s was not there", name, r.Own.Owner)
+		h.found("the port %s of %s was missing", name, r.Own.Owner)
 		if l, err = h.newLink(name, told, r.UID, namespace); err != nil {
 			return err
 		}
@@ -371,7 +371,7 @@ func (h *host) release(owner writ.UID, r *sal.Record[holding]) error {
 		err = h.removeNamespace(h.namespacePath(owner))
 	}
 	if err != nil {
-		return failed("take away the ports of "+string(owner), err)
+		return failed("remove the ports of "+string(owner), err)
 	}
 	if r == nil {
 		return nil
