@@ -55,8 +55,8 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			`cpus: wrong_value: cpus must be 1 to 256, not 0`,
 			`cmdline: wrong_value: cmdline must be one line such as console=ttyS0 root=/dev/vda1 rw, without control characters, not "a\nb"`,
 			`env.1A: wrong_value: env.1A must be a variable's name like DB_HOST, not "1A"`,
-			`env.B: wrong_type: env.B must be a text of one line without #; got a handle to a volume; read one of its fields`,
-			`env.C: wrong_type: env.C must be a text of one line without #; got undefined`,
+			`env.B: wrong_type: env.B must be one line of text without #; got a handle to a volume; read one of its fields`,
+			`env.C: wrong_type: env.C must be one line of text without #; got undefined`,
 		}},
 		{"network.allow", map[string]any{"rules": []any{
 			map[string]any{"protocol": "tpc", "ports": []any{int64(80), int64(0)}},
@@ -66,7 +66,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 		}}, []string{
 			`rules[0].protocol: wrong_value: rules[0].protocol must be one of tcp, udp, icmp, any, not "tpc"; did you mean "tcp"?`,
 			`rules[0].ports[1]: wrong_value: rules[0].ports[1] must be 1 to 65535, not 0`,
-			`rules[1].from[0]: wrong_value: rules[1].from[0] must be a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
+			`rules[1].from[0]: wrong_value: rules[1].from[0] must be a source address range like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
 			`rules[1].form: unknown_field: no field "form" in rules[1]; did you mean "from"?`,
 			`rules[2]: wrong_type: rules[2] must be a map, not a string`,
 			`rules[3].ports: wrong_value: rules[3].ports must have 1 to 64 elements, not 0`,
@@ -79,7 +79,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 		}},
 		{"container.create", map[string]any{"image": "docker.io/library/nginx:1.29"}, []string{
 			`image: wrong_value: image must be a name of 1 to 63 lower-case letters, digits and hyphens, not "docker.io/library/nginx:1.29"; ` +
-				`nodes ask no registry: make the image with image.fetch first`,
+				`nodes do not use registries: fetch the image with image.fetch first`,
 		}},
 		{"volume.create", map[string]any{"size_gib": int64(1), "image": int64(12)}, []string{
 			`image: wrong_type: image must be a handle to an image or the name of one, not an int`,
@@ -93,7 +93,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			`stdin: wrong_value: stdin must not contain a zero byte`,
 		}},
 		{"container.create", map[string]any{"image": "web", "volumes": []any{map[string]any{"volume": handle(1), "path": "/data/../etc"}}}, []string{
-			`volumes[0].path: wrong_value: volumes[0].path must be an absolute path such as /data, without . and .. in it, not "/data/../etc"`,
+			`volumes[0].path: wrong_value: volumes[0].path must be an absolute path such as /data, without . and .., not "/data/../etc"`,
 		}},
 		{"node.ping", map[string]any{"cpus": int64(1)}, []string{`cpus: unknown_field: no field "cpus"`}},
 	} {

@@ -205,7 +205,7 @@ func (c *checker) element(f *Field, v any, at Path) {
 func (c *checker) text(f *Field, text string, at Path) {
 	switch {
 	case f.Hidden && !c.revealed:
-		c.add(at, WrongType, "%s must be a secret, not a string in the open", at)
+		c.add(at, WrongType, "%s must be a secret, not a plain string", at)
 	case strings.ContainsRune(text, 0):
 		c.add(at, WrongValue, "%s must not contain a zero byte", at)
 	case f.Enum != nil && !slices.Contains(f.Enum, text):
@@ -258,7 +258,7 @@ func registryAdvice(f *Field, name string) string {
 	if !slices.Contains(f.Kinds, writ.KindImage) || !strings.ContainsAny(name, "/:") {
 		return ""
 	}
-	return "; nodes ask no registry: make the image with image.fetch first"
+	return "; nodes do not use registries: fetch the image with image.fetch first"
 }
 
 func (c *checker) kindOf(v any) (writ.ResourceKind, bool) {

@@ -33,7 +33,7 @@ func (c *checker) list(f *Field, list []any, at Path) {
 		j := slices.IndexFunc(list[:i], func(earlier any) bool { return same(part(f, e), part(f, earlier)) })
 		if j >= 0 {
 			first, second := append(slices.Clone(at), j), append(slices.Clone(at), i)
-			c.add(second, WrongValue, "%s must differ from %s: the second one has no effect of its own", second, first)
+			c.add(second, WrongValue, "%s must differ from %s: the second one has no effect", second, first)
 		}
 	}
 }
@@ -64,8 +64,8 @@ func (c *checker) beside(f *Field, args map[string]any, at Path) {
 	switch {
 	case !c.meaning:
 	case f.With != "" && args[f.With] == nil && args[f.Name] != "":
-		c.add(at, WrongValue, "%s has no effect without %s: give both, or leave it out", at, f.With)
+		c.add(at, WrongValue, "%s has no effect without %s: give both, or omit it", at, f.With)
 	case other != "" && args[other] == value:
-		c.add(at, WrongValue, "%s has no effect with %s %s: leave it out", at, other, value)
+		c.add(at, WrongValue, "%s has no effect with %s %s: omit it", at, other, value)
 	}
 }

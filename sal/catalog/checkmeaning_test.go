@@ -14,7 +14,7 @@ func TestRepeatedElementsAreNamedByBothPaths(t *testing.T) {
 	c.list(f, []any{int64(80), int64(443), int64(80)}, at)
 	want := []Problem{{
 		Path: Path{"rules", 1, "ports", 2}, Reason: WrongValue,
-		Message: "rules[1].ports[2] must differ from rules[1].ports[0]: the second one has no effect of its own",
+		Message: "rules[1].ports[2] must differ from rules[1].ports[0]: the second one has no effect",
 	}}
 	if diff := cmp.Diff(want, c.problems); diff != "" {
 		t.Error(diff)

@@ -26,7 +26,7 @@ func ExampleOf() {
 	}
 
 	// Output:
-	// image.fetch: Fetches an image to the node and keeps it under a name, once its SHA-256 is right.
+	// image.fetch: Fetches an image to the node, verifies its SHA-256 and stores it under a name.
 	// image.get: Finds an image that an earlier run fetched.
-	// image.delete: Deletes an image from its node. Volumes made of it stay.
+	// image.delete: Deletes an image from its node. Volumes created from it stay.
 }

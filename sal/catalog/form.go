@@ -50,7 +50,7 @@ var forms = map[string]form{
 		useless: uselessURL,
 	},
 	"prefix": {
-		text:    "a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero",
+		text:    "a source address range like 10.1.0.0/24 or 400::/7, host bits zero",
 		sample:  `400::/7`,
 		pattern: regexp.MustCompile(`^[0-9a-f.:]+/[0-9]{1,3}$`),
 		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() },
@@ -66,7 +66,7 @@ var forms = map[string]form{
 		},
 	},
 	"path": {
-		text:    "an absolute path such as /data, without . and .. in it",
+		text:    "an absolute path such as /data, without . and ..",
 		sample:  `/data`,
 		pattern: regexp.MustCompile(`^(/[^/\x00-\x1f]+)+$`),
 		also:    func(s string) bool { return !dotted.MatchString(s) },
@@ -101,13 +101,13 @@ var forms = map[string]form{
 		useless: uselessProgram,
 	},
 	"value": {
-		text:    "a text of one line without #",
+		text:    "one line of text without #",
 		sample:  `on`,
 		pattern: regexp.MustCompile(`^[^\x00]*$`),
 		useless: UselessVariable,
 	},
 	"position": {
-		text:    "a position in a log, as a result has it",
+		text:    "a position in a log from a result",
 		pattern: regexp.MustCompile(`^([0-9a-f]{12}-[0-9]{1,18})?$`),
 	},
 	"version": {

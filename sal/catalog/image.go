@@ -8,9 +8,9 @@ import (
 
 // ImageFetch holds the arguments of image.fetch.
 type ImageFetch struct {
-	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"where to fetch it: https://, or file:/// below a directory that the operator of the node opens; may change as long as the content stays"`
-	SHA256 string `writ:"sha256,required,form=sha256" help:"the SHA-256 that the content must have"`
-	Format string `writ:"format,default=raw,enum=raw|qcow2|oci" help:"what it is: a disk, kernel or initramfs as it is (raw), a qcow2 disk, or a container image as OCI archive (oci)"`
+	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"its source: https://, or file:/// below a directory that the node's operator permits; it may change if the content stays the same"`
+	SHA256 string `writ:"sha256,required,form=sha256" help:"the expected SHA-256 of the content"`
+	Format string `writ:"format,default=raw,enum=raw|qcow2|oci" help:"the format: a raw disk, kernel or initramfs (raw), a qcow2 disk (qcow2), or a container image as OCI archive (oci)"`
 }
 
 // Image is the result of operations on an image.
@@ -26,10 +26,10 @@ func imageOperations() []*Operation {
 	image := Operation{Module: "image", Kind: writ.KindImage, Repeat: Safe}
 	return []*Operation{
 		declare[ImageFetch, Image](image.with("fetch", Make, 30*time.Minute,
-			"Fetches an image to the node and keeps it under a name, once its SHA-256 is right.").adds().fetches()),
+			"Fetches an image to the node, verifies its SHA-256 and stores it under a name.").adds().fetches()),
 		declare[Nothing, Image](image.with("get", Find, time.Minute,
 			"Finds an image that an earlier run fetched.").reads()),
 		declare[Nothing, Identity](image.with("delete", Remove, time.Minute,
-			"Deletes an image from its node. Volumes made of it stay.").destroys("The image. What was made of it stays.")),
+			"Deletes an image from its node. Volumes created from it stay.").destroys("The image. Resources created from it stay.")),
 	}
 }

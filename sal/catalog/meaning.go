@@ -19,7 +19,7 @@ func uselessURL(s string) string {
 	case err != nil:
 		return "it cannot be parsed"
 	case u.User != nil:
-		return "it has a user or password, which every reader of the script would see"
+		return "it contains a user or password, which every reader of the script would see"
 	case u.Fragment != "" || strings.HasSuffix(s, "#"):
 		return "it has a fragment, which no server receives"
 	case u.Path == "" || strings.HasSuffix(u.Path, "/"):
@@ -27,7 +27,7 @@ func uselessURL(s string) string {
 	case u.Scheme == "file" && u.RawQuery != "":
 		return "a file has no query"
 	case u.Scheme == "file" && dotted.MatchString(u.Path):
-		return "it has . or .. in its path"
+		return "its path contains . or .."
 	case u.Scheme == "file":
 		return ""
 	case u.Hostname() == "":
@@ -54,7 +54,7 @@ var silentRanges = []struct {
 	{netip.MustParsePrefix("240.0.0.0/4"), "the range is reserved"},
 	{netip.MustParsePrefix("::/128"), "no host has this address"},
 	{netip.MustParsePrefix("::1/128"), "loopback addresses stay on their host"},
-	{netip.MustParsePrefix("::ffff:0:0/96"), "packets have the IPv4 address itself: use that"},
+	{netip.MustParsePrefix("::ffff:0:0/96"), "packets have the IPv4 address instead: use that"},
 	{netip.MustParsePrefix("fe80::/10"), "packets of link-local addresses are not forwarded"},
 	{netip.MustParsePrefix("ff00::/8"), "multicast addresses do not send"},
 }
@@ -80,9 +80,9 @@ const commandLineSize = 2048
 func uselessCmdline(s string) string {
 	switch {
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }):
-		return "kernels read ASCII only; give other texts by cloud_init or env"
+		return "kernels read only ASCII; pass other texts with cloud_init or env"
 	case len(s) >= commandLineSize:
-		return fmt.Sprintf("it has %d bytes, and kernels cut it after %d", len(s), commandLineSize-1)
+		return fmt.Sprintf("it has %d bytes, and kernels truncate it to %d", len(s), commandLineSize-1)
 	case strings.Count(s, `"`)%2 != 0:
 		return "a quotation mark is not closed"
 	}
@@ -94,9 +94,9 @@ func UselessMount(path string) string {
 	below := func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 	switch {
 	case below("/proc"), below("/sys"), path == "/dev":
-		return "the kernel's own files are there"
+		return "it contains files of the kernel"
 	case below("/etc/hosts"), below("/etc/resolv.conf"):
-		return "the node writes this file of each container"
+		return "the node writes this file in each container"
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func uselessDigest(s string) string {
 // uselessLoginKey checks a line of authorized_keys.
 func uselessLoginKey(s string) string {
 	if !isLoginKey(s) {
-		return "sshd ignores it, because it is cut off, has options, is of an old type or is an RSA key of less than 1024 bits"
+		return "sshd ignores it, because it is truncated, has options, has an old type or is an RSA key of less than 1024 bits"
 	}
 	return ""
 }
@@ -126,7 +126,7 @@ func UselessVariable(value string) string {
 	case strings.ContainsAny(value, "\r\n"): // the next line would be another variable
 		return "it has a line break, and each variable is one line"
 	case strings.ContainsRune(value, '#'):
-		return "it has the character #, at which pam_env cuts it off"
+		return "it contains the character #, where pam_env truncates it"
 	}
 	return ""
 }
@@ -137,7 +137,7 @@ func uselessProgram(s string) string {
 	case strings.TrimSpace(s) == "":
 		return "it names no program"
 	case strings.ContainsAny(s, "\n\r"):
-		return "a program has no line break in its name"
+		return "the name of a program cannot contain a line break"
 	}
 	return ""
 }

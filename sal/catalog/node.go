@@ -4,15 +4,15 @@ import "time"
 
 // NodeFacts is the result of node.facts.
 type NodeFacts struct {
-	Hostname    string `writ:"hostname,required" help:"what the machine calls itself"`
-	OS          string `writ:"os,required" help:"operating system, with its version if it says one"`
+	Hostname    string `writ:"hostname,required" help:"the host name of the machine"`
+	OS          string `writ:"os,required" help:"operating system, with its version if known"`
 	Kernel      string `writ:"kernel,required" help:"release of the kernel"`
 	Arch        string `writ:"arch,required" help:"amd64 or arm64"`
 	BootID      string `writ:"boot_id,required" help:"changes with every boot"`
-	CPUs        int64  `writ:"cpus,required" help:"CPUs that it has"`
-	MemoryMiB   int64  `writ:"memory_mib,required" help:"memory that it has, in MiB"`
+	CPUs        int64  `writ:"cpus,required" help:"number of CPUs"`
+	MemoryMiB   int64  `writ:"memory_mib,required" help:"memory, in MiB"`
 	DiskGiB     int64  `writ:"disk_gib,required" help:"size of the disk that holds its data, in GiB"`
-	DiskFreeGiB int64  `writ:"disk_free_gib,required" help:"how much of that is free, in GiB"`
+	DiskFreeGiB int64  `writ:"disk_free_gib,required" help:"free space on this disk, in GiB"`
 	KVM         bool   `writ:"kvm,required" help:"whether /dev/kvm can be opened"`
 }
 
@@ -38,11 +38,11 @@ func nodeOperations() []*Operation {
 	node := Operation{Module: "node", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, NodeFacts](node.with("facts", Look, 10*time.Second,
-			"Tells what a node is: its hardware, its kernel, its capacity.").reads()),
+			"Reports the hardware, kernel and capacity of a node.").reads()),
 		declare[Nothing, NodeDrivers](node.with("drivers", Look, 10*time.Second,
-			"Tells which drivers a node has, and which of them only simulate.").reads()),
+			"Reports the drivers of a node, and which of them only simulate.").reads()),
 		declare[Nothing, Nothing](node.with("ping", Look, 10*time.Second,
-			"Does nothing, all the way: through signature, queue, node and journal, and back.").reads()),
+			"Sends an empty job: through signature, queue, node and journal, and back.").reads()),
 	}
 }
 
@@ -50,6 +50,6 @@ func runOperations() []*Operation {
 	run := Operation{Module: "run", Repeat: Safe}
 	return []*Operation{
 		declare[Nothing, Now](run.with("now", Find, time.Minute,
-			"Reads the clock once; every later pass of the run sees the same time.").reads()),
+			"Reads the clock once. Every later pass of the run gets the same time.").reads()),
 	}
 }

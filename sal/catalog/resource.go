@@ -4,11 +4,11 @@ import "writ"
 
 // Identity holds the fields of every handle.
 type Identity struct {
-	Name string `writ:"name,required" help:"the name it was made under"`
-	UID  string `writ:"uid,required" help:"the id it got when it was made; a later resource of the same name has another"`
+	Name string `writ:"name,required" help:"its name"`
+	UID  string `writ:"uid,required" help:"its id, set at its creation; a later resource with the same name has another id"`
 	// Node is set by the supervisor, which knows the names of nodes. Drivers leave it empty.
-	Node      string `writ:"node" help:"the node that has it"`
-	Simulated bool   `writ:"simulated,required" help:"whether a simulated driver answered: nothing of it exists outside its records"`
+	Node      string `writ:"node" help:"its node"`
+	Simulated bool   `writ:"simulated,required" help:"whether the driver is simulated: the resource then exists only in its records"`
 }
 
 // Identify returns the identity of a resource as its driver knows it.
@@ -61,7 +61,7 @@ type Nothing struct{}
 
 // Stop holds the arguments of machine.stop and container.stop.
 type Stop struct {
-	GraceSeconds int64 `writ:"grace_seconds,default=30,max=3600,min=0" help:"how long it may take to end by itself before it is cut off, in seconds; 0 cuts it off at once"`
+	GraceSeconds int64 `writ:"grace_seconds,default=30,max=3600,min=0" help:"time to exit before it is killed, in seconds; 0 kills it at once"`
 }
 
 // Snapshot names a snapshot.
@@ -72,16 +72,16 @@ type Snapshot struct {
 // LogPart selects a part of a log. Fields added later have no defaults, so that calls of older scripts keep their
 // hashes.
 type LogPart struct {
-	Lines       int64  `writ:"lines,default=100,min=1,max=1000" help:"how many lines at most: the last ones or, with after, the next ones"`
-	After       string `writ:"after,form=position,max=64" help:"a position, which an earlier result has as next: reads on from there"`
-	WaitSeconds int64  `writ:"wait_seconds,min=0,max=60" help:"how long to wait until there is something behind after, or its state is another one, in seconds"`
-	MaxKiB      int64  `writ:"max_kib,min=0,max=48" help:"how much text at most, in KiB; 48 if it is 0"`
+	Lines       int64  `writ:"lines,default=100,min=1,max=1000" help:"maximum number of lines: the last ones or, with after, the next ones"`
+	After       string `writ:"after,form=position,max=64" help:"a position from the field next of an earlier result: reads from there on"`
+	WaitSeconds int64  `writ:"wait_seconds,min=0,max=60" help:"maximum wait for text after the position, or for another state, in seconds"`
+	MaxKiB      int64  `writ:"max_kib,min=0,max=48" help:"maximum length of the text, in KiB; 0 means 48"`
 }
 
 // LogText is the selected part of a log.
 type LogText struct {
-	Text string `writ:"text,required" help:"lines as they were written, without bytes that are no text; the last one may go on in the next part"`
-	Next string `writ:"next,required" help:"the position behind the text, for after"`
-	Lost bool   `writ:"lost,required" help:"whether there may have been something between after and the text that is gone: it is the oldest that there is"`
-	More bool   `writ:"more,required" help:"whether there is more behind the text already"`
+	Text string `writ:"text,required" help:"lines as they were written, without invalid bytes; the last one may continue in the next part"`
+	Next string `writ:"next,required" help:"the position after the text, for after"`
+	Lost bool   `writ:"lost,required" help:"whether text between after and this text may be lost; this text is then the oldest available"`
+	More bool   `writ:"more,required" help:"whether more text is available"`
 }

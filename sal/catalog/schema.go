@@ -127,7 +127,7 @@ func newField(sf reflect.StructField) (Field, error) {
 	}
 	f.Name, f.Help = name, sf.Tag.Get("help")
 	if f.Name == "" || f.Help == "" {
-		return f, fmt.Errorf("has no name or no help")
+		return f, fmt.Errorf("name or help is missing")
 	}
 	if options == "" {
 		return f, nil
@@ -162,7 +162,7 @@ func typedField(t reflect.Type) (Field, error) {
 	case t == reflect.TypeFor[map[string]Text]():
 		return Field{Type: Map, Key: &Field{Type: String}, Elem: &Field{Type: String, Secret: true}}, nil
 	default:
-		return Field{}, fmt.Errorf("no field can be a %s", t)
+		return Field{}, fmt.Errorf("unsupported type %s", t)
 	}
 }
 
@@ -211,7 +211,7 @@ func (f *Field) set(option string) error {
 	case "default":
 		return f.setDefault(value)
 	default:
-		return fmt.Errorf("there is no such option")
+		return fmt.Errorf("unknown option")
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (f *Field) setDefault(text string) (err error) {
 	case Int:
 		f.Default, err = strconv.ParseInt(text, 10, 64)
 	default:
-		err = fmt.Errorf("a %s has no default", f.Type)
+		err = fmt.Errorf("a %s cannot have a default", f.Type)
 	}
 	return err
 }
@@ -239,7 +239,7 @@ func (f *Field) setDefault(text string) (err error) {
 func (f *Field) setForm(name string) error {
 	form, ok := forms[name]
 	if !ok {
-		return fmt.Errorf("there is no such form")
+		return fmt.Errorf("unknown form")
 	}
 	f.Pattern, f.Form, f.valid, f.useless = form.pattern.String(), form.text, form.matches, form.useless
 	return nil

@@ -72,7 +72,7 @@ func (t Text) Reveal() (string, error) {
 	case t.secret == nil:
 		return t.plain, nil
 	case t.secret.value == nil:
-		return "", writ.Errorf(writ.CodeInternal, "the value of %s is not here, only its name", t.secret.name)
+		return "", writ.Errorf(writ.CodeInternal, "the value of %s is not available, only its name", t.secret.name)
 	}
 	return *t.secret.value, nil
 }
@@ -170,7 +170,7 @@ func (c *checker) secret(f *Field, name Secret, at Path) {
 	fits := checker{known: true, revealed: true}
 	fits.text(f, value, at)
 	if len(fits.problems) > 0 { // do not use their messages, which contain the value
-		c.add(at, WrongValue, "the value of %s is not possible for %s%s", name, at, bounded(f))
+		c.add(at, WrongValue, "the value of %s is invalid for %s%s", name, at, bounded(f))
 	}
 }
 

@@ -46,8 +46,8 @@ func (o *Operation) Errors() []writ.Code {
 	return codes
 }
 
-// Facts returns short phrases about the operation: "makes a resource of kind volume", "adds data", "at most 1m if
-// `timeout` says nothing else".
+// Facts returns short phrases about the operation: "makes a resource of kind volume", "adds data", "at most 1m by
+// default".
 func (o *Operation) Facts() []string {
 	facts := []string{map[Effect]string{Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds"}[o.Effect]}
 	if o.Named() {
@@ -60,7 +60,7 @@ func (o *Operation) Facts() []string {
 		facts = append(facts, "not repeated")
 	}
 	if o.Effect != Find {
-		facts = append(facts, "at most "+shortDuration(o.Timeout)+" if `timeout` says nothing else")
+		facts = append(facts, "at most "+shortDuration(o.Timeout)+" by default")
 	}
 	return facts
 }
