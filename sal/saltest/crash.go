@@ -48,7 +48,7 @@ func (e Suite) stopsWithContext(t *testing.T) {
 		})
 		_, err := h.do(ctx, s, subject, uidOf(subject))
 		if at == 0 && !errors.Is(err, context.Canceled) {
-			t.Errorf("%s went on although its context had ended before: %v", s.Operation, err)
+			t.Errorf("%s ignored its ended context: %v", s.Operation, err)
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", s.Operation, err)
@@ -199,18 +199,18 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 		return // the runner never repeats it
 	}
 	if _, err := h.step(s); err != nil {
-		h.Errorf("%s: it cannot be done again: %v", when, err)
+		h.Errorf("%s: the repetition failed: %v", when, err)
 		return
 	}
 	incidental := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return slices.Contains(h.suite.Incidental, name) })
 	if diff := cmp.Diff(want, h.observe(subject), incidental); diff != "" {
-		h.Errorf("%s: done again it is not as it should be:\n%s", when, diff)
+		h.Errorf("%s: wrong state after the repetition:\n%s", when, diff)
 	}
 	if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
-		h.Errorf("%s: done a third time it says %q", when, again.Change)
+		h.Errorf("%s: change of the third call: %q", when, again.Change)
 	}
 	if drift := h.kept(); len(drift) > 0 {
-		h.Errorf("%s: done again something is left to mend: %+v", when, drift)
+		h.Errorf("%s: drift after the repetition: %+v", when, drift)
 	}
 }
 
@@ -218,12 +218,12 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 func (h *host) cleansUp(when string) {
 	h.Helper()
 	if _, err := h.step(h.suite.remove()); err != nil {
-		h.Errorf("%s: it cannot be deleted: %v", when, err)
+		h.Errorf("%s: the deletion failed: %v", when, err)
 		return
 	}
 	h.absent()
 	made, err := h.do(h.Context(), h.suite.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one")
 	if err != nil || made.Change != writ.ChangeCreated {
-		h.Errorf("%s, then deleted: it cannot be made anew: %q, %v", when, made.Change, err)
+		h.Errorf("%s, then deleted: the new creation failed: %q, %v", when, made.Change, err)
 	}
 }

@@ -32,7 +32,7 @@ func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 		h.expect(e.Make, writ.ChangeCreated)
 		path := h.recordOf(Resource(e.kind(), subject))
 		if path == "" {
-			t.Skip("the driver keeps no record for each resource")
+			t.Skip("the driver has no record per resource")
 		}
 		text, err := os.ReadFile(path)
 		if err == nil {
@@ -44,13 +44,13 @@ func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 		h.restart(nil)
 
 		if !h.listed(Resource(e.kind(), other)) {
-			t.Errorf("%s: the other one is not listed", damage.name)
+			t.Errorf("%s: the other resource is not listed", damage.name)
 		}
 		if got := h.listed(Resource(e.kind(), subject)); got != damage.legible {
 			t.Errorf("%s: listed %t, want %t", damage.name, got, damage.legible)
 		}
 		if again, err := h.do(t.Context(), e.Make, other, uidOf(other)); err != nil || again.Change != writ.ChangeUnchanged {
-			t.Errorf("%s: the other one, made again: %q, %v", damage.name, again.Change, err)
+			t.Errorf("%s: the other resource, made again: %q, %v", damage.name, again.Change, err)
 		}
 		h.isDamaged(damage.name, path, other)
 		if damage.legible {
@@ -59,10 +59,10 @@ func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 
 		h.expect(e.remove(), writ.ChangeDeleted)
 		if h.listed(Resource(e.kind(), subject)) {
-			t.Errorf("%s: it is still listed", damage.name)
+			t.Errorf("%s: the resource is still listed", damage.name)
 		}
 		if diff := cmp.Diff(before, h.traces(), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: deleted, it left something behind:\n%s", damage.name, diff)
+			t.Errorf("%s: traces after the deletion:\n%s", damage.name, diff)
 		}
 		h.noOrphans(damage.name)
 	}
@@ -76,17 +76,17 @@ func (h *host) isDamaged(how, path, other string) {
 		h.refuseDamaged(s, uidOf(subject), writ.CodeRecordDamaged)
 	}
 	if _, err := h.driver.Observe(h.Context(), Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
-		h.Errorf("%s: it observes %v", how, err)
+		h.Errorf("%s: Observe returned %v", how, err)
 	}
 	keeper, ok := h.driver.(sal.Keeper)
 	if !ok {
 		return
 	}
 	if _, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
-		h.Errorf("%s: it looks after it and says %v", how, err)
+		h.Errorf("%s: Keep returned %v", how, err)
 	}
 	if drift, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), other)); err != nil || len(drift) > 0 {
-		h.Errorf("%s: it looks after the other one and says %v, %v", how, drift, err)
+		h.Errorf("%s: Keep of the other resource returned %v, %v", how, drift, err)
 	}
 	orphans, err := keeper.Orphans(h.Context())
 	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: Resource(h.suite.kind(), subject).HostName()}}, orphans); err != nil || diff != "" {
@@ -108,7 +108,7 @@ func (h *host) noOrphans(when string) {
 		return
 	}
 	if orphans, err := keeper.Orphans(h.Context()); err != nil || len(orphans) > 0 {
-		h.Errorf("%s: it left orphans: %v, %v", when, orphans, err)
+		h.Errorf("%s: orphans: %v, %v", when, orphans, err)
 	}
 }
 

@@ -83,7 +83,7 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	h.Helper()
 	o, ok := catalog.Lookup(s.Operation)
 	if !ok {
-		h.Fatalf("there is no operation %s", s.Operation)
+		h.Fatalf("unknown operation %s", s.Operation)
 	}
 	args, err := o.DecodeWith(s.Args, secrets)
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keys++
-	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.silent("it says while it works", text) }}
+	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.silent("the progress", text) }}
 }
 
 // do executes a step on a resource of the suite's project and checks the outcome against the catalogue.
@@ -119,7 +119,7 @@ func (h *host) carryOut(ctx context.Context, r sal.Request) (sal.Outcome, error)
 		}
 	}
 	if r.Operation.Effect == catalog.Look && outcome.Change != writ.ChangeNone {
-		h.Errorf("%s only looks, and says %q", r.Operation.Name(), outcome.Change)
+		h.Errorf("%s is a Look operation, but its change is %q", r.Operation.Name(), outcome.Change)
 	}
 	return outcome, nil
 }
@@ -135,7 +135,7 @@ func (h *host) expect(s Step, want writ.Change) sal.Outcome {
 	h.Helper()
 	o := h.must(h.step(s))
 	if o.Change != want {
-		h.Errorf("%s says %q, want %q", s.Operation, o.Change, want)
+		h.Errorf("change of %s: got %q, want %q", s.Operation, o.Change, want)
 	}
 	return o
 }
@@ -148,7 +148,7 @@ func (h *host) refuse(s Step, name string, uid writ.UID, want writ.Code) {
 		h.Errorf("%s: got %q (%v), want %s", s.Operation, writ.CodeOf(err), err, want)
 	}
 	if diff := cmp.Diff(before, h.observe(name)); diff != "" {
-		h.Errorf("%s was refused and changed something:\n%s", s.Operation, diff)
+		h.Errorf("%s failed and changed the state:\n%s", s.Operation, diff)
 	}
 }
 
@@ -175,20 +175,20 @@ func (h *host) listed(resource writ.ResourceID) bool {
 func (h *host) absent() {
 	h.Helper()
 	if seen := h.observe(subject); seen.Exists {
-		h.Errorf("it still exists: %+v", seen)
+		h.Errorf("the subject still exists: %+v", seen)
 	}
 	if h.listed(Resource(h.suite.kind(), subject)) {
-		h.Error("it is still listed")
+		h.Error("the subject is still listed")
 	}
 	if diff := cmp.Diff(h.before, h.traces(), cmpopts.EquateEmpty()); diff != "" {
-		h.Errorf("it left something behind:\n%s", diff)
+		h.Errorf("traces of the subject:\n%s", diff)
 	}
 	keeper, ok := h.driver.(sal.Keeper)
 	if !ok {
 		return
 	}
 	if orphans, err := keeper.Orphans(h.Context()); err != nil || len(orphans) > 0 {
-		h.Errorf("it left orphans: %v, %v", orphans, err)
+		h.Errorf("orphans: %v, %v", orphans, err)
 	}
 }
 

@@ -66,7 +66,7 @@ func (OnDisk) New(t testing.TB) string {
 		}
 		return dir
 	}
-	testenv.Lack(t, "this machine has no file system on a disk: set TMPDIR to a directory on one")
+	testenv.Lack(t, "this machine has no file system on a disk: set TMPDIR to a directory on a disk")
 	return ""
 }
 

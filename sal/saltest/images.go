@@ -23,7 +23,7 @@ func (dir Images) Image(_ context.Context, project writ.ProjectID, image writ.Re
 		return sal.Image{}, sal.Unknown(resource)
 	}
 	if err != nil {
-		return sal.Image{}, sal.HostError("look at the image", err)
+		return sal.Image{}, sal.HostError("inspect the image", err)
 	}
 	return sal.Image{Path: path, Format: "raw", Bytes: info.Size()}, nil
 }

@@ -13,20 +13,20 @@ import (
 func (e Suite) keepsWhatItMade(t *testing.T) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Keeper); !ok {
-		t.Skip("the driver keeps nothing")
+		t.Skip("the driver is not a sal.Keeper")
 	}
 	if drift := h.kept(); len(drift) > 0 {
-		t.Errorf("of what is not there it says %+v", drift)
+		t.Errorf("drift of a missing resource: %+v", drift)
 	}
 	for _, s := range append([]Step{e.Make}, e.Steps...) {
 		h.must(h.step(s))
 		h.restart(nil)
 		before := h.observe(subject)
 		if drift := h.kept(); len(drift) > 0 {
-			t.Errorf("after %s it says %+v", s.Operation, drift)
+			t.Errorf("drift after %s: %+v", s.Operation, drift)
 		}
 		if diff := cmp.Diff(before, h.observe(subject)); diff != "" {
-			t.Errorf("after %s, holding it against its record changed something:\n%s", s.Operation, diff)
+			t.Errorf("after %s, Keep changed the state:\n%s", s.Operation, diff)
 		}
 	}
 	h.expect(e.remove(), writ.ChangeDeleted)
@@ -37,7 +37,7 @@ func (e Suite) keepsWhatItMade(t *testing.T) {
 func (e Suite) staysFenced(t *testing.T) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Fencing); !ok {
-		t.Skip("nothing of it runs")
+		t.Skip("its resources do not run")
 	}
 	fence := func(name string) {
 		t.Helper()
@@ -55,7 +55,7 @@ func (e Suite) staysFenced(t *testing.T) {
 		h.kept()
 		seen := h.observe(subject)
 		if !seen.Exists || seen.UID != made.UID || seen.State == "running" || runs && seen.State != "stopped" {
-			t.Errorf("what was made as %+v is %+v once it was fenced", made, seen)
+			t.Errorf("%+v became %+v when it was fenced", made, seen)
 		}
 	}
 	h.expect(e.remove(), writ.ChangeDeleted)
@@ -72,7 +72,7 @@ func Remedies(t testing.TB, keeper sal.Keeper) func() []string {
 		}
 		for _, o := range orphans {
 			if o.Remedy == "" {
-				t.Fatalf("%+v cannot be taken away", o)
+				t.Fatalf("%+v has no remedy", o)
 			}
 			lines = append(lines, o.Remedy)
 		}

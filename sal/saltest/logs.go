@@ -29,20 +29,20 @@ const logGuard = 30 * time.Second
 // tellsWhatWasWritten reads the log of the subject continuously while it is stopped, started, flooded and deleted.
 func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	if e.Log.Operation == "" {
-		t.Skip("its resources write nothing")
+		t.Skip("its resources write no logs")
 	}
 	h := e.newHost(t)
 	h.expect(e.Make, writ.ChangeCreated)
 	if text := h.excerpt("", 0).Text; strings.Count(text, "\n") > 1000 {
-		t.Errorf("of all, it tells %d lines", strings.Count(text, "\n"))
+		t.Errorf("the log has %d lines, which exceeds the limit", strings.Count(text, "\n"))
 	}
 	e.Log.Write(t, h.dir, "\nhere it begins\n")
 	next := h.follow("", "here it begins\n", false)
 	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
-		t.Errorf("at the end there is more, %v", err)
+		t.Errorf("Written at the end of the log: true, %v", err)
 	}
 	if p := h.excerpt(next, 0); p.Text != "" || p.Next != next || p.Lost || p.More {
-		t.Errorf("at the end it tells %+v", p)
+		t.Errorf("part at the end of the log: %+v", p)
 	}
 
 	text := strings.Repeat("a line with an \u00fc in it\n", 200) + "and one that has no end"
@@ -56,7 +56,7 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	looking.Go(func() {
 		for {
 			if _, err := h.logging().Written(t.Context(), h.subject(), next); err != nil {
-				t.Errorf("while it is stopped and started: %v", err)
+				t.Errorf("Written during stop and start: %v", err)
 			}
 			select {
 			case <-ended:
@@ -68,7 +68,7 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	h.must(h.step(Step{Operation: e.operation().Module + ".stop", Args: map[string]any{"grace_seconds": int64(0)}}))
 	p := h.excerpt(next, 0)
 	if p.Lost || h.observe(subject).State != "stopped" {
-		t.Errorf("stopped it tells %+v", p)
+		t.Errorf("part after the stop: %+v", p)
 	}
 	h.must(h.step(Step{Operation: e.operation().Module + ".start"}))
 	close(ended)
@@ -85,13 +85,13 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	h.expect(e.remove(), writ.ChangeDeleted)
 	h.refuse(Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, uidOf(subject), writ.CodeResourceUnknown)
 	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
-		t.Errorf("of what is deleted there is more, %v", err)
+		t.Errorf("Written of a deleted resource: true, %v", err)
 	}
 	second := writ.UID("0192f6c2-7d3a-7000-9000-the-second-one")
 	h.must(h.do(t.Context(), e.Make, subject, second))
 	again := h.must(h.do(t.Context(), Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, second))
 	if again.Values["lost"] != true || strings.Contains(again.Values["text"].(string), "the end") {
-		t.Errorf("of what was made anew it tells %v", again.Values)
+		t.Errorf("part of a new resource at the old position: %v", again.Values)
 	}
 }
 
@@ -101,7 +101,7 @@ func (h *host) logging() sal.Logging {
 	h.Helper()
 	l, ok := h.driver.(sal.Logging)
 	if !ok {
-		h.Fatal("the driver cannot be asked whether there is more of a log")
+		h.Fatal("the driver is not a sal.Logging")
 	}
 	return l
 }
@@ -128,7 +128,7 @@ func (h *host) follow(after, until string, lost bool) (next string) {
 	for first := true; !strings.HasSuffix(read.String(), until); first = false {
 		p := h.excerpt(after, kib)
 		if len(p.Text) > int(kib<<10) || p.Lost != (lost && first) || p.Text != "" && p.Next == after {
-			h.Fatalf("after %q it tells %+v", after, p)
+			h.Fatalf("wrong part after %q: %+v", after, p)
 		}
 		read.WriteString(p.Text)
 		after = p.Next
@@ -139,7 +139,7 @@ func (h *host) follow(after, until string, lost bool) (next string) {
 			select {
 			case <-tick.C:
 			case <-end:
-				h.Fatalf("in %s it tells no %s, but %s", logGuard, short(until), short(read.String()))
+				h.Fatalf("the log lacks %[2]s after %[1]s: %[3]s", logGuard, short(until), short(read.String()))
 			}
 			var err error
 			if more, err = h.logging().Written(h.Context(), h.subject(), after); err != nil {

@@ -129,14 +129,14 @@ func (e Suite) describesItself(t *testing.T) {
 	h := e.newHost(t)
 	d := h.driver.Describe()
 	if d.Module != e.operation().Module || d.Name == "" {
-		t.Errorf("it says of itself %+v", d)
+		t.Errorf("wrong description %+v", d)
 	}
 	if d.Simulated != (d.Name == "simulated") {
 		t.Errorf("name and simulation disagree: %+v", d)
 	}
 	h.restart(nil)
 	if diff := cmp.Diff(d, h.driver.Describe()); diff != "" {
-		t.Errorf("after a restart it says something else:\n%s", diff)
+		t.Errorf("the description changed after a restart:\n%s", diff)
 	}
 }
 
@@ -146,21 +146,21 @@ func (e Suite) makesItSoOnce(t *testing.T) {
 	made := h.expect(e.Make, writ.ChangeCreated)
 	seen := h.observe(subject)
 	if !seen.Exists || seen.UID != uidOf(subject) || !h.listed(Resource(e.kind(), subject)) {
-		t.Errorf("after it was made: %+v", seen)
+		t.Errorf("wrong observation after the creation: %+v", seen)
 	}
 	if diff := cmp.Diff(made.Values, seen.Values); diff != "" {
-		t.Errorf("the result is not what is observed:\n%s", diff)
+		t.Errorf("result and observation differ:\n%s", diff)
 	}
 	again := h.expect(e.Make, writ.ChangeUnchanged)
 	h.restart(nil)
 	third := h.expect(e.Make, writ.ChangeUnchanged)
 	for _, o := range []sal.Outcome{again, third} {
 		if diff := cmp.Diff(made.Values, o.Values); diff != "" {
-			t.Errorf("asking again gives another result:\n%s", diff)
+			t.Errorf("the repeated call has another result:\n%s", diff)
 		}
 	}
 	if diff := cmp.Diff(seen, h.observe(subject)); diff != "" {
-		t.Errorf("asking again changed something:\n%s", diff)
+		t.Errorf("the repeated call changed the state:\n%s", diff)
 	}
 
 	h.expect(e.remove(), writ.ChangeDeleted)
@@ -170,7 +170,7 @@ func (e Suite) makesItSoOnce(t *testing.T) {
 	h.absent()
 	h.must(h.do(t.Context(), e.Make, subject, "0192f6c2-7d3a-7000-9000-the-second-one"))
 	if seen := h.observe(subject); seen.UID != "0192f6c2-7d3a-7000-9000-the-second-one" {
-		t.Errorf("made anew it has the id %s", seen.UID)
+		t.Errorf("the new resource has the id %s", seen.UID)
 	}
 }
 
@@ -206,12 +206,12 @@ func (e Suite) repeatsEverySteps(t *testing.T) {
 			continue
 		}
 		if first.Change != writ.ChangeUpdated {
-			t.Errorf("%s says %q, want %q", s.Operation, first.Change, writ.ChangeUpdated)
+			t.Errorf("change of %s: got %q, want %q", s.Operation, first.Change, writ.ChangeUpdated)
 		}
 		h.restart(nil)
 		again := h.expect(s, writ.ChangeUnchanged)
 		if diff := cmp.Diff(first.Values, again.Values); diff != "" {
-			t.Errorf("%s gives another result when it is repeated:\n%s", s.Operation, diff)
+			t.Errorf("%s has another result when it is repeated:\n%s", s.Operation, diff)
 		}
 	}
 	h.expect(e.Make, writ.ChangeUnchanged) // effects of Alter are not undone
@@ -225,7 +225,7 @@ func (e Suite) knowsNothing(t *testing.T) {
 		h.refuse(s, subject, uidOf(subject), writ.CodeResourceUnknown)
 	}
 	if seen := h.observe(subject); !cmp.Equal(seen, sal.Observation{}, cmpopts.EquateEmpty()) {
-		t.Errorf("it sees %+v", seen)
+		t.Errorf("observation of a missing resource: %+v", seen)
 	}
 	h.expect(e.remove(), writ.ChangeUnchanged)
 }
@@ -246,7 +246,7 @@ func (e Suite) keepsProjectsApart(t *testing.T) {
 	}
 	h.expect(e.remove(), writ.ChangeDeleted)
 	if !h.listed(theirs) {
-		t.Error("deleting ours took theirs")
+		t.Error("the deletion removed the resource of the other project")
 	}
 }
 

@@ -50,11 +50,11 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 // not leave, log or return them, and another version of a secret is a change.
 func (e Suite) keepsNoSecret(t testing.TB) {
 	h := e.newHost(t)
-	h.restart(func(step string) { h.keeps("before it does " + step) })
+	h.restart(func(step string) { h.keeps("before step " + step) })
 	first, takes := e.Make.withSecret("suite@1")
 	h.expect(first, writ.ChangeCreated)
 	h.expect(first, writ.ChangeUnchanged)
-	h.keeps("after it was made")
+	h.keeps("after the creation")
 	if takes {
 		h.changesSecret(first)
 	}
@@ -64,10 +64,10 @@ func (e Suite) keepsNoSecret(t testing.TB) {
 			h.keeps("after " + s.Operation)
 		}
 	}
-	h.silent("what is observed", fmt.Sprint(h.observe(subject)))
+	h.silent("the observation", fmt.Sprint(h.observe(subject)))
 	h.expect(e.remove(), writ.ChangeDeleted)
 	h.suite.Handed = nil
-	h.keeps("after it was deleted")
+	h.keeps("after the deletion")
 }
 
 // changesSecret makes the subject with another version of its secrets.
@@ -125,7 +125,7 @@ func (h *host) handed(path string, d fs.DirEntry) bool {
 			continue
 		}
 		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
-			h.Errorf("others than its owner may use %s: %s", path, info.Mode())
+			h.Errorf("%s is accessible to other users: %s", path, info.Mode())
 		}
 		return true
 	}

@@ -84,14 +84,14 @@ func (f *forest) holds(when, name, want string) {
 	f.Helper()
 	text, err := os.ReadFile(filepath.Join(f.make(name, mib), "nested", "file"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || string(text) != want {
-		f.Errorf("%s it holds %q, want %q, %v", when, text, want, err)
+		f.Errorf("%s: content %q, want %q, %v", when, text, want, err)
 	}
 }
 
 func (f *forest) lists(want ...string) {
 	f.Helper()
 	if all, err := f.List(f.Context()); err != nil || !slices.Equal(all, want) {
-		f.Errorf("it lists %q, want %q, %v", all, want, err)
+		f.Errorf("listed %q, want %q, %v", all, want, err)
 	}
 }
 
@@ -107,13 +107,13 @@ func (e TreesSuite) makesOnce(t *testing.T) {
 	f.lists()
 	dir := f.make("b", 64*mib)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
-		t.Fatalf("it is no directory: %v, %v", dir, err)
+		t.Fatalf("not a directory: %v, %v", dir, err)
 	}
 	f.write(dir, "text")
 	f.restart(nil)
 	for _, size := range []int64{64 * mib, mib, 128 * mib, 0} {
 		if again := f.make("b", size); again != dir {
-			t.Errorf("asked again it is at %s, and was at %s", again, dir)
+			t.Errorf("the repeated call returned %s instead of %s", again, dir)
 		}
 	}
 	f.make("a", 0)
@@ -122,7 +122,7 @@ func (e TreesSuite) makesOnce(t *testing.T) {
 	f.must(f.Remove(t.Context(), "b"))
 	f.must(f.Remove(t.Context(), "b"))
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is removed and still there: %v", err)
+		t.Errorf("the tree exists after its removal: %v", err)
 	}
 	f.lists("a")
 	f.make("b", mib)
@@ -248,7 +248,7 @@ func (e TreesSuite) stops(t *testing.T) {
 	_, made := f.Make(ctx, "b", sal.Bound{Bytes: mib})
 	for what, err := range map[string]error{"make": made, "snapshot": f.Snapshot(ctx, "a", "one"), "restore": f.Restore(ctx, "a", "one"), "remove": f.Remove(ctx, "a")} {
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s went on although its context had ended: %v", what, err)
+			t.Errorf("%s ignored its ended context: %v", what, err)
 		}
 	}
 	f.lists("a")
@@ -289,16 +289,16 @@ func (e TreesSuite) goesOn(t *testing.T) {
 			}
 			f.restart(nil)
 			if err := c.do(t.Context(), f); err != nil {
-				t.Fatalf("%s, stopped at step %d, cannot be done again: %v", c.name, at, err)
+				t.Fatalf("%s, stopped at step %d, cannot be repeated: %v", c.name, at, err)
 			}
 			f.keeps("a", c.snapshots...)
 			if c.gone {
 				f.lists()
 				continue
 			}
-			when := fmt.Sprintf("after %s, stopped at step %d,", c.name, at)
+			when := fmt.Sprintf("after %s, stopped at step %d", c.name, at)
 			if drift, err := f.Keep(t.Context(), "a", sal.Bound{Bytes: 64 * mib}); err != nil || len(drift) > 0 {
-				t.Errorf("%s something is left to mend: %+v, %v", when, drift, err)
+				t.Errorf("%s: drift %+v, %v", when, drift, err)
 			}
 			f.holds(when, "a", c.want)
 			f.write(f.make("a", 64*mib), c.after)

@@ -63,11 +63,11 @@ func switchPower(request sal.Request, s *state) error {
 	case verb == "stop":
 		s.Power = stopped
 	case verb == "start" && s.Power == paused:
-		return refuse(request, s, "machine.resume lets it go on")
+		return refuse(request, s, "resume it with machine.resume")
 	case verb == "start":
 		s.Power = running
 	case s.Power == stopped:
-		return refuse(request, s, "machine.start starts it")
+		return refuse(request, s, "start it with machine.start")
 	case verb == "pause":
 		s.Power = paused
 	case verb == "resume":
@@ -91,8 +91,8 @@ func attach(request sal.Request, s *state) error {
 			continue
 		}
 		if a.Volume.UID != args.Volume.UID || a.ReadOnly != args.ReadOnly {
-			return writ.Errorf(writ.CodeResourceConflict, "%s has the volume %q in another form already", request.Resource, a.Volume.Name).
-				WithHint("machine.detach takes it away first")
+			return writ.Errorf(writ.CodeResourceConflict, "%s already has the volume %q with another read_only", request.Resource, a.Volume.Name).
+				WithHint("detach it with machine.detach first")
 		}
 		return nil
 	}
@@ -168,7 +168,7 @@ func useContainer(d *Driver, request sal.Request, s *state) (map[string]any, err
 // "sha256sum" the digest of its input, and "printenv NAME" a variable.
 func execute(request sal.Request, s *state) (map[string]any, error) {
 	if s.Power != running {
-		return nil, refuse(request, s, "container.start starts it")
+		return nil, refuse(request, s, "start it with container.start")
 	}
 	args := request.Args.(*catalog.ContainerExec)
 	input, err := args.Stdin.Reveal()

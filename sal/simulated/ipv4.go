@@ -35,8 +35,8 @@ func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]s
 	for _, prefix := range ranges {
 		addr, ok := freeIPv4(prefix, r, taken)
 		if !ok {
-			return nil, writ.Errorf(writ.CodeQuotaExceeded, "all addresses of %s are taken", prefix).
-				WithHint("delete unused machines and containers there, or make a network with a bigger range")
+			return nil, writ.Errorf(writ.CodeQuotaExceeded, "all addresses of %s are in use", prefix).
+				WithHint("delete unused machines and containers there, or create a network with a larger range")
 		}
 		all, taken[addr] = append(all, addr.String()), true
 		c.open[d.choice(r)] = append(c.open[d.choice(r)], addr)

@@ -34,7 +34,7 @@ func (d *Driver) logOf(resource writ.ResourceID, uid writ.UID) *sal.Log {
 func (d *Driver) readLog(request sal.Request) (map[string]any, error) {
 	part, err := d.logOf(request.Resource, request.UID).Part(request.Args.(*catalog.LogPart))
 	if err != nil {
-		return nil, sal.HostError("read what "+request.Resource.String()+" wrote", err)
+		return nil, sal.HostError("read the log of "+request.Resource.String(), err)
 	}
 	return map[string]any{"text": part.Text, "next": part.Next, "lost": part.Lost, "more": part.More}, nil
 }

@@ -71,8 +71,8 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 		return nil, err
 	case "rotate_secret":
 		if s.Given {
-			return nil, writ.Errorf(writ.CodeResourceConflict, "%s has the password that herodb.create gives it", request.Resource).
-				WithHint("set the secret anew and make the database with its new version")
+			return nil, writ.Errorf(writ.CodeResourceConflict, "the password of %s was set by herodb.create", request.Resource).
+				WithHint("set a new version of the secret and create the database with it")
 		}
 		s.Secret++
 		return nil, nil

@@ -67,7 +67,7 @@ type pending struct {
 func Open(c Config) (*Driver, error) {
 	m, ok := modules[c.Module]
 	if !ok {
-		return nil, fmt.Errorf("simulate %q: only %v can be", c.Module, Modules)
+		return nil, fmt.Errorf("simulate %q: the only modules are %v", c.Module, Modules)
 	}
 	dir := filepath.Join(c.Dir, c.Module)
 	d := &Driver{
@@ -241,7 +241,7 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 	}
 	if d.module.touch != nil {
 		if err := d.module.touch(d, request); err != nil {
-			return sal.HostError("leave a stand-in", err)
+			return sal.HostError("write a stand-in", err)
 		}
 	}
 	d.step("effect")

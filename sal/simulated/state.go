@@ -76,7 +76,7 @@ func noSuch(request sal.Request) error {
 func grow(request sal.Request, s *state, size int64) error {
 	if size < s.SizeGiB {
 		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", request.Resource, s.SizeGiB, size).
-			WithHint("make a smaller one under another name and copy what is in it")
+			WithHint("create a smaller one under another name and copy the content")
 	}
 	s.SizeGiB = size
 	return nil

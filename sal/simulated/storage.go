@@ -35,7 +35,7 @@ func touchImage(d *Driver, request sal.Request) error {
 	if err := sal.MakeDir(d.config.Images); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("This file stands in for the %s image %q from %s with SHA-256 %s: its driver only simulates.\n",
+	text := fmt.Sprintf("This file replaces the %s image %q from %s with SHA-256 %s: its driver only simulates.\n",
 		args.Format, request.Resource.Name, args.URL, args.SHA256)
 	return os.WriteFile(path, []byte(text), 0o600)
 }
@@ -110,8 +110,8 @@ func fits(request sal.Request, content, size int64) error {
 	if content <= size {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and what it is to hold needs %d", request.Resource, size, content).
-		WithHint("say size_gib: %d or more", content)
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %d", request.Resource, size, content).
+		WithHint("use size_gib: %d or more", content)
 }
 
 // sourceSize returns the size of the volume to clone.
@@ -195,7 +195,7 @@ func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
 	}
 	_, err := d.readBackup(request.Resource.Project, args.Backup)
 	if err == nil {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has a backup %q already", args.Backup).WithHint("use another name")
+		return nil, writ.Errorf(writ.CodeResourceConflict, "the node already has a backup %q", args.Backup).WithHint("use another name")
 	}
 	if writ.CodeOf(err) != writ.CodeResourceUnknown {
 		return nil, err
@@ -251,7 +251,7 @@ func (d *Driver) readBackup(project writ.ProjectID, name string) (backup, error)
 	var b backup
 	text, err := os.ReadFile(d.backupPath(project, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return b, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q", name).WithHint("volume.send makes one")
+		return b, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q", name).WithHint("create one with volume.send")
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &b)
