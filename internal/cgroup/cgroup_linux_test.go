@@ -232,7 +232,7 @@ func TestTheStarterOfAProcessStaysOutsideItsGroup(t *testing.T) {
 
 // The controllers of version 2 are detected by its files, which this test imitates. Another test shows in a guest that
 // they limit processes.
-func TestControllersOfVersion2AreThoseThatAreHandedDown(t *testing.T) {
+func TestVersion2ControllersAreDelegated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files map[string]string
 		want  []string

@@ -12,7 +12,7 @@ import (
 	"writ/internal/testenv"
 )
 
-func TestOnlyRangesWithoutUsersOfTheSystemAreTaken(t *testing.T) {
+func TestSystemUserRangesAreRejected(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"200000-265535": true, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast): true, "66000-4294967294": true,
 		"": false, "none": false, "200000": false, "200000-": false, "-5-10": false, "200000-200100": false, "265535-200000": false,
@@ -28,7 +28,7 @@ func TestOnlyRangesWithoutUsersOfTheSystemAreTaken(t *testing.T) {
 	}
 }
 
-func TestHalvesHaveNoUserInCommonAndLeaveNoneOut(t *testing.T) {
+func TestHalvesPartitionTheUsers(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		first := rapid.Uint32Range(66000, 1<<31).Draw(t, "first")
 		last := first + rapid.Uint32Range(1024, 1<<20).Draw(t, "more")
@@ -118,7 +118,7 @@ func TestUserNumbersInUseAreDetected(t *testing.T) {
 }
 
 // A container may have no more numbers than its users need.
-func TestNumbersThatAContainerHasNotAreSeen(t *testing.T) {
+func TestUnmappedNumbersAreDetected(t *testing.T) {
 	a := &confine.Accounts{SharedGroup: 2010000000, First: 2010000001, Last: 2010065535}
 	for text, want := range map[string]bool{
 		"         0          0 4294967295\n":        true,

@@ -24,7 +24,7 @@ func numbers(t *testing.T, text string) *confine.Accounts {
 // claimVar has the lock file for a child process that claims numbers and is killed.
 const claimVar = "WRIT_TEST_CLAIM"
 
-func TestNumbersAreOneNodesUntilItEndsOrIsKilled(t *testing.T) {
+func TestClaimedNumbersEndWithTheNode(t *testing.T) {
 	if path := os.Getenv(claimVar); path != "" {
 		claim, err := numbers(t, "300000-365535").Claim(path)
 		if err != nil {
@@ -74,7 +74,7 @@ func TestNumbersAreOneNodesUntilItEndsOrIsKilled(t *testing.T) {
 	}
 }
 
-func TestOtherNumbersAreSaidThatThereCanBe(t *testing.T) {
+func TestAlternativeNumbersAreValid(t *testing.T) {
 	for _, taken := range []confine.Taken{{First: confine.DefaultFirst, Last: confine.DefaultLast}, {First: 1<<31 - 70000, Last: 1<<31 - 2}, {First: 4294900000, Last: 4294967294}} {
 		a, err := confine.ParseAccounts(taken.Others())
 		if err != nil || a.SharedGroup <= taken.Last && a.Last >= taken.First {

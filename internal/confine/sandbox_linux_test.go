@@ -130,7 +130,7 @@ func TestASandboxIsForItsProcessAlone(t *testing.T) {
 	}
 }
 
-func TestAProcessThatTakesTooMuchIsEnded(t *testing.T) {
+func TestProcessOverItsLimitsIsEnded(t *testing.T) {
 	needLandlock(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "made"))
 	if err != nil {

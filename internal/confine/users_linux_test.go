@@ -171,7 +171,7 @@ func TestTheNumberOfARunningUserIsNotReused(t *testing.T) {
 }
 
 // A host has thousands of processes: they are listed once, however many numbers are taken.
-func TestAllProcessesAreLookedAtOnceForAllNumbers(t *testing.T) {
+func TestProcessesAreListedOnce(t *testing.T) {
 	a := &confine.Accounts{SharedGroup: someone - 1, First: someone, Last: someone + 9}
 	var r confine.Register
 	looks := r.CountLooksForTest(someone+1, someone+3, someone+5, someone+7)

@@ -45,7 +45,7 @@ func (p *process) real(g guest.Guest, cmdline, more string) string {
 		`","cmdline":"` + guest.Cmdline + " " + cmdline + `"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
 }
 
-func TestARealGuestThatStartsAnewIsStartedAnewAndDiesWithItsProgram(t *testing.T) {
+func TestRealGuestRebootsAndEndsWithItsVMM(t *testing.T) {
 	testenv.Nightly(t, "the real guest of package sal/cloudhypervisor")
 	qemu, g, p := testenv.Need(t, "qemu-system-x86_64"), guest.Build(t), newProcess(t)
 	vmmstub.Set(t, p.path, vmmstub.Settings{QEMU: qemu})

@@ -21,7 +21,7 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-func TestItSaysWhatItIs(t *testing.T) {
+func TestStubIdentifiesItself(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) { saysWhatItIs(t, prepare(t, stub(t, release))) })
 	}
@@ -133,7 +133,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-func TestASocketOfTheDeadIsTakenAndOneOfTheLivingIsNot(t *testing.T) {
+func TestOnlyStaleSocketIsReplaced(t *testing.T) {
 	both(t, func(t *testing.T, program program) {
 		p := start(t, program)
 		other := *p
@@ -200,7 +200,7 @@ func TestASocketIsInherited(t *testing.T) {
 	})
 }
 
-func TestTenConnectionsAreServedAndTheEleventhIsNot(t *testing.T) {
+func TestEleventhConnectionIsRejected(t *testing.T) {
 	both(t, func(t *testing.T, program program) {
 		p := start(t, program)
 		dial := func() net.Conn {
@@ -239,7 +239,7 @@ func TestTenConnectionsAreServedAndTheEleventhIsNot(t *testing.T) {
 	})
 }
 
-func TestASlowActionKeepsEverybodyWaiting(t *testing.T) {
+func TestSlowActionBlocksAllRequests(t *testing.T) {
 	p := newProcess(t)
 	gate := vmmstub.NewGate(t)
 	vmmstub.Set(t, p.path, vmmstub.Settings{Hold: map[string]string{"vm.boot": gate.Path}})
@@ -480,7 +480,7 @@ func TestItMisbehavesAsConfigured(t *testing.T) {
 }
 
 // A path with a separator of options is rejected. A descriptor avoids that.
-func TestAPathOfEventsHasNeitherCommasNorQuotesNorBrackets(t *testing.T) {
+func TestEventPathRejectsSeparators(t *testing.T) {
 	both(t, func(t *testing.T, program program) {
 		for _, name := range []string{"a,b", `a"b`, "a[b"} {
 			p := prepare(t, program)

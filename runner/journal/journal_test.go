@@ -167,7 +167,7 @@ func TestARefusalEndsAJobThatWasOnlyStarted(t *testing.T) {
 	}
 }
 
-func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
+func TestAcknowledgedResultsAreNotResent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runner.db")
 	j := open(t, path)
 	for seq := range 3 {
@@ -222,7 +222,7 @@ func done(r *rapid.T, err error) {
 	}
 }
 
-func TestAnAcknowledgementMeansNoResultBesideThoseThatItNames(t *testing.T) {
+func TestAcknowledgeAffectsOnlyNamedJobs(t *testing.T) {
 	testenv.CheckProperty(t, func(r *rapid.T) {
 		j := open(t, ":memory:")
 		defer j.Close()
@@ -345,7 +345,7 @@ func TestASecondRunnerOnTheSameJournalIsRefused(t *testing.T) {
 	open(t, path)
 }
 
-func TestRecordsOfEarlierAttemptsDecideWhetherOneMayAct(t *testing.T) {
+func TestEarlierAttemptsDecideExecution(t *testing.T) {
 	const earlier, now = 1, 2 // incarnations
 	failed := func(key writ.JobKey, code writ.Code) *writ.Result {
 		return &writ.Result{JobKey: key, Error: writ.Errorf(code, "told to fail")}

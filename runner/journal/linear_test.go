@@ -142,7 +142,7 @@ func wantClaims(t *testing.T, h *linear.History[claimAsk, claimAnswer], legal bo
 	}
 }
 
-func TestOfConcurrentDeliveriesOneBegins(t *testing.T) {
+func TestOneConcurrentDeliveryStarts(t *testing.T) {
 	wantClaims(t, deliver(t, 6, func(j *journal.Journal, one *writ.Job) (claimAnswer, error) {
 		past, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
 		if past == nil || err != nil {
@@ -152,7 +152,7 @@ func TestOfConcurrentDeliveriesOneBegins(t *testing.T) {
 	}), true)
 }
 
-func TestDeliveriesThatLookBeforeTheyBeginAreFoundOut(t *testing.T) {
+func TestCheckThenStartIsNotLinearizable(t *testing.T) {
 	looked := linear.Meeting{Of: 4}
 	wantClaims(t, deliver(t, 0, func(j *journal.Journal, one *writ.Job) (claimAnswer, error) {
 		e, err := j.Find(t.Context(), one.JobKey)

@@ -12,7 +12,7 @@ import (
 )
 
 // Several concurrent archives together take as long as their bytes at the limit. A wait ends with its connection.
-func TestArchivesShareWhatMayGoOut(t *testing.T) {
+func TestArchivesShareTheRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perSecond, each = 1 << 20, 5 << 20
 		pace, begin := newPace(perSecond), time.Now()

@@ -13,7 +13,7 @@ import (
 
 // The project has too little quota left, or a disk is too small for the archive or for the volume made of it. No data
 // is left.
-func TestACopyTakesNoMoreThanItsProjectMay(t *testing.T) {
+func TestCopyRespectsTheProjectQuota(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		open func(t *testing.T) (dir string, trees func(dir string) sal.Trees)

@@ -130,7 +130,7 @@ func archiveOf(t *testing.T, h tar.Header, content string) []byte {
 }
 
 // The giving node sends invalid archives.
-func TestANodeThatLiesMakesNoVolume(t *testing.T) {
+func TestInvalidArchiveMakesNoVolume(t *testing.T) {
 	t.Parallel()
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
 	for name, tt := range map[string]struct {
@@ -233,7 +233,7 @@ func TestWrongPartOfAnArchiveIsTheEnd(t *testing.T) {
 }
 
 // A node sends only one byte. The next attempt continues with the second.
-func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
+func TestSlowNodeCostsOnlyTheCallsTime(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -294,7 +294,7 @@ func (n *node) fake(serve func(conn net.Conn, r request)) (connections *atomic.I
 	return connections
 }
 
-func TestAVolumeThatIsDeletedMeanwhileIsNotCopied(t *testing.T) {
+func TestVolumeDeletedMeanwhileIsNotCopied(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
 		from.give(nil)
@@ -353,7 +353,7 @@ func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 }
 
 // More archives are requested than the limit. All arrive in the end.
-func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
+func TestConcurrentArchivesAreLimited(t *testing.T) {
 	t.Parallel()
 	from, _ := plain(t)
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -417,7 +417,7 @@ func TestAVolumeThatIsBusyIsWaitedFor(t *testing.T) {
 }
 
 // The first half of an archive is produced only for its digest, so slowly that a keep-alive message is necessary.
-func TestAResumedCopyWaitsForTheDigestOfItsFirstPart(t *testing.T) {
+func TestResumedCopyGetsKeepAlives(t *testing.T) {
 	var wire bytes.Buffer
 	out := &tail{to: &wire, skip: 10, head: answer{Edition: "e", Bytes: 20, Offset: 10}, last: time.Now().Add(-keepalive)}
 	for _, piece := range []string{"01234", "56", "789abc", "defghij"} {
@@ -434,7 +434,7 @@ func TestAResumedCopyWaitsForTheDigestOfItsFirstPart(t *testing.T) {
 	}
 }
 
-func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
+func TestNodeWithoutTransfersHasAHint(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
@@ -445,7 +445,7 @@ func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
 }
 
 // A node does not have the roster with its supervisor's key, first temporarily, then permanently.
-func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
+func TestNodeWithOldRosterGetsTime(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	from.made("data", 0)
@@ -464,7 +464,7 @@ func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
 
 // The supervisor does not know the address of a node yet. This error is retryable, and has no hint for a missing
 // option.
-func TestANodeThatHasNotSaidWhereIsAskedAgain(t *testing.T) {
+func TestNodeWithoutAddressIsRetried(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", func(w *writ.TransferGrant) { w.Unheard = true }))
@@ -514,7 +514,7 @@ func TestACancelledCopyLeavesNothing(t *testing.T) {
 
 // The giving node fails for reasons of its own. A full disk there does not require space here, and a failed journal
 // there does not make the attempt free.
-func TestErrorsOfTheOtherNodeAreNotErrorsOfThisNode(t *testing.T) {
+func TestPeerErrorsGetAnotherCode(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	for said, heard := range map[writ.Code]writ.Code{

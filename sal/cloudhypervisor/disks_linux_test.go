@@ -56,7 +56,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 }
 
 // A container could replace the disk in a volume by a link to any file of the host.
-func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
+func TestContainersVolumeIsForNoMachine(t *testing.T) {
 	b := newFixture(t)
 	data := saltest.RefTo(writ.KindVolume, "data")
 	b.Others = []sal.Users{user{data.UID}}
@@ -90,7 +90,7 @@ func (l leaving) Volume(ctx context.Context, project writ.ProjectID, volume writ
 	return l.Volumes.Volume(ctx, project, volume)
 }
 
-func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
+func TestVanishingVolumeIsForNoMachine(t *testing.T) {
 	b := newFixture(t)
 	root := saltest.RefTo(writ.KindVolume, "root")
 	b.Volumes = leaving{b.Volumes, b.Driver}
@@ -104,7 +104,7 @@ func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
 }
 
 // The record of a machine may be damaged, so its volumes are unknown.
-func TestAMachineThatMayHoldAVolumeIsListedAsItsUser(t *testing.T) {
+func TestDamagedRecordBlocksVolumes(t *testing.T) {
 	b := newFixture(t)
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
 	b.must("machine.create", "web", with(machineSpec, "disks", root))
@@ -190,7 +190,7 @@ func TestDisksGrowWithTheirVolumes(t *testing.T) {
 	})
 }
 
-func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
+func TestRestoreBringsBackTheDisks(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		if b.forgets {
 			t.Skip("memory of machines cannot be kept here")
@@ -247,7 +247,7 @@ func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
 	})
 }
 
-func TestMemoryThatCannotBePutBackLeavesAMachineThatCanBeStarted(t *testing.T) {
+func TestFailedMemoryRestoreStopsMachine(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.must("machine.snapshot", "web", before)
@@ -273,7 +273,7 @@ func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
 	}
 }
 
-func TestAnImpossibleChangeOfARunningMachineIsRefused(t *testing.T) {
+func TestImpossibleResizeIsRefused(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		for _, size := range []map[string]any{{"cpus": int64(9)}, {"memory_mib": int64(128)}, {"memory_mib": int64(300)}, {"memory_mib": int64(4096)}} {
@@ -325,7 +325,7 @@ func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
 	b.keeps("web", "", false)
 }
 
-func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
+func TestUnreleasedDiskStaysAttached(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.must("machine.attach", "web", data)
@@ -348,7 +348,7 @@ func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 }
 
 // v53 rejects a repeated request for the disk, v54 accepts it.
-func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
+func TestHeldDiskIsBusyEachTime(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
 			b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
@@ -368,7 +368,7 @@ func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 }
 
 // Memory that a guest was given cannot be taken back.
-func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
+func TestHalfRefusedResizeIsRecorded(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		for i := range 6 { // 768 MiB may be added to 256; the last two steps exceed that
@@ -392,7 +392,7 @@ func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
 }
 
 // The ninth addition of memory to a running machine fails.
-func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
+func TestNinthMemoryAdditionIsRefused(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "memory_mib", int64(512)))
 		for i := range 8 {
@@ -411,7 +411,7 @@ func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
 }
 
 // The process answers 429 meanwhile.
-func TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy(t *testing.T) {
+func TestUnreleasedCPUsMakeResizeBusy(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
 			b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})

@@ -34,7 +34,7 @@ func TestInvalidEventsAreSkippedInPieces(t *testing.T) {
 
 // A guest that turned itself off stays off, even if its process was terminated before the next run of Keep. A process
 // that is terminated while its guest works writes the same events, but all at once.
-func TestAGuestThatWasOffBeforeItsProcessEndedTurnedItselfOff(t *testing.T) {
+func TestGuestOffBeforeProcessEndStaysOff(t *testing.T) {
 	at := func(secs, nanos int, source, name string) string {
 		return fmt.Sprintf(`{"timestamp":{"secs":%d,"nanos":%d},"source":%q,"event":%q,"properties":null}`+"\n\n", secs, nanos, source, name)
 	}

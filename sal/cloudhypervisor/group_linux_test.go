@@ -19,7 +19,7 @@ func (b *fixture) needGroups() {
 	}
 }
 
-func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
+func TestMachineProcessHasItsOwnCgroup(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.needGroups()
 		b.must("machine.create", "web", machineSpec)
@@ -65,7 +65,7 @@ func TestAProcessWithoutAGroupGetsIntoOne(t *testing.T) {
 	}
 }
 
-func TestAProcessThatTakesTooMuchIsKilledAloneAndThatIsSaid(t *testing.T) {
+func TestOversizeProcessIsKilledAlone(t *testing.T) {
 	b := newFixture(t)
 	b.needGroups()
 	b.must("machine.create", "neighbour", machineSpec)

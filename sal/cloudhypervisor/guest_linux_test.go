@@ -35,7 +35,7 @@ func (b *fixture) says(name, text string) {
 }
 
 // The guest is real, with a Debian kernel in QEMU; only the program between guest and driver is a stub.
-func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
+func TestRealGuestReadsItsCloudInitDisk(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	testenv.NeedTaps(t)
 	g, ns := guest.Build(t), testenv.Netns(t)

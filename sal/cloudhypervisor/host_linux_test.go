@@ -19,7 +19,7 @@ import (
 	"writ/sal/saltest"
 )
 
-func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
+func TestForeignSocketOwnerIsNamed(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		dir := b.dirOf(machine("web"))
 		if err := sal.MakeDir(dir); err != nil {
@@ -110,7 +110,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	})
 }
 
-func TestTapThatIsTakenIsSaid(t *testing.T) {
+func TestTakenTapIsReported(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		nets := networks(t)
 		if nets == nil {
@@ -159,7 +159,7 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 }
 
 // A recreated tap has the same name, but the process holds the old tap.
-func TestAMachineWithALostTapIsReportedUntilItsRestart(t *testing.T) {
+func TestLostTapIsReportedUntilRestart(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
 		t.Skip("only root makes taps")
@@ -189,7 +189,7 @@ func TestAMachineWithALostTapIsReportedUntilItsRestart(t *testing.T) {
 
 // A runner that ended before it recorded a start does not know the taps of the process. The taps of the previous start
 // disappeared with the reboot of the host.
-func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
+func TestTapsOfAnEarlierStartAreNotLost(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
 		t.Skip("only root makes taps")
@@ -278,7 +278,7 @@ func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	b.empty()
 }
 
-func TestOnlyVersionsWithDistinctAnswersAreAccepted(t *testing.T) {
+func TestOldVersionsAreRejected(t *testing.T) {
 	for version, ok := range map[string]bool{"v53.0": true, "v53.0-dirty": true, "54.1.0": true, "v52.0": false, "v9.0": false, "": false, "hello": false} {
 		if err := checkVersion(version); (err == nil) != ok {
 			t.Errorf("%q: %v", version, err)

@@ -52,7 +52,7 @@ func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
 	})
 }
 
-func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
+func TestKilledMachineRestartsWithBackoff(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.time = b.time.Add(time.Hour)
@@ -81,7 +81,7 @@ func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
 	b.keeps("web", "(restart 4)", true)
 }
 
-func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
+func TestMachineReturnsAfterHostReboot(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.must("machine.create", "off", machineSpec)
@@ -140,7 +140,7 @@ func TestAGuestThatPowersOffStaysOff(t *testing.T) {
 }
 
 // The process may also end with a clean shutdown: only the guest itself turns the machine off.
-func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
+func TestMachineRestartsAfterItsProcessEnds(t *testing.T) {
 	fail := "VCPU generated error: VcpuRun"
 	for _, release := range vmmstub.Releases {
 		for name, tt := range map[string]struct {
@@ -170,7 +170,7 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestAMachineWhoseProcessGetsSIGTERMIsStartedAgain(t *testing.T) {
+func TestTerminatedMachineIsRestarted(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGTERM, true)
@@ -182,7 +182,7 @@ func TestAMachineWhoseProcessGetsSIGTERMIsStartedAgain(t *testing.T) {
 
 // A process that was started by an earlier version ends with its guest for any reason, so the promise of that version
 // applies.
-func TestAMachineOfAnEarlierVersionThatEndsInOrderStaysOff(t *testing.T) {
+func TestOldProcessThatEndsCleanlyStaysOff(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.change("web", func(o *own) { o.Process.Stays = false })
@@ -210,7 +210,7 @@ func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 }
 
 // The report comes before and after the failure of the guest.
-func TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess(t *testing.T) {
+func TestUnbootableKernelIsReported(t *testing.T) {
 	b := newFixture(t)
 	// Seen during the shutdown of its machine.
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail", Linger: 50})
@@ -241,7 +241,7 @@ func TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess(t *testing.T)
 	b.keeps("web", "", false)
 }
 
-func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
+func TestGuestRebootIsReportedOnce(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.signal("web", vmmstub.GuestReboots, false)
@@ -300,7 +300,7 @@ func TestSilenceIsNotDeath(t *testing.T) {
 }
 
 // The runner dies during a stop. The repeated stop reports how the guest ended.
-func TestRepeatedStopTellsHowTheGuestEnded(t *testing.T) {
+func TestRepeatedStopReportsTheEnd(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	for _, ended := range []string{catalog.EndedByForce, catalog.EndedByItself} {

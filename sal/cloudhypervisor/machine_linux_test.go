@@ -43,7 +43,7 @@ func TestEverySettingIsExplicit(t *testing.T) {
 	})
 }
 
-func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
+func TestConsoleKeepsBoundedHistory(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	said := func() string {
@@ -94,7 +94,7 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 }
 
 // Commas, quotes and brackets are allowed in the path of a data directory.
-func TestADirectoryMayHaveWhatDividesOptions(t *testing.T) {
+func TestDirectoryMayContainSeparators(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.Dir = filepath.Join(b.Dir, `a,b"[`)
 		b.must("machine.create", "web", machineSpec)
@@ -150,7 +150,7 @@ func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
 }
 
 // A crash leaves a socket without a listener. A socket with a listener belongs to another process.
-func TestListenerIsWhoListens(t *testing.T) {
+func TestListenerReturnsTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	if pid, err := listener(path); pid != 0 || err != nil {
 		t.Errorf("nobody: %d, %v", pid, err)

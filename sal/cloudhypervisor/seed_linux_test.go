@@ -53,7 +53,7 @@ func TestFileSystemIsWithoutFaults(t *testing.T) {
 	}
 }
 
-func TestFileSystemHoldsWhatWasPutIn(t *testing.T) {
+func TestFileSystemHoldsItsFiles(t *testing.T) {
 	mtype := testenv.Need(t, "mtype")
 	path := write(t, fatFiles...)
 	for _, f := range fatFiles {
@@ -280,7 +280,7 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 }
 
 // The runner itself can open the device. The error has the command that helps.
-func TestAKVMForRootAloneIsNoneForUsersOfTheirOwn(t *testing.T) {
+func TestRootOnlyKVMIsUnusableForAccounts(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.Program = filepath.Join(b.host, "cloud-hypervisor")

@@ -117,7 +117,7 @@ func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
 	})
 }
 
-func TestAUserNumberIsReservedWhileItsFilesOrProcessesExist(t *testing.T) {
+func TestUserNumberInUseStaysReserved(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.Accounts.Last = b.Accounts.First + 1 // two users
@@ -226,7 +226,7 @@ func (b *fixture) disk() string {
 
 // A start takes a disk from one user and gives it to another. Wherever it is interrupted, the record names the user
 // that has the disk.
-func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
+func TestDiskOwnerIsAlwaysRecorded(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	accounts := b.Accounts
@@ -265,7 +265,7 @@ func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
 
 // The machine's user can make a hard link to a disk. The link must not block the end or the start of the machine, and
 // the next user gets an error with the way to find it.
-func TestADiskWithAHardLinkDoesNotBlockTheDeleteOfItsMachine(t *testing.T) {
+func TestHardLinkedDiskAllowsDelete(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
@@ -287,7 +287,7 @@ func TestADiskWithAHardLinkDoesNotBlockTheDeleteOfItsMachine(t *testing.T) {
 }
 
 // Any process can have the arguments of one whose PID is not recorded yet.
-func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
+func TestStartIsIdentifiedByItsUser(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.must("machine.create", "web", machineSpec)
@@ -320,7 +320,7 @@ func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 }
 
 // Children of a machine's process have its user, whatever their name.
-func TestWithoutGroupsChildrenOfAMachineEndByTheirUser(t *testing.T) {
+func TestMachineChildrenEndWithoutCgroups(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.groups()
@@ -382,7 +382,7 @@ func TestAFailedCreateKeepsNoUser(t *testing.T) {
 	b.must("machine.create", "web", machineSpec)
 }
 
-func TestAProgramThatItsUserMayNotExecuteIsReported(t *testing.T) {
+func TestUnexecutableProgramIsReported(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	if err := os.Chmod(b.Program, 0o700); err != nil {

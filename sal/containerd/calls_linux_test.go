@@ -42,7 +42,7 @@ func TestAContainerMakesNoSubvolumes(t *testing.T) {
 }
 
 // A file in a volume must not give rights to any user, not even in the next container, whatever its owner is there.
-func TestVolumesInContainersKnowNoSetuidAndNoDevices(t *testing.T) {
+func TestVolumesIgnoreSetuidAndDevices(t *testing.T) {
 	testenv.NeedRoot(t)
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	if err := os.MkdirAll(filepath.Join(b.host, "volumes", "data"), 0o700); err != nil {

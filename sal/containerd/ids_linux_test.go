@@ -128,7 +128,7 @@ func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 
 // A runner that ends while the stage is filled leaves mounts of volumes. The next operation, whichever it is, removes
 // them.
-func TestTheStageOfARunnerThatEndedGoesWithTheNextOperation(t *testing.T) {
+func TestNextOperationClearsAStaleStage(t *testing.T) {
 	b := newFixture(t, "")
 	stages := func() int {
 		entries, err := os.ReadDir(filepath.Join(b.driver.Dir, "stages"))
@@ -182,7 +182,7 @@ func TestALayerOfAContainerWithUsersOfItsOwnIsKept(t *testing.T) {
 	}
 }
 
-func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
+func TestUsersAreFreedWithTheirContainer(t *testing.T) {
 	b := newFixture(t, "")
 	all := *b.driver.IDs
 	all.Last = all.SharedGroup + 2*userns.Many - 1 // two containers
@@ -213,7 +213,7 @@ func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
 	}
 }
 
-func TestAContainerFromBeforeKeepsTheUsersThatItHas(t *testing.T) {
+func TestOldContainerKeepsItsUsers(t *testing.T) {
 	b := newFixture(t, "")
 	ids := b.driver.IDs
 	b.driver.IDs = &confine.Accounts{Off: os.ErrNotExist}
@@ -235,7 +235,7 @@ func TestAContainerFromBeforeKeepsTheUsersThatItHas(t *testing.T) {
 	}
 }
 
-func TestAHostWithoutUsersForContainersIsSaid(t *testing.T) {
+func TestHostWithoutContainerUsersIsReported(t *testing.T) {
 	b := newFixture(t, "")
 	b.driver.IDs = &confine.Accounts{Off: fmt.Errorf("--container-ids none")}
 	for _, f := range needs.Examine(t.Context(), "container", b.driver.Needs()) {

@@ -75,7 +75,7 @@ func configOf(diffIDs ...any) map[string]any {
 
 // The daemon has a layer of another project. An archive that names the layer by its digest must not get it, and the
 // error must not reveal whether the daemon has it.
-func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
+func TestContainerGetsOnlyItsArchivesLayers(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}
 	b.driver.Images = images

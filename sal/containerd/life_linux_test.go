@@ -227,7 +227,7 @@ func (b *fixture) logSize(name string) int64 {
 	return info.Size()
 }
 
-func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
+func TestMissingDaemonHasAnInstallHint(t *testing.T) {
 	d := &Driver{Dir: t.TempDir(), Address: filepath.Join(t.TempDir(), "c.sock"), Patience: time.Millisecond, Images: fetched{}}
 	defer d.Close()
 	b := &fixture{TB: t, driver: d}
@@ -319,7 +319,7 @@ func (l leaving) Volume(ctx context.Context, project writ.ProjectID, volume writ
 	return l.directories.Volume(ctx, project, volume)
 }
 
-func TestAVolumeThatGoesMeanwhileIsForNoContainer(t *testing.T) {
+func TestVanishingVolumeIsForNoContainer(t *testing.T) {
 	b := newFixture(t, "")
 	spec := map[string]any{"image": "busybox", "volumes": []any{mount("data", "/data")}, "command": waits}
 	volumes := directories{filepath.Join(b.host, "volumes")}
@@ -389,7 +389,7 @@ func TestAnImageIsItsContainers(t *testing.T) {
 	check("next", false)
 }
 
-func TestPartsOfAContainerAreKnownAndItsEndIsCertain(t *testing.T) {
+func TestContainerStateSurvivesLossAndPause(t *testing.T) {
 	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{
@@ -485,7 +485,7 @@ func TestAFailedCreateOfAContainerLeavesNoTrace(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
-func TestRunStartsAgainWhatEnds(t *testing.T) {
+func TestRunRestartsEndedContainers(t *testing.T) {
 	b := newFixture(t, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -769,7 +769,7 @@ func TestALogIsBounded(t *testing.T) {
 
 // A secret in the environment that the container writes to its log is replaced by its name, even if it is read in two
 // parts. A replacement of the container has another log.
-func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
+func TestLogMasksEnvironmentSecrets(t *testing.T) {
 	b := newFixture(t, "")
 	make := func(command string) {
 		r := b.request("container.create", "web", map[string]any{
@@ -806,7 +806,7 @@ func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
 }
 
 // Output is dropped while a full file cannot be put aside. The positions of later output are correct.
-func TestAFullLogThatCannotBePutAsideStaysAsItIs(t *testing.T) {
+func TestStuckFullLogStaysUnchanged(t *testing.T) {
 	dir := t.TempDir()
 	l := &rotated{log: sal.Log{Path: filepath.Join(dir, "log")}, most: 10}
 	if err := l.open(); err != nil {

@@ -22,7 +22,7 @@ import (
 
 // A nameserver outside of the node is queried through a network that admits no incoming traffic, and its answer
 // arrives.
-func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
+func TestContainerUsesTheNodesNameservers(t *testing.T) {
 	b := newFixture(t, "")
 	program := testenv.Need(t, "ip")
 	node, outside := testenv.Netns(t), testenv.Netns(t)

@@ -144,7 +144,7 @@ func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 }
 
 // The test also changes from a given password to a generated one.
-func TestAGivenPasswordOpensAndIsKeptBySumAlone(t *testing.T) {
+func TestGivenPasswordIsStoredAsHash(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "password", map[string]any{"secret": "db@1"}), writ.ChangeCreated)
 	if _, err := b.login(givenPassword); err != nil {
@@ -233,7 +233,7 @@ func must[T any](v T, err error) T {
 }
 
 // The process is found even if the runner was killed before it recorded the process.
-func TestARunnerThatStartsAgainFindsItsDatabase(t *testing.T) {
+func TestRestartedRunnerFindsItsDatabase(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	b.ask(b.client(), "SET", "kept", "in memory")
@@ -286,7 +286,7 @@ func TestAKilledProcessComesBack(t *testing.T) {
 }
 
 // The delay has an upper limit.
-func TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely(t *testing.T) {
+func TestRestartDelaysGrowToALimit(t *testing.T) {
 	var all []time.Duration
 	for count := range 9 {
 		all = append(all, starts{count: count}.wait())
@@ -298,7 +298,7 @@ func TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely(t *testing.T) {
 }
 
 // A client writes during the backup.
-func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
+func TestRestoreBringsBackTheBackup(t *testing.T) {
 	for _, persist := range []bool{true, false} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
 			b := newFixture(t)
@@ -405,7 +405,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // The engine does not count the memory of clients' scripts, so the kernel kills it. The error has the reason.
-func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
+func TestEngineOverItsLimitIsKilledAlone(t *testing.T) {
 	b := newFixture(t)
 	if lacking, _ := b.groups().Lacks(); len(lacking) > 0 {
 		t.Skipf("no groups bound %v here", lacking)
@@ -426,7 +426,7 @@ func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 	}
 }
 
-func TestMissingEnginesAreReportedWithTheirInstallation(t *testing.T) {
+func TestMissingEngineErrorHasInstallHint(t *testing.T) {
 	b := newFixture(t)
 	e := b.refuse("herodb.create", with(spec, "version", "99"), writ.CodeDriverMissing)
 	if !strings.Contains(e.Message, "instead of 99") {
@@ -452,7 +452,7 @@ func TestMissingEnginesAreReportedWithTheirInstallation(t *testing.T) {
 }
 
 // Programs would take it for an option.
-func TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn(t *testing.T) {
+func TestHyphenSecretSharesItsArgument(t *testing.T) {
 	for _, e := range engines {
 		for _, a := range e.arguments(instance{access: access{Secret: "-secret", Driver: "-driver"}}) {
 			if a == "-secret" || a == "-driver" {
@@ -547,7 +547,7 @@ func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 }
 
 // The engine rejects writes, the driver reports the reason, and the engine continues by itself when the disk has space.
-func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
+func TestFullDiskIsReportedAndRecovers(t *testing.T) {
 	b := newFixture(t)
 	disk := testenv.NewDisk(t, filepath.Join(b.host, "small"), 16)
 	b.Trees = &directory.Trees{Dir: filepath.Join(disk.Dir, "data")}
@@ -681,7 +681,7 @@ func TestAnUnrecordedEngineIsAnOrphan(t *testing.T) {
 }
 
 // A database whose tree was removed does not start empty.
-func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
+func TestMissingDataIsNotReplaced(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	p := b.pid()
@@ -765,7 +765,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 }
 
 // The arguments of a process appear a moment after the process.
-func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
+func TestStartingProcessCountsAsAlive(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	cat := &exec.Cmd{Path: must(exec.LookPath("cat")), Args: []string{""}}
@@ -815,7 +815,7 @@ func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 }
 
 // A killed engine leaves the child that writes its snapshot, which has the same arguments.
-func TestAChildOfAKilledEngineIsNotTakenForIt(t *testing.T) {
+func TestChildOfKilledEngineIsNotTheEngine(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	first, conf := b.pid(), b.jobOn(store).in("server.conf")

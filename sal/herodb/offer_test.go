@@ -17,7 +17,7 @@ import (
 )
 
 // A weak engine never gets the password of a script.
-func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
+func TestWeakEngineServesOnlyIfNamed(t *testing.T) {
 	b := newFixture(t)
 	b.Look = func(name string) (string, error) { return "/bin/true", nil }
 	herodb := with(spec, "engines", []any{"hero_redis"})
@@ -84,7 +84,7 @@ func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 }
 
 // A node that offers other engines for new databases keeps serving existing ones.
-func TestADatabaseKeepsItsEngineWhenTheNodeOffersItNoMore(t *testing.T) {
+func TestDatabaseKeepsAWithdrawnEngine(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	b.Engines = []string{"valkey-server"}

@@ -165,7 +165,7 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 
 // Any process can have the arguments of an engine. If the driver accepted it, the process would get the secret of a
 // database.
-func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
+func TestEngineIsIdentifiedByItsUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -189,7 +189,7 @@ func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 }
 
 // Children of an engine have its user, whatever their name.
-func TestWithoutGroupsChildrenOfAnEngineEndByTheirUser(t *testing.T) {
+func TestEngineChildrenEndWithoutCgroups(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.groups()

@@ -111,7 +111,7 @@ func keysOf(t *testing.T, admin *redis.Client) string {
 	return strings.Join(all, "\n")
 }
 
-func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
+func TestApplyMakesExactlyTheAccounts(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)

@@ -8,7 +8,7 @@ import (
 	"writ/internal/testenv"
 )
 
-func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
+func TestBadRedisSettingsAreFound(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisWithPassword(t)
 	admin, q := client(t, server.URL), open(t, server.URL)

@@ -159,7 +159,7 @@ func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 }
 
 // The caller that makes the round trip has its own deadline, and so do the others.
-func TestCallersOfASharedRoundTripKeepTheirOwnDeadlines(t *testing.T) {
+func TestBatchedCallersKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
 	g := newGathering(t, 2)
 	first := g.add(t.Context(), "first")
@@ -201,7 +201,7 @@ func TestBlockingCommandsAreNotBatched(t *testing.T) {
 }
 
 // A restarted Redis does not know the script that adds tasks to a queue.
-func TestTasksOfAPushKeepTheirOrderWhenRedisForgotTheScript(t *testing.T) {
+func TestPushKeepsOrderAfterScriptFlush(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, q := client(t, server.URL), open(t, server.URL)

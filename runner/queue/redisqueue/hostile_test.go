@@ -93,7 +93,7 @@ func (d *two) findings() map[queue.Offence]queue.Finding {
 	return all
 }
 
-func TestOversizeMessagesAreDroppedBeforeTheyAreInMemory(t *testing.T) {
+func TestOversizeMessagesNeverReachMemory(t *testing.T) {
 	d := newTwo(t) // not parallel, because it measures the heap
 	const n, size = 50, 16 << 20
 	func() {
@@ -142,7 +142,7 @@ func TestAMessageOfManyFieldsIsDropped(t *testing.T) {
 	}
 }
 
-func TestLargeMessagesComeInOrderAndWithoutDelayForOthers(t *testing.T) {
+func TestLargeMessagesDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	const n = 8
@@ -453,7 +453,7 @@ func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 }
 
 // A script of asynq that writ does not use copies the entries of sets, as often as a node likes.
-func TestNoScriptCopiesAsOftenAsItsCallerLikes(t *testing.T) {
+func TestScriptsCopyABoundedNumberOfTimes(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	const entries, chain = 1000, 30

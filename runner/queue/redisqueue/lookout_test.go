@@ -58,7 +58,7 @@ func TestANodeThatMayNotWaitLooksAgain(t *testing.T) {
 	}
 }
 
-func TestANodeDoesNotHurryARedisThatTakesNoWrites(t *testing.T) {
+func TestReadOnlyRedisIsNotPolledFast(t *testing.T) {
 	t.Parallel()
 	for name, login := range map[string]func(t *testing.T, admin *redis.Client, redisURL string) string{
 		"and waits": func(_ *testing.T, _ *redis.Client, redisURL string) string { return redisURL },
@@ -100,7 +100,7 @@ func TestANodeDoesNotHurryARedisThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-func TestANodeDoesNotHurryAQueueThatIsPaused(t *testing.T) {
+func TestPausedQueueIsNotPolledFast(t *testing.T) {
 	t.Parallel()
 	w := startWorker(t, testenv.Redis(t).URL, released())
 	w.push("a")
@@ -116,7 +116,7 @@ func TestANodeDoesNotHurryAQueueThatIsPaused(t *testing.T) {
 }
 
 // There are more of them than slots, and they must not count as tasks in a handler.
-func TestTasksThatCannotBeReadAreTakenOff(t *testing.T) {
+func TestUnreadableTasksAreRemoved(t *testing.T) {
 	t.Parallel()
 	redisURL := testenv.Redis(t).URL
 	w := startWorker(t, redisURL, released())
@@ -147,7 +147,7 @@ func TestTasksThatCannotBeReadAreTakenOff(t *testing.T) {
 }
 
 // An attacker with access to Redis can add any number of unreadable tasks.
-func TestTasksThatCannotBeReadAreAFewLines(t *testing.T) {
+func TestUnreadableTasksLogFewLines(t *testing.T) {
 	t.Parallel()
 	q, log := open(t, testenv.Redis(t).URL), new(testenv.Log)
 	q.Log = log.Logger()

@@ -107,7 +107,7 @@ func released() chan struct{} {
 
 // The reply to asynq's dequeue was lost: the task is active in Redis but has no handler. asynq would notice after a
 // minute.
-func TestTaskThatGotLostOnItsWayToTheHandlerComesAgain(t *testing.T) {
+func TestLostTaskIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	redisURL := testenv.Redis(t).URL
 	w := startWorker(t, redisURL, released())
@@ -150,7 +150,7 @@ func message(t *testing.T, redisURL, id string) string {
 }
 
 // asynq could not record the end of a task during an outage of Redis, and would pass it to the handler again.
-func TestTaskThatEndedWhileRedisWasAwayIsTakenOff(t *testing.T) {
+func TestTaskEndedDuringOutageIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	release := make(chan struct{})
@@ -175,7 +175,7 @@ func TestTaskThatEndedWhileRedisWasAwayIsTakenOff(t *testing.T) {
 }
 
 // The same with internal functions, independent of timing.
-func TestTaskWhoseEndRedisDoesNotKnowIsTakenOff(t *testing.T) {
+func TestUnrecordedEndRemovesTheTask(t *testing.T) {
 	t.Parallel()
 	redisURL := startEmbedded(t)
 	w := startWorker(t, redisURL, released())
@@ -199,7 +199,7 @@ func TestTaskWhoseEndRedisDoesNotKnowIsTakenOff(t *testing.T) {
 }
 
 // asynq gives up a task when its lease or timeout expires, and considers its slot as free.
-func TestSlotsAndTheEndOfServeCountWhatAsynqGaveUp(t *testing.T) {
+func TestServeCountsTasksAsynqGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, running := make(chan struct{}), make(chan string, 2)
 		s := &service{queue: &Queue{}, node: testNode, free: make(chan struct{}, 1), handle: func(_ context.Context, task queue.Task) {

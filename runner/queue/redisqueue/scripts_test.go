@@ -44,7 +44,7 @@ func (e *evals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // The scripts of a node are determined by running all its operations at a Redis without scripts, with an account that
 // may use EVAL.
-func TestTheScriptsThatAreLoadedAreThoseThatNodesUse(t *testing.T) {
+func TestLoadedScriptsAreThoseInUse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)

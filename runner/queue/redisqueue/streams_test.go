@@ -25,7 +25,7 @@ func holding(streams, messages int) (*Queue, []queue.Stream) {
 	return q, all
 }
 
-func TestMessagesAreDeliveredOnceAndInOrderPerStream(t *testing.T) {
+func TestStreamsDeliverOnceAndInOrder(t *testing.T) {
 	q, streams := holding(4, 60)
 	var got []string
 	for _, asked := range [][]queue.Stream{streams[:2], streams[:2], streams[:2], streams[1:3]} {

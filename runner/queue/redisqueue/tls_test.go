@@ -24,7 +24,7 @@ func issue(t *testing.T, by *testenv.Authority, name string, until time.Time) te
 	return files
 }
 
-func TestRedisIsReachedOverTLSOnlyIfBothSidesAreTrusted(t *testing.T) {
+func TestTLSToRedisAuthenticatesBothSides(t *testing.T) {
 	t.Parallel()
 	ours, strange := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
@@ -74,7 +74,7 @@ func TestRedisIsReachedOverTLSOnlyIfBothSidesAreTrusted(t *testing.T) {
 }
 
 // Certificates are renewed by replacing their files.
-func TestCertificatesAreReadAgainForEveryConnection(t *testing.T) {
+func TestEveryConnectionRereadsCertificates(t *testing.T) {
 	t.Parallel()
 	ours := testenv.NewAuthority(t)
 	files := issue(t, ours, "client", time.Now().Add(-time.Hour))

@@ -16,7 +16,7 @@ import (
 )
 
 // This test fails if the package no longer recognises asynq's scripts.
-func TestTasksAreTakenAndTakenOffTogether(t *testing.T) {
+func TestTasksAreTakenAndRemovedTogether(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	q, redis := open(t, server.URL), client(t, server.URL)

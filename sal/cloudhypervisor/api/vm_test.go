@@ -99,7 +99,7 @@ func TestProcessThatEndsMayAnswerAnySuccess(t *testing.T) {
 	}
 }
 
-func TestInfoReadsStateAndRefusesWhatIsNone(t *testing.T) {
+func TestInfoReadsStateAndRejectsInvalid(t *testing.T) {
 	v, _ := serve(t, 200, `{"state":"Running","config":{"cpus":{"boot_vcpus":2,"max_vcpus":8,"topology":null},"memory":{"size":5}},"device_tree":{"d":{"id":"d","pci_bdf":null}}}`)
 	info, err := v.Info(t.Context())
 	if err != nil || info.State != StateRunning || info.Config.CPUs.BootVcpus != 2 || info.DeviceTree["d"].ID != "d" {
