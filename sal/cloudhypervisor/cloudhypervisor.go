@@ -64,9 +64,9 @@ type Driver struct {
 	cgroups *cgroup.Groups
 	users   confine.Register
 	kvm     string // replaces device in tests
-	mshv    string // replaces microsofts in tests
+	mshv    string // replaces mshvDevice in tests
 
-	guestTime time.Duration // replaces letGo and giveUp in tests
+	guestTime time.Duration // replaces releaseLimit and cpuReleaseLimit in tests
 }
 
 var (

@@ -76,7 +76,7 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.endProcess(ctx, r); err != nil {
 		return err
 	}
-	if err := j.unfence(ctx, r); err != nil {
+	if err := j.removeCgroup(ctx, r); err != nil {
 		return err
 	}
 	if err := j.revokeDisks(ctx, r.Resource, r.Own.Volumes); err != nil {
@@ -118,7 +118,7 @@ func (j *job) endProcess(ctx context.Context, r *sal.Record[own]) error {
 	if r.Lost {
 		return j.endProcesses(ctx)
 	}
-	v, err := j.attend(r)
+	v, err := j.openProcess(r)
 	if err != nil || v == nil {
 		return err
 	}
@@ -236,23 +236,23 @@ func (j *job) boot(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	if err := v.ask(ctx, "boot the machine", v.Boot); err != nil {
 		return err
 	}
-	if err := j.expect(ctx, v, running); err != nil {
+	if err := j.requireState(ctx, v, running); err != nil {
 		return err
 	}
-	return j.expectLife(ctx, r, v)
+	return j.awaitLife(ctx, r, v)
 }
 
-// firstSigns is the longest wait at a start for the guest's first sign of life. The wait detects a guest that the
-// processor cannot run. lookEvery is the poll interval.
+// firstSignLimit is the longest wait at a start for the guest's first sign of life. The wait detects a guest that the
+// processor cannot run. lifePoll is the poll interval.
 const (
-	firstSigns = 2 * time.Second
-	lookEvery  = 5 * time.Millisecond
+	firstSignLimit = 2 * time.Second
+	lifePoll       = 5 * time.Millisecond
 )
 
-// expectLife waits for the first sign of life of a guest that has just been started. It returns an error if the process
+// awaitLife waits for the first sign of life of a guest that has just been started. It returns an error if the process
 // ends because of the guest. A slow guest is not an error.
-func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
-	soon, cancel := context.WithTimeout(ctx, firstSigns)
+func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
+	soon, cancel := context.WithTimeout(ctx, firstSignLimit)
 	defer cancel()
 	for h := (heard{}); ; {
 		if v.ended() {
@@ -260,23 +260,23 @@ func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error 
 				WithHint("%s", v.seeLog())
 		}
 		var err error
-		if h, err = h.hear(filepath.Join(j.dir, eventsName(r.Own.Process.Launch))); err != nil {
+		if h, err = h.readEvents(filepath.Join(j.dir, eventsName(r.Own.Process.Launch))); err != nil {
 			return sal.HostError("read the events of "+j.Resource.String(), err)
 		}
 		if alive(j.dir, h) {
 			return nil
 		}
-		if h.Down && !v.endsWithin(ctx, takenDown) { // its guest turned itself off; a process that shuts down also ends
+		if h.Down && !v.endsWithin(ctx, shutdownGap) { // its guest turned itself off; a process that shuts down also ends
 			return ctx.Err()
 		}
-		if !v.endsWithin(soon, lookEvery) && soon.Err() != nil {
+		if !v.endsWithin(soon, lifePoll) && soon.Err() != nil {
 			return ctx.Err()
 		}
 	}
 }
 
-// expect returns an error if the machine is not in the state want.
-func (j *job) expect(ctx context.Context, v *vmm, want power) error {
+// requireState returns an error if the machine is not in the state want.
+func (j *job) requireState(ctx context.Context, v *vmm, want power) error {
 	now, _, err := v.state(ctx)
 	if err != nil {
 		return err

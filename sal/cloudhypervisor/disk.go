@@ -251,7 +251,7 @@ func plugs(info api.Info, id string) bool {
 
 // live returns the process of a machine that runs or is paused, and nil otherwise. The caller must release it.
 func (j *job) live(ctx context.Context, r *sal.Record[own]) (*vmm, api.Info, error) {
-	v, err := j.attend(r)
+	v, err := j.openProcess(r)
 	if err != nil || v == nil {
 		return nil, api.Info{}, err
 	}
@@ -284,10 +284,10 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// letGo limits how long a guest may take to release a disk. letGoEvery is the poll interval.
+// releaseLimit limits how long a guest may take to release a disk. releasePoll is the poll interval.
 const (
-	letGo      = 20 * time.Second
-	letGoEvery = 20 * time.Millisecond
+	releaseLimit = 20 * time.Second
+	releasePoll  = 20 * time.Millisecond
 )
 
 // unplug detaches a disk from a running machine and waits until the guest has released it.
@@ -308,8 +308,8 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	limit := time.After(cmp.Or(j.guestTime, letGo))
-	for every := time.NewTicker(letGoEvery); ; {
+	limit := time.After(cmp.Or(j.guestTime, releaseLimit))
+	for every := time.NewTicker(releasePoll); ; {
 		now, info, err := m.state(ctx)
 		if err != nil || now == stopped || !plugs(info, id) {
 			every.Stop()

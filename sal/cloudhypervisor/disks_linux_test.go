@@ -303,7 +303,7 @@ func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
 			how(b)
 			b.keeps("web", "", false)
 			b.must("machine.create", "web", with(machineSpec, "cpus", int64(2)))
-			v, err := b.attend(b.record("web"))
+			v, err := b.openProcess(b.record("web"))
 			if err != nil || v == nil {
 				t.Fatal(err)
 			}
@@ -380,7 +380,7 @@ func TestHalfRefusedResizeIsRecorded(t *testing.T) {
 			t.Errorf("refused it has %v, %v", seen.Values, err)
 		}
 		b.keeps("web", "", false)
-		v, err := b.attend(b.record("web"))
+		v, err := b.openProcess(b.record("web"))
 		if err != nil || v == nil {
 			t.Fatal(err)
 		}

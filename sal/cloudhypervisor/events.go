@@ -20,8 +20,8 @@ type event struct {
 	Event  string `json:"event"`
 }
 
-// told is an event and its time since the start of the process.
-type told struct {
+// timedEvent is an event and its time since the start of the process.
+type timedEvent struct {
 	event
 
 	Timestamp struct {
@@ -30,9 +30,9 @@ type told struct {
 	} `json:"timestamp"`
 }
 
-// takenDown is the longest time between the events "shutdown" and "deleted" of a process that ends: it deletes its
+// shutdownGap is the longest time between the events "shutdown" and "deleted" of a process that ends: it deletes its
 // machine right after the shutdown. If the time is longer, the guest had turned itself off before.
-const takenDown = time.Second
+const shutdownGap = time.Second
 
 // heard sums up the events of a process up to an offset in its events file.
 type heard struct {
@@ -58,8 +58,8 @@ func (p *process) guestIsOff(h heard) bool {
 	}
 }
 
-// hear reads the new events of a process. A missing file is not an error.
-func (h heard) hear(path string) (heard, error) {
+// readEvents reads the new events of a process. A missing file is not an error.
+func (h heard) readEvents(path string) (heard, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
@@ -69,7 +69,7 @@ func (h heard) hear(path string) (heard, error) {
 	}
 	defer f.Close()
 	for {
-		next, err := h.hearSome(f)
+		next, err := h.readSome(f)
 		if err != nil || next.Until == h.Until {
 			return next, err
 		}
@@ -77,15 +77,15 @@ func (h heard) hear(path string) (heard, error) {
 	}
 }
 
-// hearSome reads at most maxEvents bytes. If they contain no event, the file is malformed and they are skipped;
+// readSome reads at most maxEvents bytes. If they contain no event, the file is malformed and they are skipped;
 // otherwise the process could make the driver buffer any amount of memory.
-func (h heard) hearSome(f *os.File) (heard, error) {
+func (h heard) readSome(f *os.File) (heard, error) {
 	from := h.Until
 	if _, err := f.Seek(from, io.SeekStart); err != nil {
 		return h, err
 	}
 	for d := json.NewDecoder(io.LimitReader(f, maxEvents)); ; {
-		var e told
+		var e timedEvent
 		if d.Decode(&e) != nil {
 			break // the end of the file, or an incomplete event
 		}
@@ -98,7 +98,7 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 		case event{"vm", "booted"}:
 			h.Down = false
 		case event{"vm", "deleted"}:
-			h.Down = h.Down && at-h.DownAt > int64(takenDown)
+			h.Down = h.Down && at-h.DownAt > int64(shutdownGap)
 		case event{"vm", "shutdown"}:
 			h.Down, h.DownAt = true, at
 		case event{"vm", "restored"}: // the guest continues, and the process reports no devices
@@ -122,16 +122,16 @@ func (h heard) same(as heard) bool {
 	return h == as
 }
 
-// hear reads the new events of the machine's process, and releases the disk space of processed events when there are
-// many.
-func (k *keeping) hear() error {
+// readEvents reads the new events of the machine's process, and releases the disk space of processed events when there
+// are many.
+func (k *keeping) readEvents() error {
 	own := &k.r.Own
 	if own.Process == nil {
 		return nil
 	}
 	path := filepath.Join(k.dir, eventsName(own.Process.Launch))
 	before := own.Past.Heard
-	now, err := before.hear(path)
+	now, err := before.readEvents(path)
 	if err != nil {
 		return err
 	}

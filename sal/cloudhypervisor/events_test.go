@@ -25,7 +25,7 @@ func TestInvalidEventsAreSkippedInPieces(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := heard{}.hear(path)
+		got, err := heard{}.readEvents(path)
 		if err != nil || got.Until != int64(tt.until) || got.Reboots != tt.reboots {
 			t.Errorf("%s: %+v, %v; want %d reboots until %d", name, got, err, tt.reboots, tt.until)
 		}
@@ -63,7 +63,7 @@ func TestGuestOffBeforeProcessEndStaysOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			var err error
-			if h, err = h.hear(path); err != nil {
+			if h, err = h.readEvents(path); err != nil {
 				t.Fatal(err)
 			}
 		}

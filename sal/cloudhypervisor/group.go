@@ -41,16 +41,16 @@ func (d *Driver) groups() *cgroup.Groups {
 	return d.cgroups
 }
 
-// fence makes the cgroup for a process that is about to start, in place of the previous group. Processes left in the
-// previous group are ended.
-func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
+// makeCgroup makes the cgroup for a process that is about to start, in place of the previous group. Processes left in
+// the previous group are ended.
+func (j *job) makeCgroup(r *sal.Record[own]) (confine.Cell, error) {
 	cell := confine.Cell{User: r.Own.User, Devices: []string{"/dev/kvm", "/dev/net/tun"}}
 	if j.Accounts.Used() {
 		cell.SharedGroup = j.Accounts.SharedGroup
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
-	if err := j.unfence(ctx, r); err != nil {
+	if err := j.removeCgroup(ctx, r); err != nil {
 		return confine.Cell{}, err
 	}
 	if j.groups().About() == "nothing" {
@@ -89,9 +89,9 @@ func (j *job) rebound(r *sal.Record[own], pid int) error {
 	return sal.HostError("bound the process of "+r.Resource.String(), err)
 }
 
-// unfence ends the processes left in the group and removes the group. Without groups it ends the processes of the
+// removeCgroup ends the processes left in the group and removes the group. Without groups it ends the processes of the
 // machine's user, if that user is one of Accounts: another node of this host may use the number of an old record.
-func (j *job) unfence(ctx context.Context, r *sal.Record[own]) error {
+func (j *job) removeCgroup(ctx context.Context, r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(r.Own.User) {
 			return nil

@@ -268,7 +268,7 @@ func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	noKernel := map[string]any{"cpus": int64(1), "memory_mib": int64(256)}
 	b.Firmware = filepath.Join(b.host, "images", "initramfs")
 	b.refuses("machine.create", "web", noKernel, writ.CodeDriverMissing, "is not bootable firmware")
-	if _, err := b.lookFirmware(t.Context()); err == nil {
+	if _, err := b.inspectFirmware(t.Context()); err == nil {
 		t.Error("it is offered")
 	}
 	b.Firmware = ""

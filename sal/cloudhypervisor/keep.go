@@ -93,7 +93,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 
 // listen reads the new events of the process and reports a failure as drift.
 func (k *keeping) listen() {
-	if err := k.hear(); err != nil {
+	if err := k.readEvents(); err != nil {
 		k.found(false, "the events of its process cannot be read: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func (k *keeping) mend(ctx context.Context, what string, do func() error) error 
 
 // keepStopped finishes a stop.
 func (k *keeping) keepStopped(ctx context.Context) error {
-	v, err := k.attend(k.r)
+	v, err := k.openProcess(k.r)
 	if err != nil || v == nil && k.r.Own.Process == nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (k *keeping) keepStopped(ctx context.Context) error {
 
 // keepUp checks a machine that should run or be paused.
 func (k *keeping) keepUp(ctx context.Context) error {
-	v, err := k.attend(k.r)
+	v, err := k.openProcess(k.r)
 	if err != nil {
 		return err
 	}
@@ -222,20 +222,20 @@ func (k *keeping) keepOff() error {
 	return k.records().Put(k.r)
 }
 
-// asleep is the time without a sign of life after which a guest is reported. A kernel that the processor can run shows
-// one within a second.
-const asleep = 20 * time.Second
+// silenceLimit is the time without a sign of life after which a guest is reported. A kernel that the processor can run
+// shows one within a second.
+const silenceLimit = 20 * time.Second
 
 // keepAwake reports a guest that shows no activity. A kernel that the processor cannot run spins for minutes before it
 // fails.
 func (k *keeping) keepAwake(ctx context.Context) {
 	own := &k.r.Own
 	since := k.clock().Sub(own.Past.Started)
-	if own.Power != running || !own.Process.Stays || since < asleep || alive(k.dir, own.Past.Heard) {
+	if own.Power != running || !own.Process.Stays || since < silenceLimit || alive(k.dir, own.Past.Heard) {
 		return
 	}
 	why := ""
-	if _, err := lookHardware(ctx); err != nil {
+	if _, err := checkHardware(ctx); err != nil {
 		why = ": KVM of this host: " + err.Error()
 	}
 	if said := complaint(k.dir); said != "" {
@@ -276,7 +276,7 @@ func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
 	case wanted == (api.Resize{}) || k.r.Own.Power != running:
 		return nil
 	default:
-		return k.mend(ctx, "its CPUs or memory differed from the record", func() error { return k.tell(ctx, v, wanted) })
+		return k.mend(ctx, "its CPUs or memory differed from the record", func() error { return k.resizeLive(ctx, v, wanted) })
 	}
 }
 
@@ -286,7 +286,7 @@ func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
 	case now == want:
 		return nil
 	case want == running:
-		return k.mend(ctx, "it was paused", func() error { return k.goOn(ctx, v) })
+		return k.mend(ctx, "it was paused", func() error { return k.resumeMachine(ctx, v) })
 	default:
 		return k.mend(ctx, "it ran although it was paused", func() error {
 			k.step("pause the machine")
@@ -417,7 +417,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		return nil, err
 	}
 	for _, r := range records {
-		v, err := d.attend(r)
+		v, err := d.openProcess(r)
 		if err != nil {
 			return nil, err
 		}
@@ -470,7 +470,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 		return sal.Usage{}, err
 	}
 	u := sal.Usage{DiskGiB: r.Own.diskGiB()}
-	v, err := d.attend(r)
+	v, err := d.openProcess(r)
 	if err != nil || v == nil {
 		return u, err
 	}

@@ -223,7 +223,7 @@ func TestUnbootableKernelIsReported(t *testing.T) {
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true})
 	b.must("machine.create", "web", machineSpec)
 	b.keeps("web", "", false)
-	b.time = b.time.Add(asleep)
+	b.time = b.time.Add(silenceLimit)
 	b.keeps("web", "no sign of life since it was started 20s ago", false)
 	log, err := os.OpenFile(filepath.Join(b.dirOf(b.record("web").Resource), logName), os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {
@@ -237,7 +237,7 @@ func TestUnbootableKernelIsReported(t *testing.T) {
 	vmmstub.Set(t, b.Program, vmmstub.Settings{})
 	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(0)})
 	b.must("machine.start", "web", nil)
-	b.time = b.time.Add(asleep)
+	b.time = b.time.Add(silenceLimit)
 	b.keeps("web", "", false)
 }
 
@@ -250,7 +250,7 @@ func TestGuestRebootIsReportedOnce(t *testing.T) {
 	for h := (heard{}); h.Reboots == 0 && t.Context().Err() == nil; {
 		time.Sleep(time.Millisecond) // the process only writes an event to its file
 		var err error
-		if h, err = h.hear(events); err != nil {
+		if h, err = h.readEvents(events); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -347,7 +347,7 @@ func TestAnUnresponsiveProcessIsKilled(t *testing.T) {
 	vmmstub.Set(t, b.Program, vmmstub.Settings{})
 	b.must("machine.create", "web", machineSpec)
 	b.signal("web", unix.SIGSTOP, false)
-	v, err := b.attend(b.record("web"))
+	v, err := b.openProcess(b.record("web"))
 	if err != nil || v == nil {
 		t.Fatal(err)
 	}

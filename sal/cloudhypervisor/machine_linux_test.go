@@ -22,7 +22,7 @@ import (
 func TestEverySettingIsExplicit(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
-		v, err := b.attend(b.record("web"))
+		v, err := b.openProcess(b.record("web"))
 		if err != nil || v == nil {
 			t.Fatal(err)
 		}

@@ -19,12 +19,12 @@ func (d *Driver) Needs() []needs.Need {
 	const none = "there are no machines"
 	return []needs.Need{
 		{
-			Name: "the program cloud-hypervisor", Use: none, Vital: true, Look: d.lookProgram,
+			Name: "the program cloud-hypervisor", Use: none, Vital: true, Look: d.checkProgram,
 			Fix: "put cloud-hypervisor v53 or newer on the PATH of the runner: https://github.com/cloud-hypervisor/cloud-hypervisor/releases",
 		},
 		{Name: "networks on this host", Use: none, Fix: "see the needs of networks", Vital: true, Look: needs.Given(d.Networks != nil)},
-		{Name: "KVM", Use: none, Vital: true, Look: d.lookKVM, Fix: kvmFix},
-		{Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: lookHardware, Fix: kvmFix},
+		{Name: "KVM", Use: none, Vital: true, Look: d.checkKVM, Fix: kvmFix},
+		{Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: checkHardware, Fix: kvmFix},
 		{
 			Name: "controllers cpu, memory, pids", Use: "the processes of machines have no resource limits", Fix: needs.ControllersFix,
 			Look: needs.Controllers(d.groups(), "cpu", "memory", "pids"),
@@ -34,13 +34,13 @@ func (d *Driver) Needs() []needs.Need {
 			Look: needs.Accounts(d.Accounts),
 		},
 		{
-			Name: "firmware", Use: "machines without a kernel are refused", Look: d.lookFirmware,
+			Name: "firmware", Use: "machines without a kernel are refused", Look: d.inspectFirmware,
 			Fix: "writ runner --firmware FILE, the CLOUDHV.fd of https://github.com/cloud-hypervisor/edk2/releases",
 		},
 	}
 }
 
-func (d *Driver) lookProgram(ctx context.Context) (string, error) {
+func (d *Driver) checkProgram(ctx context.Context) (string, error) {
 	version, err := d.Probe(ctx)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", errors.New("not on PATH")
@@ -57,13 +57,13 @@ const kvmFix = "switch virtualisation on in the firmware of this host; modprobe 
 // device is the device file of KVM.
 const device = "/dev/kvm"
 
-// microsofts is the device file of Microsoft's hypervisor. Builds of cloud-hypervisor may support it; writ is untested
+// mshvDevice is the device file of Microsoft's hypervisor. Builds of cloud-hypervisor may support it; writ is untested
 // with it.
-const microsofts = "/dev/mshv"
+const mshvDevice = "/dev/mshv"
 
-// lookKVM checks that KVM can be used. It accepts a host without KVM if the program reports that it needs no
+// checkKVM checks that KVM can be used. It accepts a host without KVM if the program reports that it needs no
 // hypervisor: it is a stub for tests.
-func (d *Driver) lookKVM(ctx context.Context) (string, error) {
+func (d *Driver) checkKVM(ctx context.Context) (string, error) {
 	found, err := needs.Openable(cmp.Or(d.kvm, device))(ctx)
 	if err == nil && d.Accounts.Used() { // the runner does not open the device itself
 		err = confine.Usable(nil, []string{cmp.Or(d.kvm, device)})
@@ -74,8 +74,8 @@ func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 	if said, asked := d.about(ctx); asked == nil && strings.Contains(said, noHypervisor) {
 		return "the program needs none", nil
 	}
-	if _, there := os.Stat(cmp.Or(d.mshv, microsofts)); there == nil {
-		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), which writ does not support", err, microsofts)
+	if _, there := os.Stat(cmp.Or(d.mshv, mshvDevice)); there == nil {
+		err = fmt.Errorf("%w; this host has Microsoft's hypervisor (%s), which writ does not support", err, mshvDevice)
 	}
 	return "", err
 }
@@ -83,9 +83,9 @@ func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 // noHypervisor is in the version output of a stub that simulates cloud-hypervisor.
 const noHypervisor = "no hypervisor"
 
-// lookHardware checks that KVM uses the virtualisation of the processor and so runs any guest. kvm_pvm runs only
+// checkHardware checks that KVM uses the virtualisation of the processor and so runs any guest. kvm_pvm runs only
 // kernels that are built for it.
-func lookHardware(context.Context) (string, error) {
+func checkHardware(context.Context) (string, error) {
 	if loaded("kvm_pvm") && !loaded("kvm_intel") && !loaded("kvm_amd") {
 		return "", errors.New("it is kvm_pvm, which runs only kernels that are built for it")
 	}
@@ -98,7 +98,7 @@ func loaded(module string) bool {
 	return err == nil
 }
 
-func (d *Driver) lookFirmware(context.Context) (string, error) {
+func (d *Driver) inspectFirmware(context.Context) (string, error) {
 	if d.Firmware == "" {
 		return "", errors.New("not configured")
 	}

@@ -58,7 +58,7 @@ func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 	}
 	if v != nil { // paused by an interrupted snapshot
 		defer v.release()
-		return j.goOn(ctx, v)
+		return j.resumeMachine(ctx, v)
 	}
 	if err := j.endProcess(ctx, r); err != nil { // a process without a machine
 		return err
@@ -72,13 +72,13 @@ func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// goOn resumes a paused machine.
-func (j *job) goOn(ctx context.Context, v *vmm) error {
+// resumeMachine resumes a paused machine.
+func (j *job) resumeMachine(ctx context.Context, v *vmm) error {
 	if now, _, err := v.state(ctx); err != nil || now == running {
 		return err
 	}
 	j.step("resume the machine")
-	if err := v.ask(ctx, "resume the machine", v.Resume); err != nil && j.expect(ctx, v, running) != nil {
+	if err := v.ask(ctx, "resume the machine", v.Resume); err != nil && j.requireState(ctx, v, running) != nil {
 		return err
 	}
 	return nil
@@ -92,7 +92,7 @@ func (j *job) pause(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 }
 
 func (j *job) resume(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
-	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.goOn(ctx, v) })
+	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.resumeMachine(ctx, v) })
 }
 
 // switchTo pauses or resumes a machine. If the process answers with an error, the resulting power state decides.
@@ -120,7 +120,7 @@ func (j *job) switchTo(ctx context.Context, r *sal.Record[own], want power, do f
 	if now != want {
 		err = do(v)
 	}
-	if err != nil && ctx.Err() == nil && j.expect(ctx, v, want) == nil {
+	if err != nil && ctx.Err() == nil && j.requireState(ctx, v, want) == nil {
 		err = nil
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func (j *job) switchTo(ctx context.Context, r *sal.Record[own], want power, do f
 }
 
 func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration) (sal.Outcome, error) {
-	v, err := j.attend(r)
+	v, err := j.openProcess(r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -175,7 +175,7 @@ func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace ti
 			break // no guest could react
 		}
 		if err == nil && now == paused {
-			_ = j.goOn(until, v) // a paused guest cannot react either
+			_ = j.resumeMachine(until, v) // a paused guest cannot react either
 		}
 		j.step("press the power button")
 		// an error is ignored because the loop presses again
@@ -294,18 +294,18 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	}
 	err = j.bound(r) // before the guest gets more
 	if err == nil {
-		err = j.tell(ctx, v, wanted)
+		err = j.resizeLive(ctx, v, wanted)
 	}
 	if err != nil && ctx.Err() == nil {
 		_, _ = undo(nil)
-		err = errors.Join(err, j.takeOver(ctx, r, v), j.bound(r), j.records().Put(r))
+		err = errors.Join(err, j.adoptSize(ctx, r, v), j.bound(r), j.records().Put(r))
 	}
 	return err == nil, err
 }
 
-// takeOver records the actual size of the machine after a change that failed halfway, because CPUs and memory of a
+// adoptSize records the actual size of the machine after a change that failed halfway, because CPUs and memory of a
 // guest cannot always be taken back.
-func (j *job) takeOver(ctx context.Context, r *sal.Record[own], v *vmm) error {
+func (j *job) adoptSize(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	now, info, err := v.state(ctx)
 	if err != nil || now == stopped {
 		return err
@@ -317,30 +317,30 @@ func (j *job) takeOver(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	return nil
 }
 
-// giveUp limits how long a guest may take to release CPUs of an earlier change before another change fails. giveUpEvery
-// is the poll interval.
+// cpuReleaseLimit limits how long a guest may take to release CPUs of an earlier change before another change fails.
+// cpuReleasePoll is the poll interval.
 const (
-	giveUp      = 10 * time.Second
-	giveUpEvery = 50 * time.Millisecond
+	cpuReleaseLimit = 10 * time.Second
+	cpuReleasePoll  = 50 * time.Millisecond
 )
 
-// tell resizes a running machine: memory first, because it is refused more often, then CPUs. Each request succeeds or
-// fails as a whole.
-func (j *job) tell(ctx context.Context, v *vmm, wanted api.Resize) error {
+// resizeLive resizes a running machine: memory first, because it is refused more often, then CPUs. Each request
+// succeeds or fails as a whole.
+func (j *job) resizeLive(ctx context.Context, v *vmm, wanted api.Resize) error {
 	for _, part := range []api.Resize{{DesiredRAM: wanted.DesiredRAM}, {DesiredVcpus: wanted.DesiredVcpus}} {
 		if part == (api.Resize{}) {
 			continue
 		}
 		j.step("resize the machine")
-		if err := j.tellPart(ctx, v, part); err != nil {
+		if err := j.resizePart(ctx, v, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (j *job) tellPart(ctx context.Context, v *vmm, part api.Resize) error {
-	waiting, stop := context.WithTimeout(ctx, cmp.Or(j.guestTime, giveUp))
+func (j *job) resizePart(ctx context.Context, v *vmm, part api.Resize) error {
+	waiting, stop := context.WithTimeout(ctx, cmp.Or(j.guestTime, cpuReleaseLimit))
 	defer stop()
 	for {
 		err := v.ask(ctx, "resize the machine", func(ctx context.Context) error { return v.Resize(ctx, part) })
@@ -354,7 +354,7 @@ func (j *job) tellPart(ctx context.Context, v *vmm, part api.Resize) error {
 		case !refusal.Pending():
 			return err
 		}
-		if sleep.For(waiting, giveUpEvery) == nil {
+		if sleep.For(waiting, cpuReleasePoll) == nil {
 			continue
 		}
 		if ctx.Err() != nil {

@@ -15,18 +15,18 @@ func (d *Driver) Process(_ context.Context, resource writ.ResourceID) (sal.Proce
 	if err != nil || r == nil {
 		return nil, err
 	}
-	v, err := d.attend(r)
+	v, err := d.openProcess(r)
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return servant{v}, nil
+	return servedProcess{v}, nil
 }
 
-// servant is the process of a machine for package sal.
-type servant struct{ *vmm }
+// servedProcess is the process of a machine for package sal.
+type servedProcess struct{ *vmm }
 
 // Wait implements sal.Process.
-func (s servant) Wait(ctx context.Context) error { return s.wait(ctx) }
+func (s servedProcess) Wait(ctx context.Context) error { return s.wait(ctx) }
 
 // Close implements sal.Process.
-func (s servant) Close() { s.release() }
+func (s servedProcess) Close() { s.release() }

@@ -139,7 +139,7 @@ func (b *fixture) change(name string, change func(o *own)) {
 // signal sends a signal to the process of a machine. If the process should end or stop, it waits for that.
 func (b *fixture) signal(name string, s syscall.Signal, ends bool) {
 	b.Helper()
-	v, err := b.attend(b.record(name))
+	v, err := b.openProcess(b.record(name))
 	if err != nil || v == nil {
 		b.Fatalf("%s has no process: %v", name, err)
 	}

@@ -76,21 +76,21 @@ func (j *job) whilePaused(ctx context.Context, r *sal.Record[own], v *vmm, do fu
 	}
 	if now == running {
 		j.step("pause the machine")
-		if err := v.ask(ctx, "pause the machine", v.Pause); err != nil && (ctx.Err() != nil || j.expect(ctx, v, paused) != nil) {
-			return errors.Join(err, j.goOnAfter(ctx, v))
+		if err := v.ask(ctx, "pause the machine", v.Pause); err != nil && (ctx.Err() != nil || j.requireState(ctx, v, paused) != nil) {
+			return errors.Join(err, j.resumeAfter(ctx, v))
 		}
 	}
 	err = do()
 	if r.Own.Power == running {
-		err = errors.Join(err, j.goOnAfter(ctx, v))
+		err = errors.Join(err, j.resumeAfter(ctx, v))
 	}
 	return err
 }
 
-func (j *job) goOnAfter(ctx context.Context, v *vmm) error {
+func (j *job) resumeAfter(ctx context.Context, v *vmm) error {
 	over, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
 	defer cancel()
-	return j.goOn(over, v)
+	return j.resumeMachine(over, v)
 }
 
 // keep writes a snapshot in directory work and renames it when it is complete. A snapshot without an entry in the
@@ -226,7 +226,7 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 			if err := v.ask(ctx, "restore its memory", func(ctx context.Context) error { return v.Restore(ctx, memoryDir(from), want == running) }); err != nil {
 				return err
 			}
-			return j.expect(ctx, v, want)
+			return j.requireState(ctx, v, want)
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()

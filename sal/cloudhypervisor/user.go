@@ -27,7 +27,7 @@ func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 		user, err = j.chooseUser(r.Resource)
 	}
 	if err == nil && r.Own.User != 0 && r.Own.User != user {
-		if err = j.unfence(ctx, r); err == nil {
+		if err = j.removeCgroup(ctx, r); err == nil {
 			err = j.revokeDisks(ctx, r.Resource, r.Own.Volumes)
 		}
 	}

@@ -305,13 +305,13 @@ func TestStartIsIdentifiedByItsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = input.Close(), impostor.Wait() }()
-	v, err := b.attend(b.record("web"))
+	v, err := b.openProcess(b.record("web"))
 	if err != nil || v == nil || v.pid != pid {
 		t.Fatalf("it is %+v, %v", v, err)
 	}
 	v.release()
 	b.signal("web", unix.SIGKILL, true)
-	if v, err := b.attend(b.record("web")); err != nil || v != nil {
+	if v, err := b.openProcess(b.record("web")); err != nil || v != nil {
 		t.Errorf("process %d is taken for it, %v", v.pid, err)
 	}
 	b.time = b.time.Add(time.Hour)

@@ -44,8 +44,8 @@ const (
 	logName     = "vmm.log"
 )
 
-// formerly is the suffix of the log from before the last start.
-const formerly = ".1"
+// previousSuffix is the suffix of the log from before the last start.
+const previousSuffix = ".1"
 
 // vmm is a held process and its API.
 type vmm struct {
@@ -66,8 +66,9 @@ func seeLog(dir string, making bool) string {
 	return "its log on the node is " + filepath.Join(dir, logName)
 }
 
-// attend returns the process of a machine, or nil if it has ended or was never started. The caller must release it.
-func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
+// openProcess returns the process of a machine, or nil if it has ended or was never started. The caller must release
+// it.
+func (d *Driver) openProcess(r *sal.Record[own]) (*vmm, error) {
 	p := r.Own.Process
 	if p == nil {
 		return nil, nil
@@ -230,7 +231,7 @@ const patience = 2 * time.Second
 // seen returns the current power state of a machine. A process that does not answer is busy with the requested change,
 // so seen returns the requested state.
 func (d *Driver) seen(ctx context.Context, r *sal.Record[own]) (power, error) {
-	v, err := d.attend(r)
+	v, err := d.openProcess(r)
 	if err != nil || v == nil {
 		return stopped, err
 	}
@@ -349,7 +350,7 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	if err := j.makeRoom(); err != nil {
 		return nil, err
 	}
-	cell, err := j.fence(r)
+	cell, err := j.makeCgroup(r)
 	if err != nil {
 		return nil, err
 	}
@@ -394,7 +395,7 @@ func (j *job) makeRoom() error {
 		return err
 	}
 	path := filepath.Join(j.dir, logName)
-	if err := os.Rename(path, path+formerly); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(path, path+previousSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	names, err := sal.FileNames(j.dir)
