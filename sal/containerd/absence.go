@@ -61,9 +61,9 @@ func refusal(address string) error {
 	return nil
 }
 
-// glance is reach for read-only operations, which visit one container after another. If the daemon did not answer one
-// of them, the others do not wait until its socket has a listener again.
-func (d *Driver) glance(ctx context.Context) (*client.Client, error) {
+// reachCached is reach for read-only operations, which visit one container after another. If the daemon did not answer
+// one of them, the others do not wait until its socket has a listener again.
+func (d *Driver) reachCached(ctx context.Context) (*client.Client, error) {
 	if err := d.absent.lasts(d.address()); err != nil {
 		return nil, err
 	}

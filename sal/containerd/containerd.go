@@ -246,11 +246,11 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]
 	}
-	d.lastEnd(r, sight{}).show(&c)
+	d.lastEnd(r, containerState{}).show(&c)
 	if r.Own.Container == "" {
 		return c, nil
 	}
-	daemon, err := d.glance(ctx)
+	daemon, err := d.reachCached(ctx)
 	if err != nil {
 		return c, err
 	}

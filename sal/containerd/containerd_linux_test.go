@@ -171,7 +171,7 @@ func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host stri
 			note("snapshot", s.Name, nil)
 			return nil
 		})
-		if err != nil && !lacking(err) {
+		if err != nil && !noSnapshotter(err) {
 			t.Fatal(err)
 		}
 	}

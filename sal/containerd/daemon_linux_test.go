@@ -89,7 +89,7 @@ func TestForbiddenSocketIsNotRetried(t *testing.T) {
 			if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverMissing || !strings.Contains(e.Hint, "--containerd") || !isAway(err) {
 				t.Errorf("reach: %v", err)
 			}
-			if _, err := d.glance(ctx); writ.CodeOf(err) != writ.CodeDriverMissing {
+			if _, err := d.reachCached(ctx); writ.CodeOf(err) != writ.CodeDriverMissing {
 				t.Errorf("the next look: %v", err)
 			}
 		})

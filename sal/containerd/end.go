@@ -99,7 +99,7 @@ func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration
 	}
 	runs := status == client.Running || status == client.Unknown
 	if runs && grace > 0 {
-		if err := j.noteEnding(r, catalog.EndedByItself); err != nil {
+		if err := j.recordEnding(r, catalog.EndedByItself); err != nil {
 			return err
 		}
 		if status, err = j.ask(ctx, id, task, grace); err != nil {
@@ -108,7 +108,7 @@ func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration
 	}
 	if status != client.Stopped {
 		if runs {
-			if err := j.noteEnding(r, catalog.EndedByForce); err != nil {
+			if err := j.recordEnding(r, catalog.EndedByForce); err != nil {
 				return err
 			}
 		}
@@ -124,8 +124,8 @@ func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration
 	return nil
 }
 
-// noteEnding records how a process is about to end.
-func (j *job) noteEnding(r *record, how string) error {
+// recordEnding records how a process is about to end.
+func (j *job) recordEnding(r *record, how string) error {
 	if r == nil {
 		return nil
 	}

@@ -154,8 +154,8 @@ func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err
 	return keeps, root, nil
 }
 
-// lookIDs checks whether containers get their own users.
-func (d *Driver) lookIDs(ctx context.Context) (string, error) {
+// checkIDs checks whether containers get their own users.
+func (d *Driver) checkIDs(ctx context.Context) (string, error) {
 	if d.IDs == nil {
 		return "", errors.New("containers have the users of the host")
 	}
@@ -179,9 +179,9 @@ func (d *Driver) lookIDs(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d for each, from %s", userns.Many, d.IDs.Numbers()), nil
 }
 
-// needIDs returns the need that lookIDs checks.
+// needIDs returns the need that checkIDs checks.
 func (d *Driver) needIDs() needs.Need {
 	return needs.Need{
-		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix, Look: d.lookIDs,
+		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix, Look: d.checkIDs,
 	}
 }

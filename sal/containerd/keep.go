@@ -39,8 +39,8 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 // maxMended limits the repairs by Run that are remembered for each container. Older ones are dropped.
 const maxMended = 5
 
-// noteMended remembers a repair by Run until Keep reports it.
-func (d *Driver) noteMended(resource writ.ResourceID, what string) {
+// rememberRepair remembers a repair by Run until Keep reports it.
+func (d *Driver) rememberRepair(resource writ.ResourceID, what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mended == nil {
@@ -55,7 +55,7 @@ func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r, err := d.records().Get(resource); err != nil || r == nil {
 		return nil, err
 	}
-	j, done, err := d.begin(ctx, sal.Request{Resource: resource, Progress: func(string) {}}, d.glance)
+	j, done, err := d.begin(ctx, sal.Request{Resource: resource, Progress: func(string) {}}, d.reachCached)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case replacing:
 		return mended("its replacement was interrupted and reverted", j.dropReplacement(ctx, r))
 	case starting:
-		return mended("its start was interrupted", j.bring(ctx, r))
+		return mended("its start was interrupted", j.activate(ctx, r))
 	}
 	if err := j.endPrograms(ctx, r); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case now.running():
 		return j.keepNetwork(ctx, r)
 	case now.status == client.Created:
-		return mended("its start was interrupted", j.bring(ctx, r))
+		return mended("its start was interrupted", j.activate(ctx, r))
 	default:
 		return j.revive(ctx, r, now)
 	}
@@ -183,16 +183,16 @@ type restart struct {
 }
 
 // revive restarts a container whose process has ended or disappeared, if its policy allows it and its pause is over.
-func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, error) {
+func (j *job) revive(ctx context.Context, r *record, now containerState) ([]sal.Drift, error) {
 	policy, _ := r.Spec["restart"].(string)
 	// Otherwise the whole process disappeared, by a reboot or an administrator, so the program did not end by itself.
 	known := now.status == client.Stopped
-	end, err := j.noteEnd(r, now)
+	end, err := j.recordEnd(r, now)
 	if err != nil {
 		return nil, err
 	}
 	if policy == "never" || policy == "on-failure" && known && now.exit == 0 {
-		j.forget(r.Resource)
+		j.dropRestartState(r.Resource)
 		return failedEnd(end), nil
 	}
 	how := "its process was gone"
@@ -253,8 +253,8 @@ func (d *Driver) began(resource writ.ResourceID) {
 	}
 }
 
-// forget drops the restart state and the remembered repairs of a container.
-func (d *Driver) forget(resource writ.ResourceID) {
+// dropRestartState drops the restart state and the remembered repairs of a container.
+func (d *Driver) dropRestartState(resource writ.ResourceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.restarts, resource.HostName())
@@ -263,13 +263,13 @@ func (d *Driver) forget(resource writ.ResourceID) {
 
 // Orphans returns containers, layers and images at the daemon, files, and network namespaces without a record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
-	daemon, err := d.glance(ctx)
+	daemon, err := d.reachCached(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx = d.in(ctx)
 	var all []sal.Orphan
-	atDaemon, layers, err := stock(ctx, daemon)
+	atDaemon, layers, err := inventory(ctx, daemon)
 	if err != nil {
 		return nil, err
 	}
@@ -327,8 +327,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, nil
 }
 
-// knowledge holds the objects that records account for.
-type knowledge struct {
+// recordIndex holds the objects that records account for.
+type recordIndex struct {
 	containers, images, places map[string]bool
 	uids                       map[writ.UID]bool
 	damaged                    []sal.Damaged
@@ -336,7 +336,7 @@ type knowledge struct {
 }
 
 // has reports whether a record, possibly damaged, accounts for a container at the daemon.
-func (k *knowledge) has(id string) bool {
+func (k *recordIndex) has(id string) bool {
 	return k.containers[id] || slices.ContainsFunc(k.damaged, func(d sal.Damaged) bool { return isOf(d.HostName, id) })
 }
 
@@ -351,8 +351,8 @@ func hostNameIn(id string) string {
 	return name
 }
 
-// stock returns the containers of the daemon, and the snapshotters of container layers by container ID.
-func stock(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]string, err error) {
+// inventory returns the containers of the daemon, and the snapshotters of container layers by container ID.
+func inventory(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]string, err error) {
 	all, err = daemon.ContainerService().List(ctx)
 	if err != nil {
 		return nil, nil, failed("list the containers", err)
@@ -365,19 +365,19 @@ func stock(ctx context.Context, daemon *client.Client) (all []containers.Contain
 			}
 			return nil
 		})
-		if err != nil && !gone(err) && !lacking(err) {
+		if err != nil && !gone(err) && !noSnapshotter(err) {
 			return nil, nil, failed("list the layers", err)
 		}
 	}
 	return all, layers, nil
 }
 
-func (d *Driver) known() (*knowledge, error) {
+func (d *Driver) known() (*recordIndex, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
 		return nil, err
 	}
-	k := &knowledge{damaged: damaged, containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{}, uids: map[writ.UID]bool{}}
+	k := &recordIndex{damaged: damaged, containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{}, uids: map[writ.UID]bool{}}
 	for _, r := range records {
 		k.containers[r.Own.Container], k.containers[r.Own.Other] = true, true
 		k.places[r.Resource.HostName()] = true

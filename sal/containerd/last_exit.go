@@ -18,7 +18,7 @@ type lastExit struct {
 }
 
 // lastEnd returns the last end of the current container, or nil. A process that container.stop ended does not count.
-func (d *Driver) lastEnd(r *record, now sight) *lastExit {
+func (d *Driver) lastEnd(r *record, now containerState) *lastExit {
 	if now.status == client.Stopped && !r.Own.Stopped {
 		exit := writ.Exit{Code: int64(now.exit)}
 		exit.OutOfMemory = exit.Code != 0 && d.outOfMemory(r.Own.Container)
@@ -36,8 +36,8 @@ func (d *Driver) outOfMemory(id string) bool {
 	return cgroup.KilledForMemory(filepath.Join(d.namespace(), id)) > 0
 }
 
-// noteEnd records the last end if it has changed.
-func (j *job) noteEnd(r *record, now sight) (*lastExit, error) {
+// recordEnd records the last end if it has changed.
+func (j *job) recordEnd(r *record, now containerState) (*lastExit, error) {
 	end := j.lastEnd(r, now)
 	if end == nil || r.Own.LastExit != nil && *r.Own.LastExit == *end {
 		return end, nil

@@ -51,7 +51,7 @@ func TestAContainerHasWhatItWasAskedFor(t *testing.T) {
 			if _, err := b.driver.Do(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			if _, layers, err := stock(b.driver.in(t.Context()), b.driver.client); err != nil || layers[r.Resource.HostName()+"-1"] != name {
+			if _, layers, err := inventory(b.driver.in(t.Context()), b.driver.client); err != nil || layers[r.Resource.HostName()+"-1"] != name {
 				t.Errorf("it is kept by %v, %v", layers, err)
 			}
 			for line, want := range map[string]string{

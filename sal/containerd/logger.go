@@ -217,7 +217,7 @@ func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after st
 	if err != nil || !more {
 		return false, err
 	}
-	daemon, err := d.glance(ctx)
+	daemon, err := d.reachCached(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -29,11 +29,11 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	case change == writ.ChangeCreated:
 		r, err = j.create(ctx, left)
 	case change == writ.ChangeUpdated && !slices.ContainsFunc(fields, replaces):
-		err = j.remember(r)
+		err = j.recordSpec(r)
 	case change == writ.ChangeUpdated:
 		err = j.replace(ctx, r, false)
 	default:
-		change, err = j.keepAsAsked(ctx, r)
+		change, err = j.ensureStarted(ctx, r)
 	}
 	if err != nil {
 		return sal.Outcome{}, err
@@ -59,7 +59,7 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	}
 	err = j.build(ctx, r, plan, false)
 	if err == nil {
-		err = j.bring(ctx, r)
+		err = j.activate(ctx, r)
 	}
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
@@ -90,21 +90,21 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 		defer cancel()
 		return errors.Join(err, j.dropReplacement(undo, r))
 	}
-	return j.bring(ctx, r)
+	return j.activate(ctx, r)
 }
 
 // replaces reports whether a change of the argument requires a replacement of the container.
 func replaces(field string) bool { return field != "restart" && field != "grace_seconds" }
 
-// remember records a change of the spec that does not affect the host.
-func (j *job) remember(r *record) error {
+// recordSpec records a change of the spec that does not affect the host.
+func (j *job) recordSpec(r *record) error {
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
 	return j.put(r, r.Own.Phase)
 }
 
-// keepAsAsked finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
-func (j *job) keepAsAsked(ctx context.Context, r *record) (writ.Change, error) {
+// ensureStarted finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
+func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error) {
 	now, err := look(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return "", err
@@ -113,7 +113,7 @@ func (j *job) keepAsAsked(ctx context.Context, r *record) (writ.Change, error) {
 		return writ.ChangeUpdated, j.replace(ctx, r, false)
 	}
 	if r.Own.Phase == starting || now.status == client.Created {
-		return writ.ChangeUnchanged, j.bring(ctx, r)
+		return writ.ChangeUnchanged, j.activate(ctx, r)
 	}
 	return writ.ChangeUnchanged, nil
 }
@@ -191,8 +191,8 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 	return nil
 }
 
-// bring starts the current container, unless it is stopped, and removes the other one.
-func (j *job) bring(ctx context.Context, r *record) error {
+// activate starts the current container, unless it is stopped, and removes the other one.
+func (j *job) activate(ctx context.Context, r *record) error {
 	if r.Own.Other != "" {
 		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
@@ -274,7 +274,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	if err := os.RemoveAll(j.place(r.Resource)); err != nil {
 		return sal.HostError("remove the files of "+r.Resource.String(), err)
 	}
-	j.forget(r.Resource)
+	j.dropRestartState(r.Resource)
 	j.step("remove the record")
 	return j.records().Remove(r.Resource)
 }
@@ -282,7 +282,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 // atDaemon returns the IDs of all containers and layers of the resource at the daemon, for a resource whose record is
 // damaged.
 func (j *job) atDaemon(ctx context.Context) ([]string, error) {
-	containers, layers, err := stock(ctx, j.daemon)
+	containers, layers, err := inventory(ctx, j.daemon)
 	if err != nil {
 		return nil, err
 	}

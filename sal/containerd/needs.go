@@ -23,15 +23,15 @@ func (d *Driver) Needs() []needs.Need {
 	const install = "apt-get install -y containerd runc; systemctl enable --now containerd"
 	return []needs.Need{
 		{Name: "root", Use: "there are no containers", Fix: "run the node as root", Vital: true, Look: needs.Root},
-		{Name: "the socket of containerd", Use: "there are no containers", Fix: install + "; or writ runner --containerd SOCKET", Vital: true, Look: d.lookSocket},
-		{Name: "containerd", Use: "containers are neither made nor changed until it answers", Fix: install, Look: d.lookDaemon},
+		{Name: "the socket of containerd", Use: "there are no containers", Fix: install + "; or writ runner --containerd SOCKET", Vital: true, Look: d.checkSocket},
+		{Name: "containerd", Use: "containers are neither made nor changed until it answers", Fix: install, Look: d.checkDaemon},
 		{Name: "the program runc", Use: "containers do not start", Fix: "apt-get install -y runc", Look: needs.Program("runc", "", "--version")},
 		{
-			Name: "a snapshotter", Use: "containers are not made", Look: d.lookSnapshotter,
+			Name: "a snapshotter", Use: "containers are not made", Look: d.checkSnapshotter,
 			Fix: "put the root of containerd's config.toml on btrfs, or on ext4 or xfs with overlayfs: modprobe overlay",
 		},
 		{
-			Name: "controllers cpu, memory, pids", Use: "containers do not start", Look: lookControllers,
+			Name: "controllers cpu, memory, pids", Use: "containers do not start", Look: checkControllers,
 			Fix: "mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments",
 		},
 		d.needIDs(),
@@ -39,7 +39,7 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
-func (d *Driver) lookSocket(context.Context) (string, error) {
+func (d *Driver) checkSocket(context.Context) (string, error) {
 	info, err := os.Stat(d.address())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s is missing", d.address())
@@ -50,7 +50,7 @@ func (d *Driver) lookSocket(context.Context) (string, error) {
 	return d.address(), err
 }
 
-func (d *Driver) lookDaemon(ctx context.Context) (string, error) {
+func (d *Driver) checkDaemon(ctx context.Context) (string, error) {
 	if err := d.listens(ctx); err != nil {
 		return "", err
 	}
@@ -81,7 +81,7 @@ func (d *Driver) listens(ctx context.Context) error {
 	return conn.Close()
 }
 
-func (d *Driver) lookSnapshotter(ctx context.Context) (string, error) {
+func (d *Driver) checkSnapshotter(ctx context.Context) (string, error) {
 	if err := d.listens(ctx); err != nil {
 		return "", err
 	}
@@ -96,8 +96,8 @@ func (d *Driver) lookSnapshotter(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// lookControllers checks for the cgroup controllers of containers, in version 2 or 1.
-func lookControllers(context.Context) (string, error) {
+// checkControllers checks for the cgroup controllers of containers, in version 2 or 1.
+func checkControllers(context.Context) (string, error) {
 	const groups = "/sys/fs/cgroup"
 	offered, _ := os.ReadFile(filepath.Join(groups, "cgroup.controllers"))
 	version, missing := "version 2", []string(nil)

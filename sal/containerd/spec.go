@@ -190,21 +190,21 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if len(r.Own.Nameservers) > 0 { // the image's own file comes from its build host
 		mounts = append(mounts, ours("resolv.conf"))
 	}
-	options := []oci.SpecOpts{asItsImageSays(image, r.Own.IDs != 0)}
+	options := []oci.SpecOpts{withImageConfig(image, r.Own.IDs != 0)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
 	}
 	options = append(options,
-		hasProgram,
+		requireProgram,
 		oci.WithEnv(p.env),
 		oci.WithHostname(r.Resource.Name),
 		oci.WithMounts(byDepth(mounts)),
 		oci.WithCPUCFS(p.args.CPUs*period, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
-		asManyFilesAsTheDaemon,
+		withoutFileLimit,
 		withoutCmdline,
-		lessCalls, // last, because it depends on the capabilities
+		withSeccomp, // last, because it depends on the capabilities
 	)
 	if r.Own.IDs != 0 {
 		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
@@ -227,16 +227,16 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	return all
 }
 
-// hasProgram rejects a container without a program from its image or its arguments.
-func hasProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+// requireProgram rejects a container without a program from its image or its arguments.
+func requireProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	if len(s.Process.Args) == 0 {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").WithHint("set command: [\"program\", …]")
 	}
 	return nil
 }
 
-// asManyFilesAsTheDaemon removes containerd's limit of 1,024 open files, which is too low for databases.
-func asManyFilesAsTheDaemon(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+// withoutFileLimit removes containerd's limit of 1,024 open files, which is too low for databases.
+func withoutFileLimit(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	s.Process.Rlimits = nil
 	return nil
 }

@@ -91,7 +91,7 @@ func show(user *os.File, from, to string) error {
 func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
 	for _, name := range snapshotters {
 		mounts, err := j.daemon.SnapshotService(name).Mounts(ctx, id)
-		if gone(err) || err != nil && lacking(err) {
+		if gone(err) || err != nil && noSnapshotter(err) {
 			continue
 		}
 		return mounts, whenFailed("find the container's layer", err)
@@ -135,7 +135,7 @@ func (s *scene) overlay(options []string) error {
 		name, value, _ := strings.Cut(option, "=")
 		switch name {
 		case "upperdir":
-			if err := s.give(value); err != nil {
+			if err := s.chownRoot(value); err != nil {
 				return err
 			}
 		case "lowerdir":
@@ -170,8 +170,8 @@ func (s *scene) overlay(options []string) error {
 	return nil
 }
 
-// give changes the owner of a writable layer's root directory to the container's user with the same number.
-func (s *scene) give(dir string) error {
+// chownRoot changes the owner of a writable layer's root directory to the container's user with the same number.
+func (s *scene) chownRoot(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err

@@ -19,39 +19,39 @@ import (
 	"writ/sal/catalog"
 )
 
-// sight is the daemon's view of a container.
-type sight struct {
+// containerState is the daemon's view of a container.
+type containerState struct {
 	known  bool                 // the container exists
 	status client.ProcessStatus // status of its process; "" if it has none
 	exit   uint32               // exit code, if the process has ended
 }
 
 // running reports whether there is a process. A process whose shim does not answer counts, because it may be alive.
-func (s sight) running() bool {
+func (s containerState) running() bool {
 	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing || s.status == client.Unknown
 }
 
 // look asks the daemon for the state of a container.
-func look(ctx context.Context, daemon *client.Client, id string) (sight, error) {
+func look(ctx context.Context, daemon *client.Client, id string) (containerState, error) {
 	c, err := daemon.LoadContainer(ctx, id)
 	if gone(err) {
-		return sight{}, nil
+		return containerState{}, nil
 	}
 	if err != nil {
-		return sight{}, failed("inspect the container", err)
+		return containerState{}, failed("inspect the container", err)
 	}
 	task, err := c.Task(ctx, nil)
 	if gone(err) {
-		return sight{known: true}, nil
+		return containerState{known: true}, nil
 	}
 	if err != nil {
-		return sight{}, failed("inspect the container's process", err)
+		return containerState{}, failed("inspect the container's process", err)
 	}
 	status, err := task.Status(ctx)
 	if gone(err) {
-		return sight{known: true}, nil
+		return containerState{known: true}, nil
 	}
-	return sight{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("inspect the container's process", err)
+	return containerState{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("inspect the container's process", err)
 }
 
 // prepare makes the process of a container, up to the start of its program.
@@ -99,7 +99,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 		if err != nil {
 			return err
 		}
-		if err := j.reconnected(ctx, r); err != nil {
+		if err := j.ensureNetwork(ctx, r); err != nil {
 			return err
 		}
 		if err := j.write(r); err != nil {
@@ -117,8 +117,8 @@ func (j *job) run(ctx context.Context, r *record) error {
 	return whenFailed("start "+r.Resource.String(), task.Start(ctx))
 }
 
-// reconnected recreates the network namespace if necessary, because it does not survive a reboot.
-func (j *job) reconnected(ctx context.Context, r *record) error {
+// ensureNetwork recreates the network namespace if necessary, because it does not survive a reboot.
+func (j *job) ensureNetwork(ctx context.Context, r *record) error {
 	args, err := argsOf(r)
 	if err != nil || len(args.Networks) == 0 {
 		return err
@@ -155,8 +155,8 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	if err := j.put(r, starting); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.forget(r.Resource)
-	if err := j.bring(ctx, r); err != nil {
+	j.dropRestartState(r.Resource)
+	if err := j.activate(ctx, r); err != nil {
 		return sal.Outcome{}, err
 	}
 	return j.outcome(ctx, r, writ.ChangeUpdated)
@@ -178,12 +178,12 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	if err := j.put(r, r.Own.Phase); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.forget(r.Resource)
+	j.dropRestartState(r.Resource)
 	if err := j.end(ctx, r, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}
 	if r.Own.Phase == starting { // the container that it replaces may still run
-		if err := j.bring(ctx, r); err != nil {
+		if err := j.activate(ctx, r); err != nil {
 			return sal.Outcome{}, err
 		}
 	}
@@ -237,7 +237,7 @@ func (j *job) removeSnapshot(ctx context.Context, id string) error {
 	j.step("remove the container's layer")
 	for _, name := range snapshotters {
 		err := j.daemon.SnapshotService(name).Remove(ctx, id)
-		if err != nil && !gone(err) && !lacking(err) {
+		if err != nil && !gone(err) && !noSnapshotter(err) {
 			return failed("remove the container's layer", err)
 		}
 	}
@@ -269,8 +269,10 @@ func whenFailed(doing string, err error) error {
 	return failed(doing, err)
 }
 
-// lacking reports whether an error means that the daemon does not have the snapshotter.
-func lacking(err error) bool { return errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err) }
+// noSnapshotter reports whether an error means that the daemon does not have the snapshotter.
+func noSnapshotter(err error) bool {
+	return errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err)
+}
 
 // exists reports whether an error means "already exists".
 func exists(err error) bool { return errdefs.IsAlreadyExists(err) }

@@ -58,7 +58,7 @@ func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 	if !r.Own.Stopped {
 		return true, nil
 	}
-	daemon, err := d.glance(ctx)
+	daemon, err := d.reachCached(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -107,7 +107,7 @@ func (d *Driver) look(ctx context.Context, id string) time.Duration {
 	}
 	for _, r := range records {
 		if r.Own.Container == id {
-			return d.attend(ctx, r)
+			return d.repair(ctx, r)
 		}
 	}
 	return 0
@@ -121,15 +121,15 @@ func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
 	}
 	soonest := sweep
 	for _, r := range records {
-		if pause := d.attend(ctx, r); pause > 0 {
+		if pause := d.repair(ctx, r); pause > 0 {
 			soonest = min(soonest, pause)
 		}
 	}
 	return soonest
 }
 
-// attend repairs a container that is not being made or deleted.
-func (d *Driver) attend(ctx context.Context, r *record) time.Duration {
+// repair repairs a container that is not being made or deleted.
+func (d *Driver) repair(ctx context.Context, r *record) time.Duration {
 	if r.Own.Phase != ready || r.Own.Stopped {
 		return 0
 	}
@@ -143,7 +143,7 @@ func (d *Driver) attend(ctx context.Context, r *record) time.Duration {
 	for _, found := range drift {
 		if found.Mended {
 			d.Log.InfoContext(ctx, "container repaired", "resource", r.Resource.String(), "found", found.What)
-			d.noteMended(r.Resource, found.What)
+			d.rememberRepair(r.Resource, found.What)
 		}
 	}
 	return d.pauseOf(r.Resource)
