@@ -30,10 +30,10 @@ type access struct {
 func newAccess(version int64, password catalog.Text, before access) (access, error) {
 	a := access{Version: version, Driver: before.Driver}
 	if a.Driver == "" {
-		a.Driver = makeUp()
+		a.Driver = randomSecret()
 	}
 	if !given(password) {
-		a.Secret = makeUp()
+		a.Secret = randomSecret()
 		a.SHA256 = sum(a.Secret)
 		return a, nil
 	}
@@ -45,8 +45,8 @@ func newAccess(version int64, password catalog.Text, before access) (access, err
 // given reports whether a script sets the password.
 func given(password catalog.Text) bool { return password.String() != "" }
 
-// makeUp returns 256 random bits in a form that every client accepts.
-func makeUp() string {
+// randomSecret returns 256 random bits in a form that every client accepts.
+func randomSecret() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it crashes the process instead
 	return base64.RawURLEncoding.EncodeToString(b[:])

@@ -26,7 +26,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 			return err
 		}
 	}
-	any := r.Own
-	any.Engine = "" // during a change the process may be of another engine than the record has
-	return j.end(ctx, any, sal.FenceGrace)
+	target := r.Own
+	target.Engine = "" // during a change the process may be of another engine than the record has
+	return j.end(ctx, target, sal.FenceGrace)
 }

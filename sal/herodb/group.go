@@ -25,8 +25,8 @@ func (d *Driver) groups() *cgroup.Groups {
 // group returns the name of the database's cgroup.
 func (j *job) group() string { return j.Resource.HostName() }
 
-// fence makes the cgroup for a process that is about to start.
-func (j *job) fence(o own) (confine.Cell, error) {
+// makeCgroup makes the cgroup for a process that is about to start.
+func (j *job) makeCgroup(o own) (confine.Cell, error) {
 	cell := confine.Cell{User: o.User}
 	if j.Accounts.Used() {
 		cell.SharedGroup = j.Accounts.SharedGroup
@@ -65,9 +65,9 @@ func (j *job) rebound(p pid, o own) error {
 	return sal.HostError("bound the process of "+j.Resource.String(), err)
 }
 
-// unfence ends the processes left in the group and removes the group. Without groups it ends the processes of the
+// removeCgroup ends the processes left in the group and removes the group. Without groups it ends the processes of the
 // database's user, if that user is one of Accounts: another node of this host may use the number of an old record.
-func (j *job) unfence(ctx context.Context, o own) error {
+func (j *job) removeCgroup(ctx context.Context, o own) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(o.User) {
 			return nil

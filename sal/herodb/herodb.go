@@ -229,7 +229,7 @@ func (j *job) clear(r *sal.Record[own]) error {
 			return fmt.Errorf("release the network: %w", err)
 		}
 	}
-	if err := j.unfence(ctx, r.Own); err != nil {
+	if err := j.removeCgroup(ctx, r.Own); err != nil {
 		return err
 	}
 	j.step("remove the data")
@@ -243,7 +243,7 @@ func (j *job) clear(r *sal.Record[own]) error {
 	if err := j.forgetCopies(j.Resource); err != nil {
 		return err
 	}
-	j.forgive(j.Resource)
+	j.resetStarts(j.Resource)
 	if err := j.records().Remove(j.Resource); err != nil {
 		return err
 	}

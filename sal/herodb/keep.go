@@ -192,8 +192,8 @@ func (d *Driver) started(resource writ.ResourceID) {
 	d.starts[resource] = starts{s.count + 1, time.Now()}
 }
 
-// forgive resets the count of a database.
-func (d *Driver) forgive(resource writ.ResourceID) {
+// resetStarts resets the count of a database.
+func (d *Driver) resetStarts(resource writ.ResourceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.starts, resource)

@@ -66,8 +66,8 @@ const (
 	saidBytes = 4 << 10
 )
 
-// died returns the error about a process that ended instead of serving, with the end of its log.
-func (j *job) died(in instance) error {
+// endedError returns the error about a process that ended instead of serving, with the end of its log.
+func (j *job) endedError(in instance) error {
 	said, _ := j.tailLog(saidBytes) // without it, the error is still useful
 	text := strings.TrimSpace(string(bytes.ToValidUTF8(said, []byte("?"))))
 	if in.own.Phase != making {

@@ -64,7 +64,7 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := j.suits(p.engine, args); err != nil {
+	if err := j.checkRequest(p.engine, args); err != nil {
 		return nil, err
 	}
 	r := sal.NewRecord[own](j.Request)
@@ -85,8 +85,8 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	return r, nil
 }
 
-// suits rejects a request that the engine does not support.
-func (j *job) suits(e engine, args *catalog.HeroDBCreate) error {
+// checkRequest rejects a request that the engine does not support.
+func (j *job) checkRequest(e engine, args *catalog.HeroDBCreate) error {
 	if e.weak != "" && given(args.Password) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s must not get the password of a script: %s", e.name, e.weak).
 			WithHint("omit the password, so that one is generated, or ask for redis-server or valkey-server")

@@ -15,11 +15,11 @@ import (
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{
-			Name: "an engine", Use: "there are no databases", Vital: true, Look: d.lookEngine,
+			Name: "an engine", Use: "there are no databases", Vital: true, Look: d.checkEngine,
 			Fix: "apt-get install -y redis-server (6.2 or newer) or valkey-server (7.2 or newer)",
 		},
 		{
-			Name: "the engines named", Use: "no databases are made with missing engines", Look: d.lookNamed,
+			Name: "the engines named", Use: "no databases are made with missing engines", Look: d.checkNamed,
 			Fix: "install them, or omit them from writ runner --engines",
 		},
 		{
@@ -34,8 +34,8 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
-// lookEngine checks for an engine for new databases and lists the others.
-func (d *Driver) lookEngine(ctx context.Context) (string, error) {
+// checkEngine checks for an engine for new databases and lists the others.
+func (d *Driver) checkEngine(ctx context.Context) (string, error) {
 	if _, err := d.choose(ctx, nil, ""); err != nil {
 		return "", errors.New(writ.AsError(err).Message)
 	}
@@ -47,8 +47,8 @@ func (d *Driver) lookEngine(ctx context.Context) (string, error) {
 	return detail, nil
 }
 
-// lookNamed checks for the engines in Driver.Engines.
-func (d *Driver) lookNamed(ctx context.Context) (string, error) {
+// checkNamed checks for the engines in Driver.Engines.
+func (d *Driver) checkNamed(ctx context.Context) (string, error) {
 	if len(d.Engines) == 0 {
 		return "none; all engines that protect their secret are used", nil
 	}

@@ -61,7 +61,7 @@ const (
 // serve makes sure that a process serves the database, and records its PID.
 func (j *job) serve(ctx context.Context, r *sal.Record[own]) (instance, error) {
 	before := r.Own
-	in, err := j.brought(ctx, r, adopt)
+	in, err := j.ensureProcess(ctx, r, adopt)
 	if err == nil && before != r.Own {
 		err = j.records().Put(r)
 	}
@@ -70,11 +70,11 @@ func (j *job) serve(ctx context.Context, r *sal.Record[own]) (instance, error) {
 
 // bring makes the process serve the database as the record says. The caller must write the record afterwards.
 func (j *job) bring(ctx context.Context, r *sal.Record[own], how how) error {
-	_, err := j.brought(ctx, r, how)
+	_, err := j.ensureProcess(ctx, r, how)
 	return err
 }
 
-func (j *job) brought(ctx context.Context, r *sal.Record[own], how how) (instance, error) {
+func (j *job) ensureProcess(ctx context.Context, r *sal.Record[own], how how) (instance, error) {
 	in, err := j.instance(r)
 	if err != nil {
 		return in, err
@@ -187,7 +187,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	}
 	// Children of an ended process may still write and listen. They are ended with their cgroup before files are handed
 	// over.
-	if err := errors.Join(j.unfence(ctx, r.Own), j.end(ctx, r.Own, 0)); err != nil {
+	if err := errors.Join(j.removeCgroup(ctx, r.Own), j.end(ctx, r.Own, 0)); err != nil {
 		return err
 	}
 	if !in.own.Persist && in.own.Phase != restoring {
@@ -201,7 +201,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	if err := j.handOver(p, r, in); err != nil {
 		return err
 	}
-	cell, err := j.fence(in.own)
+	cell, err := j.makeCgroup(in.own)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).
 				WithHint("it may have too many clients; the call is retried")
 		case !j.lives(in.process, in.own):
-			return nil, j.died(in)
+			return nil, j.endedError(in)
 		}
 		if err := sleep.For(ctx, wait); err != nil {
 			return nil, err
@@ -367,7 +367,7 @@ func (j *job) lives(p pid, o own) bool {
 		case err != nil || now.pid != p:
 			return false
 		case now.dead:
-			j.bury(p)
+			j.reapEnded(p)
 			return false
 		case now.ending || now.starting || j.ours(now, o):
 			return true
@@ -376,8 +376,8 @@ func (j *job) lives(p pid, o own) bool {
 	return false
 }
 
-// bury reaps an ended process if this driver started it.
-func (d *Driver) bury(p pid) {
+// reapEnded reaps an ended process if this driver started it.
+func (d *Driver) reapEnded(p pid) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.children[p] {
