@@ -35,8 +35,8 @@ func (b *Barred) Error() string {
 	return fmt.Sprintf("the user %d may not execute %s: the mode of %s forbids it", b.User, b.Program, b.At)
 }
 
-// bars returns the obstacle that keeps the user of a cell from executing a program, or nil if file modes permit it.
-func (in Cell) bars(program string) *Barred {
+// obstacle returns the obstacle that keeps the user of a cell from executing a program, or nil if file modes permit it.
+func (in Cell) obstacle(program string) *Barred {
 	path, err := filepath.EvalSymlinks(program)
 	if err != nil || in.User == 0 {
 		return nil

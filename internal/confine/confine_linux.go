@@ -31,13 +31,13 @@ func Start(cmd *exec.Cmd, in Cell) error {
 	}
 	defer namespace.Close()
 	started := make(chan error, 1)
-	go sacrificed(started, func() error { return start(cmd, in, namespace) })
+	go onOwnThread(started, func() error { return start(cmd, in, namespace) })
 	return <-started
 }
 
-// sacrificed runs do on a thread that ends afterwards. The main thread of the process cannot end alone, so another
+// onOwnThread runs do on a thread that ends afterwards. The main thread of the process cannot end alone, so another
 // thread is used then.
-func sacrificed(done chan<- error, do func() error) {
+func onOwnThread(done chan<- error, do func() error) {
 	runtime.LockOSThread() // not unlocked, so the thread ends, unless it is the main thread
 	if unix.Gettid() != os.Getpid() {
 		done <- do()
@@ -45,7 +45,7 @@ func sacrificed(done chan<- error, do func() error) {
 	}
 	defer runtime.UnlockOSThread()
 	inner := make(chan error, 1)
-	go sacrificed(inner, do) // the main thread is locked here, so this runs on another one
+	go onOwnThread(inner, do) // the main thread is locked here, so this runs on another one
 	done <- <-inner
 }
 
@@ -84,7 +84,7 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 		for _, f := range in.Sandbox.Files {
 			cmd.ExtraFiles = append(cmd.ExtraFiles, f.File)
 		}
-		if barred := in.bars(cmd.Path); barred != nil {
+		if barred := in.obstacle(cmd.Path); barred != nil {
 			return barred
 		}
 		if err := in.Sandbox.enter(cmd, in.User); err != nil {
@@ -93,7 +93,7 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	}
 	err := cmd.Start()
 	if errors.Is(err, unix.EACCES) { // the directory of the program may be inaccessible as well
-		if barred := in.bars(cmd.Path); barred != nil {
+		if barred := in.obstacle(cmd.Path); barred != nil {
 			return barred
 		}
 	}

@@ -27,15 +27,15 @@ func RunsAs(pid int, user uint32) bool {
 // OfThisHost reports whether this process could have started the other one: a process in a container has its own PID
 // namespace or root directory. Root in a container can use any user and any arguments.
 func OfThisHost(pid int) bool {
-	is, err := apart(pid)
+	is, err := inOwnNamespace(pid)
 	if errors.Is(err, fs.ErrPermission) { // only root may inspect a program with file capabilities
 		return true
 	}
 	return err == nil && !is
 }
 
-// apart reports whether a process has its own PID namespace or root directory.
-func apart(pid int) (bool, error) {
+// inOwnNamespace reports whether a process has its own PID namespace or root directory.
+func inOwnNamespace(pid int) (bool, error) {
 	own, err := statusOf(os.Getpid())
 	if err != nil {
 		return false, err
@@ -138,7 +138,7 @@ func contained(pid int) bool {
 	if made, err := other(pid, "ns/user", "/proc/self/ns/user"); err != nil || made {
 		return false
 	}
-	is, err := apart(pid)
+	is, err := inOwnNamespace(pid)
 	return err == nil && is
 }
 
