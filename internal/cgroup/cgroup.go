@@ -67,7 +67,7 @@ type hierarchy struct {
 	missing error             // reason why there are none
 }
 
-func (g *Groups) found() hierarchy {
+func (g *Groups) detected() hierarchy {
 	g.once.Do(func() { g.has = find(g.root()) })
 	return g.has
 }
@@ -82,7 +82,7 @@ func (g *Groups) root() string {
 // Lacks returns the controllers among memory, cpu and pids that this host cannot use. If all are missing, err is the
 // reason.
 func (g *Groups) Lacks() (lacking []string, err error) {
-	h := g.found()
+	h := g.detected()
 	for _, c := range controllers {
 		if h.roots[c] == "" {
 			lacking = append(lacking, c)
@@ -93,7 +93,7 @@ func (g *Groups) Lacks() (lacking []string, err error) {
 
 // About returns a short description of the limits: "cgroups", "cgroups of version 1" or "nothing".
 func (g *Groups) About() string {
-	switch h := g.found(); {
+	switch h := g.detected(); {
 	case len(h.roots) == 0:
 		return "nothing"
 	case h.unified:
@@ -105,7 +105,7 @@ func (g *Groups) About() string {
 
 // path returns the directory of a group for a controller, or "" if the controller is missing.
 func (g *Groups) path(controller, group string) string {
-	root := g.found().roots[controller]
+	root := g.detected().roots[controller]
 	if root == "" {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (g *Groups) path(controller, group string) string {
 
 // tops returns the directories of these groups, one for each hierarchy.
 func (g *Groups) tops() []string {
-	h := g.found()
+	h := g.detected()
 	var all []string
 	for _, c := range controllers {
 		if h.roots[c] != "" && (!h.unified || all == nil) {

@@ -92,10 +92,10 @@ func (g *Groups) Bound(group string, b Bounds) error {
 func (g *Groups) prepare(group string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	h := g.found()
+	h := g.detected()
 	for _, top := range g.tops() {
 		if h.unified {
-			if err := hand(filepath.Dir(top), h.roots); err != nil {
+			if err := delegate(filepath.Dir(top), h.roots); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func (g *Groups) prepare(group string) error {
 			return err
 		}
 		if h.unified {
-			if err := hand(top, h.roots); err != nil {
+			if err := delegate(top, h.roots); err != nil {
 				return err
 			}
 		}
@@ -114,8 +114,8 @@ func (g *Groups) prepare(group string) error {
 	return nil
 }
 
-// hand delegates controllers to the groups of a directory.
-func hand(dir string, down map[string]string) error {
+// delegate delegates controllers to the groups of a directory.
+func delegate(dir string, down map[string]string) error {
 	path := filepath.Join(dir, control)
 	there, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +143,7 @@ type setting struct {
 const period = 100_000
 
 func (g *Groups) files(group string, b Bounds) (all []setting) {
-	unified := g.found().unified
+	unified := g.detected().unified
 	set := func(controller, name, text string, lax bool) {
 		if dir := g.path(controller, group); dir != "" {
 			all = append(all, setting{filepath.Join(dir, name), text, lax})
@@ -317,7 +317,7 @@ func (g *Groups) Stat(group string) Stat {
 		Refused:   read(pids, "pids.events", "max"),
 		Throttled: read(cpu, "cpu.stat", "nr_throttled"),
 	}
-	if g.found().unified {
+	if g.detected().unified {
 		s.Memory, s.OutOf = read(memory, "memory.current", ""), read(memory, "memory.events", "oom_kill")
 		s.CPU = read(cpu, "cpu.stat", "usage_usec")
 		return s
@@ -368,7 +368,7 @@ type Entry struct {
 func (g *Groups) Open(group string) (*Entry, error) {
 	d := &Entry{}
 	for _, top := range g.tops() {
-		if !g.found().unified {
+		if !g.detected().unified {
 			d.tasks = append(d.tasks, filepath.Join(top, group, "tasks"))
 			continue
 		}
