@@ -146,7 +146,7 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	a, lives, err := hear(conn)
+	a, lives, err := readAnswer(conn)
 	switch {
 	case err != nil:
 		return lives, err
@@ -230,7 +230,7 @@ func (f *Fetcher) reach(ctx context.Context, config *tls.Config) (secure *tls.Co
 	}
 	shown, err := keyOf(secure.ConnectionState())
 	if err == nil && !shown.Equal(ed25519.PublicKey(f.Grant.FromKey)) {
-		err = errStranger // perhaps a previous owner of the address
+		err = errWrongKey // perhaps a previous owner of the address
 	}
 	return secure, err
 }
@@ -244,8 +244,8 @@ func (f *Fetcher) permit(_, address string, _ syscall.RawConn) error {
 	return err
 }
 
-// hear reads the answer, which may be delayed. lives reports whether the other node sent a sign of life.
-func hear(from io.Reader) (a answer, lives bool, err error) {
+// readAnswer reads the answer, which may be delayed. lives reports whether the other node sent a sign of life.
+func readAnswer(from io.Reader) (a answer, lives bool, err error) {
 	for {
 		a = answer{}
 		if err := receive(from, &a); err != nil || !a.Wait {
@@ -287,5 +287,5 @@ func (f *Fetcher) Done(ctx context.Context, snapshot string) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_, _, _ = hear(conn)
+	_, _, _ = readAnswer(conn)
 }

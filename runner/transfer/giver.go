@@ -127,7 +127,7 @@ func (g *Giver) refused(ctx context.Context, client *client, err error) {
 //
 //failpoint:none it streams an archive to another node and changes nothing here
 func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error {
-	asked, shown, err := hearRequest(ctx, conn)
+	asked, shown, err := readRequest(ctx, conn)
 	if err != nil {
 		return writ.Errorf(writ.CodeBadRequest, "no valid request was received: %w", err)
 	}
@@ -148,7 +148,7 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 		Due: due, Until: time.UnixMilli(grant.Expires).Add(keptAfter),
 	}
 	if asked.Done {
-		err := g.letGo(ctx, client, ship)
+		err := g.release(ctx, client, ship)
 		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
 	archive, err := g.keep(ctx, client, moving, ship)
@@ -177,8 +177,8 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 	return send(moving, trailer{SHA256: hex.EncodeToString(hash.Sum(nil))})
 }
 
-// hearRequest completes the handshake and reads the request and the key of the other end.
-func hearRequest(ctx context.Context, conn *tls.Conn) (asked request, shown ed25519.PublicKey, err error) {
+// readRequest completes the handshake and reads the request and the key of the other end.
+func readRequest(ctx context.Context, conn *tls.Conn) (asked request, shown ed25519.PublicKey, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
 		return asked, nil, err
 	}
@@ -239,7 +239,7 @@ func (g *Giver) keep(ctx context.Context, client *client, to io.Writer, ship sal
 	done := make(chan kept, 1)
 	go func() {
 		var k kept
-		k.Archive, k.err = g.take(ctx, client, ship)
+		k.Archive, k.err = g.prepare(ctx, client, ship)
 		done <- k
 	}()
 	tick := time.NewTicker(keepalive)
@@ -263,8 +263,8 @@ func (g *Giver) keep(ctx context.Context, client *client, to io.Writer, ship sal
 	}
 }
 
-// take waits for a stream token and lets the driver prepare the archive.
-func (g *Giver) take(ctx context.Context, client *client, ship sal.Shipment) (archive sal.Archive, err error) {
+// prepare waits for a stream token and lets the driver prepare the archive.
+func (g *Giver) prepare(ctx context.Context, client *client, ship sal.Shipment) (archive sal.Archive, err error) {
 	shipper, err := g.shipper(ship)
 	if err != nil {
 		return sal.Archive{}, err
@@ -291,8 +291,8 @@ func (g *Giver) take(ctx context.Context, client *client, ship sal.Shipment) (ar
 	return archive, err
 }
 
-// letGo makes the driver release a snapshot.
-func (g *Giver) letGo(ctx context.Context, client *client, ship sal.Shipment) error {
+// release makes the driver release a snapshot.
+func (g *Giver) release(ctx context.Context, client *client, ship sal.Shipment) error {
 	shipper, err := g.shipper(ship)
 	if err != nil {
 		return err

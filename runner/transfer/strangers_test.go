@@ -110,7 +110,7 @@ func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 	}()
 	from.address = listener.Addr().String()
 	_, err = to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
-	if writ.CodeOf(err) != writ.CodeUnreachable || !errors.Is(err, errStranger) {
+	if writ.CodeOf(err) != writ.CodeUnreachable || !errors.Is(err, errWrongKey) {
 		t.Errorf("with a stranger at the address: %v", err)
 	}
 	if n := <-got; n != 0 {
@@ -278,7 +278,7 @@ func TestAStreamableSnapshotIsNotEvicted(t *testing.T) {
 	})
 	must(t, err)
 	defer conn.Close()
-	if a, _, err := hear(conn); err != nil || a.Error != nil {
+	if a, _, err := readAnswer(conn); err != nil || a.Error != nil {
 		t.Fatalf("it gets %+v, %v", a, err)
 	}
 	if due, until := driver.last.Load().Due, expires.Add(identity.Skew).Truncate(time.Millisecond); due.Before(until) {
@@ -321,7 +321,7 @@ func TestATransferGrantHasOneStream(t *testing.T) {
 	conn, err := origin.connect(t.Context(), config, request{Grant: greedy.origin(from, "other", nil).Signed})
 	must(t, err)
 	defer conn.Close()
-	if a, _, err := hear(conn); err != nil || a.Error != nil {
+	if a, _, err := readAnswer(conn); err != nil || a.Error != nil {
 		t.Errorf("another transfer grant: %+v, %v", a, err)
 	}
 	if most.Load() > 2 {

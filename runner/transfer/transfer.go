@@ -109,8 +109,8 @@ func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 	}, nil
 }
 
-// errStranger is the error if the other end has another key than expected.
-var errStranger = errors.New("the other end has another key than in the transfer grant")
+// errWrongKey is the error if the other end has another key than expected.
+var errWrongKey = errors.New("the other end has another key than in the transfer grant")
 
 // keyOf returns the key of the other end.
 func keyOf(state tls.ConnectionState) (ed25519.PublicKey, error) {

@@ -425,7 +425,7 @@ func TestResumedCopyGetsKeepAlives(t *testing.T) {
 			t.Fatalf("%d, %v", n, err)
 		}
 	}
-	a, lives, err := hear(&wire)
+	a, lives, err := readAnswer(&wire)
 	if want := (answer{Edition: "e", Bytes: 20, Offset: 10}); err != nil || !lives || a != want {
 		t.Errorf("it was told %+v, %v, and that the other end lives: %v", a, err, lives)
 	}
