@@ -53,11 +53,11 @@ func (p *Past) free(once bool) bool {
 // that this incarnation started and did not finish has not acted.
 func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
 	run := j.recent.hold(job.Run)
-	defer j.recent.let(run)
+	defer j.recent.release(run)
 	if !once {
-		return j.look(ctx, run, job, incarnation)
+		return j.startRepeatable(ctx, run, job, incarnation)
 	}
-	run.note(job.Seq)
+	run.mark(job.Seq)
 	var against *Past
 	err := j.db.Write(failpoint.At(ctx, failpoint.JobStarted), func(tx *sqldb.Tx) error {
 		past, err := pastOf(tx, job, incarnation)
@@ -76,8 +76,8 @@ func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, 
 	return against, nil
 }
 
-// look is Start for a repeatable job.
-func (j *Journal) look(ctx context.Context, run *recentRun, job *writ.Job, incarnation int64) (against *Past, err error) {
+// startRepeatable is Start for a repeatable job.
+func (j *Journal) startRepeatable(ctx context.Context, run *recentRun, job *writ.Job, incarnation int64) (against *Past, err error) {
 	there, err := run.mayHave(ctx, job.Seq, func(ctx context.Context) ([]int, error) { return j.CallsOf(ctx, job.Run) })
 	if err != nil || !there {
 		return nil, err
@@ -159,8 +159,8 @@ func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result
 		return fmt.Errorf("encode the result of %s: %w", result.JobKey, err)
 	}
 	run := j.recent.hold(job.Run)
-	defer j.recent.let(run)
-	run.note(job.Seq)
+	defer j.recent.release(run)
+	run.mark(job.Seq)
 	return j.db.Write(failpoint.At(ctx, failpoint.JobFinished), func(tx *sqldb.Tx) error {
 		if once {
 			return finish(tx, job.JobKey, encoded)
@@ -174,8 +174,8 @@ func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result
 // called twice.
 func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
 	run := j.recent.hold(job.Run)
-	defer j.recent.let(run)
-	run.note(job.Seq)
+	defer j.recent.release(run)
+	run.mark(job.Seq)
 	var stands *writ.Result
 	err := j.db.Write(failpoint.At(ctx, failpoint.JobRefused), func(tx *sqldb.Tx) error {
 		before, err := scanEntry(tx.QueryRow(selectEntry, job.Run, job.Seq, job.Attempt))
@@ -213,7 +213,7 @@ func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	})
 	for some := range slices.Chunk(keys, acksTogether) {
 		err := j.db.Write(failpoint.At(ctx, failpoint.AcksKept), func(tx *sqldb.Tx) error {
-			for row := range inARow(some) {
+			for row := range consecutive(some) {
 				_, err := tx.Exec("UPDATE jobs SET acked = TRUE WHERE run = $1 AND seq BETWEEN $2 AND $3 AND try = $4 AND result IS NOT NULL",
 					row[0].Run, row[0].Seq, row[len(row)-1].Seq, row[0].Attempt)
 				if err != nil {
@@ -229,8 +229,9 @@ func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	return nil
 }
 
-// inARow splits sorted keys into parts of consecutive calls of the same run and attempt. Usually a run has one part.
-func inARow(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
+// consecutive splits sorted keys into parts of consecutive calls of the same run and attempt. Usually a run has one
+// part.
+func consecutive(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 	return func(yield func([]writ.JobKey) bool) {
 		for begin, i := 0, 1; i <= len(keys); i++ {
 			if i < len(keys) && follows(keys[i-1], keys[i]) {

@@ -31,7 +31,7 @@ type recentRun struct {
 	calls []uint64 // bit set of seq
 }
 
-// hold returns the entry of a run and keeps it until let is called.
+// hold returns the entry of a run and keeps it until release is called.
 func (r *recent) hold(run writ.RunID) *recentRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,16 +60,16 @@ func (r *recent) put(run writ.RunID, one *recentRun) {
 	r.young[run] = one
 }
 
-// let ends a hold.
-func (r *recent) let(one *recentRun) {
+// release ends a hold.
+func (r *recent) release(one *recentRun) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one.holders--
 }
 
-// note records that a call may have a record from now on. A writer must hold the run and call note before it writes,
+// mark records that a call may have a record from now on. A writer must hold the run and call mark before it writes,
 // until the write is complete. A concurrent reader that does not find the record in the journal then sees the note.
-func (r *recentRun) note(seq int) {
+func (r *recentRun) mark(seq int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.set(seq)

@@ -44,7 +44,7 @@ func TestEvictedRunsAreReadFromTheJournal(t *testing.T) {
 			}
 		}
 		for n := range 3 * recentRuns {
-			j.recent.let(j.recent.hold(writ.RunID(fmt.Sprint(round, n))))
+			j.recent.release(j.recent.hold(writ.RunID(fmt.Sprint(round, n))))
 		}
 		if young, old := len(j.recent.young), len(j.recent.old); young+old > 2*recentRuns {
 			t.Errorf("%d and %d runs are remembered", young, old)
@@ -62,18 +62,18 @@ func TestARunThatIsBeingWrittenIsNotEvicted(t *testing.T) {
 	defer j.Close()
 	one := &writ.Job{JobKey: writ.JobKey{Run: "aaaaaaaaaaaaaaaaaaaaaaaaaa", Seq: 3, Attempt: 1}, EndBy: time.Now().UnixMilli()}
 	writes := j.recent.hold(one.Run)
-	writes.note(one.Seq)
+	writes.mark(one.Seq)
 	for n := range 3 * recentRuns {
-		j.recent.let(j.recent.hold(writ.RunID(fmt.Sprint(n))))
+		j.recent.release(j.recent.hold(writ.RunID(fmt.Sprint(n))))
 	}
 	asks := j.recent.hold(one.Run)
 	if there, err := asks.mayHave(t.Context(), one.Seq, func(context.Context) ([]int, error) { return nil, nil }); err != nil || !there {
 		t.Errorf("what is being written may not be there: %v, %v", there, err)
 	}
-	j.recent.let(asks)
-	j.recent.let(writes)
+	j.recent.release(asks)
+	j.recent.release(writes)
 	for n := range 3 * recentRuns {
-		j.recent.let(j.recent.hold(writ.RunID(fmt.Sprint(n))))
+		j.recent.release(j.recent.hold(writ.RunID(fmt.Sprint(n))))
 	}
 	if j.recent.young[one.Run] != nil || j.recent.old[one.Run] != nil {
 		t.Error("a run that nobody holds any more is remembered for ever")
