@@ -103,13 +103,13 @@ func traffic(t *testing.T, node writ.NodeID, supervisor *Queue, admin *redis.Cli
 		q.client.AddHook(h)
 	}
 	recovered := make(chan struct{})
-	looking := q.lookouts.begin(node, recovered, 1)
+	looking := q.prefetchers.begin(node, recovered, 1)
 	close(recovered) // it takes no tasks
 	server := asynq.NewServerFromRedisClient(q.client, q.config(node, 1))
 	must(server.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	until("recovery", func() bool { return admin.ZScore(ctx, key(node, "retry"), "left").Err() == nil })
 	server.Shutdown()
-	q.lookouts.end(looking)
+	q.prefetchers.end(looking)
 
 	var mu sync.Mutex
 	came := map[string]int{}

@@ -34,7 +34,7 @@ const (
 const handlersMayTake = 24 * time.Hour
 
 // lookAgain is asynq's mean pause after an empty result. It separates two waits for tasks, or two polls of a node whose
-// account may not wait (see lookouts).
+// account may not wait (see prefetchers).
 const lookAgain = 2 * time.Millisecond
 
 // errStopping is the error of a task that was taken but not handled before Serve ended.
@@ -65,7 +65,7 @@ func (q *Queue) pushAll(ctx context.Context, node writ.NodeID, tasks []queue.Tas
 		return err
 	}
 	failpoint.JobsSent.Begin()
-	err := together(ctx, q.client, len(tasks), func(ctx context.Context, i int) error {
+	err := pushTogether(ctx, q.client, len(tasks), func(ctx context.Context, i int) error {
 		return q.push(ctx, node, tasks[i])
 	})
 	failpoint.JobsSent.End(err)
@@ -114,14 +114,14 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &service{queue: q, node: node, handle: handle, free: make(chan struct{}, max(slots, 1))}
-	s.lookout = q.lookouts.begin(node, ctx.Done(), cap(s.free))
+	s.prefetcher = q.prefetchers.begin(node, ctx.Done(), cap(s.free))
 	err := s.start(ctx)
 	if err == nil {
 		q.tend(ctx, node)
 	}
 	cancel()
 	s.wait()
-	if left := q.lookouts.end(s.lookout); len(left) > 0 {
+	if left := q.prefetchers.end(s.prefetcher); len(left) > 0 {
 		slices.Reverse(left)
 		_ = q.move(context.WithoutCancel(ctx), node, putBackScript, left) // otherwise the next Serve returns them
 	}
@@ -145,13 +145,13 @@ func (q *Queue) config(node writ.NodeID, slots int) asynq.Config {
 
 // service is one running Serve.
 type service struct {
-	queue    *Queue
-	node     writ.NodeID
-	handle   queue.Handler
-	free     chan struct{} // one entry per used slot
-	lookout  *lookout
-	handlers sync.WaitGroup
-	stopping sync.WaitGroup
+	queue      *Queue
+	node       writ.NodeID
+	handle     queue.Handler
+	free       chan struct{} // one entry per used slot
+	prefetcher *prefetcher
+	handlers   sync.WaitGroup
+	stopping   sync.WaitGroup
 }
 
 // start starts an asynq server, which stops when ctx ends. One server is enough, because it gets tasks one by one,
@@ -176,7 +176,7 @@ func (s *service) start(ctx context.Context) error {
 // timeout of the task expires.
 func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
 	id, _ := asynq.GetTaskID(asynqCtx)
-	defer s.lookout.done(id)
+	defer s.prefetcher.done(id)
 	growStack(0)
 	endBy, _ := strconv.ParseInt(t.Headers()[endHeader], 10, 64)
 	return s.run(ctx, queue.Task{ID: id, Body: t.Payload(), EndBy: time.UnixMilli(endBy)})

@@ -229,7 +229,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	}
 	var back, finished, refused []string
 	strangers = []string{}
-	looking := q.lookouts.at(node)
+	looking := q.prefetchers.at(node)
 	given := looking.gave()
 	newestFirst := slices.Clone(active.Val())
 	slices.Reverse(newestFirst)
@@ -264,7 +264,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 
 // refuse removes tasks that asynq received without calling a handler: it cannot decode them, or they had expired
 // before. It would receive them again and again. The sender detects the missing task and sends another one.
-func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids []string) error {
+func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *prefetcher, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -39,16 +39,16 @@ type Queue struct {
 	client   *redis.Client
 	borrowed bool // client belongs to the caller
 	// For blocking commands, which must not use the pool's connections, and for data from nodes, with limited replies.
-	reader     *redis.Client
-	refused    atomic.Bool // Redis rejected a login since the last call of Login
-	tasks      *asynqClient
-	deliveries deliveries
-	lookouts   lookouts
-	offences   offences // of nodes
-	unreadable limit.Lines
-	closed     chan struct{}
-	closing    sync.Once
-	serving    sync.WaitGroup
+	reader      *redis.Client
+	refused     atomic.Bool // Redis rejected a login since the last call of Login
+	tasks       *asynqClient
+	deliveries  deliveries
+	prefetchers prefetchers
+	offences    offences // of nodes
+	unreadable  limit.Lines
+	closed      chan struct{}
+	closing     sync.Once
+	serving     sync.WaitGroup
 
 	mu           sync.Mutex
 	cursors      map[queue.Stream]*cursor
@@ -86,9 +86,9 @@ func (q *Queue) init(client *redis.Client) {
 	q.tasks = newAsynqClient(client)
 	client.AddHook(burstHook{})
 	client.AddHook(registryHook{})
-	q.lookouts.client, q.lookouts.reader = client, q.reader
-	client.AddHook(&q.lookouts)
-	client.AddHook(&gatherHook{client: client, gone: q.deliveries.gone})
+	q.prefetchers.client, q.prefetchers.reader = client, q.reader
+	client.AddHook(&q.prefetchers)
+	client.AddHook(&batchHook{client: client, gone: q.deliveries.gone})
 	for _, c := range []*redis.Client{q.client, q.reader} {
 		c.AddHook(refusalHook{&q.refused})
 	}

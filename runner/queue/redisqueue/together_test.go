@@ -77,7 +77,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 		}
 	}
 	w.push("first", "second")
-	o := w.queue.lookouts.of[key(testNode, "pending")]
+	o := w.queue.prefetchers.of[key(testNode, "pending")]
 	tasks, err := take(t.Context(), w.redis, o.keys, time.Now().Add(time.Minute).Unix(), key(testNode, taskKey), 3)
 	if err != nil || len(tasks) != 2 || tasks[0].id != "first" || tasks[1].id != "second" {
 		t.Fatalf("taken %v, %v", tasks, err)
@@ -119,7 +119,7 @@ func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 // One of the tasks was given to another process meanwhile, and must stay there.
 func TestEndsThatShareACommandHaveTheirOwnAnswers(t *testing.T) {
 	t.Parallel()
-	g := newGathering(t, 1)
+	g := newBatching(t, 1)
 	var gone []string
 	g.hook.gone = func(active string, ids []string) { gone = append(gone, ids...) }
 	ids := []string{"a", "b", "c"}

@@ -9,31 +9,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxGathered limits the commands of one round trip, because the first command waits for the last one.
-const maxGathered = 128
+// maxBatched limits the commands of one round trip, because the first command waits for the last one.
+const maxBatched = 128
 
-// gathered lists the commands that are batched: the short ones that occur at least once per task. A blocking command
+// batched lists the commands that are batched: the short ones that occur at least once per task. A blocking command
 // must not be among them, because it would delay all later ones. EVAL is excluded: callers send it when Redis does not
 // know a script.
-var gathered = map[string]bool{"evalsha": true, "xadd": true}
+var batched = map[string]bool{"evalsha": true, "xadd": true}
 
-// gatherHook sends concurrent commands, of asynq and of this package, in one round trip. System calls and wake-ups,
+// batchHook sends concurrent commands, of asynq and of this package, in one round trip. System calls and wake-ups,
 // here and in Redis, are most of the cost of a short command. Only one round trip runs at a time; commands that arrive
 // meanwhile go with the next one, and a single command goes at once. The hook starts no goroutines: each round trip is
 // made by one of the waiting callers.
 //
 // In a round trip, the commands that remove finished tasks are merged into one.
-type gatherHook struct {
+type batchHook struct {
 	client *redis.Client
 	gone   func(active string, ids []string) // called with removed tasks, unless nil
 
 	mu      sync.Mutex
 	flying  bool
-	waiting []*gatheredCmd
+	waiting []*batchedCmd
 }
 
-// gatheredCmd is a waiting command.
-type gatheredCmd struct {
+// batchedCmd is a waiting command.
+type batchedCmd struct {
 	redis.Cmder
 	ending *ending   // nil for another command
 	turn   chan bool // true: make the next round trip; false: this command has its reply
@@ -42,24 +42,24 @@ type gatheredCmd struct {
 	again bool
 }
 
-func (g *gatherHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (g *batchHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (g *gatherHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (g *batchHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (g *batchHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !gathered[cmd.Name()] {
+		if !batched[cmd.Name()] {
 			return next(ctx, cmd)
 		}
 		c, alone := g.join(cmd)
 		if alone && c.ending != nil { // many come at once: all tasks whose results are in one message
-			g.fly(ctx, c)
+			g.sendBatch(ctx, c)
 			return cmd.Err()
 		}
 		if alone {
-			defer g.land()
+			defer g.endTrip()
 			return next(ctx, cmd)
 		}
 		select {
@@ -69,12 +69,12 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			}
 			// The command is being sent, or this caller must make the next round trip.
 			if <-c.turn {
-				g.land()
+				g.endTrip()
 				return ctx.Err()
 			}
 		case lead := <-c.turn:
 			if lead {
-				g.fly(ctx, c)
+				g.sendBatch(ctx, c)
 			}
 		}
 		if c.again {
@@ -85,9 +85,9 @@ func (g *gatherHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // join adds a command to the next round trip. If no round trip is running, the command goes alone, and the caller must
-// call land afterwards.
-func (g *gatherHook) join(cmd redis.Cmder) (c *gatheredCmd, alone bool) {
-	c = &gatheredCmd{Cmder: cmd, ending: endingOf(cmd)}
+// call endTrip afterwards.
+func (g *batchHook) join(cmd redis.Cmder) (c *batchedCmd, alone bool) {
+	c = &batchedCmd{Cmder: cmd, ending: endingOf(cmd)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.flying {
@@ -100,7 +100,7 @@ func (g *gatherHook) join(cmd redis.Cmder) (c *gatheredCmd, alone bool) {
 }
 
 // leave removes a waiting command. It returns false if the command no longer waits.
-func (g *gatherHook) leave(c *gatheredCmd) bool {
+func (g *batchHook) leave(c *batchedCmd) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, w := range g.waiting {
@@ -112,8 +112,8 @@ func (g *gatherHook) leave(c *gatheredCmd) bool {
 	return false
 }
 
-// land ends a round trip; the first waiting caller makes the next one.
-func (g *gatherHook) land() {
+// endTrip ends a round trip; the first waiting caller makes the next one.
+func (g *batchHook) endTrip() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting) == 0 {
@@ -125,11 +125,11 @@ func (g *gatherHook) land() {
 	first.turn <- true
 }
 
-// fly makes a round trip with the caller's command and all waiting ones.
-func (g *gatherHook) fly(ctx context.Context, own *gatheredCmd) {
+// sendBatch makes a round trip with the caller's command and all waiting ones.
+func (g *batchHook) sendBatch(ctx context.Context, own *batchedCmd) {
 	runtime.Gosched() // lets callers join that got replies of the last one
 	g.mu.Lock()
-	n := min(len(g.waiting), maxGathered-1)
+	n := min(len(g.waiting), maxBatched-1)
 	others := g.waiting[:n:n]
 	g.waiting = g.waiting[n:]
 	g.mu.Unlock()
@@ -155,7 +155,7 @@ func (g *gatherHook) fly(ctx context.Context, own *gatheredCmd) {
 			g.gone(e.all[0].active, gone)
 		}
 	}
-	g.land()
+	g.endTrip()
 	for _, c := range others {
 		c.again = ctx.Err() != nil && !isReply(c.Err())
 		c.turn <- false

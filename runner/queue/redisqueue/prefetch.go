@@ -14,21 +14,21 @@ import (
 	"writ"
 )
 
-// lookouts make asynq wait for tasks and take several at once. asynq itself polls: it tries to take one task from a
+// prefetchers make asynq wait for tasks and take several at once. asynq itself polls: it tries to take one task from a
 // queue, and sleeps if the queue is empty. Frequent polling wastes CPU when idle, rare polling delays every task, and
 // taking one task costs as much as taking many. Here one request takes as many tasks as there are free slots, and the
 // next requests of asynq are answered from memory. If there were fewer, the next request blocks until Redis has a task.
 // asynq does not notice, and sleeps only after a wait without result.
-type lookouts struct {
+type prefetchers struct {
 	client *redis.Client
 	reader *redis.Client // for blocking commands
 
 	mu sync.Mutex
-	of map[string]*lookout // by the key of the pending tasks
+	of map[string]*prefetcher // by the key of the pending tasks
 }
 
-// lookout is the lookout of one served queue. Only one asynq server uses it.
-type lookout struct {
+// prefetcher takes the tasks of one served queue. Only one asynq server uses it.
+type prefetcher struct {
 	keys  []string        // arguments of asynq's script that takes a task: pending, paused, active, lease
 	slots int             // number of tasks that asynq handles at a time
 	over  <-chan struct{} // closed when waits must end
@@ -43,23 +43,23 @@ type lookout struct {
 // takenTask is a task that is active in Redis.
 type takenTask struct{ id, message string }
 
-// begin adds the lookout of a queue. It works until over is closed and end is called.
-func (l *lookouts) begin(node writ.NodeID, over <-chan struct{}, slots int) *lookout {
-	o := &lookout{slots: slots, over: over, given: map[string]bool{}}
+// begin adds the prefetcher of a queue. It works until over is closed and end is called.
+func (l *prefetchers) begin(node writ.NodeID, over <-chan struct{}, slots int) *prefetcher {
+	o := &prefetcher{slots: slots, over: over, given: map[string]bool{}}
 	for _, name := range []string{"pending", "paused", "active", "lease"} {
 		o.keys = append(o.keys, key(node, name))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
-		l.of = map[string]*lookout{}
+		l.of = map[string]*prefetcher{}
 	}
 	l.of[o.keys[0]] = o
 	return o
 }
 
-// end removes a lookout and returns the tasks that asynq has not received.
-func (l *lookouts) end(o *lookout) (left []string) {
+// end removes a prefetcher and returns the tasks that asynq has not received.
+func (l *prefetchers) end(o *prefetcher) (left []string) {
 	l.mu.Lock()
 	delete(l.of, o.keys[0])
 	l.mu.Unlock()
@@ -71,15 +71,15 @@ func (l *lookouts) end(o *lookout) (left []string) {
 	return left
 }
 
-// at returns the lookout of a node's queue, or nil if the queue is not served.
-func (l *lookouts) at(node writ.NodeID) *lookout {
+// at returns the prefetcher of a node's queue, or nil if the queue is not served.
+func (l *prefetchers) at(node writ.NodeID) *prefetcher {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of[key(node, "pending")]
 }
 
 // holds reports whether a task was taken from the queue and not yet returned to asynq.
-func (o *lookout) holds(id string) bool {
+func (o *prefetcher) holds(id string) bool {
 	if o == nil {
 		return false
 	}
@@ -89,7 +89,7 @@ func (o *lookout) holds(id string) bool {
 }
 
 // gave returns the unfinished tasks of asynq.
-func (o *lookout) gave() []string {
+func (o *prefetcher) gave() []string {
 	if o == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (o *lookout) gave() []string {
 }
 
 // done records that asynq has finished tasks.
-func (o *lookout) done(ids ...string) {
+func (o *prefetcher) done(ids ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range ids {
@@ -107,8 +107,8 @@ func (o *lookout) done(ids ...string) {
 	}
 }
 
-// find returns the lookout for a command that takes a task, or nil for another command.
-func (l *lookouts) find(cmd redis.Cmder) (*lookout, *redis.Cmd) {
+// find returns the prefetcher for a command that takes a task, or nil for another command.
+func (l *prefetchers) find(cmd redis.Cmder) (*prefetcher, *redis.Cmd) {
 	const keys = 2 // index of the key count; the keys follow, then the end of the lease and the prefix of task keys
 	ask, ok := cmd.(*redis.Cmd)
 	args := cmd.Args()
@@ -125,13 +125,13 @@ func (l *lookouts) find(cmd redis.Cmder) (*lookout, *redis.Cmd) {
 	return l.of[pending], ask
 }
 
-func (l *lookouts) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *prefetchers) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (l *lookouts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (l *prefetchers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (l *lookouts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (l *prefetchers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		o, ask := l.find(cmd)
 		if o == nil {
@@ -149,7 +149,7 @@ func (l *lookouts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // next returns the next task for asynq, or redis.Nil. After an error asynq asks again at once, and after redis.Nil
 // soon.
-func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenTask, error) {
+func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (takenTask, error) {
 	select {
 	case <-o.over:
 		return takenTask{}, redis.Nil
@@ -182,13 +182,13 @@ func (o *lookout) next(ctx context.Context, l *lookouts, ask *redis.Cmd) (takenT
 
 // wait returns nil as soon as the queue has a task, and redis.Nil if it stayed empty for blockFor. It does not change
 // the queue: BLMOVE moves a task from the end of the list to the same end.
-func (o *lookout) wait(ctx context.Context, reader *redis.Client) error {
+func (o *prefetcher) wait(ctx context.Context, reader *redis.Client) error {
 	// Written out, because go-redis rounds the timeout of this command to whole seconds.
 	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 }
 
 // look takes as many tasks as there are free slots, at least one, and returns their number.
-func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
+func (o *prefetcher) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
 	o.mu.Lock()
 	wanted := min(max(o.slots-len(o.given), 1), maxTaken)
@@ -206,7 +206,7 @@ func (o *lookout) look(ctx context.Context, client *redis.Client, ask *redis.Cmd
 }
 
 // handOut returns the first taken task.
-func (o *lookout) handOut() (t takenTask, ok bool) {
+func (o *prefetcher) handOut() (t takenTask, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.taken) == 0 {
@@ -219,7 +219,7 @@ func (o *lookout) handOut() (t takenTask, ok bool) {
 }
 
 // rest waits for blockFor or until over is closed.
-func (o *lookout) rest() {
+func (o *prefetcher) rest() {
 	timer := time.NewTimer(blockFor)
 	defer timer.Stop()
 	select {

@@ -17,23 +17,23 @@ import (
 	"writ/runner/queue"
 )
 
-// gathering is a client with batched commands that can be blocked.
-type gathering struct {
+// batching is a client with batched commands that can be blocked.
+type batching struct {
 	*redis.Client
-	hook *gatherHook
+	hook *batchHook
 
 	mu    sync.Mutex
 	trips []int           // number of commands in each round trip with batched ones
 	holds []chan struct{} // the first round trips wait until their channel is closed
 }
 
-// newGathering blocks the first round trips.
-func newGathering(t *testing.T, held int) *gathering {
-	g := &gathering{Client: client(t, testenv.Redis(t).URL)}
+// newBatching blocks the first round trips.
+func newBatching(t *testing.T, held int) *batching {
+	g := &batching{Client: client(t, testenv.Redis(t).URL)}
 	for range held {
 		g.holds = append(g.holds, make(chan struct{}))
 	}
-	g.hook = &gatherHook{client: g.Client}
+	g.hook = &batchHook{client: g.Client}
 	g.AddHook(g.hook)
 	g.AddHook(tripHook{g})
 	if err := g.Ping(t.Context()).Err(); err != nil {
@@ -43,13 +43,13 @@ func newGathering(t *testing.T, held int) *gathering {
 }
 
 // tripHook observes the actual round trips.
-type tripHook struct{ g *gathering }
+type tripHook struct{ g *batching }
 
 func (h tripHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h tripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if gathered[cmd.Name()] {
+		if batched[cmd.Name()] {
 			h.g.trip(ctx, 1)
 		}
 		return next(ctx, cmd)
@@ -58,14 +58,14 @@ func (h tripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (h tripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if gathered[cmds[0].Name()] { // otherwise it is the HELLO of go-redis
+		if batched[cmds[0].Name()] { // otherwise it is the HELLO of go-redis
 			h.g.trip(ctx, len(cmds))
 		}
 		return next(ctx, cmds)
 	}
 }
 
-func (g *gathering) trip(ctx context.Context, commands int) {
+func (g *batching) trip(ctx context.Context, commands int) {
 	g.mu.Lock()
 	n := len(g.trips)
 	g.trips = append(g.trips, commands)
@@ -79,7 +79,7 @@ func (g *gathering) trip(ctx context.Context, commands int) {
 }
 
 // until waits for a number of started round trips and of waiting commands.
-func (g *gathering) until(t *testing.T, trips, waiting int) {
+func (g *batching) until(t *testing.T, trips, waiting int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guard)
 	defer cancel()
@@ -99,7 +99,7 @@ func (g *gathering) until(t *testing.T, trips, waiting int) {
 	}
 }
 
-func (g *gathering) add(ctx context.Context, key string) <-chan error {
+func (g *batching) add(ctx context.Context, key string) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []any{field, key}}).Err() }()
 	return ended
@@ -109,7 +109,7 @@ func (g *gathering) add(ctx context.Context, key string) <-chan error {
 // This includes a command that fails, one whose script Redis does not know, and one whose caller gives up.
 func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 	t.Parallel()
-	g := newGathering(t, 1)
+	g := newBatching(t, 1)
 	if err := g.Set(t.Context(), "text", "no stream", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 // The caller that makes the round trip has its own deadline, and so do the others.
 func TestBatchedCallersKeepTheirDeadlines(t *testing.T) {
 	t.Parallel()
-	g := newGathering(t, 2)
+	g := newBatching(t, 2)
 	first := g.add(t.Context(), "first")
 	g.until(t, 1, 0)
 	impatient, end := context.WithCancel(t.Context())
@@ -194,8 +194,8 @@ func TestBatchedCallersKeepTheirDeadlines(t *testing.T) {
 func TestBlockingCommandsAreNotBatched(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"xreadgroup", "xread", "blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "subscribe", "wait", "eval"} {
-		if gathered[name] {
-			t.Errorf("%s is gathered", name)
+		if batched[name] {
+			t.Errorf("%s is batched", name)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func TestUnreadableTasksAreRemoved(t *testing.T) {
 			t.Errorf("%s has %q", list, left)
 		}
 	}
-	if given := w.queue.lookouts.at(testNode).gave(); len(given) > 0 {
+	if given := w.queue.prefetchers.at(testNode).gave(); len(given) > 0 {
 		t.Errorf("asynq is believed to work on %q", given)
 	}
 }
@@ -152,7 +152,7 @@ func TestUnreadableTasksLogFewLines(t *testing.T) {
 	q, log := open(t, testenv.Redis(t).URL), new(testenv.Log)
 	q.Log = log.Logger()
 	for i := range 1000 {
-		if err := q.refuse(t.Context(), testNode, new(lookout), []string{fmt.Sprint(strings.Repeat("x", 10_000), i)}); err != nil {
+		if err := q.refuse(t.Context(), testNode, new(prefetcher), []string{fmt.Sprint(strings.Repeat("x", 10_000), i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
