@@ -179,7 +179,7 @@ func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(cont
 			return err
 		}
 	}
-	if err := j.handOver(r); err != nil {
+	if err := j.chownSeed(r); err != nil {
 		return err
 	}
 	var who api.Ping
@@ -215,7 +215,7 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own]) error {
 			continue
 		}
 		j.step("hand the tap over")
-		if err := handTap(p.Device, r.Own.User); err != nil {
+		if err := setTapOwner(p.Device, r.Own.User); err != nil {
 			return sal.HostError("hand the tap "+p.Device+" over", err)
 		}
 	}
@@ -256,7 +256,7 @@ func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	defer cancel()
 	for h := (heard{}); ; {
 		if v.ended() {
-			return writ.Errorf(writ.CodeDriverFailed, "the guest of %s cannot run: cloud-hypervisor ended%s", j.Resource, v.lastWords()).
+			return writ.Errorf(writ.CodeDriverFailed, "the guest of %s cannot run: cloud-hypervisor ended%s", j.Resource, v.logTail()).
 				WithHint("%s", v.seeLog())
 		}
 		var err error
@@ -282,7 +282,7 @@ func (j *job) requireState(ctx context.Context, v *vmm, want power) error {
 		return err
 	}
 	if now != want {
-		return writ.Errorf(writ.CodeDriverFailed, "%s should be %s and is %s%s", j.Resource, want, now, v.lastWords()).
+		return writ.Errorf(writ.CodeDriverFailed, "%s should be %s and is %s%s", j.Resource, want, now, v.logTail()).
 			WithHint("%s", v.seeLog())
 	}
 	return nil

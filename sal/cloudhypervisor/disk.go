@@ -133,7 +133,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	case err == nil && !info.Mode().IsRegular(): // a link could lead anywhere
 		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is not a regular file", sal.DiskName, v.Volume.Name)
 	case err == nil && info.Size() >= volume.SizeGiB<<30:
-		return path, j.handDisk(r, v, volume)
+		return path, j.chownDisk(r, v, volume)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", sal.HostError("inspect the disk of the volume "+v.Volume.Name, err)
 	}
@@ -141,7 +141,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	if err := growTo(path, volume.SizeGiB<<30); err != nil {
 		return "", sal.HostError("make the disk of the volume "+v.Volume.Name, err)
 	}
-	return path, j.handDisk(r, v, volume)
+	return path, j.chownDisk(r, v, volume)
 }
 
 // measure records the disk sizes that the process has found.

@@ -75,7 +75,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	}
 	k := &keeping{job: j, r: r}
 	if interrupted == restoring {
-		k.found(true, "the restore of a snapshot was interrupted")
+		k.drifted(true, "the restore of a snapshot was interrupted")
 	}
 	if err := j.keepSnapshots(r); err != nil {
 		return k.drift, err
@@ -86,7 +86,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	k.listen()
 	err = k.keepUp(ctx)
 	if trimmed := j.trim(j.dir); trimmed != nil {
-		k.found(false, "its console or log cannot be trimmed: %v", trimmed)
+		k.drifted(false, "its console or log cannot be trimmed: %v", trimmed)
 	}
 	return k.drift, err
 }
@@ -94,7 +94,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 // listen reads the new events of the process and reports a failure as drift.
 func (k *keeping) listen() {
 	if err := k.readEvents(); err != nil {
-		k.found(false, "the events of its process cannot be read: %v", err)
+		k.drifted(false, "the events of its process cannot be read: %v", err)
 	}
 }
 
@@ -105,7 +105,7 @@ type keeping struct {
 	drift []sal.Drift
 }
 
-func (k *keeping) found(mended bool, format string, args ...any) {
+func (k *keeping) drifted(mended bool, format string, args ...any) {
 	k.drift = append(k.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: mended})
 }
 
@@ -117,10 +117,10 @@ func (k *keeping) mend(ctx context.Context, what string, do func() error) error 
 		return ctx.Err()
 	}
 	if err != nil {
-		k.found(false, "%s, and the repair failed: %v", what, err)
+		k.drifted(false, "%s, and the repair failed: %v", what, err)
 		return nil
 	}
-	k.found(true, "%s", what)
+	k.drifted(true, "%s", what)
 	return nil
 }
 
@@ -164,7 +164,7 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	case v.ended():
 		return k.keepAlive(ctx)
 	case err != nil: // the process is alive, and killing it could destroy a working machine
-		k.found(false, "its process %d does not answer: %v", v.pid, err)
+		k.drifted(false, "its process %d does not answer: %v", v.pid, err)
 		return nil
 	case now == stopped:
 		return k.keepDown(ctx, v)
@@ -214,7 +214,7 @@ func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
 // keepOff reports a guest that turned itself off and whose process has ended.
 func (k *keeping) keepOff() error {
 	own := &k.r.Own
-	k.found(false, "its guest turned itself off; machine.start starts it again")
+	k.drifted(false, "its guest turned itself off; machine.start starts it again")
 	if own.Past.Off && own.Process == nil {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (k *keeping) keepAwake(ctx context.Context) {
 	if said := complaint(k.dir); said != "" {
 		why += "; the last error of its process is: " + said
 	}
-	k.found(false, "its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
+	k.drifted(false, "its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
 		since.Round(time.Second), why)
 }
 
@@ -262,7 +262,7 @@ func (k *keeping) keepTaps() {
 		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
 			continue
 		}
-		k.found(false, "its tap %s was deleted, so it is disconnected from the network %s; machine.stop and machine.start reconnect it", p.Device, p.Network.Name)
+		k.drifted(false, "its tap %s was deleted, so it is disconnected from the network %s; machine.stop and machine.start reconnect it", p.Device, p.Network.Name)
 	}
 }
 
@@ -271,7 +271,7 @@ func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
 	wanted, err := k.fit(k.r, info)
 	switch {
 	case err != nil:
-		k.found(false, "its CPUs or memory differ from the record: %v", err)
+		k.drifted(false, "its CPUs or memory differ from the record: %v", err)
 		return nil
 	case wanted == (api.Resize{}) || k.r.Own.Power != running:
 		return nil
@@ -319,7 +319,7 @@ func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) e
 		return ctx.Err()
 	}
 	if err != nil {
-		k.found(false, "its volume %s has changed: %v", d.Volume.Name, err)
+		k.drifted(false, "its volume %s has changed: %v", d.Volume.Name, err)
 		return nil
 	}
 	if known := k.r.Own.Sizes[d.Volume.UID]; d.ReadOnly || known == 0 || size <= known {
@@ -343,7 +343,7 @@ func (k *keeping) keepCount() error {
 	if past.Heard.Reboots <= past.Reboots {
 		return nil
 	}
-	k.found(true, "its guest rebooted, %d times since the machine was started", past.Heard.Reboots)
+	k.drifted(true, "its guest rebooted, %d times since the machine was started", past.Heard.Reboots)
 	past.Reboots = past.Heard.Reboots
 	return k.records().Put(k.r)
 }
@@ -359,7 +359,7 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	rebooted, why := own.Process != nil && own.Process.Boot != boot, k.whyEnded()
 	switch {
 	case own.Power == paused:
-		k.found(false, "its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
+		k.drifted(false, "its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
 		return nil
 	case rebooted:
 		own.Past = past{}
@@ -367,7 +367,7 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	case own.Past.Off || own.Process.guestIsOff(own.Past.Heard):
 		return k.keepOff()
 	case k.clock().Before(own.Past.due()):
-		k.found(false, "its process died again%s; the next start is at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
+		k.drifted(false, "its process died again%s; the next start is at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
 		return nil
 	}
 	own.Past.again(k.clock())

@@ -168,8 +168,8 @@ func listener(path string) (int, error) {
 	return int(who.Pid), nil
 }
 
-// handTap lets user attach to an existing tap. Apart from root, no other user can attach then.
-func handTap(name string, user uint32) error {
+// setTapOwner lets user attach to an existing tap. Apart from root, no other user can attach then.
+func setTapOwner(name string, user uint32) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return err // attaching to a missing tap would create it
 	}

@@ -33,7 +33,7 @@ func argumentsOf(int) []string             { return nil }
 func thisBoot() (string, error)            { return "", elsewhere() }
 func listener(string) (int, error)         { return 0, nil }
 func listenAt(string) (*os.File, error)    { return nil, elsewhere() }
-func handTap(string, uint32) error         { return elsewhere() }
+func setTapOwner(string, uint32) error     { return elsewhere() }
 
 func punch(*os.File, int64, int64) error               { return elsewhere() }
 func occupied(info fs.FileInfo) int64                  { return info.Size() }

@@ -119,7 +119,7 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 		if err := sal.MakeDir(memoryDir(work)); err != nil {
 			return err
 		}
-		if err := j.handMemory(r, work); err != nil {
+		if err := j.chownMemory(r, work); err != nil {
 			return err
 		}
 		j.step("write memory")
@@ -219,7 +219,7 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Process = nil
 	if want := r.Own.Power; want != stopped {
 		failed = j.bringUp(ctx, r, nil, func(ctx context.Context, r *sal.Record[own], v *vmm) error {
-			if err := j.handSnapshot(ctx, r, from); err != nil {
+			if err := j.chownSnapshot(ctx, r, from); err != nil {
 				return err
 			}
 			j.step("put the memory back")

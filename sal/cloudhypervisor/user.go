@@ -51,9 +51,9 @@ func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
 	return user, sal.HostError("find a user for "+resource.String(), err)
 }
 
-// handDir gives the machine's user access to its directory, and ownership of the files that its process writes. Only
+// chownDir gives the machine's user access to its directory, and ownership of the files that its process writes. Only
 // the driver can create files there.
-func (j *job) handDir(r *sal.Record[own]) error {
+func (j *job) chownDir(r *sal.Record[own]) error {
 	if r.Own.User == 0 {
 		return sal.HostError("take "+j.dir+" back", j.reclaimDir())
 	}
@@ -87,8 +87,8 @@ func touch(path string) error {
 	return f.Close()
 }
 
-// handOver gives the machine's user the cloud-init disk, if there is one.
-func (j *job) handOver(r *sal.Record[own]) error {
+// chownSeed gives the machine's user the cloud-init disk, if there is one.
+func (j *job) chownSeed(r *sal.Record[own]) error {
 	seed := filepath.Join(j.dir, seedName)
 	if _, err := os.Lstat(seed); r.Own.User == 0 || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -140,9 +140,9 @@ func copyTo(ctx context.Context, to, path string, user uint32) error {
 	return sal.HandFile(to, 0, user, 0o640)
 }
 
-// handDisk gives the disk of a volume to the machine's user. If the machine runs as the driver's user, it takes the
+// chownDisk gives the disk of a volume to the machine's user. If the machine runs as the driver's user, it takes the
 // disk back from any other user.
-func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
+func (j *job) chownDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	if r.Own.User == 0 {
 		return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", sal.ReclaimDisk(volume.Dir, j.step))
 	}
@@ -173,8 +173,8 @@ func (j *job) revokeDisks(ctx context.Context, resource writ.ResourceID, disks [
 	return nil
 }
 
-// handMemory lets the machine's process write its memory into a snapshot in progress.
-func (j *job) handMemory(r *sal.Record[own], snapshot string) error {
+// chownMemory lets the machine's process write its memory into a snapshot in progress.
+func (j *job) chownMemory(r *sal.Record[own], snapshot string) error {
 	if r.Own.User == 0 {
 		return nil
 	}
@@ -185,8 +185,8 @@ func (j *job) handMemory(r *sal.Record[own], snapshot string) error {
 	return os.Lchown(memoryDir(snapshot), int(r.Own.User), int(r.Own.User))
 }
 
-// handSnapshot lets the machine's process read the memory of a snapshot, which may belong to an earlier user.
-func (j *job) handSnapshot(ctx context.Context, r *sal.Record[own], snapshot string) error {
+// chownSnapshot lets the machine's process read the memory of a snapshot, which may belong to an earlier user.
+func (j *job) chownSnapshot(ctx context.Context, r *sal.Record[own], snapshot string) error {
 	for _, v := range r.Own.Volumes { // restored as files of the driver's user
 		if _, err := j.diskFile(ctx, r, v); err != nil {
 			return err

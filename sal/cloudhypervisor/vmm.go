@@ -142,10 +142,10 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case v.ended() && v.starved():
-		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.lastWords()).
+		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.logTail()).
 			WithHint("give the machine more with a larger memory_mib; %s", v.seeLog())
 	case v.ended():
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).WithHint("%s", v.seeLog())
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.logTail()).WithHint("%s", v.seeLog())
 	default:
 		return writ.Errorf(codeOf(err), "cannot %s: %w", doing, err).
 			WithHint("the text after the colon is from cloud-hypervisor; %s", v.seeLog())
@@ -171,10 +171,10 @@ func codeOf(err error) writ.Code {
 // down.
 const afterwards = time.Second
 
-// lastWords returns the end of the process's log on one line, as the end of a sentence.
-func (v *vmm) lastWords() string { return lastWords(v.dir) }
+// logTail returns the end of the process's log on one line, as the end of a sentence.
+func (v *vmm) logTail() string { return logTail(v.dir) }
 
-func lastWords(dir string) string {
+func logTail(dir string) string {
 	var lines []string
 	for line := range strings.Lines(tail(filepath.Join(dir, logName), 5)) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -322,7 +322,7 @@ func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	}
 	h, err := j.spawn(program, r)
 	if errors.Is(err, errEnded) {
-		return nil, writ.Errorf(writ.CodeDriverFailed, "cannot start cloud-hypervisor: it ended%s", lastWords(j.dir)).
+		return nil, writ.Errorf(writ.CodeDriverFailed, "cannot start cloud-hypervisor: it ended%s", logTail(j.dir)).
 			WithHint("%s", seeLog(j.dir, r.Own.Phase == making))
 	}
 	if err != nil {
@@ -354,7 +354,7 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := j.handDir(r); err != nil {
+	if err := j.chownDir(r); err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(j.dir, logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
