@@ -16,9 +16,9 @@ import (
 	"writ/sal"
 )
 
-// mute is the pause before read-only operations ask a silent daemon again: one that accepts connections but does not
-// answer.
-const mute = 5 * time.Second
+// silencePause is the pause before read-only operations ask a silent daemon again: one that accepts connections but
+// does not answer.
+const silencePause = 5 * time.Second
 
 // absence remembers a daemon that did not answer, so that only one caller waits for it.
 type absence struct {
@@ -26,7 +26,7 @@ type absence struct {
 	why   error // nil if the daemon answered last time
 	since time.Time
 	deaf  bool          // its socket accepted connections nevertheless
-	pause time.Duration // before a silent daemon is asked again; 0 means mute
+	pause time.Duration // before a silent daemon is asked again; 0 means silencePause
 }
 
 // set records the result of the last attempt to reach the daemon.
@@ -39,7 +39,7 @@ func (a *absence) set(err error, deaf bool) {
 // lasts returns the last error if the daemon is still away, as far as this can be checked without waiting.
 func (a *absence) lasts(address string) error {
 	a.mu.Lock()
-	why, ignored := a.why, a.deaf && time.Since(a.since) < cmp.Or(a.pause, mute)
+	why, ignored := a.why, a.deaf && time.Since(a.since) < cmp.Or(a.pause, silencePause)
 	a.mu.Unlock()
 	if why == nil || ignored || refusal(address) != nil {
 		return why
@@ -50,7 +50,7 @@ func (a *absence) lasts(address string) error {
 // refusal returns the error of a socket that is missing, has no listener, or forbids this process to connect. It
 // returns nil if a listener accepts the connection, or may only be slow.
 func refusal(address string) error {
-	c, err := net.DialTimeout("unix", address, mute)
+	c, err := net.DialTimeout("unix", address, silencePause)
 	if err == nil {
 		_ = c.Close()
 		return nil

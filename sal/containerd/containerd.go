@@ -254,7 +254,7 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	if err != nil {
 		return c, err
 	}
-	now, err := look(d.in(ctx), daemon, r.Own.Container)
+	now, err := inspect(d.in(ctx), daemon, r.Own.Container)
 	if now.running() {
 		c.State = running
 	}

@@ -27,7 +27,7 @@ const maxOutput = 24 << 10
 
 // exec runs a program in the container. If ctx ends, so does the program.
 func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) (sal.Outcome, error) {
-	now, err := look(ctx, j.daemon, r.Own.Container)
+	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return sal.Outcome{}, err
 	}

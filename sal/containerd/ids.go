@@ -25,8 +25,8 @@ import (
 // disk have the numbers from inside the container; its layer and its volumes are mounted with mapped IDs. A container
 // that was made before this feature keeps the users of the host until it is deleted.
 
-// note chooses the users of a new container and records that it is being made.
-func (j *job) note(ctx context.Context, r *record) error {
+// recordMaking chooses the users of a new container and records that it is being made.
+func (j *job) recordMaking(ctx context.Context, r *record) error {
 	j.choosing.Lock() // until the choice is recorded
 	defer j.choosing.Unlock()
 	var err error

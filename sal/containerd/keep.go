@@ -83,13 +83,13 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if err := j.endPrograms(ctx, r); err != nil {
 		return nil, err
 	}
-	now, err := look(ctx, j.daemon, r.Own.Container)
+	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case !now.known:
-		return j.makeAgain(ctx, r)
+		return j.recreate(ctx, r)
 	case now.status == client.Unknown:
 		return []sal.Drift{{What: "its process does not answer"}}, nil
 	case r.Own.Stopped && now.running():
@@ -103,7 +103,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case now.status == client.Created:
 		return mended("its start was interrupted", j.activate(ctx, r))
 	default:
-		return j.revive(ctx, r, now)
+		return j.restartEnded(ctx, r, now)
 	}
 }
 
@@ -143,9 +143,9 @@ func mended(what string, err error) ([]sal.Drift, error) {
 	return []sal.Drift{{What: what, Mended: true}}, nil
 }
 
-// makeAgain recreates a container that the daemon has lost. Data in its layer is lost. A container with secrets cannot
+// recreate recreates a container that the daemon has lost. Data in its layer is lost. A container with secrets cannot
 // be recreated, because only the daemon had their values.
-func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
+func (j *job) recreate(ctx context.Context, r *record) ([]sal.Drift, error) {
 	o, ok := catalog.Lookup(r.Operation)
 	if !ok || len(o.Args.Secrets(r.Spec)) > 0 {
 		return []sal.Drift{{What: "containerd has lost it and its secrets; repeat the call that creates it"}}, nil
@@ -182,8 +182,9 @@ type restart struct {
 	began time.Time     // time of the last restart
 }
 
-// revive restarts a container whose process has ended or disappeared, if its policy allows it and its pause is over.
-func (j *job) revive(ctx context.Context, r *record, now containerState) ([]sal.Drift, error) {
+// restartEnded restarts a container whose process has ended or disappeared, if its policy allows it and its pause is
+// over.
+func (j *job) restartEnded(ctx context.Context, r *record, now containerState) ([]sal.Drift, error) {
 	policy, _ := r.Spec["restart"].(string)
 	// Otherwise the whole process disappeared, by a reboot or an administrator, so the program did not end by itself.
 	known := now.status == client.Stopped

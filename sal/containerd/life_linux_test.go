@@ -627,7 +627,7 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 		cut, cancel := context.WithTimeout(ctx, wait)
 		_, err = task.Delete(cut)
 		cancel()
-		if now, wrong := look(ctx, b.driver.client, web.HostName()+"-1"); err != nil && wrong == nil && now.status == "" && shims() > 0 {
+		if now, wrong := inspect(ctx, b.driver.client, web.HostName()+"-1"); err != nil && wrong == nil && now.status == "" && shims() > 0 {
 			half++
 			if half == 1 {
 				b.must("container.stop", "web", nil)
@@ -691,7 +691,7 @@ func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 
 	b.reopen()
 	b.eventually("the daemon knows nothing of it", func() bool {
-		now, err := look(ctx, j.daemon, web.HostName()+"-1") // takes seconds in this state
+		now, err := inspect(ctx, j.daemon, web.HostName()+"-1") // takes seconds in this state
 		return err == nil && now.status == client.Unknown
 	})
 	if drift, err := b.driver.Keep(t.Context(), web); len(drift) > 0 || err != nil {

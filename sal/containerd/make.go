@@ -54,7 +54,7 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	}
 	r := sal.NewRecord[own](j.Request)
 	r.Own.Other = j.id(r)
-	if err := j.note(ctx, r); err != nil {
+	if err := j.recordMaking(ctx, r); err != nil {
 		return nil, err
 	}
 	err = j.build(ctx, r, plan, false)
@@ -105,7 +105,7 @@ func (j *job) recordSpec(r *record) error {
 
 // ensureStarted finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
 func (j *job) ensureStarted(ctx context.Context, r *record) (writ.Change, error) {
-	now, err := look(ctx, j.daemon, r.Own.Container)
+	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return "", err
 	}

@@ -31,8 +31,8 @@ func (s containerState) running() bool {
 	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing || s.status == client.Unknown
 }
 
-// look asks the daemon for the state of a container.
-func look(ctx context.Context, daemon *client.Client, id string) (containerState, error) {
+// inspect asks the daemon for the state of a container.
+func inspect(ctx context.Context, daemon *client.Client, id string) (containerState, error) {
 	c, err := daemon.LoadContainer(ctx, id)
 	if gone(err) {
 		return containerState{}, nil
@@ -82,7 +82,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 	if err := j.clearStage(r.Own.Container); err != nil { // left by a runner that ended after it made the process
 		return err
 	}
-	now, err := look(ctx, j.daemon, r.Own.Container)
+	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil || now.running() {
 		return err
 	}
@@ -140,7 +140,7 @@ func (j *job) ensureNetwork(ctx context.Context, r *record) error {
 
 // start starts a stopped container.
 func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
-	now, err := look(ctx, j.daemon, r.Own.Container)
+	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -164,7 +164,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 
 // stop ends the container's process. It records the stop first, so that the container is not restarted.
 func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Outcome, error) {
-	now, err := look(ctx, j.daemon, r.Own.Container)
+	now, err := inspect(ctx, j.daemon, r.Own.Container)
 	if err != nil {
 		return sal.Outcome{}, err
 	}

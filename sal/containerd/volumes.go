@@ -66,7 +66,7 @@ func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 		if id == "" {
 			continue
 		}
-		if now, err := look(d.in(ctx), daemon, id); err != nil || now.running() {
+		if now, err := inspect(d.in(ctx), daemon, id); err != nil || now.running() {
 			return true, err
 		}
 	}

@@ -76,12 +76,12 @@ func (d *Driver) follow(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if pause := d.look(ctx, end); pause > 0 {
+			if pause := d.repairID(ctx, end); pause > 0 {
 				look(pause)
 			}
 		case <-next.C:
 			due = time.Now().Add(longest)
-			look(d.lookAtAll(ctx))
+			look(d.repairAll(ctx))
 		}
 	}
 }
@@ -99,8 +99,8 @@ func endOf(event typeurl.Any) (id string, ok bool) {
 	return exit.ContainerID, true
 }
 
-// look repairs the container with an ID and returns the pause before the next check; 0 means never.
-func (d *Driver) look(ctx context.Context, id string) time.Duration {
+// repairID repairs the container with an ID and returns the pause before the next check; 0 means never.
+func (d *Driver) repairID(ctx context.Context, id string) time.Duration {
 	records, _, err := d.records().List()
 	if err != nil {
 		return sweep
@@ -113,8 +113,8 @@ func (d *Driver) look(ctx context.Context, id string) time.Duration {
 	return 0
 }
 
-// lookAtAll repairs all containers and returns the pause before the next check.
-func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
+// repairAll repairs all containers and returns the pause before the next check.
+func (d *Driver) repairAll(ctx context.Context) time.Duration {
 	records, _, err := d.records().List()
 	if err != nil {
 		return sweep
