@@ -32,7 +32,7 @@ func newAccess(version int64, password catalog.Text, before access) (access, err
 	if a.Driver == "" {
 		a.Driver = randomSecret()
 	}
-	if !given(password) {
+	if !hasPassword(password) {
 		a.Secret = randomSecret()
 		a.SHA256 = sum(a.Secret)
 		return a, nil
@@ -42,8 +42,8 @@ func newAccess(version int64, password catalog.Text, before access) (access, err
 	return a, err
 }
 
-// given reports whether a script sets the password.
-func given(password catalog.Text) bool { return password.String() != "" }
+// hasPassword reports whether a script sets the password.
+func hasPassword(password catalog.Text) bool { return password.String() != "" }
 
 // randomSecret returns 256 random bits in a form that every client accepts.
 func randomSecret() string {

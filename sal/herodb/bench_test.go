@@ -176,7 +176,7 @@ func (b *fixture) until(what string, is func() bool) {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
 	for !is() {
-		if sleep.For(ctx, lastLook) != nil {
+		if sleep.For(ctx, maxPoll) != nil {
 			b.Fatalf("after a minute still not: %s", what)
 		}
 	}

@@ -112,7 +112,7 @@ const (
 
 // Describe returns the name of the driver, the engines of the host, and the memory limits of databases.
 func (d *Driver) Describe() writ.NodeDriver {
-	found := d.found(context.Background())
+	found := d.installed(context.Background())
 	return writ.NodeDriver{Module: "herodb", Name: "engines", Detail: d.detail(found), Engines: found}
 }
 

@@ -39,7 +39,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r, err = j.recovered(ctx, r); err != nil || r == nil {
 		return nil, err
 	}
-	drift, err := j.revive(ctx, r)
+	drift, err := j.restart(ctx, r)
 	if err != nil || ctx.Err() != nil {
 		return drift, errors.Join(err, ctx.Err())
 	}
@@ -49,8 +49,8 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return append(drift, j.differs(ctx, r)...), nil
 }
 
-// revive restarts the process of the database, unless its delay is not over.
-func (j *job) revive(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, error) {
+// restart restarts the process of the database, unless its delay is not over.
+func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, error) {
 	p, err := j.process(r.Own)
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	r := sal.NewRecord[own](j.Request)
 	r.Own = own{
 		Phase: making, Engine: p.name, Version: p.version, Persist: args.Persist, SizeGiB: args.SizeGiB, MemoryMiB: args.MemoryMiB,
-		Secret: 1, Given: given(args.Password),
+		Secret: 1, Given: hasPassword(args.Password),
 	}
 	if r.Own.User, err = j.user(0); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 
 // checkRequest rejects a request that the engine does not support.
 func (j *job) checkRequest(e engine, args *catalog.HeroDBCreate) error {
-	if e.weak != "" && given(args.Password) {
+	if e.weak != "" && hasPassword(args.Password) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s must not get the password of a script: %s", e.name, e.weak).
 			WithHint("omit the password, so that one is generated, or ask for redis-server or valkey-server")
 	}
@@ -244,7 +244,7 @@ func (j *job) apply(ctx context.Context, r *sal.Record[own]) error {
 	case making, replacing:
 		how = renew
 	}
-	if err := j.bring(ctx, r, how); err != nil {
+	if err := j.serveAs(ctx, r, how); err != nil {
 		return err
 	}
 	r.Own.Phase = ready
@@ -271,7 +271,7 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 			err = j.holds(ctx, before, next)
 		case "password":
 			next.Secret++
-			next.Given = given(args.Password)
+			next.Given = hasPassword(args.Password)
 			err = j.changeSecret(before, next, args.Password)
 		case "version":
 			err = j.upgrade(ctx, &next, args.Version)

@@ -39,7 +39,7 @@ func (d *Driver) checkEngine(ctx context.Context) (string, error) {
 	if _, err := d.choose(ctx, nil, ""); err != nil {
 		return "", errors.New(writ.AsError(err).Message)
 	}
-	serve, refused := about(d.found(ctx))
+	serve, refused := about(d.installed(ctx))
 	detail := strings.Join(serve, ", ")
 	if len(refused) > 0 {
 		detail += "; not used: " + strings.Join(refused, ", ")
@@ -52,7 +52,7 @@ func (d *Driver) checkNamed(ctx context.Context) (string, error) {
 	if len(d.Engines) == 0 {
 		return "none; all engines that protect their secret are used", nil
 	}
-	found := d.found(ctx)
+	found := d.installed(ctx)
 	var lacking []string
 	for _, name := range d.Engines {
 		i := slices.IndexFunc(found, func(e writ.Engine) bool { return e.Name == name })

@@ -61,7 +61,7 @@ func (d *Driver) refused(p program) string {
 }
 
 // found returns the engines of this host, those for new databases first.
-func (d *Driver) found(ctx context.Context) []writ.Engine {
+func (d *Driver) installed(ctx context.Context) []writ.Engine {
 	var serve, refused []writ.Engine
 	for _, name := range d.all() {
 		p, err := d.program(ctx, name)

@@ -30,10 +30,10 @@ func look(number int) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	return lookAt(number, boot)
+	return readProcessOf(number, boot)
 }
 
-func lookAt(number int, boot string) (process, error) {
+func readProcessOf(number int, boot string) (process, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", number))
 	if err != nil {
 		return process{}, err
@@ -81,7 +81,7 @@ func processesWith(text string) ([]process, error) {
 			continue
 		}
 		// A process that fails these checks has ended meanwhile.
-		if p, err := lookAt(number, boot); err == nil && p.args != nil && confine.OfThisHost(number) {
+		if p, err := readProcessOf(number, boot); err == nil && p.args != nil && confine.OfThisHost(number) {
 			all = append(all, p)
 		}
 	}

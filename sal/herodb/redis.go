@@ -92,7 +92,7 @@ func redisReload(ctx context.Context, c *client, in instance) error {
 const (
 	pauseFor   = 20 * time.Second
 	pauseRenew = 5 * time.Second
-	quietLook  = 10 * time.Millisecond
+	quietPoll  = 10 * time.Millisecond
 )
 
 // redisHold flushes all acknowledged writes to the files and keeps the files unchanged. A database that does not
@@ -157,7 +157,7 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 		case state["rdb_bgsave_in_progress"] == "0":
 			return nil
 		}
-		if err := sleep.For(ctx, quietLook); err != nil {
+		if err := sleep.For(ctx, quietPoll); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 		if state["aof_last_write_status"] == "err" {
 			return errFull
 		}
-		if err := sleep.For(ctx, quietLook); err != nil {
+		if err := sleep.For(ctx, quietPoll); err != nil {
 			return err
 		}
 	}

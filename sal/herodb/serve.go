@@ -53,9 +53,9 @@ const (
 
 // Time limits of processes.
 const (
-	grace     = 30 * time.Second // for a clean end, with all data on disk, before SIGKILL
-	firstLook = 2 * time.Millisecond
-	lastLook  = 100 * time.Millisecond // largest interval between two checks of a process
+	grace   = 30 * time.Second // for a clean end, with all data on disk, before SIGKILL
+	minPoll = 2 * time.Millisecond
+	maxPoll = 100 * time.Millisecond // largest interval between two checks of a process
 )
 
 // serve makes sure that a process serves the database, and records its PID.
@@ -68,8 +68,8 @@ func (j *job) serve(ctx context.Context, r *sal.Record[own]) (instance, error) {
 	return in, err
 }
 
-// bring makes the process serve the database as the record says. The caller must write the record afterwards.
-func (j *job) bring(ctx context.Context, r *sal.Record[own], how how) error {
+// serveAs makes the process serve the database as the record says. The caller must write the record afterwards.
+func (j *job) serveAs(ctx context.Context, r *sal.Record[own], how how) error {
 	_, err := j.ensureProcess(ctx, r, how)
 	return err
 }
@@ -263,7 +263,7 @@ func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 // answers waits until the process of a database answers and returns the connection. A process whose disk is full
 // answers with an error, but still serves.
 func (j *job) answers(ctx context.Context, in instance) (*client, error) {
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+	for wait := minPoll; ; wait = min(2*wait, maxPoll) {
 		c, err := in.dial(ctx)
 		if err == nil {
 			_, err = c.ask(ctx, "PING")
@@ -447,7 +447,7 @@ func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 func (j *job) gone(ctx context.Context, p pid, o own, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	for wait := firstLook; j.lives(p, o); wait = min(2*wait, lastLook) {
+	for wait := minPoll; j.lives(p, o); wait = min(2*wait, maxPoll) {
 		if sleep.For(ctx, wait) != nil {
 			return !j.lives(p, o)
 		}
