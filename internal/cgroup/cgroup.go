@@ -68,7 +68,7 @@ type hierarchy struct {
 }
 
 func (g *Groups) detected() hierarchy {
-	g.once.Do(func() { g.has = find(g.root()) })
+	g.once.Do(func() { g.has = detect(g.root()) })
 	return g.has
 }
 
@@ -112,8 +112,8 @@ func (g *Groups) path(controller, group string) string {
 	return filepath.Join(root, g.Name, group)
 }
 
-// tops returns the directories of these groups, one for each hierarchy.
-func (g *Groups) tops() []string {
+// topDirs returns the directories of these groups, one for each hierarchy.
+func (g *Groups) topDirs() []string {
 	h := g.detected()
 	var all []string
 	for _, c := range controllers {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// find detects the usable controllers. It leaves no changes.
-func find(root string) hierarchy {
+// detect detects the usable controllers. It leaves no changes.
+func detect(root string) hierarchy {
 	offered, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err == nil {
 		return findUnified(root, strings.Fields(string(offered)))
@@ -93,7 +93,7 @@ func (g *Groups) prepare(group string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.detected()
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		if h.unified {
 			if err := delegate(filepath.Dir(top), h.roots); err != nil {
 				return err
@@ -183,7 +183,7 @@ func (g *Groups) files(group string, b Bounds) (all []setting) {
 // Add moves a running process with all its threads into a group; its children stay where they are. It is not an error
 // if the process has ended.
 func (g *Groups) Add(group string, pid int) error {
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		err := os.WriteFile(filepath.Join(top, group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
@@ -194,7 +194,7 @@ func (g *Groups) Add(group string, pid int) error {
 
 // Has reports whether a process is in a group.
 func (g *Groups) Has(group string, pid int) (bool, error) {
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		members, err := members(filepath.Join(top, group))
 		if err != nil || !slices.Contains(members, pid) {
 			return false, err
@@ -223,7 +223,7 @@ const between = 2 * time.Millisecond
 
 // Remove kills all processes of a group and deletes it. If it returns nil, no process of the group is left.
 func (g *Groups) Remove(ctx context.Context, group string) error {
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		if err := g.removeOne(ctx, top, group); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (g *Groups) rmdir(top, group string) error {
 func (g *Groups) Tidy() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		_ = unix.Rmdir(top)
 	}
 }
@@ -295,7 +295,7 @@ func kill(dir string) error {
 // All returns one directory of each group, by group name.
 func (g *Groups) All() (map[string]string, error) {
 	all := map[string]string{}
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		entries, err := os.ReadDir(top)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -367,7 +367,7 @@ type Entry struct {
 // Open opens a group for new processes.
 func (g *Groups) Open(group string) (*Entry, error) {
 	d := &Entry{}
-	for _, top := range g.tops() {
+	for _, top := range g.topDirs() {
 		if !g.detected().unified {
 			d.tasks = append(d.tasks, filepath.Join(top, group, "tasks"))
 			continue

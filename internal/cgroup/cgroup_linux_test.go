@@ -267,7 +267,7 @@ func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
 	} {
 		g := needGroups(t)
 		bound(t, g, "one", cgroup.Bounds{Processes: 10})
-		tops := map[string]bool{}
+		topDirs := map[string]bool{}
 		for name != "removed" { // each of its directories, one per hierarchy
 			all, err := g.All()
 			if err != nil {
@@ -276,7 +276,7 @@ func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
 			if len(all) == 0 {
 				break
 			}
-			tops[filepath.Dir(all["one"])] = true
+			topDirs[filepath.Dir(all["one"])] = true
 			if err := unix.Rmdir(all["one"]); err != nil {
 				t.Fatal(err)
 			}
@@ -284,7 +284,7 @@ func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
 		if err := end(g); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for top := range tops {
+		for top := range topDirs {
 			if _, err := os.Stat(top); err == nil {
 				t.Errorf("%s: %s is still there", name, top)
 			}

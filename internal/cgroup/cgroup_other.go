@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-func find(string) hierarchy { return hierarchy{missing: errors.New("only Linux has groups")} }
+func detect(string) hierarchy { return hierarchy{missing: errors.New("only Linux has groups")} }
 
 // Bound is a no-op.
 func (g *Groups) Bound(string, Bounds) error { return nil }
