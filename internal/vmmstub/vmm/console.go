@@ -36,7 +36,7 @@ func openConsole(c consoleCommon) (*os.File, error) {
 		}
 		f, err := os.Create(*c.File)
 		if err != nil {
-			return nil, because("Error creating console device", cause(err))
+			return nil, wrap("Error creating console device", cause(err))
 		}
 		return f, nil
 	default:

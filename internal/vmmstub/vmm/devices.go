@@ -84,7 +84,7 @@ func (v *vmm) newMachine(memory string) (vm *machine, err error) {
 		return vm, err
 	}
 	if err := vm.lock(); err != nil {
-		vm.guest, vm.fault = newMakeBelieve(v, nil, true), because("Error locking disk images: Another instance likely holds a lock", err)
+		vm.guest, vm.fault = newSimulatedGuest(v, nil, true), wrap("Error locking disk images: Another instance likely holds a lock", err)
 		return vm, nil
 	}
 	vm.guest, err = v.newGuest(vm, memory)
@@ -263,7 +263,7 @@ func (v *vmm) attach(add func(config *vmConfig), plug func(vm *machine) (*device
 	}
 	if err := v.vm.guest.plug(d); err != nil {
 		v.vm.drop(d)
-		return nil, because("Error from device manager", err)
+		return nil, wrap("Error from device manager", err)
 	}
 	add(v.config)
 	return pciInfo{d.id, d.bdf()}, nil
@@ -281,7 +281,7 @@ func (v *vmm) addDisk(body []byte) (any, error) {
 		}
 		if err := d.lock(); err != nil {
 			vm.drop(d)
-			return nil, because("Error from device manager", err)
+			return nil, wrap("Error from device manager", err)
 		}
 		return d, nil
 	})
@@ -319,7 +319,7 @@ func (v *vmm) removeDevice(body []byte) (any, error) {
 		return nil, chain{"Error from device manager", "Removing device of that type is not allowed"}
 	}
 	if err := v.vm.guest.unplug(d); err != nil {
-		return nil, because("Error from device manager", err)
+		return nil, wrap("Error from device manager", err)
 	}
 	d.down = true
 	if d.disk != nil {

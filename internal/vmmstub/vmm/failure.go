@@ -34,8 +34,8 @@ func (p pending) Error() string { return string(p) }
 const errPendingVCPU = pending("Still pending removed vCPU")
 
 var (
-	errAlreadyCreated = said("VM is already created")
-	errNotRunning     = said("VM is not running")
+	errAlreadyCreated = errorf("VM is already created")
+	errNotRunning     = errorf("VM is not running")
 )
 
 // chain is an error with its causes, outermost first.
@@ -43,11 +43,11 @@ type chain []string
 
 func (c chain) Error() string { return strings.Join(c, ": ") }
 
-// said returns an error in the real program's words, which begin with capitals.
-func said(format string, args ...any) error { return chain{fmt.Sprintf(format, args...)} }
+// errorf returns an error in the real program's words, which begin with capitals.
+func errorf(format string, args ...any) error { return chain{fmt.Sprintf(format, args...)} }
 
-// because wraps an error in a message.
-func because(text string, err error) error { return append(chain{text}, causes(err)...) }
+// wrap wraps an error in a message.
+func wrap(text string, err error) error { return append(chain{text}, causes(err)...) }
 
 // causes returns the messages of an error.
 func causes(err error) []string {
@@ -101,7 +101,7 @@ func unknownDevice(id string) error {
 func cause(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		text := errno.Error()
-		return said("%s%s (os error %d)", strings.ToUpper(text[:1]), text[1:], int(errno))
+		return errorf("%s%s (os error %d)", strings.ToUpper(text[:1]), text[1:], int(errno))
 	}
 	return err
 }

@@ -17,8 +17,8 @@ const (
 	guestUnplugged = "unplugged" // a removed device was released
 )
 
-// happening is an action of a guest.
-type happening struct {
+// guestEvent is an action of a guest.
+type guestEvent struct {
 	guest guest // nil means the current guest
 	what  string
 	id    string // device ID
@@ -41,37 +41,37 @@ type guest interface {
 	close()
 }
 
-// makeBelieve simulates a guest without a CPU. It writes a notice to its consoles, reacts to its power button, and
+// simulatedGuest simulates a guest without a CPU. It writes a notice to its consoles, reacts to its power button, and
 // releases devices.
-type makeBelieve struct {
-	report func(happening)
+type simulatedGuest struct {
+	report func(guestEvent)
 	stuck  func() bool
 
 	mu      sync.Mutex
 	paused  bool
-	pending []happening // reported while it was paused
+	pending []guestEvent // reported while it was paused
 	closed  bool
 }
 
-// makeBelieveText is the notice on its consoles.
-const makeBelieveText = "vmmstub: there is no guest and no hypervisor here: no instruction is executed\r\n"
+// simulatedText is the notice on its consoles.
+const simulatedText = "vmmstub: there is no guest and no hypervisor here: no instruction is executed\r\n"
 
-func newMakeBelieve(v *vmm, devices []*device, paused bool) *makeBelieve {
-	g := &makeBelieve{report: v.report, stuck: func() bool { return v.settings().Stuck }, paused: paused}
+func newSimulatedGuest(v *vmm, devices []*device, paused bool) *simulatedGuest {
+	g := &simulatedGuest{report: v.report, stuck: func() bool { return v.settings().Stuck }, paused: paused}
 	if v.settings().Mute {
 		return g
 	}
 	if !paused {
-		v.console.write(makeBelieveText)
+		v.console.write(simulatedText)
 	}
 	for _, d := range devices {
-		g.act(happening{what: guestActivated, id: d.id})
+		g.act(guestEvent{what: guestActivated, id: d.id})
 	}
 	return g
 }
 
 // act reports an action as soon as the guest runs.
-func (g *makeBelieve) act(h happening) {
+func (g *simulatedGuest) act(h guestEvent) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h.guest = g
@@ -84,19 +84,19 @@ func (g *makeBelieve) act(h happening) {
 	}
 }
 
-func (g *makeBelieve) powerButton() error {
-	g.act(happening{what: guestPoweroff})
+func (g *simulatedGuest) powerButton() error {
+	g.act(guestEvent{what: guestPoweroff})
 	return nil
 }
 
-func (g *makeBelieve) pause() error {
+func (g *simulatedGuest) pause() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.paused = true
 	return nil
 }
 
-func (g *makeBelieve) resume() error {
+func (g *simulatedGuest) resume() error {
 	g.mu.Lock()
 	g.paused = false
 	pending := g.pending
@@ -109,29 +109,29 @@ func (g *makeBelieve) resume() error {
 }
 
 // save writes a sparse file as large as the memory.
-func (g *makeBelieve) save(path string, memory uint64) error {
-	return errors.Join(os.WriteFile(path, []byte(makeBelieveText), 0o600), os.Truncate(path, int64(memory)))
+func (g *simulatedGuest) save(path string, memory uint64) error {
+	return errors.Join(os.WriteFile(path, []byte(simulatedText), 0o600), os.Truncate(path, int64(memory)))
 }
 
-func (g *makeBelieve) plug(d *device) error {
-	g.act(happening{what: guestActivated, id: d.id})
+func (g *simulatedGuest) plug(d *device) error {
+	g.act(guestEvent{what: guestActivated, id: d.id})
 	return nil
 }
 
-func (g *makeBelieve) unplug(d *device) error {
+func (g *simulatedGuest) unplug(d *device) error {
 	if !g.stuck() {
-		g.act(happening{what: guestUnplugged, id: d.name()})
+		g.act(guestEvent{what: guestUnplugged, id: d.name()})
 	}
 	return nil
 }
 
-func (g *makeBelieve) unplugged(*device) {}
+func (g *simulatedGuest) unplugged(*device) {}
 
-func (g *makeBelieve) grow(*device, uint64) error { return nil }
+func (g *simulatedGuest) grow(*device, uint64) error { return nil }
 
-func (g *makeBelieve) counters(*device) map[string]uint64 { return nil }
+func (g *simulatedGuest) counters(*device) map[string]uint64 { return nil }
 
-func (g *makeBelieve) close() {
+func (g *simulatedGuest) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed, g.pending = true, nil
@@ -141,7 +141,7 @@ func (g *makeBelieve) close() {
 func (v *vmm) newGuest(vm *machine, memory string) (guest, error) {
 	program := v.settings().QEMU
 	if program == "" {
-		return newMakeBelieve(v, vm.devices, memory != ""), nil
+		return newSimulatedGuest(v, vm.devices, memory != ""), nil
 	}
 	return newQEMU(v, program, vm, memory)
 }

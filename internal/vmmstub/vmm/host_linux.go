@@ -142,8 +142,8 @@ func tapCounters(name string) map[string]uint64 {
 	return counters
 }
 
-// dieWithUs makes the kernel kill a child when this process ends for any reason.
-func dieWithUs(cmd *exec.Cmd) {
+// killWithParent makes the kernel kill a child when this process ends for any reason.
+func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 }
 

@@ -27,7 +27,7 @@ func openTap(string, *string, *uint16) (*os.File, error) { return nil, errLinux 
 
 func tapCounters(string) map[string]uint64 { return nil }
 
-func dieWithUs(*exec.Cmd) {}
+func killWithParent(*exec.Cmd) {}
 
 func pair() (net.Conn, *os.File, error) { return nil, nil, errLinux }
 

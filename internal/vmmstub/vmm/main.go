@@ -106,7 +106,7 @@ func parse(args []string) (f flags, err error) {
 func run(f flags, program string, release Release, stderr io.Writer) error {
 	log, closeLog, err := openLog(f, stderr)
 	if err != nil {
-		return because("Error opening log file", cause(err))
+		return wrap("Error opening log file", cause(err))
 	}
 	defer closeLog()
 	v := &vmm{
@@ -149,17 +149,17 @@ func (v *vmm) loop(signals <-chan os.Signal) {
 			return
 		case <-v.heard:
 			for _, h := range v.reported() {
-				v.happens(h)
+				v.handleEvent(h)
 			}
 		case s := <-signals:
 			v.log.Info("signal", "signal", s.String())
 			switch s {
 			case guestOff:
-				v.happens(happening{what: guestPoweroff})
+				v.handleEvent(guestEvent{what: guestPoweroff})
 			case guestAgain:
-				v.happens(happening{what: guestReboot})
+				v.handleEvent(guestEvent{what: guestReboot})
 			case guestOver:
-				v.happens(happening{what: guestFails})
+				v.handleEvent(guestEvent{what: guestFails})
 			default:
 				v.thread.Lock()
 				if _, err := v.end(nil); err != nil {
@@ -214,7 +214,7 @@ func splitCommas(text string) (parts []string, err error) {
 		part.WriteRune(c)
 	}
 	if quoted || brackets != 0 {
-		return nil, said("invalid syntax: %s", text)
+		return nil, errorf("invalid syntax: %s", text)
 	}
 	return append(parts, part.String()), nil
 }
@@ -223,7 +223,7 @@ func openMonitor(where string) (*monitor, error) {
 	m := &monitor{start: time.Now()}
 	parts, err := splitCommas(where)
 	if err != nil {
-		return nil, because("Error parsing --event-monitor", err)
+		return nil, wrap("Error parsing --event-monitor", err)
 	}
 	key, value, _ := strings.Cut(parts[0], "=")
 	switch {
@@ -233,18 +233,18 @@ func openMonitor(where string) (*monitor, error) {
 	case key == "path":
 		file, err := os.OpenFile(value, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
-			return nil, because("Error monitoring events", cause(err))
+			return nil, wrap("Error monitoring events", cause(err))
 		}
 		m.file = file
 	case key == "fd":
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return nil, because("Error parsing --event-monitor", err)
+			return nil, wrap("Error parsing --event-monitor", err)
 		}
 		syscall.CloseOnExec(n) // not for the guest
 		m.file = os.NewFile(uintptr(n), "event-monitor")
 	default:
-		return nil, said("Error parsing --event-monitor: path or fd required")
+		return nil, errorf("Error parsing --event-monitor: path or fd required")
 	}
 	return m, nil
 }
@@ -255,13 +255,13 @@ func listen(where string) (net.Listener, func(), error) {
 	if text, found := strings.CutPrefix(where, "fd="); found {
 		fd, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, nil, because("Error parsing --api-socket", err)
+			return nil, nil, wrap("Error parsing --api-socket", err)
 		}
 		file := os.NewFile(uintptr(fd), "api-socket")
 		listener, err := net.FileListener(file)
 		_ = file.Close()
 		if err != nil {
-			return nil, nil, because("Error creating API server", err)
+			return nil, nil, wrap("Error creating API server", err)
 		}
 		return listener, func() {}, nil
 	}
@@ -272,15 +272,15 @@ func listen(where string) (net.Listener, func(), error) {
 	held, err := lockSocket(path)
 	switch {
 	case errors.Is(err, errLocked):
-		return nil, nil, said("API socket %q is already in use by another running instance", path)
+		return nil, nil, errorf("API socket %q is already in use by another running instance", path)
 	case err != nil:
-		return nil, nil, because("Error creation API server's socket", cause(err))
+		return nil, nil, wrap("Error creation API server's socket", cause(err))
 	}
 	_ = os.Remove(path) // without a lock there is no listener
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		_ = held.Close()
-		return nil, nil, because("Error creation API server's socket", cause(err))
+		return nil, nil, wrap("Error creation API server's socket", cause(err))
 	}
 	listener.SetUnlinkOnClose(false)
 	return listener, func() {

@@ -32,7 +32,7 @@ func (p *payloadConfig) load(memory *memoryConfig) error {
 	if p.Initramfs != nil {
 		f, err := os.Open(*p.Initramfs)
 		if err != nil {
-			return because("Cannot open initramfs file", cause(err))
+			return wrap("Cannot open initramfs file", cause(err))
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && uint64(info.Size()) >= memory.Size {
@@ -49,17 +49,17 @@ func (p *payloadConfig) load(memory *memoryConfig) error {
 func loadKernel(path, text string, memory uint64) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return because(text, cause(err))
+		return wrap(text, cause(err))
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return because(text, cause(err))
+		return wrap(text, cause(err))
 	}
 	head := make([]byte, 0x400)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return because(text, cause(err))
+		return wrap(text, cause(err))
 	}
 	head = head[:n]
 	switch {

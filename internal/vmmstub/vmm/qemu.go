@@ -47,7 +47,7 @@ func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) 
 	args, files := g.arguments(vm, memory, files)
 	g.cmd = exec.Command(program, args...)
 	g.cmd.ExtraFiles, g.cmd.Stdout, g.cmd.Stderr = files, g.stderr, g.stderr
-	dieWithUs(g.cmd)
+	killWithParent(g.cmd)
 	err = g.cmd.Start()
 	_ = theirs.Close()
 	if err != nil {
@@ -96,7 +96,7 @@ func (g *qemu) watch() {
 			g.mu.Lock()
 			delete(g.waiting, name)
 			g.mu.Unlock()
-			g.v.report(happening{guest: g, what: guestActivated, id: awaited[name]})
+			g.v.report(guestEvent{guest: g, what: guestActivated, id: awaited[name]})
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (g *qemu) follow() {
 	}
 	if !g.heard {
 		g.v.log.Error("QEMU has ended by itself", "err", err, "said", g.stderr.String())
-		g.v.report(happening{guest: g, what: guestCrash})
+		g.v.report(guestEvent{guest: g, what: guestCrash})
 	}
 }
 
@@ -265,16 +265,16 @@ func (g *qemu) event(name string, data map[string]any) {
 		switch data["reason"] {
 		case "guest-shutdown":
 			g.heard = true
-			g.v.report(happening{guest: g, what: guestPoweroff})
+			g.v.report(guestEvent{guest: g, what: guestPoweroff})
 		case "guest-reset":
 			g.heard = true
-			g.v.report(happening{guest: g, what: guestReboot})
+			g.v.report(guestEvent{guest: g, what: guestReboot})
 		}
 	case "GUEST_PANICKED":
-		g.v.report(happening{guest: g, what: guestPanic})
+		g.v.report(guestEvent{guest: g, what: guestPanic})
 	case "DEVICE_DELETED":
 		if id, ok := data["device"].(string); ok {
-			g.v.report(happening{guest: g, what: guestUnplugged, id: id})
+			g.v.report(guestEvent{guest: g, what: guestUnplugged, id: id})
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (v *vmm) resizeDisk(body []byte) (any, error) {
 	case v.config == nil:
 		return nil, errNotCreated
 	case v.vm == nil:
-		return nil, said("Failed resizing a disk image")
+		return nil, errorf("Failed resizing a disk image")
 	}
 	d := v.vm.find(asked.ID)
 	if d == nil || d.disk == nil {
@@ -111,7 +111,7 @@ func (v *vmm) resizeDisk(body []byte) (any, error) {
 		return nil, chain{"Error from device manager", "Failed to resize a disk image", cause(err).Error()}
 	}
 	if err := v.vm.guest.grow(d, asked.Size); err != nil {
-		return nil, because("Error from device manager", err)
+		return nil, wrap("Error from device manager", err)
 	}
 	return nil, nil
 }

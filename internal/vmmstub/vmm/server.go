@@ -51,7 +51,7 @@ func (s *server) serve() {
 		}
 		s.conns.Go(func() {
 			defer s.drop(conn)
-			s.converse(conn)
+			s.serveConn(conn)
 		})
 	}
 }
@@ -87,8 +87,8 @@ func (s *server) stop() {
 	s.conns.Wait()
 }
 
-// converse answers the requests on a connection one by one.
-func (s *server) converse(conn net.Conn) {
+// serveConn answers the requests on a connection one by one.
+func (s *server) serveConn(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for {
 		request, err := http.ReadRequest(in)
@@ -148,11 +148,11 @@ func readBody(request *http.Request, release Release) ([]byte, error) {
 	}
 	switch {
 	case request.Method == http.MethodPost || request.Method == http.MethodHead || request.Method == http.MethodOptions:
-		return nil, said("Invalid HTTP Method: Unsupported HTTP method.")
+		return nil, errorf("Invalid HTTP Method: Unsupported HTTP method.")
 	case request.ContentLength < 0:
-		return nil, said("Invalid request.")
+		return nil, errorf("Invalid request.")
 	case request.ContentLength > most:
-		return nil, said("Request payload with size %d is larger than the limit of %d allowed by server.", request.ContentLength, maxBody)
+		return nil, errorf("Request payload with size %d is larger than the limit of %d allowed by server.", request.ContentLength, maxBody)
 	}
 	return io.ReadAll(request.Body)
 }

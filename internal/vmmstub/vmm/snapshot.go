@@ -44,10 +44,10 @@ func (v *vmm) snapshot(body []byte) (any, error) {
 func directory(url string) (string, error) {
 	dir, found := strings.CutPrefix(url, "file://")
 	if !found {
-		return "", said("Could not extract path from URL: %s", url)
+		return "", errorf("Could not extract path from URL: %s", url)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", said("Destination is not a directory: %q", dir)
+		return "", errorf("Destination is not a directory: %q", dir)
 	}
 	return dir, nil
 }
@@ -77,14 +77,14 @@ func (v *vmm) writeSnapshot(dir string) error {
 	} {
 		f, err := os.OpenFile(filepath.Join(dir, file.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			return because(file.text, cause(err))
+			return wrap(file.text, cause(err))
 		}
 		_, err = f.Write(file.content)
 		if closed := f.Close(); err == nil {
 			err = closed
 		}
 		if err != nil {
-			return because(file.text, cause(err))
+			return wrap(file.text, cause(err))
 		}
 	}
 	return v.vm.guest.save(filepath.Join(dir, snapshotMemory), v.config.Memory.total())
@@ -126,18 +126,18 @@ func (v *vmm) restore(body []byte) (any, error) {
 func (v *vmm) readSnapshot(dir string) error {
 	config := &vmConfig{}
 	if err := readJSON(filepath.Join(dir, snapshotConfig), config); err != nil {
-		return because("Error reading VM config snapshot file", cause(err))
+		return wrap("Error reading VM config snapshot file", cause(err))
 	}
 	var kept state
 	if err := readJSON(filepath.Join(dir, snapshotState), &kept); err != nil {
-		return because("Error reading VM state snapshot file", cause(err))
+		return wrap("Error reading VM state snapshot file", cause(err))
 	}
 	v.config = config
 	v.event("vm", "restoring")
 	memory := filepath.Join(dir, snapshotMemory)
 	saved, err := os.Stat(memory)
 	if err != nil {
-		return because("Error opening memory snapshot file", cause(err))
+		return wrap("Error opening memory snapshot file", cause(err))
 	}
 	if v.settings().QEMU == "" && uint64(saved.Size()) != config.Memory.total() {
 		return chain{"Memory manager error", "Error copying snapshot into region", "failed to fill whole buffer"}

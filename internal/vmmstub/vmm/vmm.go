@@ -48,7 +48,7 @@ type vmm struct {
 
 	reports struct {
 		sync.Mutex
-		waiting []happening // actions of guests
+		waiting []guestEvent // actions of guests
 	}
 
 	thread  sync.Mutex
@@ -88,7 +88,7 @@ func (v *vmm) openConsoles() error {
 	}
 	console, err := openConsoles(v.config)
 	if err != nil {
-		return because("Error creating console devices", err)
+		return wrap("Error creating console devices", err)
 	}
 	v.console = console
 	return nil
@@ -143,11 +143,11 @@ func (v *vmm) afterBoot() {
 		return
 	}
 	v.log.Info("the guest acts because of the settings", "act", act)
-	v.report(happening{guest: v.vm.guest, what: act})
+	v.report(guestEvent{guest: v.vm.guest, what: act})
 }
 
 // report records an action of a guest. It never blocks, so the caller may hold the thread.
-func (v *vmm) report(h happening) {
+func (v *vmm) report(h guestEvent) {
 	v.reports.Lock()
 	v.reports.waiting = append(v.reports.waiting, h)
 	v.reports.Unlock()
@@ -158,7 +158,7 @@ func (v *vmm) report(h happening) {
 }
 
 // reported returns and clears the recorded actions.
-func (v *vmm) reported() []happening {
+func (v *vmm) reported() []guestEvent {
 	v.reports.Lock()
 	defer v.reports.Unlock()
 	waiting := v.reports.waiting
@@ -166,8 +166,8 @@ func (v *vmm) reported() []happening {
 	return waiting
 }
 
-// happens handles an action of a guest.
-func (v *vmm) happens(h happening) {
+// handleEvent handles an action of a guest.
+func (v *vmm) handleEvent(h guestEvent) {
 	v.thread.Lock()
 	defer v.thread.Unlock()
 	if v.vm == nil || h.guest != nil && h.guest != v.vm.guest {
@@ -300,10 +300,10 @@ func (v *vmm) pause([]byte) (any, error) {
 	}
 	v.event("vm", "pausing")
 	if v.vm.state != stateRunning {
-		return nil, because("Cannot pause VM", transition("pause", v.vm.state, statePaused))
+		return nil, wrap("Cannot pause VM", transition("pause", v.vm.state, statePaused))
 	}
 	if err := v.vm.guest.pause(); err != nil {
-		return nil, because("Cannot pause VM", err)
+		return nil, wrap("Cannot pause VM", err)
 	}
 	v.vm.state = statePaused
 	v.event("vm", "paused")
@@ -316,10 +316,10 @@ func (v *vmm) resume([]byte) (any, error) {
 	}
 	v.event("vm", "resuming")
 	if v.vm.state == stateRunning {
-		return nil, because("Cannot resume VM", transition("resume", v.vm.state, stateRunning))
+		return nil, wrap("Cannot resume VM", transition("resume", v.vm.state, stateRunning))
 	}
 	if err := v.vm.guest.resume(); err != nil {
-		return nil, because("Cannot resume VM", err)
+		return nil, wrap("Cannot resume VM", err)
 	}
 	v.vm.state = stateRunning
 	v.event("vm", "resumed")
@@ -340,7 +340,7 @@ func (v *vmm) powerButton([]byte) (any, error) {
 		return nil, nil
 	}
 	if err := v.vm.guest.powerButton(); err != nil {
-		return nil, because("Error triggering power button", err)
+		return nil, wrap("Error triggering power button", err)
 	}
 	return nil, nil
 }
