@@ -29,11 +29,11 @@ type Guard struct {
 // link only shows a page.
 func (g *Guard) Check(r *http.Request) error {
 	if !g.knows(hostOf(r.Host)) {
-		return writ.Errorf(writ.CodeHostUnknown, "this server is not called %q", r.Host).WithHint("%s", g.Hint)
+		return writ.Errorf(writ.CodeHostUnknown, "this server does not have the name %q", r.Host).WithHint("%s", g.Hint)
 	}
 	if g.crossOrigin(r) {
 		return writ.Errorf(writ.CodeOriginForeign, "a page of another site made the browser send this").
-			WithHint("open the address itself; pages of other sites may link here and nothing else")
+			WithHint("open the address itself; pages of other sites may only link here")
 	}
 	return nil
 }
