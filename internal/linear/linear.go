@@ -106,7 +106,7 @@ func Legal[S comparable, In, Out any](m Model[S, In, Out], h *History[In, Out]) 
 	case porcupine.Illegal:
 		return false, nil
 	default:
-		return false, errors.New("no order was found in time, and it was not found out that there is none")
+		return false, errors.New("the search for an order took too long")
 	}
 }
 
