@@ -59,7 +59,7 @@ func check(ctx context.Context, file *os.File, most int64) error {
 }
 
 func noArchive(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeArgumentsInvalid, "the content is no OCI archive that can be used: "+format, args...)
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the content is not a usable OCI archive: "+format, args...)
 }
 
 // archive is the state of a check.
@@ -197,7 +197,7 @@ func (a *archive) checkLayout() error {
 func (a *archive) blob(d ocispec.Descriptor) (blob, error) {
 	b, ok := a.blobs[d.Digest]
 	if !ok || b.size != d.Size {
-		return blob{}, noArchive("the blob %s is missing or has not %d bytes", d.Digest, d.Size)
+		return blob{}, noArchive("the blob %s is missing or does not have %d bytes", d.Digest, d.Size)
 	}
 	return b, nil
 }

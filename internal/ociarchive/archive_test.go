@@ -127,16 +127,16 @@ func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
 			o.Index(o.Image(config, testenv.Describe(testenv.LayerType, victims)), whole(o))
 		}, ""},
 
-		"another diff_id":           {one(testenv.LayerType, own, victims), "when it is unpacked"},
-		"another diff_id, gzip":     {one(gzipped, packGzip(t, own), victims), "when it is unpacked"},
-		"another diff_id, zstd":     {one(zstded, packZstd(t, own), victims), "when it is unpacked"},
-		"gzip that is not unpacked": {one(testenv.LayerType, packGzip(t, own), own), "when it is unpacked"},
+		"another diff_id":           {one(testenv.LayerType, own, victims), "has the diff_id"},
+		"another diff_id, gzip":     {one(gzipped, packGzip(t, own), victims), "has the diff_id"},
+		"another diff_id, zstd":     {one(zstded, packZstd(t, own), victims), "has the diff_id"},
+		"gzip that is not unpacked": {one(testenv.LayerType, packGzip(t, own), own), "has the diff_id"},
 		"an empty layer, and more": {func(o *testenv.OCI) {
 			o.Index(o.Image(configOf(own, victims), o.Blob(testenv.LayerType, own)))
-		}, "1 layers, and the config says 2"},
+		}, "1 layers, but the config has 2"},
 		"a layer more": {func(o *testenv.OCI) {
 			o.Index(o.Image(configOf(own), o.Blob(testenv.LayerType, own), testenv.Describe(testenv.LayerType, victims)))
-		}, "2 layers, and the config says 1"},
+		}, "2 layers, but the config has 1"},
 		"the first lacks one": {func(o *testenv.OCI) { o.Index(lacking(o), whole(o)) }, "is missing"},
 		"the last lacks one":  {func(o *testenv.OCI) { o.Index(whole(o), lacking(o)) }, "is missing"},
 		"one lacks one, in capitals": {func(o *testenv.OCI) {

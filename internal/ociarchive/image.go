@@ -75,7 +75,7 @@ func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text 
 	}
 	diffs := config.RootFS.DiffIDs
 	if len(diffs) != len(manifest.Layers) {
-		return noArchive("its manifest %s has %d layers, and the config says %d", d.Digest, len(manifest.Layers), len(diffs))
+		return noArchive("its manifest %s has %d layers, but the config has %d", d.Digest, len(manifest.Layers), len(diffs))
 	}
 	for i, layer := range manifest.Layers {
 		diff, err := a.diff(ctx, layer)
@@ -83,7 +83,7 @@ func (a *archive) checkManifest(ctx context.Context, d ocispec.Descriptor, text 
 			return err
 		}
 		if diff != diffs[i] {
-			return noArchive("the layer %s is %s when it is unpacked, and the config says %s", layer.Digest, diff, diffs[i])
+			return noArchive("the layer %s has the diff_id %s, but the config has %s", layer.Digest, diff, diffs[i])
 		}
 	}
 	a.found = true

@@ -59,7 +59,7 @@ func (a *archive) diff(ctx context.Context, layer ocispec.Descriptor) (digest.Di
 		return "", unreadable(ctx, err)
 	}
 	if a.left -= n; a.left < 0 {
-		return "", noArchive("its layers have more than %d MiB when they are unpacked", a.most>>20)
+		return "", noArchive("its unpacked layers have more than %d MiB", a.most>>20)
 	}
 	a.unpacked[layer.Digest] = digest.NewDigest(digest.SHA256, sum)
 	return a.unpacked[layer.Digest], nil

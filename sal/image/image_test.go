@@ -605,7 +605,7 @@ func TestAFailedFetchLeavesNoFile(t *testing.T) {
 		{"/text", "oci", writ.CodeArgumentsInvalid, "OCI"},
 		{"/torn", "oci", writ.CodeArgumentsInvalid, "EOF"},
 		{"/forged", "oci", writ.CodeArgumentsInvalid, "has the SHA-256"},
-		{"/stolen", "oci", writ.CodeArgumentsInvalid, "when it is unpacked"},
+		{"/stolen", "oci", writ.CodeArgumentsInvalid, "has the diff_id"},
 	} {
 		b := newFixture(t, s)
 		text, digest := files[tt.path], ""
