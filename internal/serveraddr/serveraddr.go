@@ -12,7 +12,7 @@ const Hint = "in a user or password write / as %2F, @ as %40, : as %3A, ? as %3F
 
 var (
 	errInvalid   = errors.New("it is not a valid URL")
-	errUnescaped = errors.New("it has an @ behind the host, as if its password were not escaped")
+	errUnescaped = errors.New("it has an @ after the host; the password may not be escaped")
 )
 
 // Parse parses an address. Its errors contain no part of the address: the errors of url.Parse do, and may show a password up to its first slash.
