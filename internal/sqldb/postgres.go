@@ -96,7 +96,7 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 	case have > newest:
 		return newerSchema(have, newest)
 	case have < newest:
-		return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program reads %d", have, newest).WithHint("use the version of writ that the store's process has")
+		return writ.Errorf(writ.CodeConflict, "the store has schema version %d, this program reads version %d", have, newest).WithHint("use the version of writ that the store's process has")
 	}
 	db.connect(config, newest)
 	return nil
@@ -109,7 +109,7 @@ func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 	}
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the address of the store is not one of PostgreSQL: %v", err).
+		return nil, writ.Errorf(writ.CodeUsage, "the address of the store is not a PostgreSQL address: %v", err).
 			WithHint("postgres://user@host/database?sslmode=verify-full; the password comes from ~/.pgpass or PGPASSFILE")
 	}
 	if err := checkTransport(config, db.local); err != nil {
@@ -331,7 +331,7 @@ func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 		}
 		select {
 		case <-stop:
-			return writ.Errorf(writ.CodeStoreUnavailable, "PostgreSQL went away during a commit; whether it took place is known when it is back")
+			return writ.Errorf(writ.CodeStoreUnavailable, "PostgreSQL disconnected during a commit; its outcome is known when PostgreSQL is back")
 		case <-time.After(pause):
 		}
 	}

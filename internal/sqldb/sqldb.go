@@ -132,7 +132,7 @@ func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migration
 }
 
 func newerSchema(have, known int64) error {
-	return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program knows %d", have, known).
+	return writ.Errorf(writ.CodeConflict, "the store has schema version %d, this program knows version %d", have, known).
 		WithHint("use a newer writ for this store")
 }
 
@@ -236,7 +236,7 @@ func storeError(err error, path string) error {
 	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}
 	if _, ok := errors.AsType[*sqlite.Error](err); ok || isFileError(err) {
 		e.Message += ": " + err.Error() // the text of the engine or the system distinguishes the two cases
-		return e.WithHint("free disk space, or make it writable; writ goes on by itself")
+		return e.WithHint("free disk space, or make it writable; writ continues by itself")
 	}
 	if what, hint := distrust(decisive(err)); what != "" {
 		e.Message = "this PostgreSQL is not trusted: " + what

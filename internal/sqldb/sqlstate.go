@@ -59,7 +59,7 @@ func postgresCondition(err error) error {
 		return (&writ.Error{Code: writ.CodeStoreFull, Message: "the disk of PostgreSQL is full: " + e.Message, Err: err}).
 			WithHint("free space on the server; writ continues by itself")
 	case "25006":
-		return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: "PostgreSQL takes no writes: " + e.Message, Err: err}).
+		return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: "PostgreSQL rejects writes: " + e.Message, Err: err}).
 			WithHint("use the address of the primary, or make the server writable; writ continues by itself")
 	case "XX001", "XX002":
 		return (&writ.Error{Code: writ.CodeStoreDamaged, Message: "PostgreSQL found that its data is damaged: " + e.Message, Err: err}).
@@ -116,10 +116,10 @@ func connectError(err error) error {
 	case !ok:
 		return err
 	case strings.HasPrefix(e.Code, "28"):
-		return writ.Errorf(writ.CodeUsage, "PostgreSQL does not let us in: %s", e.Message).
-			WithHint("the user stands in the address, the password in ~/.pgpass or the file that PGPASSFILE names")
+		return writ.Errorf(writ.CodeUsage, "PostgreSQL rejected the login: %s", e.Message).
+			WithHint("the user is in the address, the password in ~/.pgpass or the file named by PGPASSFILE")
 	case e.Code == "3D000":
-		return writ.Errorf(writ.CodeUsage, "PostgreSQL has no such database: %s", e.Message).
+		return writ.Errorf(writ.CodeUsage, "the database does not exist: %s", e.Message).
 			WithHint("make it with `createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`")
 	}
 	return err

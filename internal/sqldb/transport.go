@@ -44,10 +44,10 @@ func checkTransport(config *pgx.ConnConfig, local localHosts) error {
 		}
 		what := "without TLS"
 		if way.TLSConfig != nil {
-			what = "with TLS that does not verify who answers"
+			what = "with TLS that does not verify the server"
 		}
 		return writ.Errorf(writ.CodeUsage, "the PostgreSQL at %s is not on this machine, and would be reached %s: "+
-			"an attacker on the network could change what is in the store", way.Host, what).
+			"an attacker on the network could change the store", way.Host, what).
 			WithHint("write sslmode=verify-full into its address, and sslrootcert=/path/to/ca.pem if no authority of this system signed " +
 				"its certificate (docs/manual/postgresql.md); PGSSLMODE and service files count as the address does")
 	}
@@ -94,7 +94,7 @@ func distrust(err error) (what, hint string) {
 	case invalid:
 		return "its certificate has expired, or is not valid yet, or not for a server", "renew it, and check the clocks of both machines"
 	case err != nil && strings.Contains(err.Error(), "protocol version"):
-		return "it does not speak TLS 1.3", "take ssl_max_protocol_version out of its postgresql.conf; PostgreSQL needs OpenSSL 1.1.1 or later for that"
+		return "it does not speak TLS 1.3", "remove ssl_max_protocol_version from its postgresql.conf; PostgreSQL needs OpenSSL 1.1.1 or later for that"
 	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"):
 		return "it does not speak TLS", "set ssl = on in its postgresql.conf, with a certificate for its name (docs/manual/postgresql.md)"
 	}
