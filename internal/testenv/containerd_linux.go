@@ -128,7 +128,7 @@ func (c *ContainerdServer) start() error {
 	case <-time.After(containerdGuard):
 	}
 	c.Kill()
-	return fmt.Errorf("containerd did not start; it said:\n%s", said.String())
+	return fmt.Errorf("containerd did not start; output:\n%s", said.String())
 }
 
 // Kill ends the daemon with SIGKILL and waits for its end. Containers keep running.

@@ -22,7 +22,7 @@ func NeedKVM(t testing.TB, user uint32) {
 func lacksKVM(device string, user uint32) string {
 	info, err := os.Stat(device)
 	if err != nil {
-		return "nothing runs guests here: " + err.Error()
+		return "no hypervisor here:  " + err.Error()
 	}
 	if user == 0 {
 		f, err := os.OpenFile(device, os.O_RDWR, 0)

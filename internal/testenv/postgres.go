@@ -129,7 +129,7 @@ func (p *PostgresServer) start() error {
 		said.WriteString(lines.Text() + "\n")
 	}
 	p.Kill()
-	return fmt.Errorf("postgres did not start on port %d; it said:\n%s", p.port, said.String())
+	return fmt.Errorf("postgres did not start on port %d; output:\n%s", p.port, said.String())
 }
 
 // Kill ends the server and all its processes with SIGKILL and waits for their end. It does nothing if the server does

@@ -145,5 +145,5 @@ func (r *RedisServer) start() error {
 		said.WriteString(lines.Text() + "\n")
 	}
 	r.Kill()
-	return fmt.Errorf("redis-server did not start on port %d; it said:\n%s", r.port, said.String())
+	return fmt.Errorf("redis-server did not start on port %d; output:\n%s", r.port, said.String())
 }
