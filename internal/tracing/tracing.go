@@ -55,10 +55,10 @@ func Open(ctx context.Context, s Settings) (*Exporter, error) {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--traces is not the address of a collector of traces").WithHint("it looks like http://127.0.0.1:4318, without a password")
+		return nil, writ.Errorf(writ.CodeUsage, "--traces is not the address of a trace collector").WithHint("an example is http://127.0.0.1:4318, without a password")
 	}
 	if !(s.Ratio >= 0 && s.Ratio <= 1) {
-		return nil, writ.Errorf(writ.CodeUsage, "%g is no part of the runs", s.Ratio).WithHint("1 is for all of them, 0.01 for one of a hundred")
+		return nil, writ.Errorf(writ.CodeUsage, "--trace-ratio must be between 0 and 1, got %g", s.Ratio).WithHint("1 traces all runs, 0.01 one of a hundred")
 	}
 	if u.Path = strings.TrimSuffix(u.Path, "/"); u.Path == "" {
 		u.Path = "/v1/traces"
