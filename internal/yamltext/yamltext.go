@@ -64,7 +64,7 @@ func readYAML(text []byte) (any, error) {
 		if err != nil {
 			return nil, placed(err)
 		}
-		return nil, fmt.Errorf("line %d begins a second document; a file has one", second.Line)
+		return nil, fmt.Errorf("line %d starts a second document; only one is allowed", second.Line)
 	}
 	r := reader{left: maxValues}
 	return r.value(&document)
