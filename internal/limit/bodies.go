@@ -41,7 +41,7 @@ type meteredBody struct {
 func (m *meteredBody) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
 	if n > 0 && !m.charge(n) {
-		return 0, writ.Errorf(writ.CodeRateLimited, "the server receives too many request bodies at the same time").WithHint("try again in a second")
+		return 0, writ.Errorf(writ.CodeRateLimited, "the server is receiving too many request bodies").WithHint("try again in a second")
 	}
 	return n, err
 }
