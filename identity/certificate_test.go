@@ -96,10 +96,10 @@ func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 		"source addresses":     {change: func(c *ssh.Certificate) { c.CriticalOptions = map[string]string{"source-address": "::/0"} }, want: writ.CodeSignerUnknown, says: "source-address"},
 		"a forced command":     {change: func(c *ssh.Certificate) { c.CriticalOptions = map[string]string{"force-command": "id"} }, want: writ.CodeSignerUnknown, says: "force-command"},
 		"an unknown option":    {change: func(c *ssh.Certificate) { c.CriticalOptions = map[string]string{"x@example.org": ""} }, want: writ.CodeSignerUnknown, says: "x@example.org"},
-		"a person's key":       {change: func(c *ssh.Certificate) { c.Key = testPublic("alice") }, want: writ.CodeSignerUnknown, says: "roster already has"},
-		"a revoked key":        {change: func(c *ssh.Certificate) { c.Key = testPublic("alice stolen") }, want: writ.CodeSignerUnknown, says: "roster already has"},
-		"its authority's key":  {change: func(c *ssh.Certificate) { c.Key = testPublic("forge") }, want: writ.CodeSignerUnknown, says: "roster already has"},
-		"the root's key":       {change: func(c *ssh.Certificate) { c.Key = testPublic("root") }, want: writ.CodeSignerUnknown, says: "roster already has"},
+		"a person's key":       {change: func(c *ssh.Certificate) { c.Key = testPublic("alice") }, want: writ.CodeSignerUnknown, says: "roster"},
+		"a revoked key":        {change: func(c *ssh.Certificate) { c.Key = testPublic("alice stolen") }, want: writ.CodeSignerUnknown, says: "roster"},
+		"its authority's key":  {change: func(c *ssh.Certificate) { c.Key = testPublic("forge") }, want: writ.CodeSignerUnknown, says: "roster"},
+		"the root's key":       {change: func(c *ssh.Certificate) { c.Key = testPublic("root") }, want: writ.CodeSignerUnknown, says: "roster"},
 		"the authority's end":  {roster: func(r *Roster) { r.Authorities[0].Expires = noon.Add(30 * time.Second) }, want: writ.CodeExpired, says: "writ ca add forge"},
 		"no role": {roster: func(r *Roster) {
 			r.Bindings = slices.DeleteFunc(r.Bindings, func(b Binding) bool { return b.Principal == "ci/shop" })

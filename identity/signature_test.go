@@ -113,7 +113,7 @@ func TestLoadKeyOpensALockedFile(t *testing.T) {
 func TestLoadKeyNamesThePrivateKeyOfAPublicOne(t *testing.T) {
 	_, err := LoadKey(filepath.Join(t.TempDir(), "key.pub"), nil)
 	wantCode(t, err, writ.CodeKeyUnusable)
-	if hint := writ.AsError(err).Hint; !strings.Contains(hint, "key, or --key agent") {
+	if hint := writ.AsError(err).Hint; !testenv.Mentions(hint, "--key agent") {
 		t.Errorf("it says %v, %s", err, hint)
 	}
 }
