@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/coord/dashboard"
 	"writ/identity"
+	"writ/internal/testenv"
 )
 
 var secretLine = regexp.MustCompile(`(?s)<tr>(<td.*?)</tr>`)
@@ -113,7 +114,7 @@ func TestUsageIsSummedByProjectAndMonth(t *testing.T) {
 	wants(t, w.page("/usage?month=2026-03"), "writ usage --month 2026-03 --by project")
 	wants(t, w.page("/usage?month=all&project="+string(bank)), html.EscapeString(`writ usage --month "" --project `+string(bank))) // two have its name
 	wants(t, w.page("/usage?month=all&project="+string(shop)), html.EscapeString(`writ usage --month "" --project web-shop`), "62 resources")
-	if response, body := w.get("/usage?month=soon"); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "is no month") {
+	if response, body := w.get("/usage?month=soon"); response.StatusCode != http.StatusBadRequest || !testenv.Mentions(body, "month", "soon") {
 		t.Errorf("a month that is none: %s", response.Status)
 	}
 }
