@@ -117,7 +117,7 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 	s.prefetcher = q.prefetchers.begin(node, ctx.Done(), cap(s.free))
 	err := s.start(ctx)
 	if err == nil {
-		q.tend(ctx, node)
+		q.repairUntilEnd(ctx, node)
 	}
 	cancel()
 	s.wait()
@@ -135,7 +135,7 @@ func (q *Queue) config(node writ.NodeID, slots int) asynq.Config {
 		Concurrency:              slots,
 		TaskCheckInterval:        lookAgain,
 		ShutdownTimeout:          handlersMayTake,
-		DelayedTaskCheckInterval: 24 * time.Hour, // tend returns tasks to the queue, see layout.go
+		DelayedTaskCheckInterval: 24 * time.Hour, // repairUntilEnd returns tasks to the queue, see layout.go
 		IsFailure:                func(error) bool { return false },
 		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:                 asynq.WarnLevel,
@@ -159,7 +159,7 @@ type service struct {
 func (s *service) start(ctx context.Context) error {
 	server := asynq.NewServerFromRedisClient(s.queue.client, s.queue.config(s.node, cap(s.free)))
 	err := server.Start(asynq.HandlerFunc(func(asynqCtx context.Context, t *asynq.Task) error {
-		return s.take(ctx, asynqCtx, t)
+		return s.handleTask(ctx, asynqCtx, t)
 	}))
 	if err != nil {
 		return fmt.Errorf("start asynq: %w", err)
@@ -172,9 +172,9 @@ func (s *service) start(ctx context.Context) error {
 	return nil
 }
 
-// take decodes a task. ctx is that of Serve. The handler does not use asynq's context, which ends when the lease or the
-// timeout of the task expires.
-func (s *service) take(ctx, asynqCtx context.Context, t *asynq.Task) error {
+// handleTask decodes a task and calls its handler. ctx is that of Serve. The handler does not use asynq's context,
+// which ends when the lease or the timeout of the task expires.
+func (s *service) handleTask(ctx, asynqCtx context.Context, t *asynq.Task) error {
 	id, _ := asynq.GetTaskID(asynqCtx)
 	defer s.prefetcher.done(id)
 	growStack(0)

@@ -19,7 +19,7 @@ type deliveries struct {
 type delivery struct {
 	done chan struct{} // closed when it is finished
 	err  error         // why it finished without running its handler; valid once done is closed
-	seen bool          // it was finished at the last run of tend; used only by tend
+	seen bool          // it was finished at the last pass of repairUntilEnd, which alone uses it
 }
 
 func (d *delivery) over() bool {

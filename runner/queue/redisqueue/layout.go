@@ -192,8 +192,8 @@ func (q *Queue) takeOver(ctx context.Context, node writ.NodeID) bool {
 	}
 }
 
-// tend repairs regularly until ctx or the queue ends.
-func (q *Queue) tend(ctx context.Context, node writ.NodeID) {
+// repairUntilEnd repairs regularly until ctx or the queue ends.
+func (q *Queue) repairUntilEnd(ctx context.Context, node writ.NodeID) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	strangers := []string{}

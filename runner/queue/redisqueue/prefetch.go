@@ -167,7 +167,7 @@ func (o *prefetcher) next(ctx context.Context, l *prefetchers, ask *redis.Cmd) (
 		// The account was made by a supervisor older than this node and has no BLMOVE. Then asynq's polling is used.
 		waited = !redis.HasErrorPrefix(err, "NOPERM")
 	}
-	found, err := o.look(ctx, l.client, ask)
+	found, err := o.takeFree(ctx, l.client, ask)
 	if err != nil || waited && found == 0 { // Redis cannot do it now, or the queue is paused
 		o.rest()
 	}
@@ -187,8 +187,8 @@ func (o *prefetcher) wait(ctx context.Context, reader *redis.Client) error {
 	return reader.Do(ctx, "blmove", o.keys[0], o.keys[0], "RIGHT", "RIGHT", blockFor.Seconds()).Err()
 }
 
-// look takes as many tasks as there are free slots, at least one, and returns their number.
-func (o *prefetcher) look(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
+// takeFree takes as many tasks as there are free slots, at least one, and returns their number.
+func (o *prefetcher) takeFree(ctx context.Context, client *redis.Client, ask *redis.Cmd) (found int, err error) {
 	o.more = false
 	o.mu.Lock()
 	wanted := min(max(o.slots-len(o.given), 1), maxTaken)

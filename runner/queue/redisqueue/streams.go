@@ -360,7 +360,7 @@ func (q *Queue) makeStreams(ctx context.Context, streams []queue.Stream) error {
 
 // replace recreates a stream whose key has another type.
 func (q *Queue) replace(ctx context.Context, s queue.Stream) error {
-	if _, err := q.mend(ctx, s.Node); err != nil {
+	if _, err := q.deleteMistyped(ctx, s.Node); err != nil {
 		return err
 	}
 	now := time.Now()

@@ -247,9 +247,9 @@ func belongs(node writ.NodeID) map[string]string {
 	return all
 }
 
-// mend deletes keys of a node with the wrong type, including tasks, and records the offence. It reports whether there
-// were any.
-func (q *Queue) mend(ctx context.Context, node writ.NodeID, tasks ...string) (mended bool, err error) {
+// deleteMistyped deletes keys of a node with the wrong type, including tasks, and records the offence. It reports
+// whether there were any.
+func (q *Queue) deleteMistyped(ctx context.Context, node writ.NodeID, tasks ...string) (deleted bool, err error) {
 	types := belongs(node)
 	for _, id := range tasks {
 		types[key(node, taskKey+id)] = "hash"
@@ -269,16 +269,16 @@ func (q *Queue) mend(ctx context.Context, node writ.NodeID, tasks ...string) (me
 			continue
 		}
 		if err := q.client.Unlink(ctx, key).Err(); err != nil {
-			return mended, err
+			return deleted, err
 		}
-		mended = true
+		deleted = true
 		name := key[strings.LastIndexByte(key, '}')+2:]
 		if len(name) > len(taskKey) && strings.HasPrefix(name, taskKey) {
 			name = "a task"
 		}
 		q.offences.add(queue.Finding{Node: node, Offence: queue.WrongType, Count: 1, What: name + " was a " + is})
 	}
-	return mended, nil
+	return deleted, nil
 }
 
 // mended retries an operation that failed because of a key with the wrong type, after deleting the key.
@@ -286,7 +286,7 @@ func (q *Queue) mended(ctx context.Context, node writ.NodeID, tasks []string, er
 	if !isWrongType(err) {
 		return err
 	}
-	if ok, failed := q.mend(ctx, node, tasks...); failed != nil || !ok {
+	if ok, failed := q.deleteMistyped(ctx, node, tasks...); failed != nil || !ok {
 		return err // a node lacks the rights
 	}
 	return again()
