@@ -49,7 +49,7 @@ type Groups struct {
 	Root string // mount point of cgroups; "" means /sys/fs/cgroup
 
 	once sync.Once
-	mu   sync.Mutex // locked while a directory is made in one that might be removed as empty
+	mu   sync.Mutex // locked while a directory is made, so that its empty parent is not removed meanwhile
 	has  hierarchy
 }
 
@@ -64,7 +64,7 @@ func Of(whose, dir string) *Groups {
 type hierarchy struct {
 	unified bool
 	roots   map[string]string // root by usable controller; all the same in version 2
-	missing error             // reason why there are none
+	missing error             // why roots is empty
 }
 
 func (g *Groups) detected() hierarchy {

@@ -40,7 +40,7 @@ func detect(root string) hierarchy {
 	return h
 }
 
-// findUnified detects the controllers of version 2: those that the root delegates, or can delegate. The host's own root
+// findUnified detects the controllers of version 2 that the root delegates or can delegate. The host's own root
 // always can. The root of a container can only while it contains no process, so its delegation must have been set up
 // before.
 func findUnified(root string, offered []string) hierarchy {

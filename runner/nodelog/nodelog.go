@@ -98,13 +98,13 @@ type line struct {
 	at     moment
 }
 
-// moment orders lines: first those of earlier boots, then by the clock.
+// moment orders lines: lines of earlier boots come first, the others are in the order of their times.
 type moment struct {
 	now  bool
 	time time.Time
 }
 
-// then returns the moment of the next line of a ring. It is never before that of the previous line, even if the clock
+// then returns the moment of the next line of a ring. It is never earlier than the previous moment, even if the clock
 // was set back. A position in a ring is a line number, so the lines that are read must be a prefix of the remaining
 // ones.
 func (m moment) then(next moment) moment {
