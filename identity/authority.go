@@ -54,11 +54,11 @@ func (a *Authority) timed() bool { return a.MaxLife() != MaxCertificateLife || !
 // standsFor reports whether a certificate of the authority is valid for a principal: the certificate and the authority
 // both name the principal, and the key id matches.
 func (a *Authority) standsFor(cert *ssh.Certificate, principal string) bool {
-	return slices.Contains(cert.ValidPrincipals, principal) && slices.Contains(a.Principals, principal) && a.takes(cert.KeyId, principal)
+	return slices.Contains(cert.ValidPrincipals, principal) && slices.Contains(a.Principals, principal) && a.acceptsKeyID(cert.KeyId, principal)
 }
 
-// takes reports whether keyID matches a pattern of the principal, or the principal has no patterns.
-func (a *Authority) takes(keyID, principal string) bool {
+// acceptsKeyID reports whether keyID matches a pattern of the principal, or the principal has no patterns.
+func (a *Authority) acceptsKeyID(keyID, principal string) bool {
 	patterns := a.KeyIDs[principal]
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, open := strings.CutSuffix(p, "*")

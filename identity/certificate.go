@@ -67,7 +67,7 @@ func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := isNamed(key, p.Certificate); err != nil {
+	if err := checkNamed(key, p.Certificate); err != nil {
 		return nil, err
 	}
 	cert, ok := key.(*ssh.Certificate)
@@ -78,7 +78,7 @@ func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 	if a == nil {
 		return nil, badCertificate("no authority of the roster issued the certificate")
 	}
-	return certificateOf(cert, a), isMade(cert, time.Unix(int64(cert.ValidAfter), 0))
+	return certificateOf(cert, a), checkIssued(cert, time.Unix(int64(cert.ValidAfter), 0))
 }
 
 // CertificateOwner returns the principal that a certificate stands for and the certificate's description. The principal
@@ -145,7 +145,7 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 		return nil, badCertificate("the certificate has the unsupported critical option %s", strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
 			WithHint("create it without critical options: ssh-keygen -O clear")
 	}
-	return a, isMade(cert, m.at)
+	return a, checkIssued(cert, m.at)
 }
 
 // counts reports whether something that ends at until is still valid at the moment. A supervisor decides slightly later
@@ -157,8 +157,8 @@ func (m moment) counts(until time.Time) bool {
 	return m.at.Before(until)
 }
 
-// isMade checks that the authority named in a certificate signed it.
-func isMade(cert *ssh.Certificate, at time.Time) error {
+// checkIssued checks that the authority named in a certificate signed it.
+func checkIssued(cert *ssh.Certificate, at time.Time) error {
 	// The caller checks the validity period.
 	inside := min(max(at.Unix(), int64(cert.ValidAfter)), int64(cert.ValidBefore)-1)
 	checker := ssh.CertChecker{
@@ -177,9 +177,9 @@ func isMade(cert *ssh.Certificate, at time.Time) error {
 	return nil
 }
 
-// isNamed checks that a text names the certificate that signed it. The bytes that a key signs do not include its
+// checkNamed checks that a text names the certificate that signed it. The bytes that a key signs do not include its
 // certificate, so without this check another certificate of the same key could replace it.
-func isNamed(key ssh.PublicKey, certificate writ.Digest) error {
+func checkNamed(key ssh.PublicKey, certificate writ.Digest) error {
 	digest := CertificateDigest(key)
 	switch {
 	case digest == certificate:

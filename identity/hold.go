@@ -162,7 +162,7 @@ func (h Holds) Seen(s Scope) (revision int64) {
 // after it.
 func (h Holds) Over(s Scope) (over []*Hold) {
 	for i := range h {
-		if h[i].Held && s.Within(h[i].Scope) && !h.takenOut(s, &h[i]) {
+		if h[i].Held && s.Within(h[i].Scope) && !h.isExempted(s, &h[i]) {
 			over = append(over, &h[i])
 		}
 	}
@@ -172,7 +172,7 @@ func (h Holds) Over(s Scope) (over []*Hold) {
 // First returns one hold that applies to all of s, or nil.
 func (h Holds) First(s Scope) *Hold {
 	for i := range h {
-		if h[i].Held && s.Within(h[i].Scope) && !h.takenOut(s, &h[i]) {
+		if h[i].Held && s.Within(h[i].Scope) && !h.isExempted(s, &h[i]) {
 			return &h[i]
 		}
 	}
@@ -187,8 +187,8 @@ func (h Holds) Exempts(s Scope) bool {
 	})
 }
 
-// takenOut reports whether a release after the hold covers all of s within the hold.
-func (h Holds) takenOut(s Scope, hold *Hold) bool {
+// isExempted reports whether a release after the hold covers all of s within the hold.
+func (h Holds) isExempted(s Scope, hold *Hold) bool {
 	return slices.ContainsFunc(h, func(d Hold) bool {
 		return !d.Held && d.Revision > hold.Revision && s.Within(d.Scope) && d.Scope.Within(hold.Scope)
 	})

@@ -244,9 +244,9 @@ func ParsePayload(text []byte) (*Payload, error) {
 	size := r.size(script[1])
 	r.end()
 
-	p.Script.Text, body = r.take(body, size)
+	p.Script.Text, body = r.cut(body, size)
 	for i := range p.Modules {
-		p.Modules[i].Text, body = r.take(body, sizes[i])
+		p.Modules[i].Text, body = r.cut(body, sizes[i])
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -305,8 +305,8 @@ func (r *textReader) size(s string) int {
 	return n
 }
 
-// take cuts the text of a file from the start of body.
-func (r *textReader) take(body []byte, size int) (text, rest []byte) {
+// cut splits body after size bytes, the text of a file.
+func (r *textReader) cut(body []byte, size int) (text, rest []byte) {
 	if r.err != nil {
 		return nil, nil
 	}

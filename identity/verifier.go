@@ -354,7 +354,7 @@ func (i identified) is(signer string, certificate writ.Digest, r *Roster, m mome
 	if p == nil || p.Name != signer {
 		return unknownSigner("the text names the signer %s, but the key belongs to %s", signer, nameOf(p))
 	}
-	if err := isNamed(i.key, certificate); err != nil {
+	if err := checkNamed(i.key, certificate); err != nil {
 		return err
 	}
 	return usable(p.State, p.Name, m)

@@ -230,7 +230,7 @@ func TestOpenerForgetsTheOldest(t *testing.T) {
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
-			for i := range remembered/4 + 3 {
+			for i := range maxCachedLists/4 + 3 {
 				signed, _, err := SignEach(Result, testKey("node"), fmt.Sprint(worker, " ", i))
 				if err != nil {
 					t.Error(err)
@@ -243,8 +243,8 @@ func TestOpenerForgetsTheOldest(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(o.verified) != remembered || len(o.order) != remembered {
-		t.Errorf("%d and %d are remembered, want %d", len(o.verified), len(o.order), remembered)
+	if len(o.verified) != maxCachedLists || len(o.order) != maxCachedLists {
+		t.Errorf("%d and %d lists are cached, want %d", len(o.verified), len(o.order), maxCachedLists)
 	}
 	for _, sum := range o.order {
 		if _, ok := o.verified[sum]; !ok {

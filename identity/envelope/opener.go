@@ -11,9 +11,9 @@ import (
 	"writ/internal/cbor"
 )
 
-// remembered limits the verified lists of an Opener, at most 2 MiB of digests. This exceeds the number of lists that a
-// node ever receives at once.
-const remembered = 1024
+// maxCachedLists limits the verified lists of an Opener, at most 2 MiB of digests. This exceeds the number of lists
+// that a node ever receives at once.
+const maxCachedLists = 1024
 
 // Opener opens blobs of SignEach, and verifies a signature shared by several blobs only once. It caches signatures, but
 // not the validity of keys: it calls Keys every time. It may be used concurrently.
@@ -71,7 +71,7 @@ func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e *envelope) ([]writ.D
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.remember(name, digests)
+	o.cache(name, digests)
 	return digests, nil
 }
 
@@ -93,20 +93,20 @@ func readList(frame []byte) ([]writ.Digest, error) {
 	return digests, nil
 }
 
-// remember adds a list, replacing the oldest if there are too many. The caller holds mu.
-func (o *Opener) remember(name sum, digests []writ.Digest) {
+// cache adds a list, replacing the oldest if there are too many. The caller holds mu.
+func (o *Opener) cache(name sum, digests []writ.Digest) {
 	if _, known := o.verified[name]; known {
 		return // added concurrently
 	}
 	if o.verified == nil {
 		o.verified = make(map[sum][]writ.Digest)
 	}
-	if len(o.order) < remembered {
+	if len(o.order) < maxCachedLists {
 		o.order = append(o.order, name)
 	} else {
 		delete(o.verified, o.order[o.next])
 		o.order[o.next] = name
-		o.next = (o.next + 1) % remembered
+		o.next = (o.next + 1) % maxCachedLists
 	}
 	o.verified[name] = digests
 }

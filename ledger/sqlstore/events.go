@@ -125,14 +125,14 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		own := ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}
 		if of, ok := known[e.RunID()]; !ok || of.datacenter == datacenter {
 			own.About = e.RunID() // a foreign event is stored under its datacenter, but not as an event of that run
-			c.note(e)
+			c.record(e)
 		}
 		if e.Usage == nil { // usage is only added up, not shown to watchers
 			stored = append(stored, own)
 		}
 	}
 	taken := shares{ofEvents: int64(len(c.usage)) * rowCost}
-	for _, e := range stored { // after note has recorded all runs of the batch
+	for _, e := range stored { // after record has seen all runs of the batch
 		e.Project = c.projectOf(e, known)
 		text := encode(e)
 		taken.count(e, len(text))
@@ -254,7 +254,7 @@ func (l *lastOf[K, V]) set(k K, v V) {
 	l.values = append(l.values, v)
 }
 
-func (c *changes) note(e writ.Event) {
+func (c *changes) record(e writ.Event) {
 	switch {
 	case e.Run != nil:
 		c.runs.set(e.Run.ID, *e.Run)
@@ -271,7 +271,7 @@ func (c *changes) note(e writ.Event) {
 
 func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string) error {
 	for _, run := range c.runs.values {
-		if err := keepRun(ctx, tx, datacenter, journal, run, lastWord); err != nil {
+		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
 			return err
 		}
 		if err := deliverSubmission(ctx, tx, datacenter, run.ID); err != nil {
@@ -279,27 +279,27 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 		}
 	}
 	for _, call := range c.calls.values {
-		if err := keepCall(ctx, tx, call); err != nil {
+		if err := storeCall(ctx, tx, call); err != nil {
 			return err
 		}
 	}
 	for _, run := range c.runs.values { // after the calls are stored
-		if err := keepFailedOperation(ctx, tx, datacenter, run); err != nil {
+		if err := storeFailedOperation(ctx, tx, datacenter, run); err != nil {
 			return err
 		}
 	}
 	for _, node := range c.nodes.values {
-		if err := keepNode(ctx, tx, datacenter, node); err != nil {
+		if err := storeNode(ctx, tx, datacenter, node); err != nil {
 			return err
 		}
 	}
 	for _, resource := range c.resources.values {
-		if err := keepResource(ctx, tx, datacenter, resource); err != nil {
+		if err := storeResource(ctx, tx, datacenter, resource); err != nil {
 			return err
 		}
 	}
 	for _, u := range c.usage {
-		if err := keepUsage(ctx, tx, datacenter, u); err != nil {
+		if err := storeUsage(ctx, tx, datacenter, u); err != nil {
 			return err
 		}
 	}
@@ -323,7 +323,7 @@ func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datace
 		return err
 	}
 	s.State = writ.SubmissionDelivered
-	return tell(ctx, tx, s)
+	return addSubmissionEvent(ctx, tx, s)
 }
 
 // nextEventIDs reserves n consecutive event ids and returns the first.

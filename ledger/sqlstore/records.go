@@ -32,8 +32,8 @@ func failureCode(run writ.Run) string {
 	return selectable(string(run.Failure.Code))
 }
 
-// keepFailedOperation stores the operation that ended a run, if the ledger has a copy of the call.
-func keepFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.Run) error {
+// storeFailedOperation stores the operation that ended a run, if the ledger has a copy of the call.
+func storeFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.Run) error {
 	if run.Failure == nil || run.Failure.Seq == 0 {
 		return nil
 	}
@@ -58,18 +58,18 @@ func selectable(name string) string {
 	return name
 }
 
-// word is the precedence of a datacenter's report about a run.
-type word bool
+// reportSource determines the precedence of a datacenter's report about a run.
+type reportSource bool
 
 const (
-	firstWord word = false // the answer to the submission: used only if no event has reported the run
-	lastWord  word = true  // an event: replaces the stored copy
+	fromAnswer reportSource = false // the answer to the submission: used only if no event has reported the run
+	fromEvent  reportSource = true  // an event: replaces the stored copy
 )
 
-// keepRun stores a datacenter's report of one of its runs. It comes from an event of a journal, or from an answer if
+// storeRun stores a datacenter's report of one of its runs. It comes from an event of a journal, or from an answer if
 // journal is empty. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
 // datacenters.
-func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, w word) error {
+func storeRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource) error {
 	run.Datacenter, run.Output = datacenter, nil
 	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
 	added, err := addRun(ctx, tx, copied, journal, "")
@@ -81,7 +81,7 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
 		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
 		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), selectable(run.Deployment), failureCode(run), wordsOf(run),
-		string(run.ID), string(datacenter), bool(w))
+		string(run.ID), string(datacenter), bool(source))
 	return err
 }
 
@@ -104,7 +104,7 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
 			return err
 		}
-		if err := keepRun(ctx, tx, datacenter, journal, run, lastWord); err != nil {
+		if err := storeRun(ctx, tx, datacenter, journal, run, fromEvent); err != nil {
 			return err
 		}
 		if run.State.Ended() {
@@ -112,7 +112,7 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 				return err
 			}
 		}
-		if err := keepFailedOperation(ctx, tx, datacenter, run); err != nil {
+		if err := storeFailedOperation(ctx, tx, datacenter, run); err != nil {
 			return err
 		}
 		id, err := nextEventIDs(ctx, tx, 1)
@@ -143,14 +143,14 @@ func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 		if run.Failure != nil {
 			c.Error = &run.Failure.Error
 		}
-		if err := keepCall(ctx, tx, c); err != nil {
+		if err := storeCall(ctx, tx, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func keepCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
+func storeCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO calls (run, seq, state, body, name, line, planned)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -160,7 +160,7 @@ func keepCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 	return err
 }
 
-func keepNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, node writ.Node) error {
+func storeNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, node writ.Node) error {
 	node.Datacenter = datacenter
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO nodes (datacenter, id, name, admission, body)
@@ -170,7 +170,7 @@ func keepNode(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, n
 	return err
 }
 
-func keepResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, r writ.Resource) error {
+func storeResource(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, r writ.Resource) error {
 	if r.Deleted {
 		_, err := tx.ExecContext(ctx, `
 			DELETE FROM resources

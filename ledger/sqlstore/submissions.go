@@ -86,7 +86,7 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 			return err
 		}
 	}
-	return tell(ctx, tx, *stored)
+	return addSubmissionEvent(ctx, tx, *stored)
 }
 
 func submission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest) (writ.Submission, error) {
@@ -214,10 +214,10 @@ func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) 
 		case run.ID != now.Run:
 			return writ.Errorf(writ.CodeExecError, "the datacenter answered with run %q for the submission of run %s", run.ID, now.Run)
 		}
-		if err := keepRun(ctx, tx, now.Datacenter, "", run, firstWord); err != nil {
+		if err := storeRun(ctx, tx, now.Datacenter, "", run, fromAnswer); err != nil {
 			return err
 		}
-		return tell(ctx, tx, now)
+		return addSubmissionEvent(ctx, tx, now)
 	})
 	if err != nil {
 		return fmt.Errorf("deliver submission: %w", err)
@@ -248,7 +248,7 @@ func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.Submiss
 		if err := boundRejected(ctx, tx, now); err != nil {
 			return err
 		}
-		return tell(ctx, tx, now)
+		return addSubmissionEvent(ctx, tx, now)
 	})
 	if err != nil {
 		return fmt.Errorf("reject submission: %w", err)
@@ -308,8 +308,8 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	return err
 }
 
-// tell stores the event of a submission's new state.
-func tell(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
+// addSubmissionEvent stores the event of a submission's new state.
+func addSubmissionEvent(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	first, err := nextEventIDs(ctx, tx, 1)
 	if err != nil {
 		return err

@@ -24,9 +24,9 @@ var mostUsed = writ.Used{CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3
 // each page that contains it, and on PostgreSQL also the events that add to it. Several capped sums can still be added.
 const mostSum = 1 << 60
 
-// possible limits each number to the range from 0 to mostUsed. A negative number would let a datacenter reduce the
+// clampUsage limits each number to the range from 0 to mostUsed. A negative number would let a datacenter reduce the
 // usage of a project in other datacenters.
-func possible(u writ.Used) writ.Used {
+func clampUsage(u writ.Used) writ.Used {
 	u = u.Most(writ.Used{})
 	return writ.Used{
 		CPUSeconds: min(u.CPUSeconds, mostUsed.CPUSeconds), MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
@@ -34,9 +34,9 @@ func possible(u writ.Used) writ.Used {
 	}
 }
 
-// keepUsage stores the usage of an hour where it exceeds the stored one, and adds the difference to the month.
-func keepUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
-	u.Used = possible(u.Used)
+// storeUsage stores the usage of an hour where it exceeds the stored one, and adds the difference to the month.
+func storeUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
+	u.Used = clampUsage(u.Used)
 	added := u.Used
 	var known writ.Used
 	err := tx.QueryRowContext(ctx, `
@@ -57,7 +57,7 @@ func keepUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, 
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, keepUsageText, string(u.Project), micros(u.Hour), string(datacenter), string(u.Kind), u.Name, string(u.UID), string(u.Node),
+	if _, err := tx.ExecContext(ctx, storeUsageText, string(u.Project), micros(u.Hour), string(datacenter), string(u.Kind), u.Name, string(u.UID), string(u.Node),
 		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds, u.Received, u.Sent); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func isMonth(t time.Time) bool {
 	return t.IsZero() || t.Equal(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
 }
 
-var keepUsageText = func() string {
+var storeUsageText = func() string {
 	var sets []string
 	for _, c := range usedColumns {
 		sets = append(sets, fmt.Sprintf("%[1]s = CASE WHEN usage.%[1]s < excluded.%[1]s THEN excluded.%[1]s ELSE usage.%[1]s END", c))
