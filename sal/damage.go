@@ -60,16 +60,16 @@ func DamagedOrphans(damaged []Damaged) []Orphan {
 // newDamaged returns a Damaged with the fields that text still contains.
 func newDamaged(path string, text []byte, why error) Damaged {
 	d := Damaged{Path: path, HostName: strings.TrimSuffix(filepath.Base(path), extension), Why: why}
-	resource, uid := legible(text)
+	resource, uid := readOwner(text)
 	if resource.Kind != "" && resource.HostName() == d.HostName {
 		d.Resource, d.UID = resource, uid
 	}
 	return d
 }
 
-// legible returns the resource and UID of a record. They are at the beginning of the text, so a truncated record may
+// readOwner returns the resource and UID of a record. They are at the beginning of the text, so a truncated record may
 // still have them.
-func legible(text []byte) (resource writ.ResourceID, uid writ.UID) {
+func readOwner(text []byte) (resource writ.ResourceID, uid writ.UID) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
 		return resource, uid

@@ -36,20 +36,20 @@ func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 	if readOnly {
 		owner, mode = 0, 0o640
 	}
-	if err := mayBe(f, owner, user); err != nil {
+	if err := checkExclusive(f, owner, user); err != nil {
 		return err
 	}
 	info, s, err := stat(top)
 	if err == nil && (s.Uid != 0 || s.Gid != user || info.Mode().Perm() != handedMode) { // revoke the previous user first
-		err = give(f, 0, 0, 0o600, step)
+		err = takeBack(f, 0, 0, 0o600, step)
 	}
 	if err != nil {
 		return err
 	}
-	if err := hand(top, 0, user, handedMode, step); err != nil {
+	if err := handOver(top, 0, user, handedMode, step); err != nil {
 		return err
 	}
-	return hand(f, owner, user, mode, step)
+	return handOver(f, owner, user, mode, step)
 }
 
 // HandPath lets a user, and no other, traverse a directory of ours.
@@ -59,7 +59,7 @@ func HandPath(dir string, user uint32) error {
 		return err
 	}
 	defer f.Close()
-	return hand(f, 0, user, handedMode, quietly)
+	return handOver(f, 0, user, handedMode, noStep)
 }
 
 // ReclaimPath makes a directory ours and closes it to all other users, and so everything below it. It undoes HandPath.
@@ -70,7 +70,7 @@ func ReclaimPath(dir string, step func(string)) error {
 		return err
 	}
 	defer f.Close()
-	return give(f, uint32(os.Getuid()), uint32(os.Getgid()), 0o700, step)
+	return takeBack(f, uint32(os.Getuid()), uint32(os.Getgid()), 0o700, step)
 }
 
 // HandFile gives a file to a user. It refuses a file with a second hard link, which may belong to another user, unless
@@ -81,10 +81,10 @@ func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
 		return err
 	}
 	defer f.Close()
-	if err := mayBe(f, owner, group); err != nil {
+	if err := checkExclusive(f, owner, group); err != nil {
 		return err
 	}
-	return hand(f, owner, group, mode, quietly)
+	return handOver(f, owner, group, mode, noStep)
 }
 
 //failpoint:none it opens for reading
@@ -97,7 +97,7 @@ func openDir(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
 }
 
-func quietly(string) {}
+func noStep(string) {}
 
 // stat returns the metadata of an open file.
 func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
@@ -112,9 +112,9 @@ func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 	return info, *s, nil
 }
 
-// mayBe returns an error if f is not a regular file, or if it may belong to another user under a second name. A file
+// checkExclusive returns an error if f is not a regular file, or if it may belong to another user under a second name. A file
 // that already belongs to the user may have any number of names: the user made them.
-func mayBe(f *os.File, owner, group uint32) error {
+func checkExclusive(f *os.File, owner, group uint32) error {
 	info, s, err := stat(f)
 	switch {
 	case err != nil:
@@ -124,11 +124,11 @@ func mayBe(f *os.File, owner, group uint32) error {
 	case s.Nlink == 1 || s.Uid == owner && s.Gid == group:
 		return nil
 	}
-	return twoNames(f.Name(), uint64(s.Dev))
+	return secondNameError(f.Name(), uint64(s.Dev))
 }
 
-// twoNames returns the error for a file with a second hard link.
-func twoNames(path string, device uint64) error {
+// secondNameError returns the error for a file with a second hard link.
+func secondNameError(path string, device uint64) error {
 	top := path
 	for dir := filepath.Dir(top); dir != top; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -144,9 +144,9 @@ func twoNames(path string, device uint64) error {
 		WithHint("`find %s -xdev -samefile %s` on the node shows its names; remove the others", top, path)
 }
 
-// hand gives an open file or directory to an owner and group. It sets the mode first: the new group must never have the
+// handOver gives an open file or directory to an owner and group. It sets the mode first: the new group must never have the
 // rights of the previous one.
-func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
+func handOver(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
 		return err
@@ -164,8 +164,8 @@ func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 	return f.Chown(int(owner), int(group))
 }
 
-// give is the reverse of hand: it changes the owner first, and only then the mode.
-func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
+// takeBack is the reverse of hand: it changes the owner first, and only then the mode.
+func takeBack(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func ReclaimDisk(dir string, step func(string)) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || !handed(top, disk) {
+	if err != nil || !isHandedOver(top, disk) {
 		return err
 	}
 	f, err := openFile(path)
@@ -212,17 +212,17 @@ func ReclaimDisk(dir string, step func(string)) error {
 	if now, err := f.Stat(); err != nil || !os.SameFile(now, disk) {
 		return errors.Join(err, fmt.Errorf("another process replaced %s", path))
 	}
-	if err := give(f, 0, 0, 0o600, step); err != nil {
+	if err := takeBack(f, 0, 0, 0o600, step); err != nil {
 		return err
 	}
-	return give(d, 0, 0, 0o755, step)
+	return takeBack(d, 0, 0, 0o755, step)
 }
 
-// handed reports whether a disk was, or was about to be, handed to a user: the directory shows it. The disk is ours
+// isHandedOver reports whether a disk was, or was about to be, handed to a user: the directory shows it. The disk is ours
 // until it has the directory's group. If the directory has the mode but not the group of a user, HandDisk or
 // ReclaimDisk was interrupted between the two; the disk is then ours and private. Any other directory belongs to a
 // container.
-func handed(dir, disk fs.FileInfo) bool {
+func isHandedOver(dir, disk fs.FileInfo) bool {
 	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)
 	if !okD || !okF || d.Uid != 0 || dir.Mode().Perm() != handedMode || !disk.Mode().IsRegular() {
@@ -257,7 +257,7 @@ func HandTree(dir string, user uint32) error {
 			return nil
 		}
 		if info.Mode().IsRegular() && s.Nlink != 1 {
-			return twoNames(filepath.Join(dir, name), uint64(s.Dev))
+			return secondNameError(filepath.Join(dir, name), uint64(s.Dev))
 		}
 		return root.Lchown(name, int(user), int(user))
 	}}

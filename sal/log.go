@@ -96,7 +96,7 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 			at, text = at+int64(i)+1, text[i+1:]
 		}
 	}
-	clear, err := l.clear(v, at)
+	clear, err := l.skipSecret(v, at)
 	if err != nil {
 		return catalog.LogText{}, err
 	}
@@ -106,14 +106,14 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 		}
 	}
 	ends := at+int64(len(text)) == v.end()
-	n, more := within(text, lines, most, ends)
-	n = l.uncut(text, n)
+	n, more := fitLines(text, lines, most, ends)
+	n = l.endBefore(text, n)
 	return catalog.LogText{Text: l.printable(text[:n]), Next: l.position(at + int64(n)), Lost: lost, More: more || !ends}, nil
 }
 
-// within returns how many bytes of text fit into the given number of lines and most bytes, and whether it leaves out
+// fitLines returns how many bytes of text fit into the given number of lines and most bytes, and whether it leaves out
 // some. The last line is incomplete only if it is too long or at the end of the log.
-func within(text []byte, lines, most int64, ends bool) (n int, more bool) {
+func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	n = min(len(text), int(most))
 	for i, line := 0, int64(0); i < n; i++ {
 		if text[i] == '\n' {
@@ -129,11 +129,11 @@ func within(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	return n, more
 }
 
-// clear returns the first position at or after from that is not inside a secret. It does not trust from: a client may
+// skipSecret returns the first position at or after from that is not inside a secret. It does not trust from: a client may
 // send any position, and if the beginning of a log was removed, the remaining text may start inside a secret. If the
 // text may be the beginning of a secret that is not completely written yet, clear returns its start, so that read
 // withholds it.
-func (l *Log) clear(v *view, from int64) (int64, error) {
+func (l *Log) skipSecret(v *view, from int64) (int64, error) {
 	longest := int64(l.longest())
 	if longest == 0 {
 		return from, nil
@@ -148,7 +148,7 @@ func (l *Log) clear(v *view, from int64) (int64, error) {
 	}
 	k := int(from - at)
 	if at > least {
-		k = max(k, l.rest(text))
+		k = max(k, l.secretTail(text))
 	}
 	for i := 0; i < k; i++ {
 		whole, begun := l.secretAt(text[i:])
@@ -162,8 +162,8 @@ func (l *Log) clear(v *view, from int64) (int64, error) {
 	return at + int64(k), nil
 }
 
-// rest returns how many bytes at the start of text may be the end of a secret whose beginning was removed.
-func (l *Log) rest(text []byte) (n int) {
+// secretTail returns how many bytes at the start of text may be the end of a secret whose beginning was removed.
+func (l *Log) secretTail(text []byte) (n int) {
 	for secret := range l.Secrets {
 		for i := 1; i < len(secret); i++ {
 			if bytes.HasPrefix(text, []byte(secret[i:])) {
@@ -189,9 +189,9 @@ func (l *Log) secretAt(text []byte) (whole int, begun bool) {
 	return whole, begun
 }
 
-// uncut returns the largest end up to n at which text can be cut outside characters, secrets and beginnings of possible
+// endBefore returns the largest end up to n at which text can be cut outside characters, secrets and beginnings of possible
 // secrets. A secret at the start of text is always included as a whole, even beyond n.
-func (l *Log) uncut(text []byte, n int) int {
+func (l *Log) endBefore(text []byte, n int) int {
 	for i := 0; i < n; {
 		whole, begun := l.secretAt(text[i:])
 		switch {
@@ -277,7 +277,7 @@ func (l *Log) PutAside() error {
 	if err != nil {
 		return err
 	}
-	before, err := l.aside()
+	before, err := l.earlierParts()
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (l *Log) PutAside() error {
 
 // Remove deletes the log and its older parts.
 func (l *Log) Remove() error {
-	all, err := l.aside()
+	all, err := l.earlierParts()
 	if err != nil {
 		return err
 	}
@@ -318,8 +318,8 @@ type piece struct {
 	begin, until, end int64
 }
 
-// aside returns the files that were put aside, in order.
-func (l *Log) aside() ([]piece, error) {
+// earlierParts returns the files that were put aside, in order.
+func (l *Log) earlierParts() ([]piece, error) {
 	entries, err := os.ReadDir(filepath.Dir(l.Path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -347,14 +347,14 @@ type view struct{ pieces []piece }
 // open opens the files of a log. It starts again if PutAside runs concurrently.
 func (l *Log) open() (*view, error) {
 	for range 100 {
-		before, err := l.aside()
+		before, err := l.earlierParts()
 		if err != nil {
 			return nil, err
 		}
 		v := &view{pieces: append(before, piece{path: l.Path})}
 		err = v.open()
 		if err == nil {
-			after, e := l.aside()
+			after, e := l.earlierParts()
 			if err = e; err == nil && slices.EqualFunc(v.pieces[:len(before)], after, func(a, b piece) bool { return a.path == b.path }) {
 				return v, nil
 			}

@@ -68,7 +68,7 @@ type User struct {
 
 // Unused returns RESOURCE_BUSY, with the name of the user, if any resource uses a volume, running or not.
 func Unused(ctx context.Context, volume Owner, all []Users) error {
-	return without(ctx, volume, all, func(u User) error {
+	return firstObjection(ctx, volume, all, func(u User) error {
 		return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s", u.Resource, volume.Resource).
 			WithHint("detach it there, or delete the %s first", u.Resource)
 	})
@@ -76,7 +76,7 @@ func Unused(ctx context.Context, volume Owner, all []Users) error {
 
 // Idle returns RESOURCE_BUSY, with the name of the user, if a running resource uses a volume.
 func Idle(ctx context.Context, volume Owner, all []Users) error {
-	return without(ctx, volume, all, func(u User) error {
+	return firstObjection(ctx, volume, all, func(u User) error {
 		if !u.Running {
 			return nil
 		}
@@ -85,8 +85,8 @@ func Idle(ctx context.Context, volume Owner, all []Users) error {
 	})
 }
 
-// without returns the first error that object returns for a user of a volume.
-func without(ctx context.Context, volume Owner, all []Users, object func(User) error) error {
+// firstObjection returns the first error that object returns for a user of a volume.
+func firstObjection(ctx context.Context, volume Owner, all []Users, object func(User) error) error {
 	for _, some := range all {
 		users, err := some.Users(ctx, volume.UID)
 		if err != nil {

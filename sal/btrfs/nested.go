@@ -19,9 +19,9 @@ type nested struct {
 	name string
 }
 
-// alone returns an error if a tree contains subvolumes.
-func (p *Pool) alone(name, subvolume string) error {
-	found, err := p.inside(subvolume)
+// checkNoNested returns an error if a tree contains subvolumes.
+func (p *Pool) checkNoNested(name, subvolume string) error {
+	found, err := p.describeNested(subvolume)
 	if err != nil || found == "" {
 		return err
 	}
@@ -29,9 +29,9 @@ func (p *Pool) alone(name, subvolume string) error {
 		name, found).WithHint("copy its content to a directory and remove it with rm -r, then try again")
 }
 
-// strangers returns a drift if a tree contains subvolumes.
-func (p *Pool) strangers(subvolume string) ([]sal.Drift, error) {
-	found, err := p.inside(subvolume)
+// nestedDrift returns a drift if a tree contains subvolumes.
+func (p *Pool) nestedDrift(subvolume string) ([]sal.Drift, error) {
+	found, err := p.describeNested(subvolume)
 	if err != nil || found == "" {
 		return nil, err
 	}
@@ -39,8 +39,8 @@ func (p *Pool) strangers(subvolume string) ([]sal.Drift, error) {
 		"copy the content to a directory and remove it with rm -r"}}, nil
 }
 
-// inside describes the subvolumes inside another one, "" if there are none.
-func (p *Pool) inside(subvolume string) (string, error) {
+// describeNested describes the subvolumes inside another one, "" if there are none.
+func (p *Pool) describeNested(subvolume string) (string, error) {
 	id, err := subvolumeID(subvolume)
 	if err != nil {
 		return "", err
@@ -59,15 +59,15 @@ func (p *Pool) inside(subvolume string) (string, error) {
 	return fmt.Sprintf("the btrfs subvolume %q", where), nil
 }
 
-// keep creates a snapshot of a tree and verifies that it is complete.
-func (p *Pool) keep(to, name, from string, readOnly bool) error {
-	if err := p.alone(name, from); err != nil {
+// snapshotWhole creates a snapshot of a tree and verifies that it is complete.
+func (p *Pool) snapshotWhole(to, name, from string, readOnly bool) error {
+	if err := p.checkNoNested(name, from); err != nil {
 		return err
 	}
 	if err := snapshotSubvolume(to, from, readOnly); err != nil {
 		return err
 	}
-	if err := p.alone(name, from); err != nil { // created meanwhile
+	if err := p.checkNoNested(name, from); err != nil { // created meanwhile
 		return errors.Join(err, deleteSubvolume(to))
 	}
 	return nil

@@ -40,12 +40,12 @@ type Pool struct {
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu     sync.Mutex             // guards the fields below
-	ready  bool                   // Dir and its directories exist
-	quotas quotaState             // of Dir's file system
-	coming map[string]sal.Bound   // trees that are being created or grown
-	counts map[writ.ProjectID]int // trees with a limit per project, including coming; nil means unknown
-	sums   int                    // number of recounts, for tests
+	mu      sync.Mutex             // guards the fields below
+	ready   bool                   // Dir and its directories exist
+	quotas  quotaState             // of Dir's file system
+	pending map[string]sal.Bound   // trees that are being created or grown
+	counts  map[writ.ProjectID]int // trees with a limit per project, including coming; nil means unknown
+	sums    int                    // number of recounts, for tests
 }
 
 var _ sal.Trees = (*Pool)(nil)
@@ -70,7 +70,7 @@ func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir stri
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
 	}
-	release, err := p.promise(name, bound)
+	release, err := p.reserve(name, bound)
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +107,7 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 		return sal.HostError("find the snapshot", err)
 	}
 	if !taken {
-		err = p.take(name, to)
+		err = p.createSnapshot(name, to)
 	}
 	if err == nil {
 		err = p.rebound(name) // always, because an interrupted call may have skipped it
@@ -115,8 +115,8 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("snapshot the tree "+name, err)
 }
 
-// take creates the subvolume of a snapshot.
-func (p *Pool) take(name, to string) error {
+// createSnapshot creates the subvolume of a snapshot.
+func (p *Pool) createSnapshot(name, to string) error {
 	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
 		return cmp.Or(sal.HostError("find the tree", err), sal.UnknownTree(name))
 	}
@@ -124,7 +124,7 @@ func (p *Pool) take(name, to string) error {
 		return err
 	}
 	p.step("take the snapshot")
-	return p.keep(to, name, p.Path(name), readOnly) // the kernel commits it
+	return p.snapshotWhole(to, name, p.Path(name), readOnly) // the kernel commits it
 }
 
 // Restore resets a tree to a snapshot: it swaps the tree atomically with a copy of the snapshot.
@@ -144,7 +144,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.alone(name, tree); err != nil {
+	if err := p.checkNoNested(name, tree); err != nil {
 		return sal.HostError("inspect the tree "+name, err)
 	}
 	p.step("copy the snapshot")
@@ -178,7 +178,7 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 	if err != nil {
 		return "", err
 	}
-	release, err := p.promise(name, bound)
+	release, err := p.reserve(name, bound)
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +186,7 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 	defer p.recount()
 	tree := p.Path(name)
 	p.step("clone the tree")
-	err = p.keep(tree, from, source, writable)
+	err = p.snapshotWhole(tree, from, source, writable)
 	if err == nil {
 		err = setBound(tree, bound)
 	}
@@ -210,7 +210,7 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 		return dir, func() error { return nil }, err
 	}
 	p.step("take a passing snapshot")
-	if err := p.keep(p.work(name), name, dir, readOnly); err != nil {
+	if err := p.snapshotWhole(p.work(name), name, dir, readOnly); err != nil {
 		return "", nil, sal.HostError("snapshot the tree "+name, err)
 	}
 	return p.work(name), func() error { return sal.HostError("remove a view of the tree "+name, p.clear(name)) }, nil
@@ -230,7 +230,7 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	if there, err := isSubvolume(tree); err != nil || !there {
 		return []sal.Drift{{What: "its content is gone: missing subvolume " + tree}}, nil
 	}
-	found, err := p.strangers(tree)
+	found, err := p.nestedDrift(tree)
 	if err != nil {
 		return nil, sal.HostError("inspect the tree "+name, err)
 	}

@@ -17,17 +17,17 @@ func (p *Pool) Room(ctx context.Context, name string, bound sal.Bound) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
 	}
-	release, err := p.promise(name, bound)
+	release, err := p.reserve(name, bound)
 	if err == nil {
 		release()
 	}
 	return err
 }
 
-// promise is Room plus a reservation: the tree counts for the project until release is called. The caller calls it when
+// reserve is Room plus a reservation: the tree counts for the project until release is called. The caller calls it when
 // the tree has its limit, or has failed. Without reservations, concurrent calls could exceed the share, and machines
 // would see failing disks.
-func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error) {
+func (p *Pool) reserve(name string, bound sal.Bound) (release func(), err error) {
 	none := func() {}
 	had, err := boundOf(p.Path(name))
 	fresh := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoSize)
@@ -41,7 +41,7 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others, err := p.promised(project, name)
+	others, err := p.reserved(project, name)
 	if err != nil {
 		return none, sal.HostError("add up the trees of the project", err)
 	}
@@ -50,21 +50,21 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 			amount(most), amount(others), amount(bound.Bytes)).
 			WithHint("request less, delete unused resources of the project, use another node, or give the node's runner a larger --project-disk")
 	}
-	if p.coming == nil {
-		p.coming = map[string]sal.Bound{}
+	if p.pending == nil {
+		p.pending = map[string]sal.Bound{}
 	}
-	p.coming[name], p.counts = sal.Bound{Bytes: bound.Bytes, Project: project}, nil
+	p.pending[name], p.counts = sal.Bound{Bytes: bound.Bytes, Project: project}, nil
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.coming, name)
+		delete(p.pending, name)
 		p.counts = nil
 	}, nil
 }
 
-// promised returns the bytes that a project may occupy: the bounds of its trees except one, including trees that are
+// reserved returns the bytes that a project may occupy: the bounds of its trees except one, including trees that are
 // being made or grow, and its bytes outside the pool.
-func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, err error) {
+func (p *Pool) reserved(project writ.ProjectID, but string) (bytes int64, err error) {
 	if p.Besides != nil {
 		if bytes, err = p.Besides(project); err != nil {
 			return 0, err
@@ -85,7 +85,7 @@ func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
 		return err
 	}
 	for _, name := range names {
-		if _, coming := p.coming[name]; coming {
+		if _, coming := p.pending[name]; coming {
 			continue
 		}
 		bound, err := boundOf(p.Path(name))
@@ -97,7 +97,7 @@ func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
 		}
 		tell(name, bound)
 	}
-	for name, bound := range p.coming {
+	for name, bound := range p.pending {
 		tell(name, bound)
 	}
 	return nil

@@ -49,7 +49,7 @@ func (t *Trees) Room(ctx context.Context, name string, _ sal.Bound) error {
 
 // Make creates a tree. It ignores the bound.
 func (t *Trees) Make(ctx context.Context, name string, _ sal.Bound) (string, error) {
-	err := t.on(ctx, name, func(j *job) error {
+	err := t.withTree(ctx, name, func(j *job) error {
 		exists, err := j.exists(path.Join(j.at, "data"))
 		if err != nil || exists {
 			return err
@@ -64,7 +64,7 @@ func (t *Trees) Make(ctx context.Context, name string, _ sal.Bound) (string, err
 
 // Copy copies a tree or a snapshot.
 func (t *Trees) Copy(ctx context.Context, name string, _ sal.Bound, from, snapshot string) (string, error) {
-	err := t.on(ctx, name, func(j *job) error {
+	err := t.withTree(ctx, name, func(j *job) error {
 		source, err := j.source(from, snapshot)
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ func (t *Trees) Copy(ctx context.Context, name string, _ sal.Bound, from, snapsh
 
 // View returns the tree itself, which may change, or a snapshot of it.
 func (t *Trees) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
-	err = t.on(ctx, name, func(j *job) error {
+	err = t.withTree(ctx, name, func(j *job) error {
 		dir, err = j.source(name, snapshot)
 		return err
 	})
@@ -91,7 +91,7 @@ func (t *Trees) View(ctx context.Context, name, snapshot string) (dir string, do
 
 // Keep checks whether a tree exists.
 func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal.Drift, err error) {
-	err = t.on(ctx, name, func(j *job) error {
+	err = t.withTree(ctx, name, func(j *job) error {
 		if exists, err := j.exists(path.Join(j.at, "data")); err != nil || exists {
 			return err
 		}
@@ -103,7 +103,7 @@ func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal
 
 // Snapshot takes a snapshot of a tree.
 func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
-	return sal.HostError("snapshot the tree "+name, t.on(ctx, name, func(j *job) error {
+	return sal.HostError("snapshot the tree "+name, t.withTree(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 
 // Restore copies the snapshot and replaces the tree when the copy is complete.
 func (t *Trees) Restore(ctx context.Context, name, snapshot string) error {
-	return sal.HostError("restore the tree "+name, t.on(ctx, name, func(j *job) error {
+	return sal.HostError("restore the tree "+name, t.withTree(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (t *Trees) Snapshots(ctx context.Context, name string) ([]string, error) {
 
 // RemoveSnapshot removes a snapshot. It renames the snapshot first, so that a partly removed one is never visible.
 func (t *Trees) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
-	return sal.HostError("remove a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
+	return sal.HostError("remove a snapshot of the tree "+name, t.withTree(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (j *job) discard(dir string) error {
 
 // Remove removes a tree with its snapshots.
 func (t *Trees) Remove(ctx context.Context, name string) error {
-	return sal.HostError("remove the tree "+name, t.on(ctx, name, func(j *job) error {
+	return sal.HostError("remove the tree "+name, t.withTree(ctx, name, func(j *job) error {
 		if exists, err := j.exists(j.at); err != nil || !exists {
 			return err
 		}
@@ -237,8 +237,8 @@ func (t *Trees) Clone(ctx context.Context, from, to string, size int64) error {
 	return sal.Clone(ctx, from, to, size, t.Step)
 }
 
-// on finishes interrupted operations on a tree and then calls do.
-func (t *Trees) on(ctx context.Context, name string, do func(j *job) error) error {
+// withTree finishes interrupted operations on a tree and then calls do.
+func (t *Trees) withTree(ctx context.Context, name string, do func(j *job) error) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ var errRefused = errors.New("images may not be fetched from this address")
 // errNoAddress is the error for a name without a permitted address, whatever the cause.
 var errNoAddress = errors.New("the name has no address from which images may be fetched")
 
-// perAddress limits the connection attempt to one address.
-const perAddress = 10 * time.Second
+// dialTimeout limits the connection attempt to one address.
+const dialTimeout = 10 * time.Second
 
 // dial connects to a server. It resolves names itself and checks each address right before it connects, so neither DNS
 // answers nor redirects can lead to a forbidden address. It calls inside before it connects to an address in the
@@ -76,7 +76,7 @@ func (d *Driver) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 
 // connect opens a connection to exactly the address that was checked.
 func (d *Driver) connect(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: perAddress, Control: d.control}
+	dialer := net.Dialer{Timeout: dialTimeout, Control: d.control}
 	if d.reach != nil {
 		return d.reach(ctx, &dialer, to)
 	}

@@ -50,15 +50,15 @@ func (d *Driver) most(dir string) int64 {
 	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
 }
 
-// allows returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file begun occupies bytes. A
+// checkLimit returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file begun occupies bytes. A
 // file shared by several projects counts once for each of them. So the remaining space does not reveal that another
 // project has the same content.
-func (d *Driver) allows(dir, begun string, bytes int64) error {
+func (d *Driver) checkLimit(dir, begun string, bytes int64) error {
 	names, err := files(dir)
 	if err != nil {
 		return err
 	}
-	wanted, err := d.wanted()
+	wanted, err := d.loadNeeded()
 	if err != nil {
 		return err
 	}
@@ -103,11 +103,11 @@ func occupied(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// lookEvery is the interval between size checks of a disk that is being converted.
-const lookEvery = 100 * time.Millisecond
+// sizeCheckInterval is the interval between size checks of a disk that is being converted.
+const sizeCheckInterval = 100 * time.Millisecond
 
-// whileAllowed runs do, which grows the file p.made, and cancels it when images exceed their limit.
-func (p *part) whileAllowed(ctx context.Context, do func(ctx context.Context) error) error {
+// convertWithinLimit runs do, which grows the file p.made, and cancels it when images exceed their limit.
+func (p *part) convertWithinLimit(ctx context.Context, do func(ctx context.Context) error) error {
 	check := func() error {
 		info, err := os.Stat(p.made)
 		if err != nil {
@@ -119,7 +119,7 @@ func (p *part) whileAllowed(ctx context.Context, do func(ctx context.Context) er
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for every := time.NewTicker(lookEvery); ; {
+		for every := time.NewTicker(sizeCheckInterval); ; {
 			select {
 			case <-limited.Done():
 				every.Stop()

@@ -170,7 +170,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 		}
 	}
 	c := exec.CommandContext(ctx, path, "convert", "-n", "--target-is-zero", "--target-image-opts", source, target)
-	said := &beginning{}
+	said := &headBuffer{}
 	c.Env, c.Dir, c.Stdout, c.Stderr = []string{"LC_ALL=C", "MALLOC_ARENA_MAX=2"}, "/", said, said
 	c.WaitDelay = time.Second
 	err := confine.Start(c, cell)
@@ -185,7 +185,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 		return ctx.Err()
 	}
 	if err != nil {
-		return p.notConverted(ctx, fmt.Errorf("qemu-img: %w: %s", err, strings.Join(strings.Fields(said.String()), " ")))
+		return p.conversionError(ctx, fmt.Errorf("qemu-img: %w: %s", err, strings.Join(strings.Fields(said.String()), " ")))
 	}
 	if cell.User != 0 {
 		return to.Chown(os.Geteuid(), -1)
@@ -193,13 +193,13 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 	return nil
 }
 
-// notConverted returns the error for a failed conversion. The output of the program is only for the operator: it names
+// conversionError returns the error for a failed conversion. The output of the program is only for the operator: it names
 // the files that the program tried to open.
-func (p *part) notConverted(ctx context.Context, why error) error {
+func (p *part) conversionError(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this counts as full: converters write large blocks
 	switch free, total, known := room(p.made); {
-	case known && free < nothing && p.takes() > total/10*9:
-		return writ.Errorf(writ.CodeDriverRefused, "the unpacked disk has more than %d MiB, and the node's disk has %d in total", p.takes()>>20, total>>20).
+	case known && free < nothing && p.diskUsage() > total/10*9:
+		return writ.Errorf(writ.CodeDriverRefused, "the unpacked disk has more than %d MiB, and the node's disk has %d in total", p.diskUsage()>>20, total>>20).
 			WithHint("use a smaller image, or a node with a larger disk")
 	case known && free < nothing:
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the unpacked disk").
@@ -209,8 +209,8 @@ func (p *part) notConverted(ctx context.Context, why error) error {
 		WithHint("check it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has the output of the program"))
 }
 
-// takes returns the disk space of the image in bytes, packed and unpacked.
-func (p *part) takes() (bytes int64) {
+// diskUsage returns the disk space of the image in bytes, packed and unpacked.
+func (p *part) diskUsage() (bytes int64) {
 	for _, path := range []string{p.to, p.made} {
 		if info, err := os.Stat(path); err == nil {
 			bytes += occupied(info)
@@ -219,10 +219,10 @@ func (p *part) takes() (bytes int64) {
 	return bytes
 }
 
-// beginning keeps the first 4 KiB written to it.
-type beginning struct{ bytes.Buffer }
+// headBuffer keeps the first 4 KiB written to it.
+type headBuffer struct{ bytes.Buffer }
 
-func (b *beginning) Write(text []byte) (int, error) {
+func (b *headBuffer) Write(text []byte) (int, error) {
 	const most = 4 << 10
 	_, _ = b.Buffer.Write(text[:max(0, min(len(text), most-b.Len()))])
 	return len(text), nil

@@ -25,7 +25,7 @@ import (
 // for the first. A file of another project is not reused: the content is fetched again and replaces that file.
 func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Request, args *catalog.ImageFetch) error {
 	c := contentOf(r)
-	done, err := d.turn(ctx, c.stem())
+	done, err := d.lock(ctx, c.stem())
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Req
 		Driver: d, to: filepath.Join(r.Own.Dir, name), tag: filepath.Join(r.Own.Dir, tag), made: filepath.Join(r.Own.Dir, made),
 		args: args, call: request,
 	}
-	if err := p.whole(ctx); err != nil {
+	if err := p.download(ctx); err != nil {
 		return sal.HostError("fetch "+request.Resource.String(), err)
 	}
 	from, err := d.finish(ctx, p)
@@ -73,7 +73,7 @@ func (d *Driver) finish(ctx context.Context, p *part) (from string, err error) {
 	case "qcow2":
 		p.tell("converting the disk")
 		from = p.made
-		if err := p.whileAllowed(ctx, p.convert); err != nil {
+		if err := p.convertWithinLimit(ctx, p.convert); err != nil {
 			return "", err
 		}
 	}
@@ -84,7 +84,7 @@ func (d *Driver) finish(ctx context.Context, p *part) (from string, err error) {
 // publish renames the file from to the name of the image and records it under the same lock, so that no other call sees
 // a file without an image. If from is empty, the image must have its file already.
 func (d *Driver) publish(ctx context.Context, r *sal.Record[own], from string) error {
-	done, err := d.turn(ctx, contentOf(r).sha256)
+	done, err := d.lock(ctx, contentOf(r).sha256)
 	if err != nil {
 		return err
 	}
@@ -114,14 +114,14 @@ type part struct {
 	args          *catalog.ImageFetch
 	call          sal.Request
 
-	file *os.File
-	sum  hash.Hash // digest of the file so far
-	have int64     // bytes in the file
-	all  int64     // size of the whole content; 0 or have if unknown
-	told int64     // value of have at the last progress report
-	held int64     // value of have at the last check of the limit
-	sewn bool      // fetched in several requests, whose content may differ
-	from source    // source of the bytes
+	file     *os.File
+	sum      hash.Hash // digest of the file so far
+	have     int64     // bytes in the file
+	all      int64     // size of the whole content; 0 or have if unknown
+	reported int64     // value of have at the last progress report
+	checked  int64     // value of have at the last check of the limit
+	joined   bool      // fetched in several requests, whose content may differ
+	from     source    // source of the bytes
 	// inside means that servers were asked that only the operator's configuration opens. Errors and progress then
 	// reveal no details.
 	inside atomic.Bool
@@ -158,8 +158,8 @@ func (p *part) forget() error {
 	return nil
 }
 
-// whole fetches until the file has the requested digest, and syncs it.
-func (p *part) whole(ctx context.Context) (err error) {
+// download fetches until the file has the requested digest, and syncs it.
+func (p *part) download(ctx context.Context) (err error) {
 	p.step("write the image")
 	_ = os.Chmod(p.to, 0o600) // an earlier attempt may have made it read-only
 	p.file, err = os.OpenFile(p.to, os.O_RDWR|os.O_CREATE, 0o600)
@@ -171,7 +171,7 @@ func (p *part) whole(ctx context.Context) (err error) {
 		return err
 	}
 	err = p.fill(ctx)
-	if err == nil && p.sewn && p.digest() != p.args.SHA256 { // possibly mixed content: start again
+	if err == nil && p.joined && p.digest() != p.args.SHA256 { // possibly mixed content: start again
 		if err = p.restart(); err == nil {
 			err = p.fill(ctx)
 		}
@@ -194,13 +194,13 @@ func (p *part) whole(ctx context.Context) (err error) {
 func (p *part) mismatch(ctx context.Context) error {
 	why := otherDigest(p.digest(), p.args.SHA256)
 	if p.local() { // the file changed after its digest was verified
-		return p.notGivenOut(ctx, why)
+		return p.fileUnavailable(ctx, why)
 	}
 	if p.inside.Load() {
 		if err := p.restart(); err != nil {
 			return err
 		}
-		return p.unreachable(ctx, why, p.waste(ctx))
+		return p.unreachable(ctx, why, p.waitAsUnreachable(ctx))
 	}
 	return p.refuse(ctx, "digest", why, writ.Errorf(writ.CodeChecksumMismatch, "the SHA-256 of %s is not %s", p.args.URL, p.args.SHA256).
 		WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
@@ -240,13 +240,13 @@ func (p *part) reread(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.have > 0 && (p.local() || p.noted() == source{}) {
+	if p.have > 0 && (p.local() || p.loadSource() == source{}) {
 		return p.restart() // the source is unknown
 	}
 	if p.have > 0 {
 		p.tell(fmt.Sprintf("resuming after %d MiB", p.have>>20))
 	}
-	p.told, p.sewn = p.have, p.have > 0
+	p.reported, p.joined = p.have, p.have > 0
 	return nil
 }
 
@@ -256,12 +256,12 @@ func (p *part) restart() error {
 		return err
 	}
 	_, err := p.file.Seek(0, io.SeekStart)
-	p.sum, p.have, p.told, p.held, p.sewn = sha256.New(), 0, 0, 0, false
+	p.sum, p.have, p.reported, p.checked, p.joined = sha256.New(), 0, 0, 0, false
 	return err
 }
 
-// far formats the progress, with the total if it is known.
-func (p *part) far() string {
+// progressText formats the progress, with the total if it is known.
+func (p *part) progressText() string {
 	if p.all > p.have {
 		return fmt.Sprintf("%d of %d MiB", p.have>>20, p.all>>20)
 	}
@@ -274,13 +274,13 @@ func (p *part) Write(b []byte) (int, error) {
 	p.sum.Write(b[:n])
 	p.have += int64(n)
 	const every = 64 << 20 // bytes between two progress reports
-	if p.have >= p.told+every {
-		p.tell(p.far() + " fetched")
-		p.told = p.have
+	if p.have >= p.reported+every {
+		p.tell(p.progressText() + " fetched")
+		p.reported = p.have
 	}
 	const often = 16 << 20 // bytes
-	if err == nil && p.have >= p.held+often {
-		p.held = p.have
+	if err == nil && p.have >= p.checked+often {
+		p.checked = p.have
 		err = p.fits(p.have)
 	}
 	if err != nil {
@@ -291,7 +291,7 @@ func (p *part) Write(b []byte) (int, error) {
 
 // fits returns QUOTA_EXCEEDED if images exceed their limit once this image occupies bytes.
 func (p *part) fits(bytes int64) error {
-	return p.allows(filepath.Dir(p.to), filepath.Base(p.to), bytes)
+	return p.checkLimit(filepath.Dir(p.to), filepath.Base(p.to), bytes)
 }
 
 // hostError is an error of this host, not of the connection to a server.

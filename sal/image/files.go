@@ -26,7 +26,7 @@ func (d *Driver) tree(ctx context.Context) (string, error) {
 
 // makeTree creates the directory of the images. Concurrent calls wait for each other.
 func (d *Driver) makeTree(ctx context.Context) (string, error) {
-	done, err := d.turn(ctx, treeName)
+	done, err := d.lock(ctx, treeName)
 	if err != nil {
 		return "", err
 	}
@@ -76,30 +76,30 @@ func stemOf(name string) string {
 	return fields[0]
 }
 
-// wishes holds the files that images need.
-type wishes struct {
+// neededFiles holds the files that images need.
+type neededFiles struct {
 	files   map[string]map[writ.ProjectID]bool // projects by file name
 	damaged []sal.Damaged                      // records that may need any file
 }
 
 // has reports whether an image needs a file, or may need it.
-func (w wishes) has(name string) bool { return len(w.files[name]) > 0 || len(w.damaged) > 0 }
+func (w neededFiles) has(name string) bool { return len(w.files[name]) > 0 || len(w.damaged) > 0 }
 
-func (w wishes) add(name string, project writ.ProjectID) {
+func (w neededFiles) add(name string, project writ.ProjectID) {
 	if w.files[name] == nil {
 		w.files[name] = map[writ.ProjectID]bool{}
 	}
 	w.files[name][project] = true
 }
 
-// wanted returns the files of every image that is not being deleted. An image that is being fetched needs only its
+// loadNeeded returns the files of every image that is not being deleted. An image that is being fetched needs only its
 // unfinished files: the complete file may belong to another project.
-func (d *Driver) wanted() (wishes, error) {
+func (d *Driver) loadNeeded() (neededFiles, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
-		return wishes{}, err
+		return neededFiles{}, err
 	}
-	w := wishes{files: map[string]map[writ.ProjectID]bool{}, damaged: damaged}
+	w := neededFiles{files: map[string]map[writ.ProjectID]bool{}, damaged: damaged}
 	for _, r := range records {
 		switch c := contentOf(r); r.Own.Phase {
 		case ready, leaving:
@@ -138,7 +138,7 @@ func (d *Driver) collect(dir, stem string) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := d.wanted()
+	wanted, err := d.loadNeeded()
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (d *Driver) collectWith(ctx context.Context, dir string, c content) error {
 	if err := d.collectIdle(dir, c.stem()); err != nil {
 		return err
 	}
-	done, err := d.turn(ctx, c.sha256)
+	done, err := d.lock(ctx, c.sha256)
 	if err != nil {
 		return err
 	}
@@ -175,14 +175,14 @@ func (d *Driver) collectWith(ctx context.Context, dir string, c content) error {
 
 // collectIdle is collect for a stem that may be in use: it then returns at once.
 func (d *Driver) collectIdle(dir, stem string) error {
-	place, done := d.placeOf(stem)
+	stemMutex, done := d.stemLock(stem)
 	defer done()
 	select {
-	case place.taken <- struct{}{}:
+	case stemMutex.taken <- struct{}{}:
 	default:
 		return nil
 	}
-	defer func() { <-place.taken }()
+	defer func() { <-stemMutex.taken }()
 	return d.collect(dir, stem)
 }
 
@@ -192,7 +192,7 @@ func (d *Driver) sweep(dir string) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := d.wanted()
+	wanted, err := d.loadNeeded()
 	if err != nil {
 		return err
 	}
@@ -210,40 +210,40 @@ func (d *Driver) sweep(dir string) error {
 	return nil
 }
 
-// place is the lock of a stem or of the tree.
-type place struct { // holds one element while locked
+// stemMutex is the lock of a stem or of the tree.
+type stemMutex struct { // holds one element while locked
 	taken chan struct{} // has room for one
 	users int           // holders and waiters
 }
 
-// placeOf returns the lock of a stem. The caller calls done after unlocking. A lock without users is deleted, because
+// stemLock returns the lock of a stem. The caller calls done after unlocking. A lock without users is deleted, because
 // scripts choose the stems.
-func (d *Driver) placeOf(stem string) (p *place, done func()) {
+func (d *Driver) stemLock(stem string) (p *stemMutex, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.places == nil {
-		d.places = map[string]*place{}
+	if d.stemMutexes == nil {
+		d.stemMutexes = map[string]*stemMutex{}
 	}
-	if d.places[stem] == nil {
-		d.places[stem] = &place{taken: make(chan struct{}, 1)}
+	if d.stemMutexes[stem] == nil {
+		d.stemMutexes[stem] = &stemMutex{taken: make(chan struct{}, 1)}
 	}
-	p = d.places[stem]
+	p = d.stemMutexes[stem]
 	p.users++
 	return p, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if p.users--; p.users == 0 {
-			delete(d.places, stem)
+			delete(d.stemMutexes, stem)
 		}
 	}
 }
 
-// turn locks a stem or the tree. A digest is locked only for moments, because all projects share it.
-func (d *Driver) turn(ctx context.Context, stem string) (done func(), err error) {
-	place, gone := d.placeOf(stem)
+// lock locks a stem or the tree. A digest is locked only for moments, because all projects share it.
+func (d *Driver) lock(ctx context.Context, stem string) (done func(), err error) {
+	stemMutex, gone := d.stemLock(stem)
 	select {
-	case place.taken <- struct{}{}:
-		return func() { <-place.taken; gone() }, nil
+	case stemMutex.taken <- struct{}{}:
+		return func() { <-stemMutex.taken; gone() }, nil
 	case <-ctx.Done():
 		gone()
 		return nil, ctx.Err()

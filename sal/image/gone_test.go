@@ -99,8 +99,8 @@ func TestAFileThatAnotherProjectFetchedAgainStays(t *testing.T) {
 		go func() { again <- fetch(stranger, "/mirror") }()
 		for waits := false; !waits && len(again) == 0; runtime.Gosched() {
 			b.Driver.mu.Lock()
-			place := b.places[digest]
-			waits = place != nil && place.users > 1
+			stemMutex := b.stemMutexes[digest]
+			waits = stemMutex != nil && stemMutex.users > 1
 			b.Driver.mu.Unlock()
 		}
 	}

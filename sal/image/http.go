@@ -70,8 +70,8 @@ func (p *part) fromServer(ctx context.Context) error {
 	}
 }
 
-// waste waits as long as fromServer would for a server that never answers.
-func (p *part) waste(ctx context.Context) error {
+// waitAsUnreachable waits as long as fromServer would for a server that never answers.
+func (p *part) waitAsUnreachable(ctx context.Context) error {
 	for wait, futile := cmp.Or(p.Pause, pause), 1; futile < attempts; futile++ {
 		if err := sleep.For(ctx, wait); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (p *part) request(parent context.Context, client *http.Client) error {
 	}
 	request.Header.Set("Accept-Encoding", "identity") // ranges of a compressed answer would count other bytes
 	if p.have > 0 {
-		p.from = p.noted()
+		p.from = p.loadSource()
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", p.have))
 		if p.from.tag != "" {
 			request.Header.Set("If-Range", p.from.tag)
@@ -126,7 +126,7 @@ func (p *part) request(parent context.Context, client *http.Client) error {
 	if again, err := p.begin(answer); err != nil || again {
 		return err
 	}
-	_, err = io.Copy(p, &lively{from: answer.Body, watch: watch, late: late})
+	_, err = io.Copy(p, &watchedReader{from: answer.Body, watch: watch, late: late})
 	if host, ok := errors.AsType[hostError](err); ok {
 		return host
 	}
@@ -141,13 +141,13 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 	now := sourceOf(answer)
 	switch code := answer.StatusCode; {
 	case code == http.StatusPartialContent && startsAt(answer, p.have) && p.from.continues(now):
-		p.sewn = true
+		p.joined = true
 		return false, p.expect(answer.ContentLength)
 	case code == http.StatusOK:
 		if err := p.restart(); err != nil {
 			return false, hostError{err}
 		}
-		if err := p.note(now); err != nil {
+		if err := p.saveSource(now); err != nil {
 			return false, hostError{err}
 		}
 		return false, p.expect(answer.ContentLength)
@@ -200,15 +200,15 @@ func (s source) continues(next source) bool {
 	return s.at != "" && s.at == next.at && (s.query == next.query || s.tag != "" && s.tag == next.tag)
 }
 
-// note stores the source of a part.
-func (p *part) note(from source) error {
+// saveSource stores the source of a part.
+func (p *part) saveSource(from source) error {
 	p.from = from
 	p.step("note the tag")
 	return os.WriteFile(p.tag, []byte(strings.Join([]string{p.args.URL, from.at, from.query, from.tag}, "\n")), 0o600)
 }
 
-// noted returns the stored source of a part, or the zero value if it is unknown.
-func (p *part) noted() source {
+// loadSource returns the stored source of a part, or the zero value if it is unknown.
+func (p *part) loadSource() source {
 	text, err := os.ReadFile(p.tag)
 	fields := strings.Split(string(text), "\n")
 	if err != nil || len(fields) != 4 || fields[0] != p.args.URL {
@@ -260,15 +260,15 @@ func broken(parent context.Context, err error) error {
 	return fmt.Errorf("%w: %v", errBroken, err)
 }
 
-// lively is a reader that resets the watchdog after each leastBytes.
-type lively struct {
+// watchedReader is a reader that resets the watchdog after each leastBytes.
+type watchedReader struct {
 	from  io.Reader
 	watch *time.Timer
 	late  time.Duration
 	since int // bytes since the last reset
 }
 
-func (r *lively) Read(b []byte) (int, error) {
+func (r *watchedReader) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
 	if r.since += n; r.since >= leastBytes {
 		r.since = 0
@@ -293,7 +293,7 @@ func (p *part) client() *http.Client {
 	}
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: perAddress,
+			DialContext: dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
 			TLSClientConfig: &tls.Config{RootCAs: p.authorities, MinVersion: tls.VersionTLS12},
 		},
 		CheckRedirect: func(next *http.Request, before []*http.Request) error {

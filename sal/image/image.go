@@ -62,8 +62,8 @@ type Driver struct {
 
 	lines limit.Lines // log lines about failed fetches
 
-	mu     sync.Mutex        // guards places
-	places map[string]*place // locks in use, by stem: see turn
+	mu          sync.Mutex            // guards places
+	stemMutexes map[string]*stemMutex // locks in use, by stem: see lock
 }
 
 var (
@@ -173,7 +173,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 		r = nil
 	}
 	if r != nil && r.Own.Phase == leaving {
-		if err := d.stays(r); err != nil {
+		if err := d.reopen(r); err != nil {
 			return sal.Outcome{}, err
 		}
 	}
@@ -256,7 +256,7 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 		return nil, err
 	}
 	if err := d.obtain(ctx, r, request, args); err != nil {
-		if goesOn(err) {
+		if isResumable(err) {
 			return nil, err
 		}
 		return nil, errors.Join(err, d.clear(context.WithoutCancel(ctx), r))
@@ -264,8 +264,8 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 	return r, nil
 }
 
-// goesOn reports whether the next attempt can resume after this error.
-func goesOn(err error) bool {
+// isResumable reports whether the next attempt can resume after this error.
+func isResumable(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || writ.CodeOf(err) == writ.CodeUnreachable
 }
 
@@ -278,7 +278,7 @@ func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[
 		if err := r.Owned(request); err != nil {
 			return sal.Outcome{}, err
 		}
-		if err := d.leave(ctx, r); err != nil {
+		if err := d.closeForUsers(ctx, r); err != nil {
 			return sal.Outcome{}, err
 		}
 		gone.Change = writ.ChangeDeleted
@@ -286,9 +286,9 @@ func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[
 	return gone, d.clear(ctx, r)
 }
 
-// leave prevents new uses of an image, if it has no users. It checks twice: the first time without a visible change, in
+// closeForUsers prevents new uses of an image, if it has no users. It checks twice: the first time without a visible change, in
 // case the image has users.
-func (d *Driver) leave(ctx context.Context, r *sal.Record[own]) error {
+func (d *Driver) closeForUsers(ctx context.Context, r *sal.Record[own]) error {
 	image := sal.Owner{Resource: r.Resource, UID: r.UID}
 	if err := sal.UnusedImage(ctx, image, d.Users); err != nil || r.Lost { // no new users: the record is damaged
 		return err
@@ -298,13 +298,13 @@ func (d *Driver) leave(ctx context.Context, r *sal.Record[own]) error {
 		return err
 	}
 	if err := sal.UnusedImage(ctx, image, d.Users); err != nil {
-		return errors.Join(err, d.stays(r))
+		return errors.Join(err, d.reopen(r))
 	}
 	return nil
 }
 
-// stays permits uses of an image again.
-func (d *Driver) stays(r *sal.Record[own]) error {
+// reopen permits uses of an image again.
+func (d *Driver) reopen(r *sal.Record[own]) error {
 	r.Own.Phase = ready
 	return d.records().Put(r)
 }
@@ -351,7 +351,7 @@ func (d *Driver) discard(ctx context.Context, r *sal.Record[own]) error {
 // removeDrifted removes the changed file of an image, unless another project has replaced it with a valid one
 // meanwhile.
 func (d *Driver) removeDrifted(ctx context.Context, r *sal.Record[own]) error {
-	done, err := d.turn(ctx, contentOf(r).sha256)
+	done, err := d.lock(ctx, contentOf(r).sha256)
 	if err != nil {
 		return err
 	}
@@ -417,7 +417,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	case fetching:
 		return nil, nil // the caller of the operation repeats it
 	case leaving:
-		if err := d.stays(r); err != nil {
+		if err := d.reopen(r); err != nil {
 			return nil, err
 		}
 	}
@@ -449,7 +449,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := d.wanted()
+	wanted, err := d.loadNeeded()
 	if err != nil {
 		return nil, err
 	}

@@ -211,7 +211,7 @@ func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
 	}
 	p, path := begun("u"), begun("u").made
 	ended := errors.New("ended")
-	err := p.whileAllowed(t.Context(), func(ctx context.Context) error {
+	err := p.convertWithinLimit(t.Context(), func(ctx context.Context) error {
 		if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 2<<20), 0o600); err != nil {
 			return err
 		}
@@ -221,13 +221,13 @@ func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
 	if writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("it ends with %v", err)
 	}
-	if err := p.whileAllowed(t.Context(), func(context.Context) error { return nil }); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+	if err := p.convertWithinLimit(t.Context(), func(context.Context) error { return nil }); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("at its end: %v", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.whileAllowed(t.Context(), func(context.Context) error { return ended }); !errors.Is(err, ended) {
+	if err := p.convertWithinLimit(t.Context(), func(context.Context) error { return ended }); !errors.Is(err, ended) {
 		t.Errorf("what failed says %v", err)
 	}
 }
@@ -284,7 +284,7 @@ func newFixture(t testing.TB, s *imageServer) *fixture {
 	t.Cleanup(func() {
 		b.Driver.mu.Lock()
 		defer b.Driver.mu.Unlock()
-		if n := len(b.places); n != 0 {
+		if n := len(b.stemMutexes); n != 0 {
 			t.Errorf("it remembers %d contents that nobody works on", n)
 		}
 	})

@@ -23,7 +23,7 @@ import (
 func (p *part) fromFile(ctx context.Context) error {
 	f, err := p.openAsked(ctx)
 	if err != nil {
-		return p.notGivenOut(ctx, err)
+		return p.fileUnavailable(ctx, err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -37,9 +37,9 @@ func (p *part) fromFile(ctx context.Context) error {
 	return err
 }
 
-// notGivenOut returns the single error for files that the node does not provide, unless the context ended: scripts of
+// fileUnavailable returns the single error for files that the node does not provide, unless the context ended: scripts of
 // every project may name any path.
-func (p *part) notGivenOut(ctx context.Context, why error) error {
+func (p *part) fileUnavailable(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -44,7 +44,7 @@ func (n *Node) Run(ctx context.Context) error {
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := n.live(ctx)
+		err := n.runDaemon(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -63,8 +63,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// live adopts or starts a daemon, and returns when it has exited or ctx has ended.
-func (n *Node) live(ctx context.Context) error {
+// runDaemon adopts or starts a daemon, and returns when it has exited or ctx has ended.
+func (n *Node) runDaemon(ctx context.Context) error {
 	args, err := n.args()
 	if err != nil {
 		return err
@@ -87,15 +87,15 @@ func (n *Node) live(ctx context.Context) error {
 	}
 	defer p.close()
 	n.setFault("")
-	err = n.attend(ctx, p)
+	err = n.supervise(ctx, p)
 	if ctx.Err() != nil && !n.Outlive {
 		p.stop(context.WithoutCancel(ctx))
 	}
 	return err
 }
 
-// attend waits until the daemon has exited or ctx has ended, and truncates its log meanwhile.
-func (n *Node) attend(ctx context.Context, p *process) error {
+// supervise waits until the daemon has exited or ctx has ended, and truncates its log meanwhile.
+func (n *Node) supervise(ctx context.Context, p *process) error {
 	trimming, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -265,7 +265,7 @@ func (n *Node) find() (*process, error) {
 	}
 	for _, path := range paths {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil || !n.is(pid) {
+		if err != nil || !n.isDaemon(pid) {
 			continue
 		}
 		handle, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
@@ -273,7 +273,7 @@ func (n *Node) find() (*process, error) {
 			continue // it exited meanwhile
 		}
 		p := &process{pid: pid, args: commandLine(pid), handle: os.NewFile(uintptr(handle), "pidfd")}
-		if n.is(pid) { // still the same process after the handle was opened
+		if n.isDaemon(pid) { // still the same process after the handle was opened
 			return p, nil
 		}
 		p.close()
@@ -281,9 +281,9 @@ func (n *Node) find() (*process, error) {
 	return nil, nil
 }
 
-// is reports whether a process is a daemon with this node's key. It excludes processes of other users with the same
+// isDaemon reports whether a process is a daemon with this node's key. It excludes processes of other users with the same
 // arguments, which any user can start.
-func (n *Node) is(pid int) bool {
+func (n *Node) isDaemon(pid int) bool {
 	args := commandLine(pid)
 	i := slices.Index(args, keyFlag)
 	return i > 0 && i+1 < len(args) && args[i+1] == n.keyPath() && filepath.Base(args[0]) == filepath.Base(cmp.Or(n.Binary, "mycelium")) &&
@@ -358,8 +358,8 @@ func (p *process) signal(s unix.Signal) {
 
 func (p *process) close() { _ = p.handle.Close() }
 
-// about returns the number, start time and version of the daemon's process, or zero values if it does not run.
-func (n *Node) about(ctx context.Context) (pid int64, since time.Time, version string) {
+// processInfo returns the number, start time and version of the daemon's process, or zero values if it does not run.
+func (n *Node) processInfo(ctx context.Context) (pid int64, since time.Time, version string) {
 	p, err := n.find()
 	if err != nil || p == nil {
 		return 0, time.Time{}, ""
@@ -368,8 +368,8 @@ func (n *Node) about(ctx context.Context) (pid int64, since time.Time, version s
 	since, _ = startOf(p.pid)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.asked != p.pid {
-		n.asked, n.version = p.pid, versionOf(ctx, p)
+	if n.versionPID != p.pid {
+		n.versionPID, n.version = p.pid, versionOf(ctx, p)
 	}
 	return int64(p.pid), since, n.version
 }

@@ -17,4 +17,4 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) about(context.Context) (pid int64, since time.Time, version string) { return }
+func (n *Node) processInfo(context.Context) (pid int64, since time.Time, version string) { return }

@@ -507,10 +507,10 @@ func TestAPortInUseIsNamed(t *testing.T) {
 			return err
 		})
 		run(t, n)
-		for n.why() == "" && t.Context().Err() == nil {
+		for n.faultText() == "" && t.Context().Err() == nil {
 			_ = sleep.For(t.Context(), time.Millisecond)
 		}
-		if why := n.why(); !strings.Contains(why, "on "+address) || !strings.Contains(why, "address already in use") {
+		if why := n.faultText(); !strings.Contains(why, "on "+address) || !strings.Contains(why, "address already in use") {
 			t.Errorf("it says %q", why)
 		}
 		if err := other.Close(); err != nil {

@@ -52,8 +52,8 @@ type Node struct {
 	mu    sync.Mutex // guards the fields below
 	fault string     // why no daemon runs
 	// version is the version of the daemon with process number asked.
-	version string
-	asked   int
+	version    string
+	versionPID int
 	// asking is closed when the current request to the daemon is answered; nil without a request. last is the last
 	// answer and lastAt its time.
 	asking chan struct{}
@@ -174,7 +174,7 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	s := Status{Address: address, Subnet: Subnet(address)}
-	if s.Detail = n.why(); s.Detail != "" {
+	if s.Detail = n.faultText(); s.Detail != "" {
 		return s, nil
 	}
 	c := n.Client()
@@ -210,10 +210,10 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 }
 
 // Detail reports in a few words whether there is a daemon, without a request to it.
-func (n *Node) Detail() string { return cmp.Or(n.why(), "overlay by mycelium") }
+func (n *Node) Detail() string { return cmp.Or(n.faultText(), "overlay by mycelium") }
 
-// why returns the reason why no daemon runs, "" if it should run.
-func (n *Node) why() string {
+// faultText returns the reason why no daemon runs, "" if it should run.
+func (n *Node) faultText() string {
 	if _, err := n.binary(); err != nil {
 		return "mycelium is not on PATH: networks of this node do not reach other nodes"
 	}

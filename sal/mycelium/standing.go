@@ -34,7 +34,7 @@ func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	case <-patience.C:
 	case <-ctx.Done():
 	}
-	why := n.why()
+	why := n.faultText()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	o := n.last
@@ -67,7 +67,7 @@ func (n *Node) beginAsking(ctx context.Context) <-chan struct{} {
 		began := time.Now()
 		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer stop()
-		o, err := n.standing(limited)
+		o, err := n.currentState(limited)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.silent = err != nil || limited.Err() != nil || time.Since(began) >= Timeout
@@ -80,8 +80,8 @@ func (n *Node) beginAsking(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// standing is Standing without its time limit.
-func (n *Node) standing(ctx context.Context) (writ.Overlay, error) {
+// currentState is Standing without its time limit.
+func (n *Node) currentState(ctx context.Context) (writ.Overlay, error) {
 	s, err := n.Status(ctx)
 	if err != nil {
 		return writ.Overlay{}, err
@@ -91,7 +91,7 @@ func (n *Node) standing(ctx context.Context) (writ.Overlay, error) {
 		PeerCount: len(s.Peers), Selected: len(s.Routes),
 	}
 	if s.Running {
-		o.PID, o.Since, o.Version = n.about(ctx)
+		o.PID, o.Since, o.Version = n.processInfo(ctx)
 	}
 	for _, p := range s.Peers {
 		if p.Alive() {

@@ -170,9 +170,9 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 		return nil, err
 	}
 	if bridge == nil {
-		h.found("the bridge %s was missing", name)
+		h.repaired("the bridge %s was missing", name)
 		quiet := false // without queries, snooping would break neighbour discovery
-		bridge, err = h.hatch(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet}, r.UID)
+		bridge, err = h.createLink(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet}, r.UID)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 			return taken("used by a network with a damaged record", p)
 		}
 	}
-	w, err := h.otherWay(want)
+	w, err := h.overlap(want)
 	if err != nil || w == nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (h *host) clear(r *sal.Record[network]) error {
 		return err
 	}
 	name := r.Resource.HostName()
-	err := errors.Join(h.dropFledgling(name), h.removeLink(name))
+	err := errors.Join(h.removeTemporary(name), h.removeLink(name))
 	if err == nil {
 		err = h.withdraw(name)
 	}

@@ -25,8 +25,8 @@ func handleAt(namespace string) (*netlink.Handle, func(), error) {
 	return kernel, kernel.Close, nil
 }
 
-// furnish configures addresses and routes of the interfaces in a namespace.
-func (h *host) furnish(namespace string, ports []sal.Port) error {
+// configureInterfaces configures addresses and routes of the interfaces in a namespace.
+func (h *host) configureInterfaces(namespace string, ports []sal.Port) error {
 	there, closeThere, err := handleAt(namespace)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) e
 		return nil
 	}
 	h.step("add a route")
-	h.found("a route to %s was missing", want.Dst)
+	h.repaired("a route to %s was missing", want.Dst)
 	return kernel.RouteReplace(want)
 }
 

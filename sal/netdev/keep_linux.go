@@ -37,9 +37,9 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	}
 	h.drift = nil
 	if _, err := h.ensure(r); err != nil {
-		return h.unmended(err)
+		return h.asDrift(err)
 	}
-	if err := h.lookForOtherWay(r); err != nil {
+	if err := h.reportOverlap(r); err != nil {
 		return nil, err
 	}
 	on, err := h.on(r)
@@ -54,20 +54,20 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 			err = h.ensureHolding(o)
 		}
 		if err != nil {
-			return h.unmended(err)
+			return h.asDrift(err)
 		}
 	}
 	return h.drift, nil
 }
 
-// lookForOtherWay reports a route or address of the node that overlaps with the IPv4 range of a network and was added
+// reportOverlap reports a route or address of the node that overlaps with the IPv4 range of a network and was added
 // later.
-func (h *host) lookForOtherWay(r *sal.Record[network]) error {
+func (h *host) reportOverlap(r *sal.Record[network]) error {
 	v4 := ipv4(r)
 	if !v4.IsValid() {
 		return nil
 	}
-	w, err := h.otherWay(v4)
+	w, err := h.overlap(v4)
 	if err != nil || w == nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (h *host) lookForOtherWay(r *sal.Record[network]) error {
 	return nil
 }
 
-// unmended reports an error as drift if an operator must act.
-func (h *host) unmended(err error) ([]sal.Drift, error) {
+// asDrift reports an error as drift if an operator must act.
+func (h *host) asDrift(err error) ([]sal.Drift, error) {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeResourceConflict {
 		return append(h.drift, sal.Drift{What: e.Message}), nil
 	}
@@ -91,7 +91,7 @@ var (
 
 // networkOf returns the host name of the network that a device is named after, "" for a port.
 func networkOf(device string) string {
-	if name := strings.TrimPrefix(device, fledgling("")); strings.HasPrefix(name, string(writ.KindNetwork[:1])) {
+	if name := strings.TrimPrefix(device, temporaryName("")); strings.HasPrefix(name, string(writ.KindNetwork[:1])) {
 		return name
 	}
 	return ""
@@ -116,8 +116,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	for _, l := range links {
 		name := l.Attrs().Name
 		marked := strings.HasPrefix(l.Attrs().Alias, aliasPrefix)
-		begun := strings.HasPrefix(name, fledgling("")) && deviceName.MatchString(name)
-		if (marked || begun) && !devices[strings.TrimPrefix(name, fledgling(""))] {
+		begun := strings.HasPrefix(name, temporaryName("")) && deviceName.MatchString(name)
+		if (marked || begun) && !devices[strings.TrimPrefix(name, temporaryName(""))] {
 			all = append(all, sal.Orphan{Kind: l.Type(), Name: name, Of: networkOf(name), Remedy: sal.Command("ip", "link", "delete", name)})
 		}
 	}

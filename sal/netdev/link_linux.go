@@ -18,8 +18,8 @@ import (
 	"writ/sal"
 )
 
-// found records a difference that is being repaired.
-func (h *host) found(format string, args ...any) {
+// repaired records a difference that is being repaired.
+func (h *host) repaired(format string, args ...any) {
 	h.drift = append(h.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: true})
 }
 
@@ -59,22 +59,22 @@ func (h *host) removeLink(name string) error {
 	return ignoring(h.kernel.LinkDel(l), unix.ENODEV)
 }
 
-// fledgling returns the name of a link before it has our alias. Only this driver uses such names.
-func fledgling(name string) string { return "w" + name }
+// temporaryName returns the name of a link before it has our alias. Only this driver uses such names.
+func temporaryName(name string) string { return "w" + name }
 
-// hatch creates a link. It sets the final name only after the alias, so that a link with this name always has our
+// createLink creates a link. It sets the final name only after the alias, so that a link with this name always has our
 // alias.
-func (h *host) hatch(l netlink.Link, uid writ.UID) (netlink.Link, error) {
+func (h *host) createLink(l netlink.Link, uid writ.UID) (netlink.Link, error) {
 	name := l.Attrs().Name
-	if err := h.dropFledgling(name); err != nil {
+	if err := h.removeTemporary(name); err != nil {
 		return nil, err
 	}
-	l.Attrs().Name = fledgling(name)
+	l.Attrs().Name = temporaryName(name)
 	h.step("make the link " + name)
 	if err := h.kernel.LinkAdd(l); err != nil {
 		return nil, err
 	}
-	made, err := h.kernel.LinkByName(fledgling(name))
+	made, err := h.kernel.LinkByName(temporaryName(name))
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (h *host) hatch(l netlink.Link, uid writ.UID) (netlink.Link, error) {
 	return h.kernel.LinkByIndex(made.Attrs().Index)
 }
 
-// dropFledgling removes a link that an interrupted hatch left.
-func (h *host) dropFledgling(name string) error {
-	l, err := h.link(fledgling(name))
+// removeTemporary removes a link that an interrupted createLink left.
+func (h *host) removeTemporary(name string) error {
+	l, err := h.link(temporaryName(name))
 	if err != nil || l == nil {
 		return err
 	}
@@ -111,14 +111,14 @@ func (h *host) applyShape(kernel *netlink.Handle, l netlink.Link, want shape) er
 	a := l.Attrs()
 	if want.mac != nil && !bytes.Equal(a.HardwareAddr, want.mac) {
 		h.step("set the hardware address of " + a.Name)
-		h.found("%s had the hardware address %s", a.Name, a.HardwareAddr)
+		h.repaired("%s had the hardware address %s", a.Name, a.HardwareAddr)
 		if err := kernel.LinkSetHardwareAddr(l, want.mac); err != nil {
 			return err
 		}
 	}
 	if a.MTU != MTU {
 		h.step("set the MTU of " + a.Name)
-		h.found("%s had an MTU of %d bytes", a.Name, a.MTU)
+		h.repaired("%s had an MTU of %d bytes", a.Name, a.MTU)
 		if err := kernel.LinkSetMTU(l, MTU); err != nil {
 			return err
 		}
@@ -134,14 +134,14 @@ func (h *host) applyShape(kernel *netlink.Handle, l netlink.Link, want shape) er
 	}
 	if a.MasterIndex != want.master {
 		h.step("put " + a.Name + " on its bridge")
-		h.found("%s was not on its bridge", a.Name)
+		h.repaired("%s was not on its bridge", a.Name)
 		if err := kernel.LinkSetMasterByIndex(l, want.master); err != nil {
 			return err
 		}
 	}
 	if a.Flags&net.FlagUp == 0 {
 		h.step("set " + a.Name + " up")
-		h.found("%s was down", a.Name)
+		h.repaired("%s was down", a.Name)
 		return kernel.LinkSetUp(l)
 	}
 	return nil
@@ -162,7 +162,7 @@ func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Pre
 			have = append(have, p)
 		default:
 			h.step("take an address from " + l.Attrs().Name)
-			h.found("%s had the address %s", l.Attrs().Name, p)
+			h.repaired("%s had the address %s", l.Attrs().Name, p)
 			if err := ignoring(kernel.AddrDel(l, &a), unix.EADDRNOTAVAIL); err != nil {
 				return err
 			}
@@ -173,7 +173,7 @@ func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Pre
 			continue
 		}
 		h.step("give an address to " + l.Attrs().Name)
-		h.found("%s lacked the address %s", l.Attrs().Name, p)
+		h.repaired("%s lacked the address %s", l.Attrs().Name, p)
 		a := &netlink.Addr{IPNet: netOf(p)}
 		if p.Addr().Is6() {
 			a.Flags = unix.IFA_F_NODAD // the records prevent duplicates

@@ -59,8 +59,8 @@ func lookForwarding(context.Context) (string, error) {
 	return "on", nil
 }
 
-// tried runs try in a temporary network namespace.
-func tried(try func() error) func(context.Context) (string, error) {
+// inNamespace runs try in a temporary network namespace.
+func inNamespace(try func() error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if err := netns.Aside(try); err != nil {
 			return "", err

@@ -7,7 +7,7 @@ import "context"
 func (d *Driver) lookRights(context.Context) (string, error) { return "", missing() }
 func lookForwarding(context.Context) (string, error)         { return "", missing() }
 
-func tried(func() error) func(context.Context) (string, error) { return lookForwarding }
+func inNamespace(func() error) func(context.Context) (string, error) { return lookForwarding }
 
 func tryLinks() error      { return missing() }
 func tryRules() error      { return missing() }

@@ -209,7 +209,7 @@ func (h *host) put(pieces ...piece) error {
 			return err
 		}
 		if !s.right[p.name] {
-			h.found("the rules of %s were missing", orAll(p.name))
+			h.repaired("the rules of %s were missing", orAll(p.name))
 			missing = append(missing, p)
 		}
 	}

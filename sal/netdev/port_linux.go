@@ -19,20 +19,20 @@ import (
 
 // Taps creates a tap on each network.
 func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
-	return d.hold(ctx, owner, networks, false)
+	return d.connect(ctx, owner, networks, false)
 }
 
 // Namespace creates a namespace with an interface on each network.
 func (d *Driver) Namespace(ctx context.Context, owner sal.Owner, networks []writ.Ref) (path string, ports []sal.Port, err error) {
-	ports, err = d.hold(ctx, owner, networks, true)
+	ports, err = d.connect(ctx, owner, networks, true)
 	if err != nil {
 		return "", nil, err
 	}
 	return d.namespacePath(owner.UID), ports, nil
 }
 
-// hold gives an owner a port on exactly these networks.
-func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref, namespace bool) ([]sal.Port, error) {
+// connect gives an owner a port on exactly these networks.
+func (d *Driver) connect(ctx context.Context, owner sal.Owner, networks []writ.Ref, namespace bool) ([]sal.Port, error) {
 	h, leave, err := d.enterWithRange(ctx)
 	if err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	for i, n := range on {
 		ports = append(ports, h.describe(n, r.Own.Ports[i], r))
 	}
-	return ports, h.tellNameservers(ports)
+	return ports, h.setNameservers(ports)
 }
 
-// tellNameservers sets the reachable nameservers of each port.
-func (h *host) tellNameservers(ports []sal.Port) error {
+// setNameservers sets the reachable nameservers of each port.
+func (h *host) setNameservers(ports []sal.Port) error {
 	if h.Nameservers == nil || len(ports) == 0 {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 			return err
 		}
 		if !there {
-			h.found("the namespace of %s was missing", r.Own.Owner)
+			h.repaired("the namespace of %s was missing", r.Own.Owner)
 			if err := h.makeNamespace(path, r.Own.IDs); err != nil {
 				return err
 			}
@@ -263,7 +263,7 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 		}
 	}
 	if r.Own.Namespace {
-		return h.furnish(path, ports)
+		return h.configureInterfaces(path, ports)
 	}
 	return nil
 }
@@ -286,12 +286,12 @@ func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding
 		return err
 	}
 	if l != nil && namespace != "" {
-		if l, err = h.cable(l, told.Device, namespace); err != nil {
+		if l, err = h.keepPair(l, told.Device, namespace); err != nil {
 			return err
 		}
 	}
 	if l == nil {
-		h.found("the port %s of %s was missing", name, r.Own.Owner)
+		h.repaired("the port %s of %s was missing", name, r.Own.Owner)
 		if l, err = h.newLink(name, told, r.UID, namespace); err != nil {
 			return err
 		}
@@ -303,7 +303,7 @@ func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding
 func (h *host) newLink(name string, told sal.Port, owner writ.UID, namespace string) (netlink.Link, error) {
 	attrs := netlink.LinkAttrs{Name: name, TxQLen: -1}
 	if namespace == "" {
-		return h.hatch(&netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE}, owner)
+		return h.createLink(&netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE}, owner)
 	}
 	f, err := os.Open(namespace)
 	if err != nil {
@@ -313,11 +313,11 @@ func (h *host) newLink(name string, told sal.Port, owner writ.UID, namespace str
 	pair := netlink.NewVeth(attrs)
 	pair.MTU, pair.PeerMTU = MTU, MTU
 	pair.PeerName, pair.PeerHardwareAddr, pair.PeerNamespace = told.Device, told.MAC, netlink.NsFd(int(f.Fd()))
-	return h.hatch(pair, owner)
+	return h.createLink(pair, owner)
 }
 
-// cable returns a veth pair if its other end is in the namespace, and removes it otherwise.
-func (h *host) cable(l netlink.Link, inside, namespace string) (netlink.Link, error) {
+// keepPair returns a veth pair if its other end is in the namespace, and removes it otherwise.
+func (h *host) keepPair(l netlink.Link, inside, namespace string) (netlink.Link, error) {
 	there, closeThere, err := handleAt(namespace)
 	if err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func (h *host) cable(l netlink.Link, inside, namespace string) (netlink.Link, er
 // unplug removes ports and then their rules.
 func (h *host) unplug(names ...string) error {
 	for _, name := range names {
-		if err := errors.Join(h.dropFledgling(name), h.removeLink(name)); err != nil {
+		if err := errors.Join(h.removeTemporary(name), h.removeLink(name)); err != nil {
 			return err
 		}
 	}
@@ -388,7 +388,7 @@ func (h *host) devices(owner string) (names []string, err error) {
 	}
 	for _, l := range links {
 		name := l.Attrs().Name
-		if fledged, found := strings.CutPrefix(name, fledgling("")); found && strings.HasPrefix(fledged, prefix) {
+		if fledged, found := strings.CutPrefix(name, temporaryName("")); found && strings.HasPrefix(fledged, prefix) {
 			name = fledged
 		}
 		if strings.HasPrefix(name, prefix) {

@@ -44,8 +44,8 @@ func (h *host) routing() (*routing, error) {
 	return &n, nil
 }
 
-// otherWay returns a way of the node that overlaps with a range, or nil.
-func (h *host) otherWay(want netip.Prefix) (*way, error) {
+// overlap returns a way of the node that overlaps with a range, or nil.
+func (h *host) overlap(want netip.Prefix) (*way, error) {
 	n, err := h.routing()
 	if err != nil {
 		return nil, err

@@ -153,13 +153,13 @@ func (e Suite) disturb(t *testing.T, by disturbance, every int, interrupt func(h
 			when := fmt.Sprintf("operation %d (%s), disturbed at step %d", i+1, s.Operation, at)
 			switch {
 			case !e.sparse():
-				h.goesOn(when, s, want, at%2 == 1)
+				h.repeats(when, s, want, at%2 == 1)
 				back()
 				interrupt(h, s, at)
 				h.restart(nil)
 				h.cleansUp(when)
 			case tried%2 == 1:
-				h.goesOn(when, s, want, tried%4 == 1)
+				h.repeats(when, s, want, tried%4 == 1)
 			default:
 				h.cleansUp(when)
 			}
@@ -186,13 +186,13 @@ func (h *host) replay(acts []Step) {
 	}
 }
 
-// goesOn repeats the disturbed operation. If keep is set, it first calls Keep, as a runner does at startup.
-func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
+// repeats repeats the disturbed operation. If keep is set, it first calls Keep, as a runner does at startup.
+func (h *host) repeats(when string, s Step, want sal.Observation, keep bool) {
 	h.Helper()
 	h.observe(subject)
 	h.listed(Resource(h.suite.kind(), subject))
 	if keep {
-		h.kept()
+		h.keepSubject()
 	}
 	o, _ := catalog.Lookup(s.Operation)
 	if o.Repeat == catalog.Once {
@@ -209,7 +209,7 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
 		h.Errorf("%s: change of the third call: %q", when, again.Change)
 	}
-	if drift := h.kept(); len(drift) > 0 {
+	if drift := h.keepSubject(); len(drift) > 0 {
 		h.Errorf("%s: drift after the repetition: %+v", when, drift)
 	}
 }

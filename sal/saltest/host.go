@@ -92,7 +92,7 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keys++
-	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.silent("the progress", text) }}
+	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.checkText("the progress", text) }}
 }
 
 // do executes a step on a resource of the suite's project and checks the outcome against the catalogue.
@@ -105,7 +105,7 @@ func (h *host) do(ctx context.Context, s Step, name string, uid writ.UID) (sal.O
 func (h *host) carryOut(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	h.Helper()
 	outcome, err := h.driver.Do(ctx, r)
-	h.silent("the outcome of "+r.Operation.Name(), fmt.Sprintf("%v %v", outcome, err))
+	h.checkText("the outcome of "+r.Operation.Name(), fmt.Sprintf("%v %v", outcome, err))
 	if err != nil {
 		return outcome, err
 	}
@@ -192,8 +192,8 @@ func (h *host) absent() {
 	}
 }
 
-// kept calls Keep for the subject, as a runner does at startup.
-func (h *host) kept() []sal.Drift {
+// keepSubject calls Keep for the subject, as a runner does at startup.
+func (h *host) keepSubject() []sal.Drift {
 	h.Helper()
 	keeper, ok := h.driver.(sal.Keeper)
 	if !ok {

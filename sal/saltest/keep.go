@@ -15,14 +15,14 @@ func (e Suite) keepsWhatItMade(t *testing.T) {
 	if _, ok := h.driver.(sal.Keeper); !ok {
 		t.Skip("the driver is not a sal.Keeper")
 	}
-	if drift := h.kept(); len(drift) > 0 {
+	if drift := h.keepSubject(); len(drift) > 0 {
 		t.Errorf("drift of a missing resource: %+v", drift)
 	}
 	for _, s := range append([]Step{e.Make}, e.Steps...) {
 		h.must(h.step(s))
 		h.restart(nil)
 		before := h.observe(subject)
-		if drift := h.kept(); len(drift) > 0 {
+		if drift := h.keepSubject(); len(drift) > 0 {
 			t.Errorf("drift after %s: %+v", s.Operation, drift)
 		}
 		if diff := cmp.Diff(before, h.observe(subject)); diff != "" {
@@ -52,7 +52,7 @@ func (e Suite) staysFenced(t *testing.T) {
 	for range 2 {
 		fence(subject)
 		h.restart(nil)
-		h.kept()
+		h.keepSubject()
 		seen := h.observe(subject)
 		if !seen.Exists || seen.UID != made.UID || seen.State == "running" || runs && seen.State != "stopped" {
 			t.Errorf("%+v became %+v when it was fenced", made, seen)

@@ -50,24 +50,24 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 // not leave, log or return them, and another version of a secret is a change.
 func (e Suite) keepsNoSecret(t testing.TB) {
 	h := e.newHost(t)
-	h.restart(func(step string) { h.keeps("before step " + step) })
+	h.restart(func(step string) { h.checkNoSecret("before step " + step) })
 	first, takes := e.Make.withSecret("suite@1")
 	h.expect(first, writ.ChangeCreated)
 	h.expect(first, writ.ChangeUnchanged)
-	h.keeps("after the creation")
+	h.checkNoSecret("after the creation")
 	if takes {
 		h.changesSecret(first)
 	}
 	for _, s := range e.Steps {
 		if s, ok := s.withSecret("suite@1"); ok {
 			h.must(h.step(s))
-			h.keeps("after " + s.Operation)
+			h.checkNoSecret("after " + s.Operation)
 		}
 	}
-	h.silent("the observation", fmt.Sprint(h.observe(subject)))
+	h.checkText("the observation", fmt.Sprint(h.observe(subject)))
 	h.expect(e.remove(), writ.ChangeDeleted)
 	h.suite.Handed = nil
-	h.keeps("after the deletion")
+	h.checkNoSecret("after the deletion")
 }
 
 // changesSecret makes the subject with another version of its secrets.
@@ -81,17 +81,17 @@ func (h *host) changesSecret(before Step) {
 	}
 	h.expect(next, writ.ChangeUpdated)
 	h.expect(next, writ.ChangeUnchanged)
-	h.keeps("after the secret was changed")
+	h.checkNoSecret("after the secret was changed")
 }
 
-// keeps searches for the secrets in all files on the host.
-func (h *host) keeps(when string) {
+// checkNoSecret searches for the secrets in all files on the host.
+func (h *host) checkNoSecret(when string) {
 	h.Helper()
 	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		h.silent(when+" the name of a file", path)
+		h.checkText(when+" the name of a file", path)
 		if !d.Type().IsRegular() || h.handed(path, d) {
 			return nil
 		}
@@ -99,7 +99,7 @@ func (h *host) keeps(when string) {
 		if errors.Is(err, syscall.EINVAL) { // a bind-mounted namespace cannot be read
 			err = nil
 		}
-		h.silent(fmt.Sprintf("%s the file %s", when, path), string(text))
+		h.checkText(fmt.Sprintf("%s the file %s", when, path), string(text))
 		return err
 	})
 	if err != nil {
@@ -132,8 +132,8 @@ func (h *host) handed(path string, d fs.DirEntry) bool {
 	return false
 }
 
-// silent fails the suite if a text contains a secret, plain or in a common encoding.
-func (h *host) silent(what, text string) {
+// checkText fails the suite if a text contains a secret, plain or in a common encoding.
+func (h *host) checkText(what, text string) {
 	h.Helper()
 	for name, value := range secrets {
 		for _, form := range []string{value, hex.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte(value))} {

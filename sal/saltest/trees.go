@@ -33,7 +33,7 @@ func RunTrees(t *testing.T, e TreesSuite) {
 	t.Run("ClonesAFile", e.clones)
 	t.Run("WorksOnManyAtOnce", e.manyAtOnce)
 	t.Run("StopsWhenTheContextEnds", e.stops)
-	t.Run("GoesOnAfterACrashAnywhere", e.goesOn)
+	t.Run("GoesOnAfterACrashAnywhere", e.repeats)
 }
 
 const mib = 1 << 20
@@ -95,7 +95,7 @@ func (f *forest) lists(want ...string) {
 	}
 }
 
-func (f *forest) keeps(name string, want ...string) {
+func (f *forest) checkNoSecret(name string, want ...string) {
 	f.Helper()
 	if all, err := f.Snapshots(f.Context(), name); err != nil || !slices.Equal(all, want) {
 		f.Errorf("%s has the snapshots %q, want %q, %v", name, all, want, err)
@@ -133,7 +133,7 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	f := e.forest(t)
 	ctx := t.Context()
 	dir := f.make("a", 64*mib)
-	f.keeps("a")
+	f.checkNoSecret("a")
 	f.write(dir, "first")
 	f.must(f.Snapshot(ctx, "a", "one"))
 	f.write(dir, "second")
@@ -141,7 +141,7 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	f.must(f.Snapshot(ctx, "a", "one")) // must stay unchanged
 	f.write(dir, "third")
 	f.restart(nil)
-	f.keeps("a", "one", "two")
+	f.checkNoSecret("a", "one", "two")
 	for _, back := range []struct{ snapshot, want string }{{"one", "first"}, {"two", "second"}, {"one", "first"}} {
 		f.must(f.Restore(ctx, "a", back.snapshot))
 		f.holds("put back to "+back.snapshot, "a", back.want)
@@ -150,11 +150,11 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	}
 	f.must(f.RemoveSnapshot(ctx, "a", "one"))
 	f.must(f.RemoveSnapshot(ctx, "a", "one"))
-	f.keeps("a", "two")
+	f.checkNoSecret("a", "two")
 	f.must(f.Restore(ctx, "a", "two"))
 	f.holds("put back", "a", "second")
 	f.must(f.Remove(ctx, "a"))
-	f.keeps("a")
+	f.checkNoSecret("a")
 	f.lists()
 }
 
@@ -171,7 +171,7 @@ func (e TreesSuite) knowsNothing(t *testing.T) {
 	refuse("restoring no tree", f.Restore(ctx, "a", "one"))
 	f.make("a", mib)
 	refuse("restoring no snapshot", f.Restore(ctx, "a", "one"))
-	f.keeps("none")
+	f.checkNoSecret("none")
 	f.must(f.RemoveSnapshot(ctx, "none", "one"))
 	f.must(f.Remove(ctx, "none"))
 	f.lists("a")
@@ -254,8 +254,8 @@ func (e TreesSuite) stops(t *testing.T) {
 	f.lists("a")
 }
 
-// goesOn stops every call at each of its steps, like SIGKILL, and repeats it with new trees on the same host.
-func (e TreesSuite) goesOn(t *testing.T) {
+// repeats stops every call at each of its steps, like SIGKILL, and repeats it with new trees on the same host.
+func (e TreesSuite) repeats(t *testing.T) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
 	t.Cleanup(func() {
@@ -291,7 +291,7 @@ func (e TreesSuite) goesOn(t *testing.T) {
 			if err := c.do(t.Context(), f); err != nil {
 				t.Fatalf("%s, stopped at step %d, cannot be repeated: %v", c.name, at, err)
 			}
-			f.keeps("a", c.snapshots...)
+			f.checkNoSecret("a", c.snapshots...)
 			if c.gone {
 				f.lists()
 				continue

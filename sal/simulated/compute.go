@@ -38,13 +38,13 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 		}
 		return nil, nil
 	case "snapshot":
-		keep(s, request.Args.(*catalog.Snapshot).Snapshot)
+		saveState(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil
 	case "delete_snapshot":
-		drop(s, request.Args.(*catalog.Snapshot).Snapshot)
+		deleteState(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil
 	case "restore":
-		return nil, putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
+		return nil, restoreState(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
 	case "attach":
 		return nil, attach(request, s)
 	case "detach":
@@ -52,7 +52,7 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 	case "console":
 		return d.readLog(request)
 	default:
-		return nil, noSuch(request)
+		return nil, unsupported(request)
 	}
 }
 
@@ -159,7 +159,7 @@ func useContainer(d *Driver, request sal.Request, s *state) (map[string]any, err
 	case "logs":
 		return d.readLog(request)
 	default:
-		return nil, noSuch(request)
+		return nil, unsupported(request)
 	}
 	return nil, nil
 }

@@ -14,7 +14,7 @@ func makeNetwork(*Driver, sal.Request, *state) error { return nil }
 
 func useNetwork(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
 	if request.Operation.Verb != "allow" {
-		return nil, noSuch(request)
+		return nil, unsupported(request)
 	}
 	rules := catalog.Values(request.Args)
 	if mutable, immutable := request.Operation.Args.Changed(s.Rules, rules); len(mutable)+len(immutable) > 0 {
@@ -37,7 +37,7 @@ func showNetwork(_ *Driver, r *sal.Record[own]) any {
 
 func makeHeroDB(_ *Driver, request sal.Request, s *state) error {
 	args := request.Args.(*catalog.HeroDBCreate)
-	*s = state{Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1, Given: gives(args.Password)}
+	*s = state{Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1, Given: hasPassword(args.Password)}
 	return nil
 }
 
@@ -45,13 +45,13 @@ func updateHeroDB(request sal.Request, fields []string, s *state) error {
 	args := request.Args.(*catalog.HeroDBCreate)
 	if slices.Contains(fields, "password") {
 		s.Secret++
-		s.Given = gives(args.Password)
+		s.Given = hasPassword(args.Password)
 	}
 	return updateSizes(request, fields, s, 0, args.MemoryMiB, args.SizeGiB)
 }
 
-// gives reports whether a password was given; otherwise the driver generates one.
-func gives(password catalog.Text) bool {
+// hasPassword reports whether a password was given; otherwise the driver generates one.
+func hasPassword(password catalog.Text) bool {
 	_, given := password.Secret()
 	return given
 }
@@ -59,14 +59,14 @@ func gives(password catalog.Text) bool {
 func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error) {
 	switch request.Operation.Verb {
 	case "backup":
-		keep(s, request.Args.(*catalog.Backup).Backup)
+		saveState(s, request.Args.(*catalog.Backup).Backup)
 		return nil, nil
 	case "delete_backup":
-		drop(s, request.Args.(*catalog.Backup).Backup)
+		deleteState(s, request.Args.(*catalog.Backup).Backup)
 		return nil, nil
 	case "restore":
 		now := *s
-		err := putBack(request, s, "backup", request.Args.(*catalog.Backup).Backup)
+		err := restoreState(request, s, "backup", request.Args.(*catalog.Backup).Backup)
 		s.SizeGiB, s.MemoryMiB, s.Secret = now.SizeGiB, now.MemoryMiB, now.Secret // a backup contains only data
 		return nil, err
 	case "rotate_secret":
@@ -77,7 +77,7 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 		s.Secret++
 		return nil, nil
 	default:
-		return nil, noSuch(request)
+		return nil, unsupported(request)
 	}
 }
 

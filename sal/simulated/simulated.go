@@ -132,13 +132,13 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	ctx = hang(ctx, request)
+	ctx = ignoringDeadline(ctx, request)
 	if err := d.inject(request); err != nil {
 		return sal.Outcome{}, err
 	}
 	recovered := d.recovered
 	if request.Operation.Effect == catalog.Remove {
-		recovered = func(writ.ResourceID) (*sal.Record[own], error) { return d.doomed(request) }
+		recovered = func(writ.ResourceID) (*sal.Record[own], error) { return d.recoveredToRemove(request) }
 	}
 	r, err := recovered(request.Resource)
 	if err != nil {
@@ -265,8 +265,8 @@ func (d *Driver) recovered(resource writ.ResourceID) (*sal.Record[own], error) {
 	return d.finishPending(r)
 }
 
-// doomed is recovered for a Remove operation.
-func (d *Driver) doomed(request sal.Request) (*sal.Record[own], error) {
+// recoveredToRemove is recovered for a Remove operation.
+func (d *Driver) recoveredToRemove(request sal.Request) (*sal.Record[own], error) {
 	r, err := d.records.GetToRemove(request)
 	if err != nil || r == nil {
 		return nil, err

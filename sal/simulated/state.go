@@ -64,11 +64,11 @@ var modules = map[string]module{
 func updateNothing(sal.Request, []string, *state) error { return nil }
 
 func useNothing(_ *Driver, request sal.Request, _ *state) (map[string]any, error) {
-	return nil, noSuch(request)
+	return nil, unsupported(request)
 }
 
-// noSuch returns the error for an operation of the catalogue that this package lacks.
-func noSuch(request sal.Request) error {
+// unsupported returns the error for an operation of the catalogue that this package lacks.
+func unsupported(request sal.Request) error {
 	return writ.Errorf(writ.CodeDriverMissing, "the simulated driver cannot do %s", request.Operation.Name())
 }
 
@@ -82,8 +82,8 @@ func grow(request sal.Request, s *state, size int64) error {
 	return nil
 }
 
-// keep saves the state under a name, unless the name exists.
-func keep(s *state, name string) {
+// saveState saves the state under a name, unless the name exists.
+func saveState(s *state, name string) {
 	if s.Kept[name] != nil {
 		return
 	}
@@ -96,14 +96,14 @@ func keep(s *state, name string) {
 	s.Kept[name] = &then
 }
 
-// drop deletes a snapshot or backup.
-func drop(s *state, name string) {
+// deleteState deletes a snapshot or backup.
+func deleteState(s *state, name string) {
 	s.Kept = maps.Clone(s.Kept)
 	delete(s.Kept, name)
 }
 
-// putBack restores a saved state. All saved states and archives stay.
-func putBack(request sal.Request, s *state, what, name string) error {
+// restoreState restores a saved state. All saved states and archives stay.
+func restoreState(request sal.Request, s *state, what, name string) error {
 	then := s.Kept[name]
 	if then == nil {
 		return writ.Errorf(writ.CodeResourceUnknown, "%s has no %s %q", request.Resource, what, name).

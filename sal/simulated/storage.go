@@ -101,7 +101,7 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 		s.SizeGiB = args.SizeGiB
 		return fits(request, b.SizeGiB, s.SizeGiB)
 	default:
-		return noSuch(request)
+		return unsupported(request)
 	}
 }
 
@@ -133,7 +133,7 @@ func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int
 	}
 	s := r.Own.State
 	if args.Snapshot != "" {
-		if err := putBack(source, &s, "snapshot", args.Snapshot); err != nil {
+		if err := restoreState(source, &s, "snapshot", args.Snapshot); err != nil {
 			return 0, err
 		}
 	}
@@ -160,14 +160,14 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 	case "resize":
 		return nil, grow(request, s, request.Args.(*catalog.VolumeResize).SizeGiB)
 	case "snapshot":
-		keep(s, request.Args.(*catalog.Snapshot).Snapshot)
+		saveState(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil
 	case "delete_snapshot":
-		drop(s, request.Args.(*catalog.Snapshot).Snapshot)
+		deleteState(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil
 	case "restore":
 		size := s.SizeGiB
-		err := putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
+		err := restoreState(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
 		s.SizeGiB = size // a snapshot does not contain the size
 		return nil, err
 	case "send":
@@ -177,7 +177,7 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 		s.Archives = slices.DeleteFunc(slices.Clone(s.Archives), func(a string) bool { return a == name })
 		return nil, nil
 	default:
-		return nil, noSuch(request)
+		return nil, unsupported(request)
 	}
 }
 
@@ -191,7 +191,7 @@ func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
 	args := request.Args.(*catalog.VolumeSend)
 	if args.Snapshot != "" && s.Kept[args.Snapshot] == nil {
 		then := *s
-		return nil, putBack(request, &then, "snapshot", args.Snapshot)
+		return nil, restoreState(request, &then, "snapshot", args.Snapshot)
 	}
 	_, err := d.readBackup(request.Resource.Project, args.Backup)
 	if err == nil {

@@ -80,11 +80,11 @@ var durations = map[string]time.Duration{
 	"herodb.rotate_secret": 100 * time.Millisecond,
 }
 
-// anyOther is the duration of operations without an entry.
-const anyOther = 50 * time.Millisecond
+// defaultDuration is the duration of operations without an entry.
+const defaultDuration = 50 * time.Millisecond
 
-// hang returns a context that is never cancelled if the resource's name requests that, else ctx.
-func hang(ctx context.Context, request sal.Request) context.Context {
+// ignoringDeadline returns a context that is never cancelled if the resource's name requests that, else ctx.
+func ignoringDeadline(ctx context.Context, request sal.Request) context.Context {
 	if _, stuck := number(stuckName, request.Resource.Name); stuck && request.Operation.Effect != catalog.Remove {
 		return context.WithoutCancel(ctx)
 	}
@@ -96,7 +96,7 @@ func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
 	name := request.Operation.Name()
 	total, known := durations[name]
 	if !known {
-		total = anyOther
+		total = defaultDuration
 	}
 	total = time.Duration(float64(total) * max(d.config.Speed, 0))
 	if seconds, slow := number(slowName, request.Resource.Name); slow {

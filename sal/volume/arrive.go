@@ -22,13 +22,13 @@ import (
 // belongs to.
 
 const (
-	// arrivalKept is how long a partial archive is kept after the last attempt. Attempts within a run follow sooner.
-	arrivalKept = 24 * time.Hour
+	// arrivalTTL is how long a partial archive is kept after the last attempt. Attempts within a run follow sooner.
+	arrivalTTL = 24 * time.Hour
 	// maxSpread limits the size of an archive, as a multiple of the size of its volume: the header of a small file is
 	// larger than the file.
 	maxSpread = 4
-	// hurry limits the message to the other node after cancellation. A runner gives a driver 2 s to stop.
-	hurry = 1500 * time.Millisecond
+	// cancelledDoneTimeout limits the message to the other node after cancellation. A runner gives a driver 2 s to stop.
+	cancelledDoneTimeout = 1500 * time.Millisecond
 )
 
 // arrival is the state of the archive from which a volume is being made.
@@ -41,23 +41,23 @@ type arrival struct {
 // arrivalPath returns the path of the partial archive.
 func (j *job) arrivalPath() string { return filepath.Join(j.Dir, "arriving", j.name+".tar") }
 
-// forgetArrival removes the partial archive. A file that remains is harmless.
+// removeArrival removes the partial archive. A file that remains is harmless.
 //
 //failpoint:none it removes a file that arrived and is not needed, which does no harm if it stays
-func (j *job) forgetArrival() { _ = os.Remove(j.arrivalPath()) }
+func (j *job) removeArrival() { _ = os.Remove(j.arrivalPath()) }
 
 // copyContent returns the filling for volume.copy: a local clone, or an archive from another node.
 func (j *job) copyContent(ctx context.Context, args *catalog.VolumeCopy) (filling, error) {
 	if j.Origin == nil {
 		return j.cloneContent(ctx, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot, SizeGiB: args.SizeGiB})
 	}
-	return filling{sizeGiB: args.SizeGiB, goesOn: true, into: func(ctx context.Context, r *record) error {
+	return filling{sizeGiB: args.SizeGiB, resumes: true, into: func(ctx context.Context, r *record) error {
 		return j.arrive(ctx, r, args)
 	}}, nil
 }
 
-// begun returns the arrival of an earlier attempt at the same volume, or nil if there is none that can be resumed.
-func (j *job) begun(r *record) (*arrival, error) {
+// earlierArrival returns the arrival of an earlier attempt at the same volume, or nil if there is none that can be resumed.
+func (j *job) earlierArrival(r *record) (*arrival, error) {
 	half, err := j.records().Get(j.Resource)
 	if err != nil || half == nil || half.Own.Arrival == nil || half.UID != r.UID || half.Operation != r.Operation {
 		return nil, err
@@ -65,14 +65,14 @@ func (j *job) begun(r *record) (*arrival, error) {
 	if mutable, immutable := j.Operation.Args.Changed(half.Spec, r.Spec); len(mutable)+len(immutable) > 0 {
 		return nil, nil
 	}
-	half.Own.Arrival.Until = j.now().Add(arrivalKept)
+	half.Own.Arrival.Until = j.now().Add(arrivalTTL)
 	return half.Own.Arrival, nil
 }
 
 // arrive fetches the missing part of the archive and unpacks it into a tree.
 func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (err error) {
 	defer func() {
-		if err == nil || !passes(ctx, err) {
+		if err == nil || !isResumable(ctx, err) {
 			j.done(ctx, args.Snapshot)
 		}
 	}()
@@ -93,12 +93,12 @@ func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (
 	return j.receive(ctx, p.file, from)
 }
 
-// done releases the archive on the other node. After cancellation it gives up within hurry; an archive that was not
-// released expires.
+// done releases the archive on the other node. After cancellation, it gives up within cancelledDoneTimeout; an archive
+// that was not released expires.
 func (j *job) done(ctx context.Context, snapshot string) {
 	telling, stop := context.WithoutCancel(ctx), func() {}
 	if ctx.Err() != nil {
-		telling, stop = context.WithTimeout(telling, hurry)
+		telling, stop = context.WithTimeout(telling, cancelledDoneTimeout)
 	}
 	defer stop()
 	j.Origin.Done(telling, snapshot)
@@ -134,7 +134,7 @@ func (j *job) openPart(ctx context.Context, r *record, sizeGiB int64) (*part, er
 		return p, nil
 	}
 	p.edition = r.Own.Arrival.Edition
-	if p.length, err = io.Copy(p.hash, &endingReader{ctx, f}); err != nil {
+	if p.length, err = io.Copy(p.hash, &contextReader{ctx, f}); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return p, nil
@@ -161,7 +161,7 @@ func (p *part) Begin(a sal.Archive) error {
 	}
 	p.hash.Reset()
 	p.edition, p.length, p.far = a.Edition, 0, sal.Far(p.ctx, "fetched", a.Bytes)
-	p.record.Own.Arrival = &arrival{Edition: a.Edition, Until: p.now().Add(arrivalKept)}
+	p.record.Own.Arrival = &arrival{Edition: a.Edition, Until: p.now().Add(arrivalTTL)}
 	return p.records().Put(p.record)
 }
 
@@ -194,9 +194,9 @@ func (p *part) complete() error {
 	return p.records().Put(p.record)
 }
 
-// passes reports whether a later attempt may resume after this error. The partial archive is then kept, unless it fills
+// isResumable reports whether a later attempt may resume after this error. The partial archive is then kept, unless it fills
 // the disk. A cancelled run is never resumed; a run whose deadline passed may be.
-func passes(ctx context.Context, err error) bool {
+func isResumable(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return writ.CodeOf(context.Cause(ctx)) != writ.CodeRunCancelled
 	}

@@ -28,13 +28,13 @@ func (j *job) partPath() string {
 	return filepath.Join(filepath.Dir(j.backupPath("")), "."+j.name+".part")
 }
 
-// forgetPart removes an unfinished archive. A file that remains is harmless.
+// removePart removes an unfinished archive. A file that remains is harmless.
 //
 //failpoint:none it removes an unfinished file, which does no harm if it stays
-func (j *job) forgetPart() { _ = os.Remove(j.partPath()) }
+func (j *job) removePart() { _ = os.Remove(j.partPath()) }
 
-// forgetHalf removes an unfinished archive unless it has its final name already.
-func (j *job) forgetHalf() {
+// removeUnnamedPart removes an unfinished archive unless it has its final name already.
+func (j *job) removeUnnamedPart() {
 	part, err := os.Lstat(j.partPath())
 	if err != nil {
 		return
@@ -45,7 +45,7 @@ func (j *job) forgetHalf() {
 		return err == nil && info.Name() != part.Name() && os.SameFile(part, info)
 	})
 	if err == nil && !whole {
-		j.forgetPart()
+		j.removePart()
 	}
 }
 
@@ -69,14 +69,14 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 	}
 	sum, err := j.write(ctx, r, args.Backup, from)
 	if err := errors.Join(err, done()); err != nil {
-		j.forgetPart()
+		j.removePart()
 		_ = j.finishArchives(r) // otherwise the next call does it
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
 	if err := j.finishArchives(r); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.forgetPart() // last, because until then the file marks the archive of an interrupted attempt
+	j.removePart() // last, because until then the file marks the archive of an interrupted attempt
 	return j.sentOutcome(ctx, r, args, sum)
 }
 
@@ -117,10 +117,10 @@ func (j *job) sent(ctx context.Context, r *record, args *catalog.VolumeSend, the
 	}
 	defer f.Close()
 	hash := sha256.New()
-	if _, err := io.Copy(hash, &endingReader{ctx, f}); err != nil {
+	if _, err := io.Copy(hash, &contextReader{ctx, f}); err != nil {
 		return sal.Outcome{}, sal.HostError("read the backup "+args.Backup, err)
 	}
-	j.forgetPart()
+	j.removePart()
 	return j.sentOutcome(ctx, r, args, hex.EncodeToString(hash.Sum(nil)))
 }
 
@@ -140,7 +140,7 @@ func (j *job) archive(ctx context.Context, from string, size int64) (sum string,
 		return "", err
 	}
 	j.step("write the archive")
-	j.forgetPart() // after a crash it may be a second name of a complete archive, which must not be truncated
+	j.removePart() // after a crash it may be a second name of a complete archive, which must not be truncated
 	f, err := os.OpenFile(j.partPath(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
@@ -193,12 +193,12 @@ type archived struct {
 
 // receive unpacks an archive into a new tree. The archive cannot write outside the tree.
 func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
-	info, err := ended(f)
+	info, err := checkEnd(f)
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return from.isNone(err)
+		return from.asInvalid(err)
 	}
 	dir, err := j.Trees.Make(ctx, j.name, j.bound(from.sizeGiB))
 	if err != nil {
@@ -208,27 +208,27 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	source := io.TeeReader(f, io.MultiWriter(hash, &meter{far: sal.Far(ctx, "read", info.Size())}))
 	u := &unpacking{fits: func(bytes int64) error { return j.fits(bytes, from.sizeGiB) }, step: j.step}
 	unpacked := u.unpack(ctx, dir, source)
-	if unpacked != nil && (from.sha256 == "" || ofHost(unpacked)) {
-		return from.isNone(unpacked)
+	if unpacked != nil && (from.sha256 == "" || isHostError(unpacked)) {
+		return from.asInvalid(unpacked)
 	}
-	if _, err := io.Copy(io.Discard, &endingReader{ctx, source}); err != nil { // trailing bytes count too
+	if _, err := io.Copy(io.Discard, &contextReader{ctx, source}); err != nil { // trailing bytes count too
 		return err
 	}
 	if sum := hex.EncodeToString(hash.Sum(nil)); from.sha256 != "" && sum != from.sha256 {
 		return writ.Errorf(writ.CodeChecksumMismatch, "the %s has the SHA-256 %s, not %s", from.name, sum, from.sha256)
 	}
 	if unpacked != nil {
-		return from.isNone(unpacked)
+		return from.asInvalid(unpacked)
 	}
-	if err := j.ours(dir); err != nil {
+	if err := j.reclaimDisk(dir); err != nil {
 		return err
 	}
 	return j.growDisk(dir, from.sizeGiB*gib)
 }
 
-// ended returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts such an archive
+// checkEnd returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts such an archive
 // as complete.
-func ended(f *os.File) (fs.FileInfo, error) {
+func checkEnd(f *os.File) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -243,21 +243,21 @@ func ended(f *os.File) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// isNone wraps err as an error about an invalid archive, unless err concerns the host, the volume or the context.
-func (a archived) isNone(err error) error {
-	if ofHost(err) {
+// asInvalid wraps err as an error about an invalid archive, unless err concerns the host, the volume or the context.
+func (a archived) asInvalid(err error) error {
+	if isHostError(err) {
 		return err
 	}
 	return writ.Errorf(writ.CodeArgumentsInvalid, "the %s is not an archive of volume.send: %w", a.name, err)
 }
 
-// endingReader fails once its context has ended.
-type endingReader struct {
+// contextReader fails once its context has ended.
+type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (r *endingReader) Read(p []byte) (int, error) {
+func (r *contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

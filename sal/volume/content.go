@@ -19,7 +19,7 @@ import (
 type filling struct {
 	sizeGiB int64
 	into    func(ctx context.Context, r *record) error // creates the tree
-	goesOn  bool                                       // the next attempt resumes where this one failed
+	resumes bool                                       // the next attempt resumes where this one failed
 }
 
 // content returns the content of the new volume. It checks the size before anything is created, because not every disk
@@ -104,7 +104,7 @@ func (j *job) image(ctx context.Context, ref writ.Ref) (sal.Image, error) {
 }
 
 func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (filling, error) {
-	source, err := j.whole(j.Resource.Project, args.From)
+	source, err := j.findComplete(j.Resource.Project, args.From)
 	if err != nil {
 		return filling{}, err
 	}
@@ -122,15 +122,15 @@ func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (fill
 		if err != nil {
 			return err
 		}
-		if err := j.ours(dir); err != nil {
+		if err := j.reclaimDisk(dir); err != nil {
 			return err
 		}
 		return j.growDisk(dir, size*gib)
 	}}, nil
 }
 
-// ours reclaims the disk of a copy from the user of a machine: the copy has no users yet.
-func (j *job) ours(dir string) error {
+// reclaimDisk reclaims the disk of a copy from the user of a machine: the copy has no users yet.
+func (j *job) reclaimDisk(dir string) error {
 	return sal.HostError("reclaim the disk of "+j.Resource.String(), sal.ReclaimDisk(dir, j.step))
 }
 

@@ -73,7 +73,7 @@ func (j *job) recovered(ctx context.Context) (*record, error) {
 
 func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 	if r != nil && r.Owned(j.Request) == nil {
-		lost, err := j.isLost(ctx, r)
+		lost, err := j.mustMakeAgain(ctx, r)
 		if err != nil {
 			return sal.Outcome{}, err
 		}
@@ -91,13 +91,13 @@ func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 	return j.outcome(ctx, r, change)
 }
 
-// isLost reports whether the content of a volume is gone, so that it must be made again. It returns an error if that
+// mustMakeAgain reports whether the content of a volume is gone, so that it must be made again. It returns an error if that
 // would destroy the rest: snapshots, shipments, or files that a machine still has open.
-func (j *job) isLost(ctx context.Context, r *record) (bool, error) {
+func (j *job) mustMakeAgain(ctx context.Context, r *record) (bool, error) {
 	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes interrupted operations
 		return false, err
 	}
-	if !j.isGone(r) {
+	if !j.contentMissing(r) {
 		return false, nil
 	}
 	if len(r.Own.Shipments) > 0 {
@@ -129,8 +129,8 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	if r.Own.Archives, err = j.archivesBefore(r); err != nil {
 		return nil, err
 	}
-	if fill.goesOn {
-		if r.Own.Arrival, err = j.begun(r); err != nil {
+	if fill.resumes {
+		if r.Own.Arrival, err = j.earlierArrival(r); err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +141,7 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	if err == nil {
 		err = fill.into(ctx, r)
 	}
-	if err != nil && r.Own.Arrival != nil && passes(ctx, err) { // the next attempt resumes
+	if err != nil && r.Own.Arrival != nil && isResumable(ctx, err) { // the next attempt resumes
 		return nil, sal.HostError("make "+j.Resource.String(), errors.Join(err, j.Trees.Remove(context.WithoutCancel(ctx), j.name)))
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	if err := j.records().Put(r); err != nil {
 		return nil, err
 	}
-	j.forgetArrival()
+	j.removeArrival()
 	return r, nil
 }
 
@@ -169,7 +169,7 @@ func (j *job) update(ctx context.Context, r *record) error {
 
 // grow grows the volume and its disk.
 func (j *job) grow(ctx context.Context, r *record, size int64) error {
-	if j.isGone(r) {
+	if j.contentMissing(r) {
 		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).WithHint("create it again with %s", r.Operation)
 	}
 	if size < r.Own.SizeGiB {
@@ -235,8 +235,8 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	if err := j.Trees.Remove(ctx, j.name); err != nil {
 		return err
 	}
-	j.forgetPart()
-	j.forgetArrival()
+	j.removePart()
+	j.removeArrival()
 	return j.records().Remove(j.Resource)
 }
 
@@ -321,7 +321,7 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	}
 	err := j.Trees.Restore(ctx, j.name, name)
 	if err == nil {
-		err = j.ours(j.Trees.Path(j.name)) // the machine that uses the volume gets the disk back when it starts
+		err = j.reclaimDisk(j.Trees.Path(j.name)) // the machine that uses the volume gets the disk back when it starts
 	}
 	if err == nil {
 		r.Generation++

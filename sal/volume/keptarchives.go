@@ -239,7 +239,7 @@ func (j *job) ownerOf(name string) (*record, error) {
 // removeArchive deletes the file of an archive. It reports whether the file existed.
 func (j *job) removeArchive(name string) (removed bool, err error) {
 	if j.isPart(name) {
-		j.forgetPart()
+		j.removePart()
 	}
 	path := j.backupPath(name)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

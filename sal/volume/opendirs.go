@@ -42,8 +42,8 @@ func attributesOf(h *tar.Header) map[string]string {
 	return all
 }
 
-// waits reports whether an attribute of a directory must be set after its content: access lists affect new entries.
-func waits(attribute string) bool { return !strings.HasPrefix(attribute, "user.") }
+// setAfterContent reports whether an attribute of a directory must be set after its content: access lists affect new entries.
+func setAfterContent(attribute string) bool { return !strings.HasPrefix(attribute, "user.") }
 
 // openDirs holds the directories from the root of an archive to the current entry. The entries of an archive are in the
 // order of a walk, so all other directories are complete and memory depends only on the depth of the tree.

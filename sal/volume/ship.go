@@ -32,7 +32,7 @@ const maxShipments = 8
 
 // Ship keeps the content in a hidden snapshot. A snapshot named by the caller does not change, so it is used directly.
 func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) {
-	r, err := d.whole(s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
+	r, err := d.findComplete(s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
 	if err != nil {
 		return sal.Archive{}, err
 	}
@@ -41,7 +41,7 @@ func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) 
 	if s.Snapshot != "" {
 		err = j.hasSnapshot(ctx, s.Resource, s.Snapshot)
 	} else {
-		edition, err = j.hold(ctx, r, s)
+		edition, err = j.freeze(ctx, r, s)
 		snapshot = shipment{Edition: edition}.snapshot()
 	}
 	if err != nil {
@@ -62,8 +62,8 @@ func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) 
 	}, nil
 }
 
-// hold creates or extends the shipment and returns its edition.
-func (j *job) hold(ctx context.Context, r *record, s sal.Shipment) (edition string, err error) {
+// freeze creates or extends the shipment and returns its edition.
+func (j *job) freeze(ctx context.Context, r *record, s sal.Shipment) (edition string, err error) {
 	i := slices.IndexFunc(r.Own.Shipments, func(kept shipment) bool { return kept.Transfer == s.Transfer })
 	switch {
 	case i < 0:
@@ -92,7 +92,7 @@ func (j *job) makeRoom(ctx context.Context, r *record) error {
 	}
 	all := slices.SortedFunc(slices.Values(r.Own.Shipments), func(a, b shipment) int { return a.due().Compare(b.due()) })
 	if first := all[0]; first.due().Before(j.now()) {
-		return j.letGo(ctx, r, func(kept shipment) bool { return kept.Transfer == first.Transfer })
+		return j.releaseShipments(ctx, r, func(kept shipment) bool { return kept.Transfer == first.Transfer })
 	}
 	said := make([]string, len(all))
 	for i, kept := range all {
@@ -116,11 +116,11 @@ func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
 	if err != nil || r == nil || r.UID != s.UID || r.Own.Phase != ready {
 		return err
 	}
-	return d.job(sal.Request{Resource: s.Resource, UID: s.UID}).letGo(ctx, r, func(kept shipment) bool { return kept.Transfer == s.Transfer })
+	return d.job(sal.Request{Resource: s.Resource, UID: s.UID}).releaseShipments(ctx, r, func(kept shipment) bool { return kept.Transfer == s.Transfer })
 }
 
-// letGo removes the shipments that over selects, and their snapshots.
-func (j *job) letGo(ctx context.Context, r *record, over func(shipment) bool) error {
+// releaseShipments removes the shipments that over selects, and their snapshots.
+func (j *job) releaseShipments(ctx context.Context, r *record, over func(shipment) bool) error {
 	if !slices.ContainsFunc(r.Own.Shipments, over) {
 		return nil
 	}

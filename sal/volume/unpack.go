@@ -35,7 +35,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		return err
 	}
 	defer u.root.Close()
-	archive := tar.NewReader(&endingReader{ctx, from})
+	archive := tar.NewReader(&contextReader{ctx, from})
 	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -47,7 +47,7 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if err := u.fits(h.Size); err != nil { // holes count, because they may be filled later
 			return err
 		}
-		if err := u.entry(h, &endingReader{ctx, archive}); err != nil { // zeros of holes bypass the inner reader
+		if err := u.entry(h, &contextReader{ctx, archive}); err != nil { // zeros of holes bypass the inner reader
 			return err
 		}
 	}
@@ -90,13 +90,13 @@ func (u *unpacking) entry(h *tar.Header, content io.Reader) error {
 		if err := u.pipe(name); err != nil {
 			return err
 		}
-		return u.dress(name, metadataOf(h))
+		return u.setMetadata(name, metadataOf(h))
 	case tar.TypeReg:
 		u.step("write " + path.Base(name))
 		if err := u.file(name, content, h.Size); err != nil {
 			return err
 		}
-		return u.dress(name, metadataOf(h))
+		return u.setMetadata(name, metadataOf(h))
 	default:
 		return fmt.Errorf("its entry %q is not a file, directory, link or pipe", h.Name)
 	}
@@ -170,8 +170,8 @@ func (u *unpacking) directory(h *tar.Header) error {
 	}
 	m := metadataOf(h)
 	now := maps.Clone(m.attributes)
-	maps.DeleteFunc(now, func(name, _ string) bool { return waits(name) })
-	maps.DeleteFunc(m.attributes, func(name, _ string) bool { return !waits(name) })
+	maps.DeleteFunc(now, func(name, _ string) bool { return setAfterContent(name) })
+	maps.DeleteFunc(m.attributes, func(name, _ string) bool { return !setAfterContent(name) })
 	if err := u.attributes(h.Name, now); err != nil {
 		return err
 	}
@@ -185,19 +185,19 @@ func (u *unpacking) leave(next string) error {
 		if !left {
 			break
 		}
-		if err := u.dress(name, m); err != nil {
+		if err := u.setMetadata(name, m); err != nil {
 			return err
 		}
 	}
 	if next == "" && u.open.root != nil {
-		return u.dress(".", *u.open.root)
+		return u.setMetadata(".", *u.open.root)
 	}
 	return nil
 }
 
-// dress sets the metadata of an entry. It sets attributes after the owner, because changing the owner removes some, and
+// setMetadata sets the metadata of an entry. It sets attributes after the owner, because changing the owner removes some, and
 // before the mode, which may forbid them.
-func (u *unpacking) dress(name string, m metadata) error {
+func (u *unpacking) setMetadata(name string, m metadata) error {
 	if err := u.chown(name, m.uid, m.gid); err != nil {
 		return err
 	}
@@ -234,8 +234,8 @@ func (u *unpacking) attributes(name string, all map[string]string) error {
 	return f.Close()
 }
 
-// ofHost reports whether an error concerns the host, the volume's size or the context, and not the archive.
-func ofHost(err error) bool {
+// isHostError reports whether an error concerns the host, the volume's size or the context, and not the archive.
+func isHostError(err error) bool {
 	if _, ok := errors.AsType[*writ.Error](err); ok {
 		return true
 	}

@@ -93,14 +93,14 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 		return sal.Observation{}, err
 	}
 	state := string(r.Own.Phase)
-	if r.Own.Phase == ready && d.isGone(r) {
+	if r.Own.Phase == ready && d.contentMissing(r) {
 		state = catalog.Gone
 	}
 	return sal.Observation{Exists: true, UID: r.UID, State: state, Values: catalog.Values(shown)}, ctx.Err()
 }
 
-// isGone reports whether the tree of a volume is missing.
-func (d *Driver) isGone(r *record) bool {
+// contentMissing reports whether the tree of a volume is missing.
+func (d *Driver) contentMissing(r *record) bool {
 	_, err := os.Lstat(d.Trees.Path(r.Resource.HostName()))
 	return errors.Is(err, fs.ErrNotExist)
 }
@@ -112,15 +112,15 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 
 // Volume returns a complete volume.
 func (d *Driver) Volume(_ context.Context, project writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
-	r, err := d.whole(project, volume)
+	r, err := d.findComplete(project, volume)
 	if err != nil {
 		return sal.Volume{}, err
 	}
 	return sal.Volume{UID: r.UID, Dir: d.Trees.Path(r.Resource.HostName()), SizeGiB: r.Own.SizeGiB}, nil
 }
 
-// whole returns the record of the complete volume with a handle or name.
-func (d *Driver) whole(project writ.ProjectID, volume writ.Ref) (*record, error) {
+// findComplete returns the record of the complete volume with a handle or name.
+func (d *Driver) findComplete(project writ.ProjectID, volume writ.Ref) (*record, error) {
 	resource := writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: volume.Name}
 	r, err := d.records().Get(resource)
 	if err != nil {
@@ -161,10 +161,10 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if err := j.finishArchives(r); err != nil {
 		return nil, err
 	}
-	j.forgetHalf()
-	j.forgetArrival()
+	j.removeUnnamedPart()
+	j.removeArrival()
 	if now := j.now(); r.Own.Shipments != nil {
-		if err := j.letGo(ctx, r, func(kept shipment) bool { return now.After(kept.Until) }); err != nil {
+		if err := j.releaseShipments(ctx, r, func(kept shipment) bool { return now.After(kept.Until) }); err != nil {
 			return nil, err
 		}
 	}
