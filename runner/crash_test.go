@@ -2,12 +2,12 @@ package runner_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/runner"
 	"writ/runner/queue"
 	"writ/sal"
@@ -98,7 +98,7 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 					if codeOf(got) != tt.want[step] {
 						t.Errorf("result = %+v, want %q", got.Error, tt.want[step])
 					}
-					if got.Error != nil && !strings.Contains(got.Error.Message, "container web does not exist now") {
+					if got.Error != nil && !testenv.Mentions(got.Error.Message, "container web") {
 						t.Errorf("message = %q, want one that says what is there now", got.Error.Message)
 					}
 					if got := h.count(job.JobKey.String()); got != tt.effects[step] {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/runner"
 	"writ/sal"
 )
@@ -359,7 +360,7 @@ func TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork(t *testing.T) {
 		}
 		waits := n.job(3, "volume.create", "stuck", nil)
 		n.push(waits)
-		if got := n.await(waits.JobKey); codeOf(got) != writ.CodeResourceBusy || !strings.Contains(got.Error.Message, "looking after") {
+		if got := n.await(waits.JobKey); codeOf(got) != writ.CodeResourceBusy || !testenv.Mentions(got.Error.Message, "volume stuck") {
 			t.Errorf("a job on it: %+v", got.Error)
 		}
 		close(free)

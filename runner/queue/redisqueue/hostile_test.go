@@ -409,7 +409,7 @@ func TestANodeHasItsShareOfKeys(t *testing.T) {
 	for range 6 {
 		found += d.findings()[queue.OverBudget].What
 	}
-	if !strings.Contains(found, "keys in the queue") {
+	if !testenv.Mentions(found, fmt.Sprint(queue.BudgetKeys)) {
 		t.Errorf("found %q", found)
 	}
 }
