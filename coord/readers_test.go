@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -493,7 +494,7 @@ func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
 		switch w := ask(dave, from); w.Code {
 		case http.StatusOK:
 		case http.StatusTooManyRequests:
-			if refused++; w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "dave asks too often") {
+			if refused++; w.Header().Get("Retry-After") == "" || !testenv.Mentions(w.Body.String(), string(writ.CodeRateLimited), "dave") {
 				t.Fatalf("%v %s", w.Header(), w.Body)
 			}
 		default:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 func TestShareOfADatacenterFollowsTheDisk(t *testing.T) {
@@ -44,7 +45,7 @@ func TestDatacenterOverItsShareIsPaused(t *testing.T) {
 			stored++
 		}
 	}
-	if e := writ.AsError(err); err == nil || e.Code != writ.CodeQuotaExceeded || stored != 6 || !strings.Contains(e.Message, "limit of a datacenter is 1 MiB") {
+	if e := writ.AsError(err); err == nil || e.Code != writ.CodeQuotaExceeded || stored != 6 || !testenv.Mentions(e.Message, "1 MiB") {
 		t.Errorf("after %d events: %v", stored, err)
 	}
 	if err := again(modest, 1); err != nil {
