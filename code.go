@@ -240,7 +240,7 @@ var Codes = []CodeInfo{
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists its drivers."},
 	{CodeDriverFailed, Failed, true, 422, ExitFailed, "The tool on the node reported an error that may be temporary; the message has its text."},
-	{CodeDriverRefused, Failed, false, 422, ExitFailed, "The tool or the kernel of the node rejected the work and would reject it again, so it is not repeated; the message has its text. Change the script or the node, then submit again."},
+	{CodeDriverRefused, Failed, false, 422, ExitFailed, "The tool or the kernel of the node rejected the work, as it would again, so it is not repeated. The message has its text: change the script or the node, then submit again."},
 	{CodeQuotaExceeded, Failed, false, 422, ExitFailed, "The node or project has reached its quota of this kind."},
 	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full."},
 	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "The fetched content has another SHA-256 than expected by the script, or reported by the source node; it was discarded."},

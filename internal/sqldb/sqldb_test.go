@@ -394,7 +394,7 @@ func newerSchemaIsRefused(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	_, err = Open(t.Context(), path, schema)
-	if e := writ.AsError(err); e == nil || e.Code != writ.CodeConflict || !strings.Contains(e.Message, "schema 2") || e.Hint == "" {
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeConflict || !strings.Contains(e.Message, "version 2") || e.Hint == "" {
 		t.Errorf("older program on a newer store: %v", err)
 	}
 	if db, err = Open(t.Context(), path, newer); err != nil {
