@@ -57,8 +57,8 @@ func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 		if row.Retryable && (row.Kind == writ.Invalid || row.Kind == writ.NotFound || row.Kind == writ.Internal) {
 			t.Errorf("%s: trying again does not help against %s", row.Code, row.Kind)
 		}
-		if !strings.HasSuffix(row.Explain, ".") || strings.ContainsAny(row.Explain, "\n|") {
-			t.Errorf("%s: %q is no line of explanation", row.Code, row.Explain)
+		if !strings.HasSuffix(row.Explain(), ".") || strings.ContainsAny(row.Explain(), "\n|") {
+			t.Errorf("%s: %q is no line of explanation", row.Code, row.Explain())
 		}
 	}
 }

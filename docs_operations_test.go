@@ -68,7 +68,7 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 	writeFields(&b, scripts.Options(), false)
 	b.WriteString("\n## Errors\n\nA script that reads a field of a call that failed ends there, unless it has read the handle's `err`, which is `undefined` or\n`{code, message, retryable}`. Besides the errors of its operation, any call may fail with:\n\n")
 	for _, code := range catalog.CommonErrors() {
-		fmt.Fprintf(&b, "- `%s`: %s\n", code, code.Info().Explain)
+		fmt.Fprintf(&b, "- `%s`: %s\n", code, code.Info().Explain())
 	}
 	b.WriteString("\n[codes.md](codes.md) has all codes, and `writ explain CODE` tells more. A test can let simulated drivers fail, with `INJECTED` or\n`INJECTED_FINAL`.\n")
 	writeEveryHandle(&b)

@@ -87,7 +87,7 @@ A command ends with the exit code of its error. If it watches a run that fails, 
 		if row.Retryable {
 			retry = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %d | %s |\n", row.Code, row.Kind, retry, row.Status, row.Exit, row.Explain)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %d | %s |\n", row.Code, row.Kind, retry, row.Status, row.Exit, row.Explain())
 	}
 	return b.String()
 }

@@ -85,7 +85,7 @@ func explainCode(code string) (explanation, bool) {
 	if i := slices.IndexFunc(writ.Codes, func(c writ.CodeInfo) bool { return string(c.Code) == code }); i >= 0 {
 		c := writ.Codes[i]
 		return explanation{
-			Code: code, Kind: c.Kind, Retryable: c.Retryable, Status: c.Status, Exit: c.Exit, Explain: c.Explain,
+			Code: code, Kind: c.Kind, Retryable: c.Retryable, Status: c.Status, Exit: c.Exit, Explain: c.Explain(),
 		}, true
 	}
 	if c, ok := scripts.LookupCode(code); ok {

@@ -22,7 +22,7 @@ func ProblemOf(err error, requestID string) Problem {
 	}
 	return Problem{
 		Type:      "urn:writ:code:" + string(e.Code),
-		Title:     info.Explain,
+		Title:     info.Explain(),
 		Status:    info.Status,
 		Detail:    e.Message,
 		Code:      e.Code,

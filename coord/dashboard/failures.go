@@ -117,7 +117,7 @@ type failureRow struct {
 func (r failureRow) Key() string { return string(r.Code) + " " + r.Operation }
 
 // Explain is what the code means.
-func (r failureRow) Explain() string { return r.Code.Info().Explain }
+func (r failureRow) Explain() string { return r.Code.Info().Explain() }
 
 // Command is what explains the code, "" if it is none of writ's.
 func (r failureRow) Command() string {

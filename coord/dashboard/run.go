@@ -246,4 +246,4 @@ func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
 }
 
 // Explain is what the code of the call's error means.
-func (c callRow) Explain() string { return c.Error.Code.Info().Explain }
+func (c callRow) Explain() string { return c.Error.Code.Info().Explain() }

@@ -81,7 +81,7 @@ func (h runHead) failure() Node {
 				return Group{Br(), Text("called at "), Code(Text(caller))}
 			}))
 		}),
-		P(Class("note"), Text(f.Code.Info().Explain)))
+		P(Class("note"), Text(f.Code.Info().Explain())))
 }
 
 func (h runHead) duration() Node {

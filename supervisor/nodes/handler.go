@@ -316,7 +316,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		hint = fmt.Sprintf("`writ explain %s` tells more", e.Code)
 	}
 	writeJSON(w, "application/problem+json", info.Status, problem{
-		Type: "urn:writ:code:" + string(e.Code), Title: info.Explain, Status: info.Status,
+		Type: "urn:writ:code:" + string(e.Code), Title: info.Explain(), Status: info.Status,
 		Detail: e.Message, Code: e.Code, Hint: hint, RequestID: id,
 	})
 }

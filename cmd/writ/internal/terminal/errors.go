@@ -84,7 +84,7 @@ func errorText(e *writ.Error, label, hintLabel string) string {
 	return text
 }
 
-// remedy returns what to do about an error that has no hint: what the table of codes says after its first sentence, or where to read more.
+// remedy returns what to do about an error that has no hint: the remedy of its code, or the command that explains the code.
 // It is empty for codes whose messages say it themselves, and for those that this program does not know.
 func remedy(code writ.Code) string {
 	info := code.Info()
@@ -95,10 +95,7 @@ func remedy(code writ.Code) string {
 	if info.Code != code {
 		return ""
 	}
-	if _, rest, more := strings.Cut(info.Explain, ". "); more {
-		return rest
-	}
-	return "writ explain " + string(code)
+	return cmp.Or(info.Remedy, "writ explain "+string(code))
 }
 
 // forPeople returns the error as it is shown. Unlike a server, the command line hides nothing of what went wrong inside of it: the
