@@ -11,7 +11,7 @@ import (
 	"writ"
 )
 
-func TestACloneIsWholeAndKeepsItsHoles(t *testing.T) {
+func TestCloneIsCompleteAndKeepsHoles(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	want := make([]byte, 8<<20)

@@ -10,7 +10,7 @@ import (
 )
 
 // The record is reported under its name if that is still readable.
-func TestARecordCutOffAnywhereIsReportedAndTheOthersAreRead(t *testing.T) {
+func TestTruncatedRecordIsReported(t *testing.T) {
 	records := &Records[own]{Dir: t.TempDir()}
 	asked := request(t, "volume.create", "u1", map[string]any{"size_gib": int64(1)})
 	broken, whole := NewRecord[own](asked), NewRecord[own](asked)
@@ -57,7 +57,7 @@ func TestARecordCutOffAnywhereIsReportedAndTheOthersAreRead(t *testing.T) {
 	}
 }
 
-func TestARecordUnderTheNameOfAnotherIsDamaged(t *testing.T) {
+func TestRecordUnderAnotherNameIsDamaged(t *testing.T) {
 	records := &Records[own]{Dir: t.TempDir()}
 	if err := records.Put(NewRecord[own](request(t, "volume.create", "u1", map[string]any{"size_gib": int64(1)}))); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func quiet(string) {}
 
 // After any sequence of interruptions, the disk belongs to no user except the one who can reach it, and it can be
 // reclaimed.
-func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
+func TestInterruptedHandoverIsReclaimed(t *testing.T) {
 	hand := func(dir string, user uint32, readOnly bool) func(step func(string)) error {
 		return func(step func(string)) error { return sal.HandDisk(dir, user, readOnly, step) }
 	}
@@ -118,7 +118,7 @@ func safe(t *testing.T, at, dir, path string) {
 }
 
 // Containers may have a file of that name, and their directories may belong to any user.
-func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
+func TestDiskOfAContainerStaysUnchanged(t *testing.T) {
 	for _, of := range []struct {
 		uid, gid   int
 		mode       fs.FileMode
@@ -148,7 +148,7 @@ func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 
 // The user may link to the disk from any directory they can write. That must prevent neither its reclaim nor the next
 // handover to the same user.
-func TestADiskWithAHardLinkReturnsToItsOwner(t *testing.T) {
+func TestDiskWithAHardLinkIsReclaimed(t *testing.T) {
 	dir, path := newDisk(t)
 	second := filepath.Join(filepath.Dir(dir), "second")
 	if err := errors.Join(sal.HandDisk(dir, someone, false, quiet), os.Link(path, second)); err != nil {

@@ -87,7 +87,7 @@ func TestTheEndOfALogIsItsLastLines(t *testing.T) {
 	}
 }
 
-func TestALogIsReadOnFromAPosition(t *testing.T) {
+func TestLogIsReadFromAPosition(t *testing.T) {
 	l := newLog(t)
 	say(t, l, "one\ntwo\nthree\n")
 	next := part(t, l, catalog.LogPart{Lines: 1}).Next
@@ -208,7 +208,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 }
 
 // A client may send any position, and the rest of a log may begin anywhere. Only secrets have capitals and digits here.
-func TestNoPositionTellsASecret(t *testing.T) {
+func TestNoPositionRevealsASecret(t *testing.T) {
 	secrets := map[string]string{"HUNTER2": "(a)", "ABXA": "(b)", "K1\nK2\nK3": "(c)", "7": "(d)"}
 	quiet := func(l *sal.Log, after string, lines int64) {
 		t.Helper()
@@ -240,7 +240,7 @@ func TestNoPositionTellsASecret(t *testing.T) {
 	}
 }
 
-func TestALogWhoseEndIsASecretEnds(t *testing.T) {
+func TestLogEndingWithASecretIsReadToItsEnd(t *testing.T) {
 	l := newLog(t)
 	l.Secrets = map[string]string{"abca": "(one)"}
 	say(t, l, "abca")
@@ -250,7 +250,7 @@ func TestALogWhoseEndIsASecretEnds(t *testing.T) {
 }
 
 // A file that was put aside may have lost its end in a power cut.
-func TestTheEndOfALogIsBehindWhatIsMissing(t *testing.T) {
+func TestLogEndIsAfterMissingBytes(t *testing.T) {
 	l := newLog(t)
 	l.Secrets = map[string]string{strings.Repeat("s", 100): "(one)"}
 	if err := os.WriteFile(l.Path+".0-2000", []byte(strings.Repeat("before\n", 268)), 0o600); err != nil {
@@ -262,7 +262,7 @@ func TestTheEndOfALogIsBehindWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestZerosThatWereWrittenLoseNothing(t *testing.T) {
+func TestWrittenZerosAreContent(t *testing.T) {
 	l := newLog(t)
 	say(t, l, "one\n")
 	after := part(t, l, catalog.LogPart{}).Next

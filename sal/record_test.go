@@ -86,7 +86,7 @@ func TestRecordsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestRecordIsOldOrNewWhereverPutIsStopped(t *testing.T) {
+func TestInterruptedPutIsAtomic(t *testing.T) {
 	type stopped struct{}
 	for stop := 0; ; stop++ {
 		records := &Records[own]{Dir: t.TempDir()}
@@ -132,7 +132,7 @@ func TestAHalfWrittenRecordLeavesNoFile(t *testing.T) {
 	}
 }
 
-func TestHostErrorKeepsWhatIsKnown(t *testing.T) {
+func TestHostErrorKeepsKnownErrors(t *testing.T) {
 	known := writ.Errorf(writ.CodeQuotaExceeded, "full")
 	for _, tt := range []struct {
 		err  error

@@ -116,7 +116,7 @@ func TestNestedSubvolumesAreReported(t *testing.T) {
 	})
 }
 
-func TestATreeGoesWithWhatIsNestedInIt(t *testing.T) {
+func TestTreeIsRemovedWithNestedSubvolumes(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
 		nest(t, dir)

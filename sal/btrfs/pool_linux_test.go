@@ -94,7 +94,7 @@ func syncAll(t testing.TB, dir string) {
 	}
 }
 
-func TestATreeHoldsWhatItMayAndNoMore(t *testing.T) {
+func TestTreeSizeIsEnforced(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
 		if n, err := fill(t, dir, 200); !errors.Is(err, unix.EDQUOT) || n < 32 || n > 64 {
@@ -140,7 +140,7 @@ func TestKeepMendsTheQuota(t *testing.T) {
 }
 
 // A machine must be able to write its whole disk, whatever snapshots exist.
-func TestSnapshotsTakeNoSpaceFromATree(t *testing.T) {
+func TestSnapshotsDoNotShrinkATree(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
 		for _, s := range []string{"one", "two"} {
@@ -199,7 +199,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 }
 
 // A node with many trees calls Keep for each of them every half minute.
-func TestTreesAreAddedUpOnceUntilThereAreOthers(t *testing.T) {
+func TestTreeCountsAreCached(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		p.ProjectBytes = func(writ.ProjectID) int64 { return 1 << 40 }
 		bound := sal.Bound{Bytes: mib, Project: "p"}
@@ -238,7 +238,7 @@ func TestTreesAreAddedUpOnceUntilThereAreOthers(t *testing.T) {
 
 // A project can write all it was promised, to the last byte: requests that exceed its share fail before anything is
 // created.
-func TestSizesOfAProjectAddUpToItsBoundAndNoMore(t *testing.T) {
+func TestSizesOfAProjectAreLimited(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx := t.Context()
 		p.ProjectBytes = func(writ.ProjectID) int64 { return 100 * mib }
@@ -282,7 +282,7 @@ func TestSizesOfAProjectAddUpToItsBoundAndNoMore(t *testing.T) {
 	})
 }
 
-func TestSizesThatAreAskedForAtOnceAreAddedUp(t *testing.T) {
+func TestConcurrentSizesAreAddedUp(t *testing.T) {
 	t.Parallel()
 	p := &Pool{Dir: filepath.Join(testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 256).Dir, "pool")}
 	p.ProjectBytes = func(writ.ProjectID) int64 { return 100 * mib }
@@ -306,7 +306,7 @@ func TestSizesThatAreAskedForAtOnceAreAddedUp(t *testing.T) {
 	}
 }
 
-func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
+func TestCloneSharesBlocksOfItsImage(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		images := must[string](t)(p.Make(t.Context(), "images", sal.Bound{}))
 		must[int](t)(fill(t, images, 64))
@@ -339,7 +339,7 @@ func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
 	})
 }
 
-func TestADiskThatIsFullSaysSo(t *testing.T) {
+func TestFullDiskIsReported(t *testing.T) {
 	t.Parallel()
 	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128)
 	p := &Pool{Dir: filepath.Join(disk.Dir, "pool")}

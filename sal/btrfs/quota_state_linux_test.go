@@ -59,7 +59,7 @@ func TestQuotasComeBackAfterDisable(t *testing.T) {
 	})
 }
 
-func TestInconsistentQuotasAreCountedAnew(t *testing.T) {
+func TestInconsistentQuotasAreRescanned(t *testing.T) {
 	t.Parallel()
 	dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 256).Dir
 	runBtrfs(t, "quota", "enable", dir)

@@ -36,7 +36,7 @@ func seqOf(v any) (writ.ResourceKind, bool) {
 
 func handle(seq int64) map[string]any { return map[string]any{"ref": seq} }
 
-func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
+func TestCheckReportsEveryProblem(t *testing.T) {
 	for _, tt := range []struct {
 		operation string
 		args      map[string]any
@@ -149,7 +149,7 @@ func useless(form, text string) string {
 	return ""
 }
 
-func TestDecodeGivesTypedArgumentsWithDefaults(t *testing.T) {
+func TestDecodeReturnsTypedArguments(t *testing.T) {
 	root := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
 	got, err := operation(t, "container.create").Decode(map[string]any{
 		"image":    "web",
@@ -177,7 +177,7 @@ func TestDecodeGivesTypedArgumentsWithDefaults(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesWhatDoesNotFit(t *testing.T) {
+func TestDecodeRejectsInvalidArguments(t *testing.T) {
 	for _, args := range []map[string]any{
 		{"cpus": int64(1)},
 		{"cpus": int64(1), "memory_mib": int64(512), "memmory": int64(1)},
@@ -196,7 +196,7 @@ func TestDecodeRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestReplaceHandlesReachesOnlyHandlesAndAllOfThem(t *testing.T) {
+func TestReplaceHandlesReachesAllHandles(t *testing.T) {
 	s := operation(t, "container.create").Args
 	args := map[string]any{
 		"image":    "web",
@@ -231,7 +231,7 @@ func TestReplaceHandlesReachesOnlyHandlesAndAllOfThem(t *testing.T) {
 	}
 }
 
-func TestChangedTellsMutableFromImmutable(t *testing.T) {
+func TestChangedSeparatesMutableFields(t *testing.T) {
 	base := map[string]any{"image": "web", "cpus": int64(2), "restart": "always", "networks": []any{writ.Ref{Kind: writ.KindNetwork, Name: "front", UID: "u2"}}}
 	with := func(name string, v any) map[string]any {
 		changed := map[string]any{name: v}
@@ -297,7 +297,7 @@ func TestValuesReverseDecode(t *testing.T) {
 }
 
 // Jobs are signed, but a driver must be safe from a supervisor of another version.
-func TestDecodeTakesNothingForGranted(t *testing.T) {
+func TestDecodeRejectsHostileArguments(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
 		args := map[string]any{"stray": drawAnything(t, 3)}

@@ -21,7 +21,7 @@ func TestRepeatedElementsAreNamedByBothPaths(t *testing.T) {
 	}
 }
 
-func TestElementsOfALongListAreNotCompared(t *testing.T) {
+func TestLongListsAreNotCompared(t *testing.T) {
 	limit := int64(2)
 	f := &Field{Name: "disks", Type: List, Distinct: "elements", Max: &limit, Elem: &Field{Type: Int}}
 	c := checker{meaning: true}

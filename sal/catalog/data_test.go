@@ -29,7 +29,7 @@ var dataOf = map[Data][]string{
 	},
 }
 
-func TestEveryOperationSaysWhatItCanDoToData(t *testing.T) {
+func TestEveryOperationDeclaresItsEffectOnData(t *testing.T) {
 	declared := 0
 	for _, o := range Operations() {
 		if !slices.Contains(dataOf[o.Data], o.Name()) {
@@ -52,7 +52,7 @@ func TestEveryOperationSaysWhatItCanDoToData(t *testing.T) {
 }
 
 // The declared effect must not be weaker than the declaration of the operation implies.
-func TestNoOperationSaysOfDataLessThanItsFormTells(t *testing.T) {
+func TestDeclaredDataMatchesTheOperation(t *testing.T) {
 	order := []Data{DataReads, DataAdds, DataUses, DataDestroys}
 	for _, o := range Operations() {
 		least := DataAdds

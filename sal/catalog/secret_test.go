@@ -75,7 +75,7 @@ func TestARecordKnowsSecretsByName(t *testing.T) {
 	}
 }
 
-func TestSecretsStandOnlyWhereTheyMay(t *testing.T) {
+func TestMisplacedSecretsAreRejected(t *testing.T) {
 	secret := Secret("db-password@3")
 	for _, tt := range []struct {
 		operation string
@@ -103,7 +103,7 @@ func TestSecretsStandOnlyWhereTheyMay(t *testing.T) {
 	}
 }
 
-func TestAValueThatDoesNotFitIsNotShown(t *testing.T) {
+func TestInvalidSecretValueIsNotShown(t *testing.T) {
 	args := map[string]any{"memory_mib": int64(64), "password": map[string]any{"secret": "short@1"}}
 	_, err := operation(t, "herodb.create").DecodeWith(args, map[Secret]string{"short@1": "hunter2"})
 	if writ.CodeOf(err) != writ.CodeArgumentsInvalid || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "not 7") {

@@ -8,7 +8,7 @@ import (
 	"writ/scripts"
 )
 
-func TestTheExampleOfEveryOperationIsAScriptWithoutADiagnostic(t *testing.T) {
+func TestExamplesOfOperationsAreValidScripts(t *testing.T) {
 	for _, op := range catalog.Operations() {
 		text := op.Example()
 		if !strings.Contains(text, op.Name()+"(") {

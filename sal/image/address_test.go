@@ -67,7 +67,7 @@ func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
 }
 
 // The error does not reveal the address of a name.
-func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
+func TestNamesAndRedirectsCannotReachInside(t *testing.T) {
 	inside := newImageServer(t, map[string][]byte{"/a": []byte("inside")})
 	s := newImageServer(t, nil)
 	private := netip.MustParseAddr("10.0.0.7")
@@ -141,7 +141,7 @@ func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
 }
 
 // In a private range that is permitted, all failures have the same message.
-func TestErrorsInAnAllowedRangeAreAllTheSame(t *testing.T) {
+func TestErrorsInPrivateRangesAreEqual(t *testing.T) {
 	text := []byte("the mirror's disk")
 	mirror, untrusted := newImageServer(t, map[string][]byte{"/a": text, "/big": make([]byte, 4<<20)}), newImageServer(t, nil)
 	mux := http.NewServeMux()

@@ -146,7 +146,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 }
 
 // Bytes of the attacker followed by bytes of another URL never make an image, so no digest of both can confirm a guess.
-func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
+func TestDigestCannotTestBytesOfAnotherURL(t *testing.T) {
 	prefix, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("0123456789 and the key of the node")
 	file := filepath.Join(t.TempDir(), "key")
 	both := slices.Concat(prefix, secret)
@@ -192,7 +192,7 @@ func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 }
 
 // The server redirects the first request to itself, and the request for the rest to another server.
-func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
+func TestRedirectToAnotherServerStartsAgain(t *testing.T) {
 	own, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("what the other server has")
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
 		s := newImageServer(t, map[string][]byte{
@@ -241,7 +241,7 @@ func TestASignatureInAQueryMayChange(t *testing.T) {
 }
 
 // A project that knows a digest fetches the content itself or gets no image.
-func TestContentOfAnotherProjectIsNeitherGivenNorRevealed(t *testing.T) {
+func TestContentOfAnotherProjectStaysHidden(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	owner := saltest.Resource(writ.KindImage, "a").Project
 	hear := func(there bool) (all []try, values map[string]any) {
@@ -301,7 +301,7 @@ func TestContentOfAnotherProjectIsNeitherGivenNorRevealed(t *testing.T) {
 }
 
 // No project waits for the fetch of another one.
-func TestASharedImageStaysForItsLastProject(t *testing.T) {
+func TestSharedFileStaysForItsLastProject(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	held, release := make(chan struct{}), make(chan struct{})
@@ -349,7 +349,7 @@ func TestASharedImageStaysForItsLastProject(t *testing.T) {
 }
 
 // The URL of such parts is unknown.
-func TestPartsOfAnEarlierVersionAreForgotten(t *testing.T) {
+func TestPartsOfEarlierVersionsAreDiscarded(t *testing.T) {
 	text := []byte("content")
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)

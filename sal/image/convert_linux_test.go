@@ -171,7 +171,7 @@ func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 	}
 }
 
-func TestANodeSaysWhetherItConvertsDisks(t *testing.T) {
+func TestDescribeReportsTheConverter(t *testing.T) {
 	needLandlock(t)
 	testenv.Need(t, "qemu-img")
 	if detail := (&Driver{Dir: t.TempDir()}).Describe().Detail; !strings.Contains(detail, "qcow2") || strings.Contains(detail, "no qcow2") {

@@ -14,7 +14,7 @@ import (
 	"writ/sal/saltest"
 )
 
-func TestAnImageWhoseFileIsGoneOrChangedIsFetchedAgain(t *testing.T) {
+func TestChangedImageIsFetchedAgain(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)
@@ -49,7 +49,7 @@ func TestAnImageWhoseFileIsGoneOrChangedIsFetchedAgain(t *testing.T) {
 }
 
 // A project that asks for the same content under another name gets content with the right digest.
-func TestNoOtherImageIsMadeOfAFileThatWasChanged(t *testing.T) {
+func TestChangedFileIsNotReused(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)
@@ -70,7 +70,7 @@ func TestNoOtherImageIsMadeOfAFileThatWasChanged(t *testing.T) {
 }
 
 // Both projects noticed the loss, and only one fetches the file again.
-func TestAFileThatAnotherProjectFetchedAgainStays(t *testing.T) {
+func TestFileFetchedByAnotherProjectStays(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
 	digest := sum(text)
 	s := newImageServer(t, map[string][]byte{"/a": text, "/mirror": text})

@@ -149,7 +149,7 @@ func (c *cutter) Write(b []byte) (int, error) {
 }
 
 // A fetch beyond the limit fails and existing images stay. Files that no image needs make room.
-func TestImagesOccupyNoMoreThanTheyMay(t *testing.T) {
+func TestImagesAreLimited(t *testing.T) {
 	small, big := bytes.Repeat([]byte("small"), 1<<18), bytes.Repeat([]byte("x"), 20<<20)
 	files := map[string][]byte{"/small": small, "/big": big}
 	s, host := newImageServer(t, files), t.TempDir()
@@ -202,7 +202,7 @@ func TestImagesOccupyNoMoreThanTheyMay(t *testing.T) {
 }
 
 // The size on disk counts, however little was fetched.
-func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
+func TestConversionBeyondTheLimitIsStopped(t *testing.T) {
 	host := t.TempDir()
 	d := &Driver{Dir: filepath.Join(host, "image"), MaxBytes: 1 << 20}
 	begun := func(url string) *part {
@@ -337,7 +337,7 @@ func TestTheProgressOfADownloadIsReported(t *testing.T) {
 	}
 }
 
-func TestABrokenDownloadGoesOn(t *testing.T) {
+func TestBrokenDownloadResumes(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
 		t.Run(name, func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestABrokenDownloadGoesOn(t *testing.T) {
 	}
 }
 
-func TestANewAttemptContinuesWhereTheRunnerStopped(t *testing.T) {
+func TestNewAttemptResumesTheDownload(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
@@ -414,7 +414,7 @@ func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
 	}
 }
 
-func TestADigestIsFetchedOnceAndKeptWhileAnImageNamesIt(t *testing.T) {
+func TestDigestIsFetchedOncePerProject(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text, "/b": []byte("b")})
 	b := newFixture(t, s)
@@ -539,7 +539,7 @@ func TestAnImageInUseStays(t *testing.T) {
 }
 
 // If the runner stops after the record is written, the next attempt removes the unfinished files.
-func TestTheNextAttemptRemovesWhatAnImageWasMadeOf(t *testing.T) {
+func TestNextAttemptRemovesUnfinishedFiles(t *testing.T) {
 	disk := qcow2(t, testenv.Need(t, "qemu-img"), "-f", "qcow2", "1M")
 	s := newImageServer(t, map[string][]byte{"/disk": disk})
 	b := newFixture(t, s)
@@ -623,7 +623,7 @@ func TestAFailedFetchLeavesNoFile(t *testing.T) {
 	}
 }
 
-func TestAnAbsentServerIsReportedAndDeletedImagesLeaveNoPart(t *testing.T) {
+func TestAbsentServerLeavesNoPartOfDeletedImages(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	s.cut = []int{100_000, 0, 0, 0, 0}
@@ -643,7 +643,7 @@ func TestAnAbsentServerIsReportedAndDeletedImagesLeaveNoPart(t *testing.T) {
 	}
 }
 
-func TestAFileOfTheNodeAndAConvertedDisk(t *testing.T) {
+func TestLocalDiskIsConverted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.qcow2")
 	if err := os.WriteFile(path, qcow2(t, testenv.Need(t, "qemu-img"), "-f", "qcow2", "3M"), 0o600); err != nil {
 		t.Fatal(err)

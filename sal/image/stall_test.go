@@ -12,7 +12,7 @@ import (
 
 // A server that stalls costs a call the time of one attempt, whether it is silent or very slow. A node fetches only a
 // few images at a time, and each stalled fetch occupies a slot.
-func TestAServerThatDoesNotGetOnIsAskedOnce(t *testing.T) {
+func TestStalledServerIsAskedOnce(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	for name, serve := range map[string]func(w http.ResponseWriter, r *http.Request){
 		"it is silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },

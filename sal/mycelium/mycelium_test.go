@@ -135,14 +135,14 @@ func TestTheDaemonDerivesTheSameAddress(t *testing.T) {
 	})
 }
 
-func TestTheStubSaysThatItEncryptsNothing(t *testing.T) {
+func TestStubAnnouncesThatItEncryptsNothing(t *testing.T) {
 	text, err := exec.Command(stub(t), "--help").Output()
 	if err != nil || !bytes.HasPrefix(text, []byte(myceliumstub.Warning)) {
 		t.Errorf("--help says %s, %v", text, err)
 	}
 }
 
-func TestTheKeyIsMadeOnceAndForTheOwnerOnly(t *testing.T) {
+func TestKeyIsCreatedOnceAndPrivate(t *testing.T) {
 	n := &Node{Dir: filepath.Join(t.TempDir(), "overlay")}
 	first, err := n.Subnet(t.Context())
 	if err != nil {
@@ -164,7 +164,7 @@ func TestTheKeyIsMadeOnceAndForTheOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestWithoutADaemonThereAreAddressesAndTheReason(t *testing.T) {
+func TestHostWithoutDaemonHasAddresses(t *testing.T) {
 	var log bytes.Buffer
 	n := &Node{Dir: t.TempDir(), Binary: filepath.Join(t.TempDir(), "mycelium"), Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s, err := n.Status(t.Context())
@@ -295,7 +295,7 @@ func fields(text []byte) string {
 	return string(text)
 }
 
-func TestPeersAreAddedAndRemovedMoreThanOnce(t *testing.T) {
+func TestPeerCallsAreIdempotent(t *testing.T) {
 	c := answering(t, map[string]string{"POST /api/v1/admin/peers": "exists"})
 	if err := c.AddPeer(t.Context(), "tcp://192.0.2.7:9651"); err != nil {
 		t.Error(err)
@@ -427,7 +427,7 @@ func TestTwoHostsReachEachOther(t *testing.T) {
 	})
 }
 
-func TestADaemonThatDiesIsStartedAgain(t *testing.T) {
+func TestDeadDaemonIsRestarted(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
@@ -450,7 +450,7 @@ func TestADaemonThatDiesIsStartedAgain(t *testing.T) {
 	})
 }
 
-func TestADaemonIsTakenOverUnlessItsSettingsAreOthers(t *testing.T) {
+func TestDaemonIsAdoptedUnlessItsSettingsDiffer(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
 		n.Outlive = true
@@ -485,7 +485,7 @@ func TestADaemonIsTakenOverUnlessItsSettingsAreOthers(t *testing.T) {
 	})
 }
 
-func TestADaemonThatCannotStartIsNamed(t *testing.T) {
+func TestFailedDaemonStartIsReported(t *testing.T) {
 	n := newNode(t, filepath.Join(t.TempDir(), "mycelium"))
 	if err := os.WriteFile(n.Binary, []byte("#!/bin/sh\necho this is no mycelium\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -519,7 +519,7 @@ func TestAPortInUseIsNamed(t *testing.T) {
 	}
 }
 
-func TestPeersThatTheDaemonDoesNotTakeAreRefused(t *testing.T) {
+func TestInvalidPeersAreRefused(t *testing.T) {
 	for peer, ok := range map[string]bool{
 		"tcp://192.0.2.7:9651": true, "tcp://[2001:db8::1]:9651": true, "tcp://[fe80::1%2]:9651": true, "vsock://2:9651": true,
 		"quic://[2001:db8::1]:9651": false, "tls://192.0.2.7:9651": false, "tcp://[fe80::1%eth0]:9651": false, "tcp://192.0.2.7:0": false,
@@ -684,7 +684,7 @@ func TestImpossibleDiscoveryIsRejected(t *testing.T) {
 }
 
 // A client that waits for a message blocks all others. The daemon must not be considered dead for that reason.
-func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
+func TestBlockedDaemonIsNotRestarted(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
@@ -733,7 +733,7 @@ func TestTheLogOfADaemonIsBounded(t *testing.T) {
 	}
 }
 
-func TestAnInvalidAnswerIsQuotedInShort(t *testing.T) {
+func TestInvalidAnswerIsQuotedBriefly(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = w.Write(bytes.Repeat([]byte("\xff<p>"), 1<<18))
@@ -746,7 +746,7 @@ func TestAnInvalidAnswerIsQuotedInShort(t *testing.T) {
 }
 
 // A process in a container may have any arguments. It is neither adopted nor stopped.
-func TestAProcessOfAContainerWithTheDaemonsArgumentsIsNotTheDaemon(t *testing.T) {
+func TestContainerProcessIsNotTheDaemon(t *testing.T) {
 	testenv.NeedRoot(t)
 	const shell = "/bin/sh"
 	for name, tt := range map[string]struct {
@@ -881,7 +881,7 @@ func rootWith(t *testing.T, shell string) string {
 	return root
 }
 
-func TestADaemonOfAnotherProgramIsNotAdopted(t *testing.T) {
+func TestForeignDaemonIsNotAdopted(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")

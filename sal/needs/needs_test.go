@@ -13,7 +13,7 @@ import (
 	"writ"
 )
 
-func TestAFindingSaysWhatIsLostAndWhatToType(t *testing.T) {
+func TestFindingNamesLossAndFix(t *testing.T) {
 	fails := func(err error) func(context.Context) (string, error) {
 		return func(context.Context) (string, error) { return "", err }
 	}
@@ -64,7 +64,7 @@ func TestProgramsAreKnownByPathAndVersion(t *testing.T) {
 	}
 }
 
-func TestFreeSpaceIsThatOfTheNearestDirectory(t *testing.T) {
+func TestRoomUsesTheNearestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if at := Nearest(filepath.Join(dir, "not", "there")); at != dir {
 		t.Errorf("nearest is %s", at)

@@ -20,7 +20,7 @@ func addresses(texts ...string) (all []netip.Addr) {
 	return all
 }
 
-func TestNameserversAreThoseThatTheHostAsks(t *testing.T) {
+func TestHostNameserversAreRead(t *testing.T) {
 	write := func(text string) string {
 		path := filepath.Join(t.TempDir(), "resolv.conf")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -41,7 +41,7 @@ func TestNameserversAreThoseThatTheHostAsks(t *testing.T) {
 }
 
 // A container with an unreachable nameserver would wait for it before each name.
-func TestNameserversAreGivenToNetworksThatReachThem(t *testing.T) {
+func TestNetworksGetReachableNameservers(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "address", "add", "192.0.2.1/24", "dev", "lo")

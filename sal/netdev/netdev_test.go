@@ -331,7 +331,7 @@ func TestDeleteLeavesNoLinksOrRules(t *testing.T) {
 	}
 }
 
-func TestGuestsReachEachOtherAndIncomingTrafficNeedsARule(t *testing.T) {
+func TestIncomingTrafficNeedsARule(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	x.must("network.create", "front", nil)
@@ -367,7 +367,7 @@ func TestGuestsReachEachOtherAndIncomingTrafficNeedsARule(t *testing.T) {
 }
 
 // Other tests configure the namespace of the host; a node uses the namespace of its process.
-func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
+func TestDriverUsesTheNamespaceOfItsProcess(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return

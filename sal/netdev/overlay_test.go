@@ -98,7 +98,7 @@ func join(t *testing.T, binary string) (a, b joined) {
 	}
 }
 
-func TestGuestsOnTwoNodesReachEachOtherOverTheOverlay(t *testing.T) {
+func TestGuestsReachEachOtherOverTheOverlay(t *testing.T) {
 	t.Run("stub", func(t *testing.T) { reachEachOther(t, stub(t)) })
 	t.Run("real", func(t *testing.T) { reachEachOther(t, testenv.Need(t, "mycelium")) })
 }
@@ -221,7 +221,7 @@ func carriesMuch(t *testing.T, from, to *guest) {
 }
 
 // Multicast of programs that search for peers, like mycelium, does not reach networks. Unicast does.
-func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
+func TestHostMulticastStaysOffNetworks(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
@@ -363,7 +363,7 @@ func TestGuestsCannotReachTheOverlayOfTheirHost(t *testing.T) {
 	_ = daemon.Close()
 }
 
-func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
+func TestNetworkUsesIPv4OfItsNode(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	outside := testenv.Netns(t)
@@ -390,7 +390,7 @@ func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
 	}
 }
 
-func TestAHostThatLearnsItsWayOutFromARouterGoesOn(t *testing.T) {
+func TestHostKeepsItsRouteFromARouter(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "link", "add", "up.link", "type", "bridge")

@@ -49,7 +49,7 @@ func (x *fixture) tap(name string) ([]sal.Port, error) {
 	return x.Taps(x.Context(), ownerOf(name), refs([]string{"front"}))
 }
 
-func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
+func TestPortsSurviveACrashAtAnyStep(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	var dead sync.WaitGroup
@@ -141,7 +141,7 @@ func crash(t *testing.T, x *fixture, at int, do func(*fixture) error, release ch
 	}
 }
 
-func TestPortsStayWhatTheyAre(t *testing.T) {
+func TestPortsAreStable(t *testing.T) {
 	t.Parallel()
 	x := front(t)
 	x.must("network.create", "back", nil)
@@ -169,7 +169,7 @@ func TestPortsStayWhatTheyAre(t *testing.T) {
 }
 
 // The owner of a port is identified by the id of the caller.
-func TestPortsOfADamagedRecordComeBackAndGo(t *testing.T) {
+func TestPortsOfADamagedRecordAreReleased(t *testing.T) {
 	x := front(t)
 	empty := x.traces()
 	first, err := x.tap("vm")
@@ -242,7 +242,7 @@ func TestPortsOfAnIPv4RangeRunOut(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceOfAnotherProgramIsLeftAlone(t *testing.T) {
+func TestForeignInterfaceStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	x := front(t)
 	vm := ownerOf("vm")
@@ -413,7 +413,7 @@ func TestOrphansAreFoundByTheirNames(t *testing.T) {
 	})
 }
 
-func TestANetworkMayAllowAsMuchAsTheCatalogueLetsIt(t *testing.T) {
+func TestNetworkAcceptsTheMaximumOfRules(t *testing.T) {
 	t.Parallel()
 	x := front(t)
 	var rules []any
@@ -434,7 +434,7 @@ func TestANetworkMayAllowAsMuchAsTheCatalogueLetsIt(t *testing.T) {
 	}
 }
 
-func TestAHostOnWhichNetworksCanBeMadeIsKnown(t *testing.T) {
+func TestNeedsOfNetworksAreChecked(t *testing.T) {
 	t.Parallel()
 	d := &Driver{Netns: testenv.Netns(t)}
 	for _, f := range needs.Examine(t.Context(), "network", d.Needs()) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A script that requests a used range learns the user's name only within its own project.
-func TestATakenRangeTellsNoNameOfAnotherProject(t *testing.T) {
+func TestUsedRangeHidesTheOtherProject(t *testing.T) {
 	record := func(project writ.ProjectID, name string) *sal.Record[network] {
 		return &sal.Record[network]{
 			Resource: writ.ResourceID{Project: project, Kind: writ.KindNetwork, Name: name}, Spec: map[string]any{"ipv4": "10.7.0.0/24"},

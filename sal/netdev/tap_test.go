@@ -111,7 +111,7 @@ func (m *machine) asks(gateway []byte) bool {
 	return false
 }
 
-func TestAMachineSendsThroughItsTapUnderItsOwnNameOnly(t *testing.T) {
+func TestMachineCannotSpoofThroughItsTap(t *testing.T) {
 	t.Parallel()
 	x := front(t)
 	vm := ownerOf("vm")

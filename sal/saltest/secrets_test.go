@@ -38,7 +38,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.found = append(r.found, fmt.Sprintf(format, args...))
 }
 
-func TestTheSuiteCatchesADriverThatKeepsASecret(t *testing.T) {
+func TestSuiteDetectsLeakedSecrets(t *testing.T) {
 	write := func(l *leaky, name, text string) error {
 		return os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600)
 	}

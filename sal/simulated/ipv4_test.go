@@ -13,7 +13,7 @@ import (
 )
 
 // The test fills the five free addresses of a /29 with machines and containers that are created concurrently.
-func TestMembersOfANetworkGetTheirOwnIPv4(t *testing.T) {
+func TestMembersGetDistinctIPv4Addresses(t *testing.T) {
 	dir := t.TempDir()
 	network := open(t, Config{Module: "network", Dir: dir})
 	machines, containers := open(t, Config{Module: "machine", Dir: dir}), open(t, Config{Module: "container", Dir: dir})

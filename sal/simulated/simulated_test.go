@@ -226,7 +226,7 @@ func must(t testing.TB, d *Driver, operation, name string, args map[string]any) 
 	return outcome
 }
 
-func TestEffectsAreCountedOnceWhereverItCrashes(t *testing.T) {
+func TestCrashedEffectsAreCountedOnce(t *testing.T) {
 	web := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"}
 	want := []Effect{
 		{Key: "k", Operation: "machine.create", Resource: web, UID: "u1", Generation: 1},
@@ -295,7 +295,7 @@ func TestEffectsOfOnceAreCountedEveryTime(t *testing.T) {
 	}
 }
 
-func TestEffectThatAPowerCutLeftUnfinishedNeverWas(t *testing.T) {
+func TestUnfinishedEffectIsDiscarded(t *testing.T) {
 	c := Config{Module: "volume", Dir: t.TempDir()}
 	d := open(t, c)
 	must(t, d, "volume.create", "root", volumeSpec)
@@ -338,7 +338,7 @@ func TestEffectsAreCountedAfterAFullDisk(t *testing.T) {
 	}
 }
 
-func TestNamesAskForTrouble(t *testing.T) {
+func TestNamesCauseFailures(t *testing.T) {
 	dir := t.TempDir()
 	codes := func(name string, operations ...string) (codes []writ.Code) {
 		for _, operation := range operations {
@@ -375,7 +375,7 @@ func TestNamesAskForTrouble(t *testing.T) {
 	}
 }
 
-func TestTimeIsThatOfTheRealThingTimesTheSpeed(t *testing.T) {
+func TestDurationsScaleWithTheSpeed(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		speed float64
@@ -411,7 +411,7 @@ func TestTimeEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestMachineRefusesWhatDoesNotFitItsState(t *testing.T) {
+func TestMachineRefusesInvalidTransitions(t *testing.T) {
 	d := open(t, Config{Module: "machine", Dir: t.TempDir()})
 	must(t, d, "machine.create", "web", machineSpec)
 	for _, tt := range []struct {
@@ -494,7 +494,7 @@ func TestAddressesFollowFromNames(t *testing.T) {
 	}
 }
 
-func TestImageLeavesAFileForRealVolumeDrivers(t *testing.T) {
+func TestSimulatedImageWritesAStandIn(t *testing.T) {
 	images := t.TempDir()
 	d := open(t, Config{Module: "image", Dir: t.TempDir(), Images: images})
 	made := must(t, d, "image.fetch", "debian-12", imageSpec)
@@ -508,7 +508,7 @@ func TestImageLeavesAFileForRealVolumeDrivers(t *testing.T) {
 	}
 }
 
-func TestOnlyModulesThatMakeResourcesCanBeSimulated(t *testing.T) {
+func TestOpenRejectsModulesWithoutResources(t *testing.T) {
 	if _, err := Open(Config{Module: "node", Dir: t.TempDir()}); err == nil {
 		t.Error("module node was taken")
 	}
@@ -524,7 +524,7 @@ func (u unasked) Fetch(context.Context, string, sal.Part) error {
 
 func (unasked) Done(context.Context, string) {}
 
-func TestACopyFromAnotherNodeFetchesNothing(t *testing.T) {
+func TestSimulatedCopyFetchesNoArchive(t *testing.T) {
 	d := open(t, Config{Module: "volume", Dir: t.TempDir()})
 	o, _ := catalog.Lookup("volume.copy")
 	args, err := o.Decode(map[string]any{"from": "elsewhere", "size_gib": int64(7)})

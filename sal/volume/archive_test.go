@@ -112,7 +112,7 @@ func shape(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-func TestAnArchiveKeepsEverythingAndIsAlwaysTheSame(t *testing.T) {
+func TestArchiveIsCompleteAndDeterministic(t *testing.T) {
 	from := t.TempDir()
 	furnishAll(t, from)
 	archive := packed(t, from)
@@ -172,7 +172,7 @@ func TestSmallHolesAreWrittenAsZeros(t *testing.T) {
 	}
 }
 
-func TestCopiesLeaveSocketsOutAndRefuseWhatTheyCannotCopy(t *testing.T) {
+func TestCopiesSkipSocketsAndRefuseDevices(t *testing.T) {
 	b := plain(t)
 	data := b.must("volume.create", "root", map[string]any{"size_gib": int64(1)})["path"].(string)
 	short := testenv.Home(t, "s") // paths of sockets must be short
@@ -291,7 +291,7 @@ func TestPackingEndsWithItsContext(t *testing.T) {
 }
 
 // The test compares a clone of a snapshot with the volume: whatever an archive keeps, they keep too.
-func TestSnapshotsAndClonesKeepEverything(t *testing.T) {
+func TestSnapshotsAndClonesAreComplete(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b := fresh(t)
 		dir := b.must("volume.create", "source", map[string]any{"size_gib": int64(16)})["path"].(string)

@@ -88,7 +88,7 @@ func (b *fixture) copyFrom(origin sal.Origin) error {
 }
 
 // A copy that is abandoned before its first byte is never retried, so its record must not stay as a volume.
-func TestACopyBeforeItsFirstByteLeavesNoVolume(t *testing.T) {
+func TestFailedCopyLeavesNoVolume(t *testing.T) {
 	b := plain(t)
 	if err := b.copyFrom(nowhere{}); writ.CodeOf(err) != writ.CodeUnreachable {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestACopyBeforeItsFirstByteLeavesNoVolume(t *testing.T) {
 	}
 }
 
-func TestAnArchiveIsNoLongerThanItsVolumeAllows(t *testing.T) {
+func TestArchiveLengthIsLimitedByItsVolume(t *testing.T) {
 	b := plain(t)
 	if err := b.copyFrom(boastful{}); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("more than that was taken: %v", err)

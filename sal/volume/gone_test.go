@@ -32,7 +32,7 @@ func (b *fixture) lose(volume string) {
 	}
 }
 
-func TestAVolumeWhoseContentIsGoneIsMadeAgain(t *testing.T) {
+func TestVolumeWithoutContentIsMadeAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		root := saltest.Resource(writ.KindVolume, "root")
@@ -71,7 +71,7 @@ func TestAVolumeWhoseContentIsGoneIsMadeAgain(t *testing.T) {
 }
 
 // Snapshots outlive the content: the driver never removes them by itself, and their content can be recovered.
-func TestSnapshotsOfAVolumeWhoseContentIsGoneStay(t *testing.T) {
+func TestSnapshotsOutliveTheirVolumeContent(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		dir := b.must("volume.create", "root", spec)["path"].(string)

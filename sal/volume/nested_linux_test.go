@@ -14,7 +14,7 @@ import (
 )
 
 // A container may create a subvolume in its volume.
-func TestAVolumeWithSubvolumesInItIsNotHalfKept(t *testing.T) {
+func TestVolumeWithSubvolumesIsNotCopied(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	prepare(t, b.host)

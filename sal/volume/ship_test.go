@@ -42,7 +42,7 @@ func (b *fixture) kept() (transfers []string) {
 
 // The refusal of a ninth transfer names the transfers of the others and their expiry. The one that expired first makes
 // room.
-func TestAVolumeIsKeptForSoManyCopies(t *testing.T) {
+func TestCopiesOfAVolumeAreLimited(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b, now := fresh(t), time.Date(2031, 5, 1, 9, 0, 0, 0, time.UTC)
 		b.Now = func() time.Time { return now }

@@ -331,7 +331,7 @@ func furnish(t testing.TB, dir string) {
 	}
 }
 
-func TestEveryWayAroundKeepsTheContent(t *testing.T) {
+func TestRoundTripsPreserveTheContent(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		data := b.must("volume.create", "root", spec)["path"].(string)
@@ -404,7 +404,7 @@ func (b *fixture) disk(dir any) (text string, size int64) {
 	return strings.TrimRight(string(start[:n]), "\x00"), info.Size()
 }
 
-func TestTheDiskIsAsBigAsItsVolume(t *testing.T) {
+func TestDiskHasTheSizeOfItsVolume(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		root := b.must("volume.create", "root", spec)["path"]
@@ -605,7 +605,7 @@ func (l *late) Users(ctx context.Context, _ writ.UID) ([]sal.User, error) {
 	return nil, nil
 }
 
-func TestAClaimOnAVolumeDuringItsDeleteFails(t *testing.T) {
+func TestVolumeInDeletionIsBusy(t *testing.T) {
 	b := plain(t)
 	b.must("volume.create", "root", spec)
 	b.must("volume.snapshot", "root", before)
@@ -624,7 +624,7 @@ func TestAClaimOnAVolumeDuringItsDeleteFails(t *testing.T) {
 	}
 }
 
-func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
+func TestVolumeRejectsInvalidRequests(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		b.must("volume.create", "root", with(spec, "size_gib", int64(10)))
@@ -680,7 +680,7 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 }
 
 // A machine would see an exceeded share as a failing disk.
-func TestSizesBeyondTheShareOfAProjectAreRefused(t *testing.T) {
+func TestSizesBeyondTheProjectShareAreRefused(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	prepare(t, b.host)
@@ -724,7 +724,7 @@ func TestSizesBeyondTheShareOfAProjectAreRefused(t *testing.T) {
 	b.must("volume.resize", "more", map[string]any{"size_gib": int64(2)})
 }
 
-func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
+func TestKeepReportsMissingContent(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		b.must("volume.create", "root", spec)
@@ -775,7 +775,7 @@ func TestOtherDriversFindTheVolume(t *testing.T) {
 	}
 }
 
-func TestACopyTellsHowFarItIsAndEndsWithItsContext(t *testing.T) {
+func TestCopyReportsProgressAndStopsWithContext(t *testing.T) {
 	b := plain(t)
 	big := imagePath(b.host, "big")
 	writeFile(t, big, strings.Repeat("writ", 160<<18))
