@@ -42,18 +42,18 @@ func TestPermanentFaultsAreNotRetried(t *testing.T) {
 // retried gives a reason for each function of a driver that returns DRIVER_FAILED by itself. Faults covers the errors
 // of the operating system.
 var retried = map[string]string{
-	"btrfs.quotasOff":                "the next call switches quotas on",
-	"cloudhypervisor.job.expect":     "a guest may need longer on a busy node",
-	"cloudhypervisor.job.expectLife": "a crash of the process; it is started again",
-	"cloudhypervisor.vmm.ask":        "a crash of the process; it is started again",
-	"cloudhypervisor.vmm.end":        "a process that waits for a disk ends later",
-	"cloudhypervisor.job.launch":     "memory or devices of the node may be free later",
+	"btrfs.quotasOff":                  "the next call enables quotas",
+	"cloudhypervisor.job.requireState": "a guest may need longer on a busy node",
+	"cloudhypervisor.job.awaitLife":    "a crash of the process, which is restarted",
+	"cloudhypervisor.vmm.ask":          "a crash of the process, which is restarted",
+	"cloudhypervisor.vmm.end":          "a process that waits for a disk ends later",
+	"cloudhypervisor.job.launch":       "memory or devices of the node may be free later",
 
-	"containerd.failed":          "the daemon is started again",
+	"containerd.failed":          "the daemon restarts",
 	"sal.FaultCode":              "the table Faults",
 	"sal.SaidCode":               "the table Faults",
 	"sal.faultCode":              "the table Faults",
-	"herodb.job.died":            "memory or the port may be free later",
+	"herodb.job.endedError":      "memory or the port may be free later",
 	"herodb.job.answers":         "clients leave",
 	"herodb.Driver.cannotListen": "the other process may end",
 	"herodb.job.end":             "a process that waits for a disk ends later",
