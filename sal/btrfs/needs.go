@@ -12,12 +12,12 @@ import (
 func (p *Pool) Needs() []needs.Need {
 	return []needs.Need{
 		{
-			Name: "btrfs", Use: "volumes are plain directories: nothing bounds them, and snapshots and clones are copies",
+			Name: "btrfs", Use: "volumes are plain directories: sizes are not enforced, and snapshots and clones are copies",
 			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; and --data in there, before the first volume",
 			Look: p.look,
 		},
 		{
-			Name: "simple quotas", Use: "what clones share does not count for a project",
+			Name: "simple quotas", Use: "blocks shared by clones do not count for a project",
 			Fix:  "boot Linux 6.7 or newer; if full quotas are on: btrfs quota disable DIRECTORY, before the first volume",
 			Look: p.lookQuota,
 		},

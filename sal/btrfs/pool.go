@@ -32,7 +32,7 @@ type Pool struct {
 	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. Calls
 	// that would exceed it by the sum of the limits fail, and the kernel enforces it for snapshots.
 	ProjectBytes func(writ.ProjectID) int64
-	// Besides returns the bytes of a project outside the pool, which count for its share. It may be nil.
+	// Besides returns the bytes of a project outside the pool. They count for its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
 	// Deny is a group whose members can pass Dir but must not read the trees of others; 0 means no group. See
 	// confine.Accounts.SharedGroup.

@@ -78,7 +78,7 @@ func (p *Pool) reserved(project writ.ProjectID, but string) (bytes int64, err er
 	return bytes, err
 }
 
-// each calls tell for every tree that has, or is about to get, a bound.
+// each calls the function for every tree that has, or is about to get, a bound.
 func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
 	names, err := sal.FileNames(filepath.Join(p.Dir, "trees"))
 	if err != nil {

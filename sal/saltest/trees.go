@@ -213,7 +213,7 @@ func (e TreesSuite) clones(t *testing.T) {
 		t.Errorf("a clone over a file: %v", err)
 	}
 	if err := f.Clone(t.Context(), from+"-none", filepath.Join(dir, "none"), 0); writ.CodeOf(err) != writ.CodeDriverFailed {
-		t.Errorf("a clone of nothing: %v", err)
+		t.Errorf("a clone of a missing file: %v", err)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 2 {

@@ -14,7 +14,7 @@ import (
 // mtu is the MTU of mycelium in bytes.
 const mtu = 1400
 
-// hashOf returns the hash from which addresses are derived.
+// hashOf returns the input for derived addresses.
 func hashOf(r writ.ResourceID) [sha256.Size]byte {
 	return sha256.Sum256([]byte("simulated\x00" + string(r.Project) + "\x00" + string(r.Kind) + "\x00" + r.Name))
 }

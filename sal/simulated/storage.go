@@ -83,7 +83,7 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 	case *catalog.VolumeCopy:
 		s.SizeGiB = args.SizeGiB
 		if request.Origin != nil {
-			return nil // the other node simulates too, so there is no content
+			return nil // the other node simulates too, without content
 		}
 		size, err := d.sourceSize(request, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot})
 		if err != nil {
