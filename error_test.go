@@ -25,7 +25,7 @@ func TestErrorKeepsItsCause(t *testing.T) {
 	}
 }
 
-func TestOtherErrorsAreInternalAndTellNothing(t *testing.T) {
+func TestOtherErrorsAreInternalAndHidden(t *testing.T) {
 	cause := errors.New("open /root/key: permission denied")
 	err := writ.AsError(cause)
 	if err.Code != writ.CodeInternal || err.Message != "internal error" || err.Hint != "" {

@@ -19,7 +19,7 @@ func limitedRoster() *Roster {
 	return r
 }
 
-func TestARosterWithLimitsOfAuthoritiesHasTheThirdFormat(t *testing.T) {
+func TestRosterWithAuthorityLimitsHasFormatThree(t *testing.T) {
 	r := limitedRoster()
 	text, err := r.Text()
 	if err != nil || !strings.HasPrefix(string(text), "writ-roster: v3\n") {
@@ -61,7 +61,7 @@ func TestARosterWithLimitsOfAuthoritiesHasTheThirdFormat(t *testing.T) {
 	}
 }
 
-func TestAnAuthorityHasAKeyOfItsOwnAndProperLimits(t *testing.T) {
+func TestAuthorityHasItsOwnKeyAndValidLimits(t *testing.T) {
 	owners := map[string]string{"the root's": "of the root", "a supervisor's": "of the supervisor of ", "a coordinator's": "of the coordinator "}
 	for name, change := range map[string]func(a *Authority){
 		"a person's key":      func(a *Authority) { a.Key = testPublic("alice") },

@@ -51,7 +51,7 @@ func job(t testing.TB, change func(c *ssh.Certificate)) Signer {
 	})
 }
 
-func TestACertificateSaysByWhatATextIsSigned(t *testing.T) {
+func TestCertificateDescribesTheSigner(t *testing.T) {
 	v := limitedVerifier(t)
 	signed := signText(t, job(t, nil), ScriptNamespace, ciPayload(t, v))
 	have, err := v.Submission(signed)
@@ -135,7 +135,7 @@ func signedByItsKey(by Signer) Signer {
 }
 
 // An authority is identified by its key. Another key may use the same authority name, key ids and serial numbers.
-func TestAnAuthorityIsItsKey(t *testing.T) {
+func TestAuthorityIsIdentifiedByItsKey(t *testing.T) {
 	v := limitedVerifier(t)
 	same := func(c *ssh.Certificate) { c.KeyId, c.Serial = "repo:acme/shop:1", 7 }
 	_, err := v.Submission(signText(t, certify(t, "forge of a stranger", "a job", same), ScriptNamespace, ciPayload(t, v)))
@@ -151,7 +151,7 @@ func TestAnAuthorityIsItsKey(t *testing.T) {
 }
 
 // The bytes that a key signs do not include its certificate, so a coordinator could replace or remove it.
-func TestACertificateCannotBeSwappedOrStripped(t *testing.T) {
+func TestCertificateCannotBeSwappedOrStripped(t *testing.T) {
 	v := limitedVerifier(t)
 	good := job(t, nil)
 	signed := signText(t, good, ScriptNamespace, ciPayload(t, v))
@@ -197,7 +197,7 @@ func TestACertificateCannotBeSwappedOrStripped(t *testing.T) {
 }
 
 // Clients of earlier versions do not name the certificate.
-func TestATextThatDoesNotNameItsCertificateIsRefused(t *testing.T) {
+func TestTextWithoutItsCertificateIsRejected(t *testing.T) {
 	v := limitedVerifier(t)
 	text, err := ciPayload(t, v).Text()
 	if err != nil {
@@ -240,7 +240,7 @@ func TestOnlyTheThirdFormatNamesACertificate(t *testing.T) {
 	}
 }
 
-func TestACertificateIsBounded(t *testing.T) {
+func TestCertificateSizeIsLimited(t *testing.T) {
 	many := job(t, func(c *ssh.Certificate) {
 		for len(c.ValidPrincipals) < 700 {
 			c.ValidPrincipals = append(c.ValidPrincipals, "ci/shop-elsewhere")
@@ -265,7 +265,7 @@ func TestACertificateIsBounded(t *testing.T) {
 
 // Accepted runs continue after the end of the certificate or authority that admitted them, like those of a removed
 // person. The clock of a node does not matter.
-func TestRunsOfACertificateGoOn(t *testing.T) {
+func TestRunsOutliveTheirCertificate(t *testing.T) {
 	accepted := noon.Add(10 * time.Minute)
 	for name, tt := range map[string]struct {
 		change   func(r *Roster)
@@ -300,7 +300,7 @@ func TestRunsOfACertificateGoOn(t *testing.T) {
 	}
 }
 
-func TestACertificateHasNoPowerOfAnAdmin(t *testing.T) {
+func TestCertificateGetsNoAdminRole(t *testing.T) {
 	v := limitedVerifier(t)
 	robot := func(role Role) {
 		v.Roster.Bindings = []Binding{{Principal: "ci/shop", Role: role, Project: AllProjects}, {Principal: "ci/shop", Role: Deployer, Project: shopID}}
@@ -330,7 +330,7 @@ func TestACertificateHasNoPowerOfAnAdmin(t *testing.T) {
 }
 
 // Only keys of people sign rosters. A certificate for one of these keys is another key.
-func TestACertificateChangesNoRoster(t *testing.T) {
+func TestCertificateCannotSignRosters(t *testing.T) {
 	first := limitedRoster()
 	first.Threshold = 1
 	roster, err := VerifyRoster(nil, signRoster(t, first, "root"), noon)
@@ -351,7 +351,7 @@ func TestACertificateChangesNoRoster(t *testing.T) {
 	}
 }
 
-func TestALoginByACertificateEndsWithIt(t *testing.T) {
+func TestCertificateLoginEndsWithItsCertificate(t *testing.T) {
 	v := limitedVerifier(t)
 	digest, err := v.Roster.Digest()
 	if err != nil {

@@ -35,7 +35,7 @@ func chain(t *testing.T, changes ...func(next *Roster)) []*Roster {
 
 // A text names the roster that its signer has seen. A verifier whose chain has another roster of that version rejects
 // the text and reports the fork once.
-func TestATextSignedUnderAnotherRosterOfTheSameVersionIsRefused(t *testing.T) {
+func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 	project := func(name string) func(*Roster) {
 		return func(next *Roster) {
 			next.Projects = append(next.Projects, Project{ID: writ.ProjectID(writ.NewUUID()), Name: name})

@@ -9,7 +9,7 @@ import (
 
 // A signer without a right in the project that he claims to have seen, or without read access to the run's real
 // project, learns nothing about the run. The answer is the same whether the run exists or not.
-func TestAStatementRevealsNoRunOfAnotherProject(t *testing.T) {
+func TestStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 	missing := writ.RunIDOf(writ.Digest{2})
 	for name, tt := range map[string]struct {
 		seen writ.ProjectID // the signer's claim; the run is in shop

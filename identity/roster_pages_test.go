@@ -47,7 +47,7 @@ func TestPathComesInPages(t *testing.T) {
 	}
 }
 
-func TestAChainKeepsOnlyItsPath(t *testing.T) {
+func TestChainKeepsOnlyItsPath(t *testing.T) {
 	c := newSignedChain(t)
 	kept, err := VerifyChain(c.newest.Cluster, c.path(0), noon)
 	if err != nil {

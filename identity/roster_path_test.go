@@ -124,7 +124,7 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 	}
 }
 
-func TestASkipNeedsTheDigestsItSkips(t *testing.T) {
+func TestSkipNeedsTheSkippedDigests(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(4, "alice", "bob")
 	other := newSignedChain(t)
@@ -172,7 +172,7 @@ func mustText(t *testing.T, r *Roster) []byte {
 	return text
 }
 
-func TestARosterWithHistoryHasTheFourthFormat(t *testing.T) {
+func TestRosterWithHistoryHasFormatFour(t *testing.T) {
 	c := newSignedChain(t)
 	c.next(func(*Roster) {}, "alice", "bob")
 	golden(t, "roster-v4.writ", c.signed[2])
@@ -219,7 +219,7 @@ func TestVersionsWithoutHistoryAreNotSkipped(t *testing.T) {
 }
 
 // The bytes and reads of a page do not depend on the number of versions.
-func TestAPathIsIndependentOfVersions(t *testing.T) {
+func TestPathIsIndependentOfVersions(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(2, "alice", "bob")
 	for range 40 {
@@ -238,7 +238,7 @@ func TestAPathIsIndependentOfVersions(t *testing.T) {
 	}
 }
 
-func TestAStoredChainIsVerified(t *testing.T) {
+func TestStoredChainIsVerified(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(4, "alice", "bob")
 	links := c.newest.NewLinks(0)

@@ -138,7 +138,7 @@ func testCoordinator() Coordinator {
 }
 
 // A roster without new features keeps the format that earlier versions of writ can read.
-func TestARosterThatNamesCoordinatorsHasTheSecondFormat(t *testing.T) {
+func TestRosterWithCoordinatorsHasFormatTwo(t *testing.T) {
 	r := testRoster()
 	r.Coordinators = append(r.Coordinators, testCoordinator())
 	text, err := r.Text()
@@ -171,7 +171,7 @@ func TestARosterThatNamesCoordinatorsHasTheSecondFormat(t *testing.T) {
 	}
 }
 
-func TestManualApprovalsAreKeptInTheSecondFormat(t *testing.T) {
+func TestManualApprovalsHaveFormatTwo(t *testing.T) {
 	r := testRoster()
 	r.Datacenters[0].ManualApproval = true
 	text, err := r.Text()
@@ -429,7 +429,7 @@ func TestRights(t *testing.T) {
 }
 
 // The error for a missing role names the required role and the command that binds it.
-func TestARoleThatIsMissingIsNamed(t *testing.T) {
+func TestMissingRoleIsNamed(t *testing.T) {
 	r := testRoster()
 	for _, tt := range []struct {
 		who     string

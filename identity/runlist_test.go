@@ -11,7 +11,7 @@ import (
 	"writ"
 )
 
-func TestAStatementNamesEachRunThatItIsAbout(t *testing.T) {
+func TestStatementNamesEachOfItsRuns(t *testing.T) {
 	for _, resume := range []bool{false, true} {
 		want := testRuns(resume)
 		s := testStatement()
@@ -38,7 +38,7 @@ func TestAStatementNamesEachRunThatItIsAbout(t *testing.T) {
 	}
 }
 
-func TestAListOfRunsHasOneForm(t *testing.T) {
+func TestRunListHasOneForm(t *testing.T) {
 	run := func(i byte) string { return string(writ.RunIDOf(writ.Digest{i})) }
 	two := []string{run(1) + " a.tengo", run(2) + " b.tengo"}
 	slices.Sort(two)

@@ -208,7 +208,7 @@ func TestAgentSigns(t *testing.T) {
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 
-func TestAgentThatIsGone(t *testing.T) {
+func TestClosedAgentIsAnError(t *testing.T) {
 	client, server := net.Pipe()
 	server.Close()
 	_, err := AgentKeys(client)
@@ -306,7 +306,7 @@ func innerCutOff(key ssh.PublicKey) []byte {
 
 // Package ssh reads an empty string in the value of an extension as no value. Only one of the two encodings may name
 // the certificate.
-func TestACertificateHasOneForm(t *testing.T) {
+func TestCertificateHasOneEncoding(t *testing.T) {
 	cert := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.Extensions = map[string]string{"aa": "x"} }).PublicKey().Marshal()
 	if _, err := parseKeyBlob(cert); err != nil {
 		t.Fatal(err)

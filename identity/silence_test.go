@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-func TestTimesOfSilentNodesAreKeptInTheThirdFormat(t *testing.T) {
+func TestNodeSilencesHaveFormatThree(t *testing.T) {
 	r := testRoster()
 	want := Silence{Silent: 90 * time.Second, Lost: time.Hour}
 	if err := r.Datacenters[0].SetSilence(want); err != nil {

@@ -84,7 +84,7 @@ func TestPayloadOfAnEarlierVersionKeepsItsText(t *testing.T) {
 	}
 }
 
-func TestThePayloadIgnoresTheOrderOfItsLists(t *testing.T) {
+func TestPayloadIgnoresTheOrderOfItsLists(t *testing.T) {
 	p := testPayload()
 	want, _ := p.Text()
 	p.Modules[0], p.Modules[1] = p.Modules[1], p.Modules[0]
@@ -271,7 +271,7 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 	}
 }
 
-func TestDurationsAreWrittenInTheirLargestWholeUnit(t *testing.T) {
+func TestDurationsUseTheirLargestWholeUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{time.Hour: "1h", 24 * time.Hour: "24h", 90 * time.Minute: "90m", time.Minute: "1m", 61 * time.Second: "61s"} {
 		if have := formatDuration(d); have != want {
 			t.Errorf("%s is written %s, want %s", d, have, want)
@@ -362,7 +362,7 @@ func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestAStatementWithoutADecisionIsRefused(t *testing.T) {
+func TestStatementWithoutDecisionIsRejected(t *testing.T) {
 	grant := func(change func(params map[string]any)) func(s *Statement) {
 		return func(s *Statement) {
 			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)

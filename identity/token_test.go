@@ -62,7 +62,7 @@ func TestParseTokenRefuses(t *testing.T) {
 }
 
 // A token admits to one datacenter. A joiner checks this before it proves the token.
-func TestATokenAdmitsToItsDatacenterOnly(t *testing.T) {
+func TestTokenAdmitsOnlyToItsDatacenter(t *testing.T) {
 	roster := testVerifier(t).Roster
 	token, err := NewToken(testCluster()).For(viennaID, roster)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestATokenAdmitsToItsDatacenterOnly(t *testing.T) {
 	}
 }
 
-func TestTokenProofCannotBeMadeFromWhatStoresKeep(t *testing.T) {
+func TestStoredTokenKeyCannotMakeProofs(t *testing.T) {
 	token, other := NewToken(testCluster()), NewToken(testCluster())
 	text := []byte("claim")
 	if !token.Key().Verify(text, token.Prove(text)) {
@@ -211,7 +211,7 @@ func TestJoinClaim(t *testing.T) {
 	}
 }
 
-func TestKeyFileIsMadeOnceAndKept(t *testing.T) {
+func TestKeyFileIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	keys := make([]string, 8)
 	var wg sync.WaitGroup
@@ -260,7 +260,7 @@ func TestFingerprintIsThatOfSSHKeygen(t *testing.T) {
 	}
 }
 
-func TestAgeIdentityIsMadeOnceAndKept(t *testing.T) {
+func TestAgeIdentityIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "age")
 	first, err := LoadOrCreateAgeIdentity(path)
 	if err != nil {

@@ -214,7 +214,7 @@ func TestVerifierAcceptsACertificateOfAnAuthority(t *testing.T) {
 }
 
 // A roster that was built but never parsed may name a missing principal.
-func TestTheVerifierRefusesACertificateForAnUnknownOwner(t *testing.T) {
+func TestCertificateForAnUnknownOwnerIsRejected(t *testing.T) {
 	v := testVerifier(t)
 	v.Roster = testRoster()
 	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}

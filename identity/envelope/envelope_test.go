@@ -83,7 +83,7 @@ func TestSignedRecordsComeBack(t *testing.T) {
 	}
 }
 
-func TestRecordsThatTravelAlone(t *testing.T) {
+func TestRecordsCanBeSentSeparately(t *testing.T) {
 	signed, digests, err := SignEach(Job, testKey("supervisor"), results(MaxRecords)...)
 	if err != nil {
 		t.Fatal(err)

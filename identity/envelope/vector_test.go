@@ -22,7 +22,7 @@ type vector struct {
 }
 
 // The test vector in the documentation must match the output of this program.
-func TestTheVectorForOtherLanguagesIsCurrent(t *testing.T) {
+func TestVectorForOtherLanguagesIsCurrent(t *testing.T) {
 	const path = "testdata/summary.json"
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	want := vector{Kind: Summary, Public: key.Public().(ed25519.PublicKey), Record: writ.Summary{

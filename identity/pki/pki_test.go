@@ -179,7 +179,7 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 }
 
 // The key of one owner, or an unknown key, authenticates no other owner in any form.
-func TestACertificateProvesOnlyDelegationsOfItsOwnersKey(t *testing.T) {
+func TestCertificateNeedsItsOwnersDelegation(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}
 	stranger := forged{root: "stranger"}
@@ -272,7 +272,7 @@ func byNode(t *testing.T, r *identity.Roster) []*x509.Certificate {
 	return []*x509.Certificate{parse(t, [][]byte{der})[0], node}
 }
 
-func TestAnIssuerIssuesForItsOwnOnly(t *testing.T) {
+func TestIssuerIssuesOnlyForItsOwner(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
 	for _, name := range []Name{{Role: Supervisor, Datacenter: graz}, frontCoordinator, {Role: Node, Datacenter: vienna}, {Role: "root", Datacenter: vienna}} {
@@ -282,7 +282,7 @@ func TestAnIssuerIssuesForItsOwnOnly(t *testing.T) {
 	}
 }
 
-func TestClocksAreNamedWhenACertificateIsOutOfItsTime(t *testing.T) {
+func TestInvalidCertificateTimeNamesClocks(t *testing.T) {
 	r := testRoster(t)
 	chain := own(t, issuer(r, "vienna", supervisorOfVienna))
 	for _, tt := range []struct {
@@ -304,7 +304,7 @@ func TestClocksAreNamedWhenACertificateIsOutOfItsTime(t *testing.T) {
 	}
 }
 
-func TestACertificateIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
+func TestCertificateRenewsAtTwoThirdsOfItsLife(t *testing.T) {
 	r := testRoster(t)
 	now := noon
 	i := issuer(r, "vienna", supervisorOfVienna)
@@ -335,7 +335,7 @@ func TestACertificateIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	}
 }
 
-func TestAfterARotationEarlierCertificatesAreRefused(t *testing.T) {
+func TestRotationRevokesEarlierCertificates(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
 	now := noon
@@ -364,7 +364,7 @@ func TestAfterARotationEarlierCertificatesAreRefused(t *testing.T) {
 
 // A floor in the future, for example from a manipulated journal, revokes no new certificate. Neither does a clock that
 // is set back.
-func TestAFloorNeverEndsWhatIsMadeNow(t *testing.T) {
+func TestFloorNeverRevokesNewCertificates(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
 	now := noon
@@ -383,7 +383,7 @@ func TestAFloorNeverEndsWhatIsMadeNow(t *testing.T) {
 
 // After a takeover, or a restart with a corrected clock, the issuer may be behind the clock of the last rotation that
 // peers have seen.
-func TestAFloorOfAClockThatIsAheadCounts(t *testing.T) {
+func TestFloorOfAFastClockCounts(t *testing.T) {
 	r := testRoster(t)
 	peer := &Verifier{Roster: r, Now: noon, Floors: new(Floors)}
 	ahead := issuer(r, "vienna", supervisorOfVienna)
@@ -401,7 +401,7 @@ func TestAFloorOfAClockThatIsAheadCounts(t *testing.T) {
 
 // A stolen supervisor key can revoke all authorities of future years. The key that replaces it in the roster is not
 // affected.
-func TestAStolenKeyDoesNotLockItsSuccessorOut(t *testing.T) {
+func TestStolenKeyDoesNotLockOutItsSuccessor(t *testing.T) {
 	r := testRoster(t)
 	thief := issuer(r, "vienna", supervisorOfVienna)
 	thief.Now = func() time.Time { return noon }
@@ -423,7 +423,7 @@ func TestAStolenKeyDoesNotLockItsSuccessorOut(t *testing.T) {
 	}
 }
 
-func TestAnIssuerDescribesWhatItIssued(t *testing.T) {
+func TestIssuerDescribesItsCertificates(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
 	i.Rotate(noon)
@@ -500,7 +500,7 @@ func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
 
 // One listener has a certificate for clients of writ and another one for all others. Both kinds of clients use
 // HTTP/1.1. A client that offers the wrong protocol gets the other certificate and rejects it.
-func TestClientsOfWritAndBrowsersGetCertificatesOfTheirOwn(t *testing.T) {
+func TestClientsAndBrowsersGetSeparateCertificates(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "front", frontCoordinator)
 	i.Now = nil

@@ -41,7 +41,7 @@ func encrypt(t testing.TB, value string, to age.Recipient) []byte {
 	return ciphertext
 }
 
-func TestASecretTravelsToASupervisorAndOnToANode(t *testing.T) {
+func TestSecretReachesSupervisorAndNode(t *testing.T) {
 	to, by := supervisor(t, "vienna")
 	for _, value := range []string{"x", "correct horse battery staple\n", strings.Repeat("é", MaxValue/2)} {
 		ciphertext := encrypt(t, value, to)
@@ -105,7 +105,7 @@ func TestCiphertextsOfPasswordsHaveOneLength(t *testing.T) {
 	}
 }
 
-func TestValuesThatCannotBeSecrets(t *testing.T) {
+func TestInvalidSecretValuesAreRejected(t *testing.T) {
 	to, _ := supervisor(t, "vienna")
 	for value, want := range map[string]writ.Code{
 		"":                              writ.CodeBadRequest,

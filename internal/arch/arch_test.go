@@ -125,7 +125,7 @@ func TestViolationsOfTheArchitectureAreNamed(t *testing.T) {
 	}
 }
 
-func TestATopLevelFolderNeedsARow(t *testing.T) {
+func TestTopLevelFolderNeedsARow(t *testing.T) {
 	broken, err := arch.Check(tree(source()))
 	if want := []string{"only is a folder at the top without a row"}; err != nil || !slices.Equal(broken, want) {
 		t.Errorf("broken = %q, %v, want %q", broken, err, want)

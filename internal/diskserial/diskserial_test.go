@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-func TestASerialNumberIsFoundWhereverItsBusHasPutIt(t *testing.T) {
+func TestSerialNumberIsFoundOnEveryBus(t *testing.T) {
 	root := fstest.MapFS{}
 	for name, text := range map[string]string{
 		"vda/serial": "DATA-1\n", "nvme0n1/device/serial": "S64FNT0W100001      \n", "sda/device/vpd_pg80": "\x00\x80\x00\x14            WS20ABCD", "vdb/serial": "\n",

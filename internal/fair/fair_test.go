@@ -54,7 +54,7 @@ func TestWeightsShareTheTime(t *testing.T) {
 	}
 }
 
-func TestANewTenantGoesFirstWithoutCredit(t *testing.T) {
+func TestNewTenantIsServedFirstWithoutCredit(t *testing.T) {
 	var q fair.Queue[time.Duration]
 	for range 3 {
 		q.Push("old", time.Second)
@@ -75,7 +75,7 @@ func TestANewTenantGoesFirstWithoutCredit(t *testing.T) {
 	}
 }
 
-func TestTimeThatIsBeingSpentCounts(t *testing.T) {
+func TestRunningTimeCounts(t *testing.T) {
 	var q fair.Queue[string]
 	first := q.Begin("a", 0)
 	q.Push("a", "more")
@@ -115,7 +115,7 @@ func TestNoTenantFallsBehind(t *testing.T) {
 	}
 }
 
-func TestANewTenantAlwaysGetsAPlace(t *testing.T) {
+func TestNewTenantAlwaysGetsASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := &fair.Slots{Size: 64}
 		ctx, stop := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestANewTenantAlwaysGetsAPlace(t *testing.T) {
 	})
 }
 
-func TestATenantMayBeHeldToOnePlace(t *testing.T) {
+func TestTenantCanBeLimitedToOneSlot(t *testing.T) {
 	slots := &fair.Slots{Size: 2, Most: 1}
 	first, err := slots.Enter(t.Context(), "one")
 	if err != nil {
@@ -198,7 +198,7 @@ func TestPlacesAreSharedByTime(t *testing.T) {
 
 // SECURITY.md documents these numbers: with four slots or more, one tenant leaves a slot free; with sixteen or more,
 // two tenants do.
-func TestHowManyTenantsTakeAllPlaces(t *testing.T) {
+func TestTenantsThatFillAllSlotsAreCounted(t *testing.T) {
 	for slots := 1; slots <= 64; slots++ {
 		first := fair.Most(slots)
 		second := fair.Most(slots - first)

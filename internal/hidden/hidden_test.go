@@ -27,7 +27,7 @@ func TestHiddenCharactersAreFound(t *testing.T) {
 	}
 }
 
-func TestWordsThatLookLikeOthersAreFound(t *testing.T) {
+func TestDisguisedWordsAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		word           string
 		anyWord, named bool

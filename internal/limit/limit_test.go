@@ -18,7 +18,7 @@ import (
 	"writ/internal/testenv"
 )
 
-func TestAllowancesKeepAddressesApartAndAreBounded(t *testing.T) {
+func TestAddressBudgetsAreSeparateAndBounded(t *testing.T) {
 	l := Addresses{PerSecond: 1}
 	now := time.Now()
 	for range 3 {
@@ -69,7 +69,7 @@ func TestThereIsAPlaceForOtherNetworks(t *testing.T) {
 	}
 }
 
-func TestARepeatedLineIsLoggedOncePerInterval(t *testing.T) {
+func TestRepeatedLineIsLoggedOncePerInterval(t *testing.T) {
 	var l Lines
 	now, said, counted := time.Now(), 0, 0
 	for range 1000 {
@@ -86,7 +86,7 @@ func TestARepeatedLineIsLoggedOncePerInterval(t *testing.T) {
 	}
 }
 
-func TestTheFirstLinesOfAKindMayBeMany(t *testing.T) {
+func TestFirstLinesOfAKindMayBeSeveral(t *testing.T) {
 	l := Lines{AtOnce: 20}
 	now, said := time.Now(), 0
 	for range 1000 {
@@ -121,7 +121,7 @@ func TestStrangersMakeAFewLinesOfAServer(t *testing.T) {
 	}
 }
 
-func TestACallerOverItsRateWaits(t *testing.T) {
+func TestCallerOverItsRateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Names{PerSecond: 100}
 		wait := func(name string) time.Duration {
@@ -169,7 +169,7 @@ func TestACallerOverItsRateWaits(t *testing.T) {
 }
 
 // Concurrent requests beyond the limit consume no budget.
-func TestARefusedCallerUsesNoBudget(t *testing.T) {
+func TestRefusedCallerUsesNoBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Names{PerSecond: 20}
 		var all sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAListenerHasPlacesForOtherNetworks(t *testing.T) {
+func TestListenerHasPlacesForOtherNetworks(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

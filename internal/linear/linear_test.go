@@ -23,7 +23,7 @@ var once = linear.Model[int, int, int]{
 	},
 }
 
-func TestAHistoryIsLegalIfSomeOrderExplainsIt(t *testing.T) {
+func TestHistoryIsLegalIfSomeOrderExplainsIt(t *testing.T) {
 	gone := errors.New("gone")
 	type step struct {
 		who, answer int

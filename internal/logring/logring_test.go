@@ -46,7 +46,7 @@ func texts(t *testing.T, path string) (all []string) {
 	return all
 }
 
-func TestAFileHasTheLastLinesAndNoMoreBytes(t *testing.T) {
+func TestRingFileHasTheLastLinesInFixedSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	var lines []Line
 	for i := range Lines + 7 {
@@ -62,7 +62,7 @@ func TestAFileHasTheLastLinesAndNoMoreBytes(t *testing.T) {
 	}
 }
 
-func TestTheNextWriterGoesOnBehindTheLastLine(t *testing.T) {
+func TestNextWriterContinuesAfterTheLastLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	at := time.Date(2026, 11, 27, 1, 2, 3, 4, time.FixedZone("", 3600))
 	first, second := Line{at, "b1", "warn", "before"}, Line{at.Add(-time.Hour), "b2", "error", "after"}
@@ -75,7 +75,7 @@ func TestTheNextWriterGoesOnBehindTheLastLine(t *testing.T) {
 	}
 }
 
-func TestATornSlotCostsItsOwnLine(t *testing.T) {
+func TestTornSlotLosesOnlyItsLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	wrote(t, path, Line{Text: "one"}, Line{Text: "two"}, Line{Text: "three"})
 	text, err := os.ReadFile(path)
@@ -96,7 +96,7 @@ func TestATornSlotCostsItsOwnLine(t *testing.T) {
 	}
 }
 
-func TestALongLineIsCut(t *testing.T) {
+func TestLongLineIsTruncated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	word := strings.Repeat("ä", 300)
 	wrote(t, path, Line{time.Now(), word, word, strings.Repeat("ä", 5000)}, Line{Text: "\xff\xfe" + strings.Repeat("\xff", 5000)}, Line{Text: "the next"})
@@ -127,7 +127,7 @@ func TestLinesForWhichThereIsNoRoomAreCounted(t *testing.T) {
 	}
 }
 
-func TestARecordOfALogIsALine(t *testing.T) {
+func TestLogRecordBecomesALine(t *testing.T) {
 	r := New()
 	hide := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == "password" {

@@ -84,7 +84,7 @@ func checked(t testing.TB, text []byte) error {
 }
 
 // An archive is rejected if containerd would look up any part that the archive does not contain, in any order.
-func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
+func TestArchiveContainsEachNamedLayer(t *testing.T) {
 	const (
 		gzipped = testenv.LayerType + "+gzip"
 		zstded  = testenv.LayerType + "+zstd"
@@ -197,7 +197,7 @@ func TestAnArchiveBringsEachLayerThatItNames(t *testing.T) {
 }
 
 // Package tar expands a sparse file, so its content differs from the bytes in the archive.
-func TestABlobOfHolesIsRefused(t *testing.T) {
+func TestSparseBlobIsRejected(t *testing.T) {
 	content := append(make([]byte, 512), bytes.Repeat([]byte("x"), 512)...)
 	var all bytes.Buffer
 	w := tar.NewWriter(&all)
@@ -220,7 +220,7 @@ func TestABlobOfHolesIsRefused(t *testing.T) {
 }
 
 // Five indexes name the next one 20,000 times each. Without a limit, checking this archive of 10 MB would take forever.
-func TestAnArchiveIsLookedAtInBoundedTime(t *testing.T) {
+func TestArchiveCheckTakesBoundedTime(t *testing.T) {
 	o := testenv.NewOCI()
 	next := o.Text(testenv.IndexType, object{"schemaVersion": 2, "manifests": []object{}})
 	var all []object
@@ -240,7 +240,7 @@ func TestAnArchiveIsLookedAtInBoundedTime(t *testing.T) {
 	}
 }
 
-func TestACheckEndsWithItsContext(t *testing.T) {
+func TestCheckEndsWithItsContext(t *testing.T) {
 	o := testenv.NewOCI()
 	text, err := o.Index(o.Image(configOf(own), o.Blob(testenv.LayerType, own))).Bytes()
 	path := filepath.Join(t.TempDir(), "a")

@@ -15,8 +15,8 @@ func goal() uint64 {
 	return all[0].Value.Uint64() >> 20
 }
 
-// TestABigHeapIsCollectedEarlier grows and shrinks a heap, and waits each time until the collector has adjusted.
-func TestABigHeapIsCollectedEarlier(t *testing.T) {
+// TestBigHeapIsCollectedEarlier grows and shrinks a heap, and waits each time until the collector has adjusted.
+func TestBigHeapIsCollectedEarlier(t *testing.T) {
 	runtime.GC()
 	pace.Pace{Least: 64 << 20, Early: 77}.Keep()
 	if g := goal(); g < 60 || 64 < g {

@@ -76,7 +76,7 @@ func ownAddresses(t *testing.T) (all []netip.Addr) {
 	return all
 }
 
-func TestThisHostKnowsItsAddressesHoweverTheyAreWritten(t *testing.T) {
+func TestHostAddressesAreKnownInEveryForm(t *testing.T) {
 	found := 0
 	for _, a := range ownAddresses(t) {
 		forms := []netip.Addr{a}
@@ -101,7 +101,7 @@ func TestThisHostKnowsItsAddressesHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestAnOperatorAllowsRanges(t *testing.T) {
+func TestOperatorAllowsRanges(t *testing.T) {
 	ranges := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/32")}
 	for text, want := range map[string]bool{
 		"8.8.8.8": true, "10.1.2.3": true, "::ffff:10.1.2.3": true, "fd00:1::7": true, "fd00:1::7%eth0": true,

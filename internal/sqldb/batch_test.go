@@ -19,7 +19,7 @@ func counted(tx *Tx) error {
 	return nil
 }
 
-func TestABatchIsEndedOnceAndCountsOnlyWhatIsDone(t *testing.T) {
+func TestBatchEndsOnceAndCountsCommittedChanges(t *testing.T) {
 	refused := errors.New("refused")
 	failed := func(tx *Tx) error { return errors.Join(counted(tx), refused) }
 	engines(t, func(t *testing.T, path string) {
@@ -41,7 +41,7 @@ func TestABatchIsEndedOnceAndCountsOnlyWhatIsDone(t *testing.T) {
 	})
 }
 
-func TestABatchThatCannotBeEndedIsUndone(t *testing.T) {
+func TestFailedBatchEndRollsBack(t *testing.T) {
 	refused := errors.New("refused")
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, ":memory:")

@@ -50,7 +50,7 @@ func pragma(t *testing.T, db *DB, text string) {
 	}
 }
 
-func TestFullStoreRefusesAndGoesOn(t *testing.T) {
+func TestFullStoreRejectsWritesAndRecovers(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		db := open(t, path)
 		pragma(t, db, "PRAGMA max_page_count = 20")
@@ -58,7 +58,7 @@ func TestFullStoreRefusesAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestReadOnlyStoreRefusesAndGoesOn(t *testing.T) {
+func TestReadOnlyStoreRejectsWritesAndRecovers(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "things.db"))
 	pragma(t, db, "PRAGMA query_only = 1")
 	wantUnavailable(t, db.Write(t.Context(), insert("a")))
@@ -91,7 +91,7 @@ func mountSmallDisk(t *testing.T, dir, options string) {
 	})
 }
 
-func TestFullDiskRefusesAndGoesOn(t *testing.T) {
+func TestFullDiskRejectsWritesAndRecovers(t *testing.T) {
 	dir := smallDisk(t)
 	ballast := filepath.Join(dir, "ballast")
 	db := open(t, filepath.Join(dir, "things.db"))
@@ -108,7 +108,7 @@ func TestFullDiskRefusesAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestReadOnlyDiskRefusesAndGoesOn(t *testing.T) {
+func TestReadOnlyDiskRejectsWritesAndRecovers(t *testing.T) {
 	dir := smallDisk(t)
 	path := filepath.Join(dir, "things.db")
 	db := open(t, path)

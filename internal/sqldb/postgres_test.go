@@ -24,7 +24,7 @@ import (
 	"writ/internal/testenv"
 )
 
-func TestAcknowledgedWritesSurviveSIGKILLOfPostgreSQL(t *testing.T) {
+func TestAcknowledgedWritesSurvivePostgreSQLKill(t *testing.T) {
 	own := testenv.Postgres(t)
 	db := open(t, own.Store())
 	for range 3 {
@@ -129,7 +129,7 @@ func (c *cutter) serve(wg *sync.WaitGroup) {
 	}
 }
 
-func TestACommitWhoseAnswerIsLostIsNotUnknown(t *testing.T) {
+func TestLostCommitResponseIsResolved(t *testing.T) {
 	own := testenv.Postgres(t)
 	for _, pass := range []bool{true, false} {
 		t.Run(fmt.Sprintf("it reached the server: %v", pass), func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestACommitWhoseAnswerIsLostIsNotUnknown(t *testing.T) {
 }
 
 // Only one process writes at a time: data that a change has read is unchanged when it writes.
-func TestADatabaseHasOneWriterAtATime(t *testing.T) {
+func TestDatabaseHasOneWriterAtATime(t *testing.T) {
 	path := server.Store(t)
 	count := func(tx *Tx) error {
 		var n int
@@ -206,7 +206,7 @@ func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
 }
 
 // A process that stops while it prepares a database does not block processes that have nothing to prepare.
-func TestAProcessThatStopsWhileItPreparesADatabase(t *testing.T) {
+func TestStoppedPreparationBlocksNoReadyDatabase(t *testing.T) {
 	path := server.Store(t)
 	open(t, path)
 	stopped, err := pgx.Connect(t.Context(), path)
@@ -221,7 +221,7 @@ func TestAProcessThatStopsWhileItPreparesADatabase(t *testing.T) {
 }
 
 // An unprepared database is only read until a process has the lock.
-func TestADatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
+func TestDatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
 	path := server.Store(t)
 	open(t, path)
 	pool, err := sql.Open("pgx", path)
@@ -262,7 +262,7 @@ func TestADatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsOpenedToReadIsNotChanged(t *testing.T) {
+func TestReadOnlyStoreIsNotChanged(t *testing.T) {
 	path := server.Store(t)
 	if _, err := OpenToRead(t.Context(), path, schema); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("an empty database: %v", err)
@@ -291,7 +291,7 @@ func TestAStoreThatIsOpenedToReadIsNotChanged(t *testing.T) {
 	}
 }
 
-func TestFullPostgreSQLRefusesAndGoesOn(t *testing.T) {
+func TestFullPostgreSQLRejectsWritesAndRecovers(t *testing.T) {
 	own := testenv.Postgres(t)
 	dir := own.Folder("small")
 	mountSmallDisk(t, dir, "size=1m")
@@ -305,7 +305,7 @@ func TestFullPostgreSQLRefusesAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestReadOnlyPostgreSQLRefusesAndGoesOn(t *testing.T) {
+func TestReadOnlyPostgreSQLRejectsAndRecovers(t *testing.T) {
 	own := testenv.Postgres(t)
 	db := open(t, own.Store())
 	turn := func(how string) {
@@ -358,7 +358,7 @@ func TestPostgreSQLIsRefusedWithWhatToDo(t *testing.T) {
 }
 
 // A process that stops during a write does not block other writers.
-func TestAWriterThatStopsIsPutOut(t *testing.T) {
+func TestStoppedWriterIsDisconnected(t *testing.T) {
 	own := testenv.Postgres(t)
 	path := own.Store()
 	stuck, other := open(t, path), open(t, path)
@@ -385,7 +385,7 @@ func TestAWriterThatStopsIsPutOut(t *testing.T) {
 
 // An abandoned statement whose cancel request was lost keeps its locks only until the server detects the closed
 // connection.
-func TestAStatementWhoseConnectionIsClosedEnds(t *testing.T) {
+func TestClosedConnectionEndsItsStatement(t *testing.T) {
 	path := server.Store(t)
 	db := open(t, path)
 	config, err := db.configOf(path)

@@ -229,7 +229,7 @@ func TestCancelledWriteIsNotDone(t *testing.T) {
 }
 
 // If a caller gave up, its change must not run later. A change that has run must not be reported as undone.
-func TestWriteWaitsForAChangeThatHasBegun(t *testing.T) {
+func TestWriteWaitsForAStartedChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, ":memory:")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -458,7 +458,7 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 }
 
 // Errors of the system look the same for files and for networks.
-func TestAFileThatIsNoneIsNotTakenForAServer(t *testing.T) {
+func TestFileErrorIsNotANetworkError(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "from.db")
 	open(t, from)
 	err := Copy(t.Context(), from, t.TempDir())
@@ -487,7 +487,7 @@ func TestPlaceholders(t *testing.T) {
 
 // A supervisor that has lost its lease closes its journal while nodes still send requests. They must get
 // STORE_UNAVAILABLE, not an internal error.
-func TestAStoreThatIsClosedIsAway(t *testing.T) {
+func TestClosedStoreIsUnavailable(t *testing.T) {
 	kept(t, func(t *testing.T, path string) {
 		db := open(t, path)
 		names(t, db) // prepares the query

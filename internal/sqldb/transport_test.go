@@ -60,7 +60,7 @@ func countedListener(t *testing.T) (address string, came *atomic.Int64) {
 	return l.Addr().String(), came
 }
 
-func TestPostgreSQLElsewhereIsReachedOnlyByTLSThatVerifiesItsName(t *testing.T) {
+func TestRemotePostgreSQLNeedsVerifiedTLS(t *testing.T) {
 	address, came := countedListener(t)
 	host, port, _ := net.SplitHostPort(address)
 	dir := t.TempDir()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDurationsAreCountedInTheClassThatHoldsThem(t *testing.T) {
+func TestDurationsAreCountedInTheirBucket(t *testing.T) {
 	var of DurationsOf[string]
 	for _, took := range []time.Duration{0, time.Millisecond, time.Millisecond + 1, time.Second, 2 * time.Hour} {
 		of.Note("write", took)

@@ -22,9 +22,9 @@ type left struct {
 	Watcher            int
 }
 
-// TestAKilledTestLeavesThis runs in the process that TestAKilledTestLeavesNoResources kills. It starts servers like
+// TestKilledTestLeavesThis runs in the process that TestKilledTestLeavesNoResources kills. It starts servers like
 // tests do, and processes with their own environment like drivers do.
-func TestAKilledTestLeavesThis(t *testing.T) {
+func TestKilledTestLeavesThis(t *testing.T) {
 	if os.Getenv("WRIT_TEST_LEAVES") == "" {
 		t.Skip("it is started by another test")
 	}
@@ -92,8 +92,8 @@ func hierarchies() (all []string) {
 	return all
 }
 
-// TestAKilledTestLeavesNoResources kills the whole process group, as a shell does.
-func TestAKilledTestLeavesNoResources(t *testing.T) {
+// TestKilledTestLeavesNoResources kills the whole process group, as a shell does.
+func TestKilledTestLeavesNoResources(t *testing.T) {
 	NeedRoot(t)
 	for _, tool := range []string{"mkfs.ext4", "redis-server", "postgres", "containerd", "runc"} {
 		Need(t, tool)
@@ -108,7 +108,7 @@ func TestAKilledTestLeavesNoResources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := filepath.Join(t.TempDir(), "disk")
-			killed := exec.Command(os.Args[0], "-test.run=^TestAKilledTestLeavesThis$", "-test.v")
+			killed := exec.Command(os.Args[0], "-test.run=^TestKilledTestLeavesThis$", "-test.v")
 			killed.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			for _, variable := range os.Environ() {
 				if !strings.HasPrefix(variable, MakerVar+"=") {

@@ -34,7 +34,7 @@ func TestMissingToolIsSkippedOrFailed(t *testing.T) {
 	}
 }
 
-func TestAMissingToolIsAnErrorWhereNothingMayBeSkipped(t *testing.T) {
+func TestMissingToolIsAnErrorIfRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for require, wantErr := range map[string]bool{"": false, "all": true} {
 		t.Setenv(RequireVar, require)
@@ -52,7 +52,7 @@ type ended struct {
 
 func (e *ended) Skip(args ...any) { e.skipped = fmt.Sprint(args...) }
 
-func TestAMissingKernelFeatureIsSkippedAndListed(t *testing.T) {
+func TestMissingKernelFeatureIsSkippedAndListed(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "skips")
 	t.Setenv(SkipsVar, list)
 	const says = "this kernel has no Landlock: not supported"

@@ -20,7 +20,7 @@ import (
 
 var run = writ.RunIDOf(writ.DigestOf([]byte("a payload")))
 
-func TestTheTraceOfARunHasItsID(t *testing.T) {
+func TestTraceIDIsTheRunID(t *testing.T) {
 	r := OfRun(run)
 	if id := writ.RunID(runEncoding.EncodeToString(r.trace[:])); !r.trace.IsValid() || OfRun(writ.RunID(strings.ToLower(string(id)))) != r || strings.ToLower(string(id)) != string(run) {
 		t.Errorf("the trace %x is that of %s", r.trace, id)
@@ -84,7 +84,7 @@ func TestSpansReachTheCollectorAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestASpanSaysWhyItFailedInOneForm(t *testing.T) {
+func TestSpanErrorHasOneForm(t *testing.T) {
 	var s Span
 	if s.Fail(nil); s.Error != "" || len(s.Labels) > 0 {
 		t.Errorf("of no error: %+v", s)
@@ -95,7 +95,7 @@ func TestASpanSaysWhyItFailedInOneForm(t *testing.T) {
 	}
 }
 
-func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
+func TestUnreachableCollectorBlocksNothing(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	said := new(testenv.Log)
@@ -128,7 +128,7 @@ func TestRunsAreChosenByTheirIDs(t *testing.T) {
 	}
 }
 
-func TestAddressesThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidCollectorAddressesAreRejected(t *testing.T) {
 	for _, s := range []Settings{{URL: "127.0.0.1:4318", Ratio: 1}, {URL: "grpc://a:1", Ratio: 1}, {URL: "http://", Ratio: 1}, {URL: "http://me:pass@a", Ratio: 1}, {URL: "http://a", Ratio: 2}, {URL: "http://a", Ratio: -1}} {
 		if _, err := Open(t.Context(), s); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%+v: %v", s, err)

@@ -26,7 +26,7 @@ func owner(t *testing.T, path string) (user, group uint32) {
 	return s.Uid, s.Gid
 }
 
-func TestATreeIsShownAsItsUsersHaveIt(t *testing.T) {
+func TestTreeIsShownWithItsUsersOwnership(t *testing.T) {
 	testenv.NeedRoot(t)
 	from, to := t.TempDir(), t.TempDir()
 	file := filepath.Join(from, "file")
@@ -60,7 +60,7 @@ func TestATreeIsShownAsItsUsersHaveIt(t *testing.T) {
 	}
 }
 
-func TestANetworkBelongsToItsUsers(t *testing.T) {
+func TestNetworkBelongsToItsUsers(t *testing.T) {
 	testenv.NeedRoot(t)
 	path := filepath.Join(t.TempDir(), "network")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

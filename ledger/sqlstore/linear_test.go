@@ -105,7 +105,7 @@ func TestConcurrentSubmissionsAreOne(t *testing.T) {
 	})
 }
 
-func TestSubmissionsThatLookBeforeTheyWriteAreFoundOut(t *testing.T) {
+func TestReadBeforeWriteIsDetected(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
 		looked := linear.Meeting{Of: handing}
 		wantHistory(t, handIn(t, path, 0, func(s *sqlstore.Store, in handedIn) (handedOut, error) {

@@ -234,7 +234,7 @@ func TestSumsOfUsageEnd(t *testing.T) {
 	})
 }
 
-func TestRunsOfAnEarlierVersionAreFoundByScriptAndDeployment(t *testing.T) {
+func TestOldRunsAreFoundByScriptAndDeployment(t *testing.T) {
 	row := func(n int, signer, body string) string {
 		return fmt.Sprintf(`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)
 			VALUES ('%d', 'east', 'shop', 'web-shop', '%s', 'failed', %d, 1, 1, '{"id":"%d","datacenter":"east","project":"shop","project_name":"web-shop"%s')`, n, signer, n, n, body)
@@ -302,7 +302,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 
 // Rejected submissions cannot fill the ledger: their text is deleted, and only the newest of the signer are stored.
 // Other signers are not affected.
-func TestOfWhatASignerWasRefusedTheNewestIsKept(t *testing.T) {
+func TestOldRejectedSubmissionsAreDeleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s := open(t, path)
 	add := func(name, signer string) ledger.Incoming {

@@ -146,7 +146,7 @@ var archiveForms = map[string]func(l layout, manifest map[string]any){
 }
 
 func TestArchivesOfManyToolsMakeContainers(t *testing.T) {
-	testenv.Nightly(t, "TestAnArchiveBringsEachLayerThatItNames of package internal/ociarchive checks archives without a daemon")
+	testenv.Nightly(t, "TestArchiveContainsEachNamedLayer of package internal/ociarchive checks archives without a daemon")
 	b := newFixture(t, "")
 	for name, form := range archiveForms {
 		t.Run(name, func(t *testing.T) {
