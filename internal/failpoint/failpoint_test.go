@@ -62,8 +62,8 @@ func calls(body ast.Node, names ...string) (all []*ast.CallExpr) {
 	return all
 }
 
-// TestEveryPlaceIsInTheCode compares the list with the code: every point with a constant is named in one function, or in as many as its
-// place says.
+// TestEveryPlaceIsInTheCode compares the list with the code: every point with a constant is named in one function, or
+// in as many as its place lists.
 func TestEveryPlaceIsInTheCode(t *testing.T) {
 	all, names := sources(t)
 	found := map[Point][]string{}
@@ -96,19 +96,20 @@ func TestEveryPlaceIsInTheCode(t *testing.T) {
 	}
 }
 
-// named are the calls that change a store or send to the queue for a caller: their context says which write or send it is.
+// named lists the calls that change a store or send to the queue for a caller. Their context names the write or send.
 var named = []string{
 	"Journal.Write", "db.Write", "j.Write", "Queue.Send", "queue.Send", "Queue.Acknowledge", "queue.Acknowledge", "Queue.Withdraw", "Queue.SetGeneration", "Accounts.Apply",
 }
 
-// written are the calls that change a file or connection: their function names the place itself.
+// written lists the calls that change a file or connection. Their function names the place itself.
 var written = []string{"os.WriteFile", "os.Rename", "os.Link", "os.Remove", "os.OpenFile", "os.Create", "os.CreateTemp", "os.Truncate", "conn.Write"}
 
-// exempt is the directive of a function that writes or sends for a caller who has named it, or whose write does not matter. A reason follows.
+// exempt is the directive of a function that writes or sends for a caller that named it, or whose write does not
+// matter. A reason follows.
 const exempt = "failpoint:none"
 
-// TestEveryWriteAndSendHasItsPlace reports changes of stores, messages to the queue and files without a place. A function without one needs
-// the directive //failpoint:none with a reason.
+// TestEveryWriteAndSendHasItsPlace reports changes of stores, messages to the queue and files without a place. A
+// function without a place needs the directive //failpoint:none with a reason.
 func TestEveryWriteAndSendHasItsPlace(t *testing.T) {
 	all, _ := sources(t)
 	matched, searched := map[string]bool{}, map[string]bool{}
@@ -150,7 +151,8 @@ func TestEveryWriteAndSendHasItsPlace(t *testing.T) {
 	}
 }
 
-// unnamed returns a text for each change of a store or message whose context does not name it. It notes which names matched.
+// unnamed returns a text for each change of a store or message whose context does not name it. It records the names
+// that matched.
 func unnamed(f gosource.Function, matched map[string]bool) (wrong []string) {
 	for _, name := range named {
 		for _, call := range calls(f.Decl.Body, name) {
@@ -163,7 +165,7 @@ func unnamed(f gosource.Function, matched map[string]bool) (wrong []string) {
 	return append(wrong, unnamedChanges(f)...)
 }
 
-// unnamedChanges returns the calls of Write with a context, whatever the name of the store, in functions that name nothing.
+// unnamedChanges returns the calls of Write with a context, for any store, in functions that name no point.
 func unnamedChanges(f gosource.Function) (wrong []string) {
 	if mentionsPackage(f.Decl.Body) {
 		return nil
@@ -176,12 +178,12 @@ func unnamedChanges(f gosource.Function) (wrong []string) {
 	return wrong
 }
 
-// rooms are the folders of the program that daemons consist of, each with all folders below it.
+// rooms lists the folders of the daemons, each with all folders below it.
 var rooms = []string{
 	"runner", "supervisor", "coord", "ledger", "sal", "identity", "internal/sqldb", "cmd/writ/internal/daemon", "cmd/writ/internal/config",
 }
 
-// roomOf returns the room of a folder, or "" if no daemon consists of it. Packages for tests are in no room.
+// roomOf returns the room of a folder, or "" if it belongs to no daemon. Packages for tests are in no room.
 func roomOf(folder string) string {
 	i := slices.IndexFunc(rooms, func(room string) bool { return folder == room || strings.HasPrefix(folder, room+"/") })
 	if i < 0 || strings.HasSuffix(folder, "test") {

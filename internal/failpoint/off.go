@@ -8,41 +8,41 @@ import (
 	"os"
 )
 
-// At names the write or send that is done with a context.
+// At names the write or send that is performed with a context.
 func At(ctx context.Context, _ Point) context.Context { return ctx }
 
-// Begin is called before the change or message that was named with At.
+// Begin is called before the change or message named with At.
 func Begin(context.Context) {}
 
-// Amid is called when a change was made and is not committed. Its error undoes the change.
+// Amid is called after a change and before its commit. Its error rolls the change back.
 func Amid(context.Context) error { return nil }
 
-// End is called when the change or message is on disk or sent, or err says that it is not, and before anybody is told.
+// End is called after the write or send, before its outcome err is reported.
 func End(context.Context, error) {}
 
-// Begin is that of the package, for what has no context.
+// Begin is like the function Begin, for code without a context.
 func (Point) Begin() {}
 
-// End is that of the package, for what has no context.
+// End is like the function End, for code without a context.
 func (Point) End(error) {}
 
-// Write writes a file, or adds to it.
+// Write writes to a file.
 func (Point) Write(f *os.File, text []byte) (int, error) { return f.Write(text) }
 
-// OfFile returns the point of a file by its name.
+// OfFile returns the point of a file name.
 func OfFile(string) Point { return "" }
 
-// OfFrame returns the point of a message that is JSON and begins with its type.
+// OfFrame returns the point of a JSON message that starts with its type.
 func OfFrame([]byte) Point { return "" }
 
 // Listener returns a listener whose connections can be torn.
 func Listener(l net.Listener) net.Listener { return l }
 
-// Dial makes connections; see Dialer.
+// Dial opens connections; see Dialer.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Dialer returns a way to connect so that the connections can be torn. The default of whoever dials is nil.
+// Dialer returns a dial function whose connections can be torn. A nil Dial is the caller's default.
 func Dialer(d Dial) Dial { return d }
 
-// Step returns what drivers of a module call before every single change of their host.
+// Step returns the function that drivers of a module call before each change of their host.
 func Step(string) func(name string) { return nil }

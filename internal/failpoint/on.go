@@ -26,12 +26,12 @@ import (
 type armed struct {
 	point Point
 	mode  Mode
-	nth   int64 // time that it is reached
+	nth   int64 // number of the visit that triggers it
 	seen  atomic.Int64
 }
 
-// plan is what the environment says, and steps what it says of all steps of drivers, nil if nothing. A process whose plan cannot be read must
-// not run as if it had none.
+// plan is the plan from the environment, and steps its part about all steps of drivers, nil if there is none. A process
+// with an invalid plan must not run as if it had no plan.
 var plan, steps = func() ([]*armed, *ledger) {
 	all, steps, err := parse(os.Getenv(Variable))
 	if err != nil {
@@ -70,7 +70,7 @@ func parse(text string) (all []*armed, steps *ledger, err error) {
 	return all, steps, nil
 }
 
-// reached reports whether the plan says something about being here now.
+// reached reports whether the plan triggers at this visit.
 func (p Point) reached(m Mode) bool {
 	for _, a := range plan {
 		if a.point == p && a.mode == m && a.seen.Add(1) == a.nth {
@@ -80,7 +80,7 @@ func (p Point) reached(m Mode) bool {
 	return false
 }
 
-// die ends the process as kill -9 does, and says where on the way.
+// die ends the process with SIGKILL, after it has printed the point.
 func (p Point) die(m Mode) {
 	fmt.Fprintf(os.Stderr, "failpoint %s:%s\n", p, m)
 	self, err := os.FindProcess(os.Getpid())
@@ -98,10 +98,10 @@ func (p Point) full() error {
 	return fmt.Errorf("failpoint %s: %w", p, syscall.ENOSPC)
 }
 
-// mark is one write or send under way. It is used by one goroutine at a time.
+// mark is a write or send in progress. It is used by one goroutine at a time.
 type mark struct {
 	point  Point
-	failed bool // a change that is tried again alone fails again
+	failed bool // a change that is repeated alone fails again
 }
 
 type markKey struct{}
@@ -113,15 +113,15 @@ func markOf(ctx context.Context) *mark {
 	return &mark{}
 }
 
-// At names the write or send that is done with a context.
+// At names the write or send that is performed with a context.
 func At(ctx context.Context, p Point) context.Context {
 	return context.WithValue(ctx, markKey{}, &mark{point: p})
 }
 
-// Begin is called before the change or message that was named with At.
+// Begin is called before the change or message named with At.
 func Begin(ctx context.Context) { markOf(ctx).point.Begin() }
 
-// Amid is called when a change was made and is not committed. Its error undoes the change.
+// Amid is called after a change and before its commit. Its error rolls the change back.
 func Amid(ctx context.Context) error {
 	m := markOf(ctx)
 	if m.point.reached(Torn) {
@@ -134,10 +134,11 @@ func Amid(ctx context.Context) error {
 	return nil
 }
 
-// End is called when the change or message is on disk or sent, or err says that it is not, and before anybody is told.
+// End is called after the write or send, before its outcome err is reported.
 func End(ctx context.Context, err error) { markOf(ctx).point.End(err) }
 
-// Begin is that of the package, for what has no context. What is torn, is by the next bytes that this goroutine sends.
+// Begin is like the function Begin, for code without a context. For mode Torn, the next bytes that this goroutine sends
+// are cut.
 func (p Point) Begin() {
 	if p.reached(Before) {
 		p.die(Before)
@@ -147,7 +148,7 @@ func (p Point) Begin() {
 	}
 }
 
-// End is that of the package, for what has no context.
+// End is like the function End, for code without a context.
 func (p Point) End(err error) {
 	p.untorn()
 	if err == nil && p.reached(After) {
@@ -155,8 +156,8 @@ func (p Point) End(err error) {
 	}
 }
 
-// untorn is called when a message ends. If this goroutine was to tear it and wrote nothing, as when the connection could not be made, the
-// next message is torn in its stead.
+// untorn is called at the end of a message. If this goroutine should have torn it but wrote no bytes, as after a failed
+// connection attempt, the next message is torn instead.
 func (p Point) untorn() {
 	t := tearing.Load()
 	if t == nil || t.point != p || t.goroutine != goroutine() || !tearing.CompareAndSwap(t, nil) {
@@ -169,7 +170,7 @@ func (p Point) untorn() {
 	}
 }
 
-// Write writes a file, or adds to it.
+// Write writes to a file.
 func (p Point) Write(f *os.File, text []byte) (int, error) {
 	switch {
 	case p.reached(Before):
@@ -185,10 +186,10 @@ func (p Point) Write(f *os.File, text []byte) (int, error) {
 	return f.Write(text)
 }
 
-// OfFile returns the point of a file by its name.
+// OfFile returns the point of a file name.
 func OfFile(path string) Point {
 	name := filepath.Base(path)
-	name = strings.TrimSuffix(strings.TrimSuffix(name, ".new"), ".tmp") // on its way
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".new"), ".tmp") // temporary names
 	for _, place := range Places {
 		if fits, _ := filepath.Match(place.files, name); fits {
 			return place.Point
@@ -197,7 +198,7 @@ func OfFile(path string) Point {
 	return ""
 }
 
-// OfFrame returns the point of a message that is JSON and begins with its type.
+// OfFrame returns the point of a JSON message that starts with its type.
 func OfFrame(data []byte) Point {
 	var head struct{ Type, Verb string }
 	if err := json.Unmarshal(data, &head); err != nil {
@@ -221,7 +222,8 @@ type tear struct {
 
 var tearing atomic.Pointer[tear]
 
-// goroutine returns the number of the one that asks. Whoever sends writes to the connection itself, in all that we use.
+// goroutine returns the number of the calling goroutine. In all libraries that writ uses, the sender itself writes to
+// the connection.
 func goroutine() int {
 	text := make([]byte, 64)
 	text = bytes.TrimPrefix(text[:runtime.Stack(text, false)], []byte("goroutine "))
@@ -254,10 +256,10 @@ func (l listener) Accept() (net.Conn, error) {
 // Listener returns a listener whose connections can be torn.
 func Listener(l net.Listener) net.Listener { return listener{l} }
 
-// Dial makes connections; see Dialer.
+// Dial opens connections; see Dialer.
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Dialer returns a way to connect so that the connections can be torn. The default of whoever dials is nil.
+// Dialer returns a dial function whose connections can be torn. A nil Dial is net.Dialer's.
 func Dialer(d Dial) Dial {
 	if d == nil {
 		d = new(net.Dialer).DialContext
@@ -273,7 +275,7 @@ func Dialer(d Dial) Dial {
 
 const stepPrefix = "step/"
 
-// Step returns what drivers of a module call before every single change of their host.
+// Step returns the function that drivers of a module call before each change of their host.
 func Step(module string) func(name string) {
 	return func(name string) {
 		p := Point(stepPrefix + module + "/" + name)
@@ -284,20 +286,22 @@ func Step(module string) func(name string) {
 	}
 }
 
-// ledger is the file of the steps at which a process has ended: each with how many of its kind that process had taken, one a line.
+// ledger is the file of the steps at which a process has ended. Each line has a step and its number among the equal
+// steps of the process.
 type ledger struct {
 	path  string
-	lives bool // the process does
+	lives bool // the process does not end
 
 	mu   sync.Mutex
-	done map[string]bool // that the file has
-	seen map[string]int  // in this process
+	done map[string]bool // lines of the file
+	seen map[string]int  // steps of this process
 }
 
-// made is the part of names that is made up anew each time, and would make every step a new one.
+// made matches the generated parts of names, which would make every step unique.
 var made = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+`)
 
-// fresh reports whether the process ends here, as none did before, and notes that. Then nobody else takes a step any more.
+// fresh reports whether the process must end here, because none has ended at this step before, and records the step. It
+// then keeps the lock, so that no other goroutine takes a step.
 func (l *ledger) fresh(step string) bool {
 	l.mu.Lock()
 	if l.done == nil {
@@ -322,7 +326,7 @@ func (l *ledger) fresh(step string) bool {
 		_, err = f.WriteString(entry + "\n")
 	}
 	if err != nil {
-		panic(err) // or it would end here for ever
+		panic(err) // otherwise the process would end here forever
 	}
 	if !l.lives {
 		return true

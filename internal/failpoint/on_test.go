@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// arm gives this process a plan for the time of a test.
+// arm sets the plan of this process during a test.
 func arm(t *testing.T, text string) {
 	t.Helper()
 	all, _, err := parse(text)
@@ -46,7 +46,7 @@ func TestAFailureIsThatOfOneChangeHoweverOftenItIsTried(t *testing.T) {
 
 func TestAnUnsentFrameIsTornOnTheNextSend(t *testing.T) {
 	arm(t, "queue/report:torn")
-	for attempt := range 2 { // the connection cannot be made, so that nothing goes out
+	for attempt := range 2 { // the connection fails, so no bytes are sent
 		ReportSent.Begin()
 		if tearing.Load() == nil {
 			t.Fatalf("attempt %d would not be torn", attempt+1)
@@ -93,7 +93,8 @@ func TestAProcessEndsOnceBeforeEveryStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"make it 1", "make it 2", "name ab12cd 1", ""} { // each a process, which takes the same steps
+	// Each iteration is a process that takes the same steps.
+	for _, want := range []string{"make it 1", "make it 2", "name ab12cd 1", ""} {
 		l, ended := &ledger{path: path}, ""
 		if noted.fresh("make it") {
 			t.Error("who only notes has ended")

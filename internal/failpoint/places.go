@@ -1,6 +1,6 @@
 package failpoint
 
-// What a supervisor writes into its journal.
+// Writes of a supervisor to its journal.
 const (
 	JournalMade      Point = "journal/made"
 	JournalForgotten Point = "journal/forgotten"
@@ -37,7 +37,7 @@ const (
 	ReportTaken      Point = "journal/report"
 )
 
-// What a node writes into its journal.
+// Writes of a node to its journal.
 const (
 	NodeBegun         Point = "node/incarnation"
 	JobStarted        Point = "node/started"
@@ -52,7 +52,7 @@ const (
 	UsageAcknowledged Point = "node/usage-told"
 )
 
-// What a coordinator writes into its ledger.
+// Writes of a coordinator to its ledger.
 const (
 	LedgerProbed           Point = "ledger/probed"
 	LedgerRoster           Point = "ledger/roster"
@@ -68,7 +68,7 @@ const (
 	WebhookTold            Point = "ledger/webhook"
 )
 
-// What goes to Redis.
+// Messages to Redis.
 const (
 	JobSent            Point = "queue/job"
 	JobsSent           Point = "queue/jobs"
@@ -94,7 +94,7 @@ const (
 	TasksMoved         Point = "queue/tasks-moved"
 )
 
-// What a coordinator and the node API of a supervisor answer.
+// Answers of a coordinator and of a supervisor's node API.
 const (
 	SubmissionAnswered   Point = "http/submission"
 	StatementAnswered    Point = "http/statement"
@@ -110,13 +110,14 @@ const (
 	FencedAnswered       Point = "node-api/fenced"
 )
 
-// What is none of these.
+// Other places.
 const (
 	StoreUpgraded Point = "store/upgraded"
 	RecordRemoved Point = "file/record-removed"
 )
 
-// Places are all that there are. A test compares them with the code, and the sweep in cmd/writ/internal/sweep ends a process at each.
+// Places lists all places. A test compares them with the code, and the sweep in cmd/writ/internal/sweep ends a process
+// at each.
 var Places = []Place{
 	{Point: StoreUpgraded, Kind: Move, Says: "A store gets the tables that it lacks."},
 
