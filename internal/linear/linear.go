@@ -160,8 +160,8 @@ func (s *Store[T]) Die() error {
 	return s.now.Close()
 }
 
-// Meeting is a barrier for each place: the first Of callers of Wait block until all have arrived.
-type Meeting struct {
+// Barrier is a separate barrier for each place: the first Of callers of Wait block until all have arrived.
+type Barrier struct {
 	Of int // number of callers
 
 	mu     sync.Mutex
@@ -174,19 +174,19 @@ type place struct {
 }
 
 // Wait blocks until enough callers have reached the place.
-func (m *Meeting) Wait(at string) {
-	m.mu.Lock()
-	if m.places == nil {
-		m.places = make(map[string]*place)
+func (b *Barrier) Wait(at string) {
+	b.mu.Lock()
+	if b.places == nil {
+		b.places = make(map[string]*place)
 	}
-	p := m.places[at]
+	p := b.places[at]
 	if p == nil {
 		p = &place{all: make(chan struct{})}
-		m.places[at] = p
+		b.places[at] = p
 	}
-	if p.came++; p.came == m.Of {
+	if p.came++; p.came == b.Of {
 		close(p.all)
 	}
-	m.mu.Unlock()
+	b.mu.Unlock()
 	<-p.all
 }

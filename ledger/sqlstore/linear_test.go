@@ -56,7 +56,7 @@ func handIn(t *testing.T, path string, deaths int, add func(s *sqlstore.Store, i
 	const payloads = 12
 	h := new(linear.History[handedIn, handedOut])
 	store := &linear.Store[*sqlstore.Store]{Open: func() (*sqlstore.Store, error) { return sqlstore.Open(t.Context(), path) }}
-	together := linear.Meeting{Of: handing}
+	together := linear.Barrier{Of: handing}
 	linear.Clients(handing, 20261121, func(id int, random *rand.Rand) {
 		for payload := range payloads {
 			together.Wait(fmt.Sprint(payload))
@@ -107,7 +107,7 @@ func TestConcurrentSubmissionsAreOne(t *testing.T) {
 
 func TestReadBeforeWriteIsDetected(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
-		looked := linear.Meeting{Of: handing}
+		looked := linear.Barrier{Of: handing}
 		wantHistory(t, handIn(t, path, 0, func(s *sqlstore.Store, in handedIn) (handedOut, error) {
 			known, err := s.Submission(context.Background(), writ.DigestOf([]byte(in.payload)))
 			looked.Wait(in.payload)

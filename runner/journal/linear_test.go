@@ -75,7 +75,7 @@ func deliver(t *testing.T, deaths int, begin begin) *linear.History[claimAsk, cl
 	h := new(linear.History[claimAsk, claimAnswer])
 	store := &linear.Store[*journal.Journal]{Open: func() (*journal.Journal, error) { return journal.Open(t.Context(), path) }}
 	endBy := time.Now().Add(time.Hour)
-	together := linear.Meeting{Of: clients}
+	together := linear.Barrier{Of: clients}
 	linear.Clients(clients, 20261121, func(id int, random *rand.Rand) {
 		for seq := range jobs {
 			together.Wait(fmt.Sprint(seq))
@@ -153,7 +153,7 @@ func TestOneConcurrentDeliveryStarts(t *testing.T) {
 }
 
 func TestCheckThenStartIsNotLinearizable(t *testing.T) {
-	looked := linear.Meeting{Of: 4}
+	looked := linear.Barrier{Of: 4}
 	wantClaims(t, deliver(t, 0, func(j *journal.Journal, one *writ.Job) (claimAnswer, error) {
 		e, err := j.Find(t.Context(), one.JobKey)
 		looked.Wait(fmt.Sprint(one.Seq))

@@ -66,7 +66,7 @@ func keepAll(t *testing.T, path string, deaths int, keep keeper) *linear.History
 	t.Helper()
 	h := new(linear.History[stored, kept])
 	store := &linear.Store[*journal.Journal]{Open: func() (*journal.Journal, error) { return journal.Open(t.Context(), path) }}
-	together := linear.Meeting{Of: linearClients}
+	together := linear.Barrier{Of: linearClients}
 	linear.Clients(linearClients, linearSeed, func(id int, random *rand.Rand) {
 		for key := range linearKeys {
 			together.Wait(fmt.Sprint(key))
@@ -120,7 +120,7 @@ func TestConcurrentSubmissionsAreOneRun(t *testing.T) {
 // Who looks first and then writes, without a key that only one can have, accepts the same payload twice.
 func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
-		looked := linear.Meeting{Of: linearClients}
+		looked := linear.Barrier{Of: linearClients}
 		want(t, firstWins, keepAll(t, path, 0, func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
 			digest := aRun(in.key).Payload
 			err = j.Read(ctx, func(tx *journal.Tx) error {
@@ -282,7 +282,7 @@ func reigns(t *testing.T, path string, write func(j *journal.Journal, value int)
 	t.Helper()
 	h := new(linear.History[leaseAsk, leaseAnswer])
 	open(t, path) // one makes the journal
-	together := linear.Meeting{Of: linearClients}
+	together := linear.Barrier{Of: linearClients}
 	linear.Clients(linearClients, linearSeed, func(id int, random *rand.Rand) {
 		mine := &linear.Store[*journal.Journal]{Open: func() (*journal.Journal, error) { return journal.Open(t.Context(), path) }}
 		defer mine.Die()
