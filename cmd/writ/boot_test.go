@@ -251,7 +251,7 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 	s := serveBoot(t, "--image", file, "--cluster", strings.Repeat("0a", 32), "--machines", machines)
 	s.writ("boot", "assign", "52-54-00-77-00-50", "--machines", machines, "--name", "n1", "--setting", "writ.address=10.77.0.4/24", "--setting", "writ.gateway=10.77.0.1")
 	s.writ("boot", "assign", "serial=S-2", "--machines", machines, "--name", "n2")
-	if said := s.writ("boot", "list", "--boot-server", s.list, "-o", "wide"); !strings.Contains(said, "serial=S-2") || !strings.Contains(said, "has not asked") || !strings.Contains(said, "writ.gateway=10.77.0.1") {
+	if said := s.writ("boot", "list", "--boot-server", s.list, "-o", "wide"); !strings.Contains(said, "serial=S-2") || !strings.Contains(said, "no request since") || !strings.Contains(said, "writ.gateway=10.77.0.1") {
 		t.Errorf("the list is\n%s", said)
 	}
 	script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1")
@@ -297,7 +297,7 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 	}
 	cmd := exec.Command(s.cmd.Path, "boot", "list", "--boot-server", s.list)
 	cmd.Args[0] = "writ"
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "line 1: there is no setting writ.nmae") {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "line 1: unknown setting writ.nmae") {
 		t.Errorf("the list is %v\n%s", err, out)
 	}
 	if err := os.WriteFile(machines, before, 0o600); err != nil {

@@ -153,7 +153,7 @@ func keepsOthersData(t *testing.T, starts func(file string, words ...string) *vm
 	}
 	before := sha256Of(t, disk)
 	v := starts(disk, "writ.join=writ2.none")
-	v.await(`/dev/vda, the disk with the serial number DATA-1, is not empty: it has a file system (ext4) with the label "others". It was left as it is`)
+	v.await(`/dev/vda, the disk with the serial number DATA-1, is not empty: it has a file system (ext4) with the label "others". It was not changed`)
 	v.await("This machine is held at data: it failed twice in the same way.")
 	_ = v.cmd.Process.Kill()
 	v.ended <- <-v.ended

@@ -231,7 +231,7 @@ func (v *vm) await(text string) {
 func (v *vm) awaitApproval() (name, fingerprint string) {
 	v.t.Helper()
 	v.await("  writ node approve ")
-	v.await("goes on by itself")
+	v.await("continues by itself")
 	_, command, _ := strings.Cut(v.said(), "  writ node approve ")
 	var words []string
 	for line := range strings.Lines(command) {
@@ -473,7 +473,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 		}
 	}
 	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/"+bootScript, "-device", "virtio-net-pci,netdev=n0,romfile="+ipxeROM)
-	v.await("the token with which the node joins is missing")
+	v.await("the join token is missing")
 	t.Logf("started from a web server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
 	_ = v.cmd.Process.Kill()
 
@@ -498,8 +498,8 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	}
 	t.Log(s.stop())
 	s = serve(node)
-	v.await("the token with which the node joins is missing")
-	if m = s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Sent == 0 || m.Sent != m.Size || m.Assignment != bootserver.AssignmentUsed {
+	v.await("the join token is missing")
+	if m = s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the join token is missing") || m.Serial != "S-1" || m.Sent == 0 || m.Sent != m.Size || m.Assignment != bootserver.AssignmentUsed {
 		t.Errorf("the boot server has %+v", m)
 	}
 	t.Logf("started from a boot server after %.1f s\n%s\n%s\n%s", time.Since(v.began).Seconds(), v.said(), s.writ("boot", "list", "--boot-server", s.list, "-o", "wide"), s.stop())

@@ -215,7 +215,7 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 		{name: "no DHCP", devices: alone("virtio-net-pci"), words: usual(cluster), held: true,
 			says: "asks for an address by DHCP", next: "check that a DHCP server answers"},
 		{name: "no nameserver", devices: card, words: []string{byName, redis, cluster},
-			says: "this machine knows no nameserver", next: "name one with writ.nameserver", list: "this machine knows no nameserver"},
+			says: "this machine has no nameserver", next: "set writ.nameserver", list: "this machine has no nameserver"},
 		{name: "nameserver silent", devices: card, words: []string{byName, redis, cluster, "writ.nameserver=" + away},
 			says: "the nameservers " + away + " do not answer", next: "check that they run", list: "the nameservers " + away + " do not answer"},
 		{name: "supervisor refuses", devices: card, words: []string{apiOf + bootHost + ":7444", redis, cluster}, held: true,
@@ -227,23 +227,23 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 		{name: "Redis silent", devices: card, words: []string{api, "writ.redis=rediss://" + away + ":6379/0", token(), "writ.name=r2"},
 			says: "Redis does not answer at " + away + ":6379", next: "check that it runs", list: "Redis does not answer at"},
 		{name: "clock never set", devices: append(slices.Clone(card), "-rtc", "base=2019-01-01"), words: usual(cluster), held: true,
-			says: "the clock of this machine says 2019-01-01", next: "set the clock in the firmware's setup", list: "the clock of this machine says 2019-01-01"},
+			says: "the clock of this machine shows 2019-01-01", next: "set the clock in the firmware's setup", list: "the clock of this machine shows 2019-01-01"},
 		{name: "clock wrong", devices: append(slices.Clone(card), "-rtc", "base=2040-01-01"), words: usual(cluster), held: true,
-			says: "the clock of this machine says 2040-01-01", next: "", list: "the clock of this machine says 2040-01-01"},
+			says: "the clock of this machine shows 2040-01-01", next: "", list: "the clock of this machine shows 2040-01-01"},
 		{name: "time server silent", devices: card, words: usual(cluster, "writ.ntp="+away),
-			says: "no time server has told the time", next: "name others with writ.ntp", list: "no time server has told the time", page: "  clock        not corrected"},
+			says: "no time server answered", next: "name others with writ.ntp", list: "no time server answered", page: "  clock        not corrected"},
 		{name: "no disk", devices: card, words: usual(cluster, labelled), held: true,
 			says: "no disk has a file system with the label writ-data; disks and partitions: none", next: "attach the disk", list: "held at data"},
 		{name: "disk with another label", devices: disk(other), words: usual(cluster, labelled), held: true, disk: other,
 			says: "disks and partitions: vda (btrfs with the label other)", next: "attach the disk", list: "held at data"},
 		{name: "disk of a computer", devices: disk(fat), words: usual(cluster, "writ.data=WRIT-DATA"), held: true, disk: fat,
-			says: "the label WRIT-DATA is that of a file system (FAT) on /dev/vda", next: "Nothing is formatted", list: "held at data"},
+			says: "the label WRIT-DATA belongs to a file system (FAT) on /dev/vda", next: "The disk was not changed", list: "held at data"},
 		{name: "disk with files of others", devices: disk(photos), words: usual(cluster, labelled), held: true, disk: photos,
-			says: "the disk has files that are not those of a node: photo", next: "attach the right disk", list: "held at data"},
+			says: "the disk has files that do not belong to a node: photo", next: "attach the right disk", list: "held at data"},
 		{name: "disk full", devices: disk(fullDisk), words: usual(cluster, labelled), held: true,
 			says: "the disk /dev/vda is full", next: "delete files on it", list: "is full"},
 		{name: "disk of another node", devices: disk(own), words: usual(labelled, "writ.name=n9"), held: true, disk: own,
-			says: "the disk is that of the node n1, and this machine is to be n9", next: "attach the disk of n9", list: "held at data"},
+			says: "the disk belongs to the node n1, and this machine is configured as n9", next: "attach the disk of n9", list: "held at data"},
 		{name: "disk of another cluster", devices: disk(own), words: usual(labelled, "writ.cluster="+strings.Repeat("0a", 32)), held: true,
 			says: "belongs to a node of another cluster", next: "the disk of its own node", list: "belongs to a node of another cluster"},
 	}
@@ -272,7 +272,7 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 			}
 			if f.mend != nil {
 				f.mend(v)
-				v.await("This machine waits to be approved as a node.")
+				v.await("This machine waits for approval as a node.")
 			}
 			_ = v.cmd.Process.Kill()
 			if diskDigest(t, f.disk) != before {

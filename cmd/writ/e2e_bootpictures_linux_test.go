@@ -96,11 +96,11 @@ func TestPicturesOfTheConsole(t *testing.T) {
 		v.picture(filepath.Join(dir, "console-"+name+".png"))
 	}
 
-	take("start", "This machine starts, and is no node yet.", "until an admin approves it")
+	take("start", "This machine is starting and is not a node yet.", "until an admin approves it")
 	take("held", "This machine is held at network", "  goes on ")
 	serveDHCP(t)
 	name, fingerprint := v.awaitApproval()
-	take("pending", "This machine waits to be approved as a node.", "Then it goes on by itself.")
+	take("pending", "This machine waits for approval as a node.", "Then it continues by itself.")
 	s.Writ("node", "approve", name, fingerprint)
 	v.await("This machine serves as a node.")
 	take("serving", "This machine serves as a node.", "For more: writ node show")

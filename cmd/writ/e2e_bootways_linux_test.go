@@ -57,7 +57,7 @@ func TestAMachineWithoutATokenStartsInEachWay(t *testing.T) {
 		}},
 	} {
 		v := way.start()
-		v.await("This machine waits to be approved as a node.")
+		v.await("This machine waits for approval as a node.")
 		name, fingerprint := v.awaitApproval()
 		waits := time.Since(v.began)
 		if said := s.Writ("node", "list"); !strings.Contains(said, "pending") {

@@ -62,7 +62,7 @@ A credential is a file with settings, a line for each, as writ.name=n1. The flag
 		RunE: func(*cobra.Command, []string) error {
 			node, err := os.ReadFile(source)
 			if err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
+				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` creates one")
 			}
 			files, perm := []disk.File{{Name: bootFile, Data: node}}, fs.FileMode(0o644)
 			add := func(stem string, text []byte) {

@@ -101,7 +101,7 @@ func webAddress(flag, text string) (string, error) {
 func nodeImage(source string) (image []byte, cmdline []string, err error) {
 	image, err = os.ReadFile(source)
 	if err != nil {
-		return nil, nil, writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
+		return nil, nil, writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` creates one")
 	}
 	text, err := uki.Cmdline(image)
 	if err != nil {

@@ -62,7 +62,7 @@ var (
 // checkClock returns an error if now is outside the plausible range.
 func checkClock(now time.Time) error {
 	if now.Before(clockFrom) || now.After(clockTo) {
-		return writ.Errorf(writ.CodeClockSkew, "the clock of this machine says %s", now.UTC().Format(time.RFC3339)).
+		return writ.Errorf(writ.CodeClockSkew, "the clock of this machine shows %s", now.UTC().Format(time.RFC3339)).
 			WithHint("set the clock in the firmware's setup, and replace its battery if it does not keep the time")
 	}
 	return nil

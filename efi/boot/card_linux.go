@@ -83,7 +83,7 @@ func (c *card) waiting() (all []wait) {
 
 // Limits of waits for an address that no timeout ends.
 var (
-	cableLimit = waitLimit{then: "it goes on with a cable"}
+	cableLimit = waitLimit{then: "it continues when a cable is plugged in"}
 	otherCards = waitLimit{then: "the first address of any card counts"}
 )
 
@@ -125,7 +125,7 @@ func (m *machine) unmatched() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no card has the name or the address of %sinterface=%s", prefix, m.config.Interface)
+	return fmt.Sprintf("no card matches %sinterface=%s", prefix, m.config.Interface)
 }
 
 // serveCard configures the addresses of a card and maintains them until the card is removed.

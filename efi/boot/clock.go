@@ -66,17 +66,17 @@ func (c *clock) correct(start bool) (did string, err error) {
 func noTime(err error, possible bool) error {
 	text, hint := strings.ReplaceAll(err.Error(), "\n", "; "), "check that they run and that this network reaches them, or name others with writ.ntp"
 	if !possible {
-		text += ". The clock of this machine cannot be right"
+		text += ". The clock of this machine is wrong"
 		hint += ". Or set the clock in the firmware's setup"
 	}
-	return writ.Errorf(writ.CodeClockSkew, "no time server has told the time: %s", text).WithHint("%s", hint)
+	return writ.Errorf(writ.CodeClockSkew, "no time server answered: %s", text).WithHint("%s", hint)
 }
 
 // by corrects the clock by offset, which server returned.
 func (c *clock) by(server string, offset time.Duration, start bool) (string, error) {
 	right, size := c.now().Add(offset), offset.Abs()
 	if err := checkClock(right); err != nil {
-		return "", writ.Errorf(writ.CodeClockSkew, "%s says that it is %s", server, right.UTC().Format(time.RFC3339)).WithHint("name another time server")
+		return "", writ.Errorf(writ.CodeClockSkew, "%s reports the time %s", server, right.UTC().Format(time.RFC3339)).WithHint("name another time server")
 	}
 	switch {
 	case size < fineWith:
@@ -84,7 +84,7 @@ func (c *clock) by(server string, offset time.Duration, start bool) (string, err
 	case size < slewBelow:
 		return fmt.Sprintf("corrected by %s with %s", offset.Round(time.Millisecond), server), c.slew(offset)
 	case !start && size > stepMost:
-		return "", writ.Errorf(writ.CodeClockSkew, "%s says that the clock is wrong by %s, which is not believed while the machine runs", server, offset.Round(time.Second)).
+		return "", writ.Errorf(writ.CodeClockSkew, "%s reports that the clock is off by %s, which is too much to correct while the machine runs", server, offset.Round(time.Second)).
 			WithHint("compare the clock with another one; if the server is right, start the machine again")
 	}
 	return fmt.Sprintf("set by %s with %s", offset.Round(time.Millisecond), server), c.step(right)

@@ -92,13 +92,13 @@ func (c *clock) limit() waitLimit {
 	if checkClock(c.now()) != nil {
 		return waitLimit{then: "without the time no certificate can be verified"}
 	}
-	return waitLimit{rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain, "the start goes on with the clock of the hardware"}
+	return waitLimit{rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain, "the start continues with the hardware clock"}
 }
 
 // waitsForTime describes how the start continues if no time server answers.
 func waitsForTime(possible bool) string {
 	if possible {
-		return "the start goes on with the clock of the hardware, and asks again later"
+		return "the start continues with the hardware clock, and asks again later"
 	}
 	return "it asks every " + askSeldom.String()
 }
@@ -108,7 +108,7 @@ func waitsForTime(possible bool) string {
 // same.
 func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
 	if failed != nil {
-		m.status.clockIs("not corrected: no time server has told the time")
+		m.status.clockIs("not corrected: no time server answered")
 	}
 	pause := func() time.Duration {
 		if failed != nil {

@@ -43,15 +43,15 @@ func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 		})
 		p.begin()
 		p.says("serving", 2*time.Second, joins)
-		p.want(1, "This machine serves as a node.\n", "    clock        not corrected: no time server has told the time\n")
+		p.want(1, "This machine serves as a node.\n", "    clock        not corrected: no time server answered\n")
 		p.wait(50 * time.Second)
 		if shown := p.shows(); asked.Load() != 1 || strings.Contains(shown, "error") || strings.Contains(shown, "This machine") {
 			t.Errorf("after the same failure, %d times, the screen shows\n%s", asked.Load(), shown)
 		}
 		offset.Store(new(2 * time.Hour))
 		p.wait(15 * time.Second)
-		p.want(1, "clock    error: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs\n", "clock    hint: ",
-			"    clock        not corrected: ntp.example.org says that the clock is wrong by\n                 2h0m0s, which is not believed while the machine runs: compare\n                 the clock with another one;")
+		p.want(1, "clock    error: ntp.example.org reports that the clock is off by 2h0m0s, which is too much to correct while the machine runs\n", "clock    hint: ",
+			"    clock        not corrected: ntp.example.org reports that the clock is off\n                 by 2h0m0s, which is too much to correct while the machine\n                 runs: compare the clock with another one;")
 		offset.Store(new(time.Second))
 		p.wait(40 * time.Second)
 		p.want(1, "clock    set by 1s with ntp.example.org\n", "This machine serves as a node.\n")

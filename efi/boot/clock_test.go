@@ -56,7 +56,7 @@ func TestAClockIsCorrectedByTheFirstServerThatAnswers(t *testing.T) {
 	if _, err := c.correct(true); err == nil || !strings.Contains(err.Error(), "ask a") || !strings.Contains(err.Error(), "ask b") {
 		t.Errorf("without an answer: %v", err)
 	}
-	for possible, want := range map[bool]string{true: "no time server has told the time: x", false: "no time server has told the time: x. The clock of this machine cannot be right"} {
+	for possible, want := range map[bool]string{true: "no time server answered: x", false: "no time server answered: x. The clock of this machine is wrong"} {
 		if err := noTime(errors.New("x"), possible); err.Error() != want || hintOf(err) == "" {
 			t.Errorf("without an answer it is %v", err)
 		}

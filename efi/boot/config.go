@@ -139,7 +139,7 @@ func list[T any](text string, parse func(string) (T, error)) (all []T, err error
 func hostPrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err == nil && (p.Addr().IsUnspecified() || p.Addr().IsMulticast() || p.Addr().Is4In6()) {
-		err = errors.New("it is no address of a host")
+		err = errors.New("it is not a host address")
 	}
 	return p, err
 }
@@ -164,7 +164,7 @@ func (c *Config) Read(text string) error {
 		i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
 		switch {
 		case i < 0:
-			failed = append(failed, writ.Errorf(writ.CodeUsage, "there is no setting %s", name).WithHint("settings are %s", strings.Join(known(), ", ")))
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "unknown setting %s", name).WithHint("settings are %s", strings.Join(known(), ", ")))
 			continue
 		case !ok || value == "":
 			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s has no value", name).WithHint("write %s=VALUE, without spaces", name))
@@ -174,7 +174,7 @@ func (c *Config) Read(text string) error {
 			if name == joinWord {
 				value = hidden
 			}
-			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s=%s is not possible: %v", name, value, err))
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s=%s is invalid: %v", name, value, err))
 		}
 	}
 	return errors.Join(failed...)
@@ -201,7 +201,7 @@ func (c *Config) Missing(joined bool) error {
 		return writ.Errorf(writ.CodeUsage, "the address of the datacenter's Redis is missing").
 			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`", prefix)
 	case c.Join == "" && c.Cluster == "" && !joined:
-		return writ.Errorf(writ.CodeUsage, "the token with which the node joins is missing").
+		return writ.Errorf(writ.CodeUsage, "the join token is missing").
 			WithHint("`writ token create` makes one; give it as %s=TOKEN in a credential, or give %s=ID and approve the machine", joinWord, clusterWord)
 	}
 	return nil

@@ -39,20 +39,20 @@ func TestWordsOfTheCommandLineAreRead(t *testing.T) {
 
 func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
 	for word, says := range map[string]string{
-		"writ.nmae=n1":              "there is no setting writ.nmae",
+		"writ.nmae=n1":              "unknown setting writ.nmae",
 		"writ.name":                 "has no value",
 		"writ.name=":                "has no value",
 		"writ.name=Not_A_Name":      "lower-case letters",
 		"writ.address=10.0.0.5":     "writ.address=10.0.0.5",
-		"writ.address=::/64":        "no address of a host",
-		"writ.address=ff02::1/64":   "no address of a host",
+		"writ.address=::/64":        "not a host address",
+		"writ.address=ff02::1/64":   "not a host address",
 		"writ.gateway=home":         "writ.gateway=home",
 		"writ.vlan=0":               "from 1 to 4094",
 		"writ.vlan=4095":            "from 1 to 4094",
 		"writ.vlan=office":          "from 1 to 4094",
 		"writ.cluster=home":         "64 hex digits",
-		"writ.boot=10.0.0.1:8080":   "begins with http",
-		"writ.boot=http://a:b@h/":   "it has a password",
+		"writ.boot=10.0.0.1:8080":   "must begin with http",
+		"writ.boot=http://a:b@h/":   "contains a password",
 		"writ.nameserver=1.1.1.1,,": "writ.nameserver",
 	} {
 		c := Config{}

@@ -79,7 +79,7 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 	}
 }
 
-var errNoAnswer = errors.New("no answer that fits")
+var errNoAnswer = errors.New("no matching answer")
 
 // within limits the time of a DHCP exchange. The library restarts its timer after every packet, even an unrelated one,
 // so a stranger on the network could otherwise make it wait forever.
@@ -112,7 +112,7 @@ func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, 
 		case nak:
 			return nil, refused
 		case time.Now().After(end):
-			return nil, fmt.Errorf("the lease is over: %w", err)
+			return nil, fmt.Errorf("the lease expired: %w", err)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
 	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	ones, bits := ack.SubnetMask().Size()
 	if !ok || !isHost(address) || bits != 32 {
-		return lease{}, fmt.Errorf("the DHCP server %s gave %s with the mask %s, which is no address of a host", ack.ServerIdentifier(), ack.YourIPAddr, ack.SubnetMask())
+		return lease{}, fmt.Errorf("the DHCP server %s gave %s with the mask %s, which is not a host address", ack.ServerIdentifier(), ack.YourIPAddr, ack.SubnetMask())
 	}
 	l := lease{address: netip.PrefixFrom(address, ones), hostname: strings.ToLower(ack.HostName()), valid: min(ack.IPAddressLeaseTime(leaseAtMost), leaseAtMost)}
 	if routers := ack.Router(); len(routers) > 0 {

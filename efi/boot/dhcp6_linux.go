@@ -113,7 +113,7 @@ func (s *ipv6Watch) renewIPv6(ctx context.Context, client *dhcpv6Client, given *
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case !time.Now().Before(end):
-			return nil, fmt.Errorf("the lease is over: %w", err)
+			return nil, fmt.Errorf("the lease expired: %w", err)
 		}
 		wait = max(time.Until(until)/2, answerIn)
 	}
@@ -171,7 +171,7 @@ type dhcpv6Client struct {
 func newDHCPv6(c *card, name string) (*dhcpv6Client, error) {
 	address := c.link.Attrs().HardwareAddr
 	if len(address) < 4 {
-		return nil, fmt.Errorf("%s has no hardware address that a DHCPv6 server could know it by", c.name())
+		return nil, fmt.Errorf("%s has no hardware address to identify it to a DHCPv6 server", c.name())
 	}
 	client, err := nclient6.New(c.name(), nclient6.WithTimeout(answerIn), nclient6.WithRetry(askTimes))
 	if err != nil {
@@ -261,7 +261,7 @@ func (d *dhcpv6Client) partialName() *rfc1035label.Labels {
 // readLease6 converts the reply of a DHCPv6 server.
 func readLease6(m *dhcpv6.Message) (lease6, error) {
 	if m.Options.ServerID() == nil {
-		return lease6{}, errors.New("the DHCPv6 server does not say who it is")
+		return lease6{}, errors.New("the DHCPv6 server sent no server id")
 	}
 	one := m.Options.OneIANA()
 	if err := refusal(m.Options.Status()); err != nil {
@@ -279,7 +279,7 @@ func readLease6(m *dhcpv6.Message) (lease6, error) {
 	}
 	address, ok := netip.AddrFromSlice(given.IPv6Addr)
 	if !ok || !address.Is6() || address.Is4In6() || !address.IsGlobalUnicast() || given.ValidLifetime < answerIn || given.PreferredLifetime > given.ValidLifetime {
-		return lease6{}, fmt.Errorf("the DHCPv6 server gave %s for %s, which is no address of a host", given.IPv6Addr, given.ValidLifetime)
+		return lease6{}, fmt.Errorf("the DHCPv6 server gave %s for %s, which is not a host address", given.IPv6Addr, given.ValidLifetime)
 	}
 	l := lease6{lease: lease{address: netip.PrefixFrom(address, address.BitLen()), nameservers: nameservers6(m), hostname: hostname6(m),
 		valid: given.ValidLifetime, preferred: given.PreferredLifetime}, renew: one.T1, rebind: one.T2}
@@ -298,7 +298,7 @@ func refusal(status *dhcpv6.OptStatusCode) error {
 	if status == nil || status.StatusCode == iana.StatusSuccess {
 		return nil
 	}
-	return fmt.Errorf("the DHCPv6 server says %s: %q", status.StatusCode, status.StatusMessage)
+	return fmt.Errorf("the DHCPv6 server returned %s: %q", status.StatusCode, status.StatusMessage)
 }
 
 func nameservers6(m *dhcpv6.Message) (all []netip.Addr) {

@@ -162,7 +162,7 @@ func TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack(t *testing.T) {
 	l.routes(managed())
 	l.start()
 	l.gets("card 2001:db8::8/128, gateway fe80::1, by DHCPv6 for 5m0s")
-	l.says("error: card does not use 2001:db8::7: another machine in its network has this address")
+	l.says("error: card does not use 2001:db8::7: another machine on its network uses this address")
 	l.hasOnly(v6, "2001:db8::8/128")
 }
 

@@ -69,7 +69,7 @@ func describeDisk(name string, disk io.ReaderAt) (text, what, label string) {
 	}
 	switch {
 	case what == "":
-		return name + " (nothing that is known)", what, label
+		return name + " (unknown content)", what, label
 	case label == "":
 		return name + " (" + what + ")", what, label
 	}
@@ -80,8 +80,8 @@ func describeDisk(name string, disk io.ReaderAt) (text, what, label string) {
 // unsupported type. seen describes the available disks.
 func noDisk(label, other string, seen []string) error {
 	if other != "" {
-		return writ.Errorf(writ.CodeConflict, "the label %s is that of %s, and data of a node can be on btrfs and ext4 only", label, other).
-			WithHint("attach the right disk, or give another label with writ.data. Nothing is formatted: if what is there is of no use, make a file system: mkfs.btrfs -L %s DISK", label)
+		return writ.Errorf(writ.CodeConflict, "the label %s belongs to %s, and node data must be on btrfs or ext4", label, other).
+			WithHint("attach the right disk, or set another label with writ.data. The disk was not changed. If you do not need its content, make a file system: mkfs.btrfs -L %s DISK", label)
 	}
 	there := strings.Join(seen, ", ")
 	if there == "" {
@@ -108,8 +108,8 @@ func foreign(names []string, own string) error {
 		return nil
 	}
 	shown := names[:min(len(names), 5)]
-	return writ.Errorf(writ.CodeConflict, "the disk has files that are not those of a node: %s", strings.Join(shown, " ")).
-		WithHint("attach the right disk, or give another label with writ.data. If this is the one, make the directory %s there", own)
+	return writ.Errorf(writ.CodeConflict, "the disk has files that do not belong to a node: %s", strings.Join(shown, " ")).
+		WithHint("attach the right disk, or set another label with writ.data. If this is the right disk, create the directory %s on it", own)
 }
 
 // otherNode returns an error if the disk belongs to another node than the one configured. A name is "" if unknown.
@@ -117,7 +117,7 @@ func otherNode(onDisk, configured string) error {
 	if onDisk == "" || configured == "" || onDisk == configured {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "the disk is that of the node %s, and this machine is to be %s", onDisk, configured).
+	return writ.Errorf(writ.CodeConflict, "the disk belongs to the node %s, and this machine is configured as %s", onDisk, configured).
 		WithHint("attach the disk of %s, or correct writ.name", configured)
 }
 
@@ -130,5 +130,5 @@ func full(device string, free, size uint64) error {
 		return nil
 	}
 	return writ.Errorf(writ.CodeStoreUnavailable, "the disk %s is full: %d of %d MiB are free", device, free>>20, size>>20).
-		WithHint("delete files on it on another machine, or make it larger. Nothing is deleted by itself")
+		WithHint("delete files on it on another machine, or enlarge it. No file is deleted automatically")
 }

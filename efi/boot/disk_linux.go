@@ -89,7 +89,7 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 	}
 	if d.empty {
 		if err := setLabel(at, m.config.label()); err != nil {
-			return errors.Join(fmt.Errorf("give the file system of %s its label: %w", d.device, err), unmount(at))
+			return errors.Join(fmt.Errorf("set the label of the file system on %s: %w", d.device, err), unmount(at))
 		}
 	}
 	m.stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
@@ -100,7 +100,7 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 func (m *machine) checkRoom(d dataDisk, at string) error {
 	var room unix.Statfs_t
 	if err := unix.Statfs(at, &room); err != nil {
-		return fmt.Errorf("ask for the room on %s: %w", d.device, err)
+		return fmt.Errorf("read the free space of %s: %w", d.device, err)
 	}
 	if err := full(d.device, room.Bavail*uint64(room.Bsize), room.Blocks*uint64(room.Bsize)); err != nil {
 		m.failBeside(progress.StageData, err)

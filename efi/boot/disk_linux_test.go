@@ -44,7 +44,7 @@ func TestTheDiskOfANodeIsFoundByItsLabel(t *testing.T) {
 			t.Errorf("%s is %s, %v; want %s", label, got, err, want)
 		}
 	}
-	if _, _, err := findData(class, dev, "other"); writ.CodeOf(err) != writ.CodeNotFound || !strings.Contains(err.Error(), "vda (nothing that is known), vdb1 (ext4 with the label writ-data)") {
+	if _, _, err := findData(class, dev, "other"); writ.CodeOf(err) != writ.CodeNotFound || !strings.Contains(err.Error(), "vda (unknown content), vdb1 (ext4 with the label writ-data)") {
 		t.Errorf("a label that no disk has: %v", err)
 	}
 	class, dev = disks(t, map[string][]string{"vda": ext4, "vdb": ext4})

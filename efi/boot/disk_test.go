@@ -23,7 +23,7 @@ func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
 		"vda (swap space with the label s1)":                      {4086: "SWAPSPACE2", 1052: "s1"},
 		"vda (an image of a CD (ISO 9660) with the label DEBIAN)": {0x8001: "CD001", 0x8028: "DEBIAN   "},
 		"vda (a partition table or a boot sector (MBR))":          {510: "\x55\xaa"},
-		"vda (nothing that is known)":                             {},
+		"vda (unknown content)":                                   {},
 		"vda (btrfs with the label of the label)":                 {btrfsMark: btrfsMagic, btrfsLabel: "of the label"},
 	} {
 		if got, _, _ := describeDisk("vda", bytes.NewReader(disk(parts))); got != want {
@@ -41,17 +41,17 @@ func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
 		{foreign(nil, "node"), "", ""},
 		{foreign([]string{"lost+found"}, "node"), "", ""},
 		{foreign([]string{"containerd", "lost+found", "node"}, "node"), "", ""},
-		{foreign([]string{"a", "b", "c", "d", "e", "f"}, "node"), "files that are not those of a node: a b c d e", "make the directory node there"},
+		{foreign([]string{"a", "b", "c", "d", "e", "f"}, "node"), "files that do not belong to a node: a b c d e", "create the directory node on it"},
 		{otherNode("", "n1"), "", ""},
 		{otherNode("n1", ""), "", ""},
 		{otherNode("n1", "n1"), "", ""},
-		{otherNode("n1", "n2"), "that of the node n1, and this machine is to be n2", "attach the disk of n2"},
+		{otherNode("n1", "n2"), "belongs to the node n1, and this machine is configured as n2", "attach the disk of n2"},
 		{full("/dev/vda", leastFree, 1<<30), "", ""},
-		{full("/dev/vda", leastFree-1, 1<<30), "/dev/vda is full: 15 of 1024 MiB are free", "Nothing is deleted"},
+		{full("/dev/vda", leastFree-1, 1<<30), "/dev/vda is full: 15 of 1024 MiB are free", "No file is deleted"},
 		{noDisk("data", "", nil), "disks and partitions: none", "attach the disk"},
-		{noDisk("data", "vfat on /dev/sda1", nil), "the label data is that of vfat on /dev/sda1", "Nothing is formatted"},
+		{noDisk("data", "vfat on /dev/sda1", nil), "the label data belongs to vfat on /dev/sda1", "The disk was not changed"},
 		{withLacking(noDisk("data", "", nil), "no driver"), "none; no driver", "build the image"},
-		{withLacking(noDisk("data", "vfat on /dev/sda1", nil), "no driver"), "the label data is that of vfat", "attach the right disk"},
+		{withLacking(noDisk("data", "vfat on /dev/sda1", nil), "no driver"), "the label data belongs to vfat", "attach the right disk"},
 	} {
 		if fmt.Sprint(tt.err == nil) != fmt.Sprint(tt.says == "") || tt.err != nil && (!strings.Contains(tt.err.Error(), tt.says) || !strings.Contains(hintOf(tt.err), tt.next)) {
 			t.Errorf("it is %v, %s; want %q", tt.err, hintOf(tt.err), tt.says)

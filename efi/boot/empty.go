@@ -66,7 +66,7 @@ func (n *noting) ReadAt(b []byte, at int64) (int, error) {
 
 func contentOf(disk io.ReaderAt, size int64) (what string, begun bool) {
 	if size < 2*checkedPart {
-		return fmt.Sprintf("room for %d bytes only", size), false
+		return fmt.Sprintf("space for only %d bytes", size), false
 	}
 	first, last := make([]byte, checkedPart), make([]byte, checkedPart)
 	_, _ = disk.ReadAt(first, 0)
@@ -194,10 +194,10 @@ func withSerial(block fs.FS, serial string) (string, error) {
 		return found[0], nil
 	case 0:
 		return "", writ.Errorf(writ.CodeNotFound, "no disk has the serial number %s; there are %d disks: %s", serial, len(seen), strings.Join(seen, " ")).
-			WithHint("attach the disk, or write its number into %s as it is here", prefix+"disk")
+			WithHint("attach the disk, or set %s to its number as shown here", prefix+"disk")
 	}
 	return "", writ.Errorf(writ.CodeConflict, "several disks have the serial number %s: %s", serial, strings.Join(found, " ")).
-		WithHint("detach all but one; if they are one disk that is attached in two ways, make its file system yourself, and name its label with %s", prefix+"data")
+		WithHint("detach all but one. If they are one disk with two paths, make its file system yourself, and set %s to its label", prefix+"data")
 }
 
 // checkNamed returns an error if the data file system is not on the disk with the serial number. block is /sys/block.
@@ -210,10 +210,10 @@ func checkNamed(block fs.FS, device, label, serial string) error {
 	if _, gone := fs.Stat(block, path.Join(disk, name)); err == nil && (name == disk || gone == nil) {
 		return nil
 	}
-	whose := "is that of another disk"
+	whose := "belongs to another disk"
 	if err != nil {
-		whose = "is that of no disk"
+		whose = "belongs to no disk"
 	}
 	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s %s", label, device, serial, whose).
-		WithHint("write the number of this disk into %s, or detach it: it may be a copy", prefix+"disk")
+		WithHint("set %s to the number of this disk, or detach it: it may be a copy", prefix+"disk")
 }

@@ -32,7 +32,7 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 	}
 	d := dataDisk{device: filepath.Join(dev, name), empty: true}
 	if readOnly, _ := fs.ReadFile(block, path.Join(name, "ro")); strings.TrimSpace(string(readOnly)) == "1" {
-		return dataDisk{}, writ.Errorf(writ.CodeUsage, "%s, the disk with the serial number %s, cannot be written", d.device, serial).WithHint("see why it is read-only, or name another disk")
+		return dataDisk{}, writ.Errorf(writ.CodeUsage, "%s, the disk with the serial number %s, is read-only", d.device, serial).WithHint("see why it is read-only, or name another disk")
 	}
 	disk, err := os.Open(d.device)
 	if err != nil {
@@ -45,11 +45,11 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 	}
 	what := ""
 	if what, d.begun, err = content(disk, size); err != nil {
-		return dataDisk{}, fmt.Errorf("look what is on %s: %w", d.device, err)
+		return dataDisk{}, fmt.Errorf("inspect %s: %w", d.device, err)
 	}
 	if what != "" {
-		return dataDisk{}, writ.Errorf(writ.CodeConflict, "%s, the disk with the serial number %s, is not empty: it has %s. It was left as it is", d.device, serial, what).
-			WithHint("name another disk. If you do not need what is on this one, clear it on another machine: blkdiscard --zeroout DISK")
+		return dataDisk{}, writ.Errorf(writ.CodeConflict, "%s, the disk with the serial number %s, is not empty: it has %s. It was not changed", d.device, serial, what).
+			WithHint("name another disk. If you do not need the content of this one, clear it on another machine: blkdiscard --zeroout DISK")
 	}
 	return d, nil
 }
@@ -58,7 +58,7 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 	if _, err := os.Stat(mkfsAt); err != nil {
 		return writ.Errorf(writ.CodeUsage, "%s is empty, and the image has no program %s", d.device, mkfsAt).
-			WithHint("build the image with Debian's package btrfs-progs and its libraries among --packages")
+			WithHint("build the image with Debian's package btrfs-progs and its libraries in --packages")
 	}
 	m.show(progress.StageData, "makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
 	making, cancel := m.status.within(ctx, progress.StageData, "makes a file system on "+d.device, mkfsLimit)
@@ -71,8 +71,8 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 	case err != nil:
 		return err
 	case making.Err() != nil:
-		return writ.Errorf(writ.CodeUsage, "%s has not made a file system on %s within %s", mkfsAt, d.device, mkfsLimit.most).
-			WithHint("see whether the disk works. Start the machine again to try again, or name another disk")
+		return writ.Errorf(writ.CodeUsage, "%s did not make a file system on %s within %s", mkfsAt, d.device, mkfsLimit.most).
+			WithHint("check the disk. Start the machine again to try again, or name another disk")
 	case !status.Exited() || status.ExitStatus() != 0:
 		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device, describe(status), strings.Join(said, "; ")).
 			WithHint("start the machine again to try again, or name another disk")

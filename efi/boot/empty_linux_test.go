@@ -213,7 +213,7 @@ func TestADiskIsFoundByItsSerialNumber(t *testing.T) {
 		"S":        {writ.CodeNotFound, "vda (no serial number)"},
 		"TWICE":    {writ.CodeConflict, "sda sdb"},
 		"WD_40_EZ": {writ.CodeConflict, `is not empty: it has a file system (ext4) with the label "others"`},
-		"S-2":      {writ.CodeUsage, "cannot be written"},
+		"S-2":      {writ.CodeUsage, "is read-only"},
 	} {
 		_, err := findEmpty(there, dev, serial)
 		if writ.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "" {
@@ -229,8 +229,8 @@ func TestDataOnAnotherDiskThanTheNamedOneAreRefused(t *testing.T) {
 		device, serial string
 		says           string // "" if the file system is accepted
 	}{
-		{"/dev/vda", "S-1", ""}, {"/dev/vda1", "S-1", ""}, {"/dev/vda", "S-2", "S-2 is that of another disk"}, {"/dev/vda1", "S-2", "S-2 is that of another disk"},
-		{"/dev/vdb", "S-9", "S-9 is that of no disk"}, {"/dev/vdc", "TWICE", "several disks have"},
+		{"/dev/vda", "S-1", ""}, {"/dev/vda1", "S-1", ""}, {"/dev/vda", "S-2", "S-2 belongs to another disk"}, {"/dev/vda1", "S-2", "S-2 belongs to another disk"},
+		{"/dev/vdb", "S-9", "S-9 belongs to no disk"}, {"/dev/vdc", "TWICE", "several disks have"},
 	} {
 		err := checkNamed(there, tt.device, "writ-data", tt.serial)
 		if (err == nil) != (tt.says == "") || err != nil && (writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "" || !strings.Contains(err.Error(), tt.says)) {

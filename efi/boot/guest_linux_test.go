@@ -414,7 +414,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "data     /dev/vda, btrfs made with the label of-guest-1", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP",
 		"eth1 fec0::5054:ff:fe12:3457/64, gateway fe80::2, advertised by a router for ", "eth2.7 " + vlanCard + ", by DHCP from 192.0.2.1", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
-		"watchdog Software Watchdog restarts the machine if it hangs for 60 s", "service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
+		"watchdog Software Watchdog restarts the machine if it hangs for 60 s", "service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "shutdown requested", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
 		}
@@ -425,7 +425,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	reports, last := reported()
 	t.Logf("the boot server was told:\n%s", reports)
 	at := 0
-	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, btrfs`, `"clock"`, `"service","text":"slow is ready"`, `"runner","text":"started"`, `"joined"`, `"off","text":"told to turn off"`} {
+	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, btrfs`, `"clock"`, `"service","text":"slow is ready"`, `"runner","text":"started"`, `"joined"`, `"off","text":"shutdown requested"`} {
 		found := strings.Index(reports[at:], `{"stage":`+want)
 		if found < 0 {
 			t.Errorf("the boot server is not told %s, or not in its turn", want)

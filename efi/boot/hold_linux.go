@@ -21,7 +21,7 @@ func (m *machine) stop(stage string, err error) {
 	r := failure(stage, err)
 	r.Held = true
 	m.showFailure(stage, err)
-	m.status.failed(r, "not by itself: turn the machine off with its power button, and on again when that is done")
+	m.status.failed(r, "not by itself: when that is done, turn the machine off and on with its power button")
 	m.report(r)
 }
 

@@ -51,7 +51,7 @@ func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 		}
 		m.stage(progress.StageData, "/dev/vda")
 		p.wait(time.Minute)
-		if shown := p.shows(); strings.Contains(shown, "held") || !strings.Contains(shown, "This machine starts") {
+		if shown := p.shows(); strings.Contains(shown, "held") || !strings.Contains(shown, "This machine is starting") {
 			t.Errorf("when the stage works the screen shows\n%s", shown)
 		}
 	})
@@ -62,7 +62,7 @@ func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
 		m, told := heldMachine(p)
 		m.stage("start", "writ v1.0.0")
 		m.stop(progress.StageConfig, writ.Errorf(writ.CodeUsage, "the token is missing").WithHint("make one"))
-		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it needs a person.\n", "    next         make one\n    goes on      not by itself: turn the machine off")
+		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it needs a person.\n", "    next         make one\n    goes on      not by itself: when that is done, turn the machine off")
 		if len(*told) != 2 || !(*told)[1].Held || (*told)[1].Next != "make one" {
 			t.Errorf("the boot server is told %+v", *told)
 		}
@@ -103,7 +103,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 		p.wait(2 * time.Second)
 		p.want(1, "runner   held: it ended twice in the same way\n", "This machine is held: it failed twice in the same way.\n",
 			"    trouble      ended with exit code 3: the token is spent\n    since        0 s after its start, for 1 s\n    next         make another one\n    goes on      1 s of 300 s, then the runner starts again\n",
-			"turn it off with\n  its power button")
+			"turn it off and on\n  with its power button")
 		p.wait(time.Minute)
 		p.want(1, "This machine is held", "for 61 s\n")
 	})
@@ -115,13 +115,13 @@ func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
 		m, told := heldMachine(p)
 		for _, held := range []bool{false, true} {
 			m.status.begin()
-			if m.cannotStart(errors.New("give the runner its token: no space left")) != held {
+			if m.cannotStart(errors.New("pass the token to the runner: no space left")) != held {
 				t.Errorf("held is %v", !held)
 			}
 		}
 		p.wait(quiet)
-		p.want(1, "runner   error: give the runner its token: no space left\n", "This machine is held: it failed twice in the same way.\n", "    trouble      give the runner its token: no space left\n")
-		if last := (*told)[len(*told)-1]; !last.Failed || !last.Held || last.Text != "give the runner its token: no space left" {
+		p.want(1, "runner   error: pass the token to the runner: no space left\n", "This machine is held: it failed twice in the same way.\n", "    trouble      pass the token to the runner: no space left\n")
+		if last := (*told)[len(*told)-1]; !last.Failed || !last.Held || last.Text != "pass the token to the runner: no space left" {
 			t.Errorf("the boot server is told %+v", last)
 		}
 	})

@@ -74,9 +74,9 @@ func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 		var err error
 		if s.routers, err = hearRouters(c.link, s.done); err != nil {
 			s.close()
-			return nil, fmt.Errorf("hear the routers of %s: %w", c.name(), err)
+			return nil, fmt.Errorf("listen for routers on %s: %w", c.name(), err)
 		}
-		m.network.waits(c, v6, otherCards, "hears no router by IPv6")
+		m.network.waits(c, v6, otherCards, "receives no IPv6 router advertisement")
 	}
 	return s, nil
 }
@@ -156,7 +156,7 @@ func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
 		s.resolveAdvertised()
 	}
 	if len(s.told) == 0 && !a.givesAddresses() && !a.ManagedConfiguration {
-		s.network.waits(s.card, v6, otherCards, "hears the router %s, which gives no addresses", a.from)
+		s.network.waits(s.card, v6, otherCards, "has a router %s, which advertises no addresses", a.from)
 	}
 	if use := a.use(); use > s.dhcp {
 		if s.end != nil {
@@ -197,7 +197,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 			continue
 		case one.Flags&unix.IFA_F_TENTATIVE != 0:
 			if tests = true; len(s.told) == 0 {
-				s.network.waits(s.card, v6, waitLimit{then: "the kernel asks the network"}, "tests that no other machine has %s", address)
+				s.network.waits(s.card, v6, waitLimit{then: "the kernel asks the network"}, "checks that no other machine uses %s", address)
 			}
 			continue
 		}
@@ -212,7 +212,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 		}
 	}
 	if len(has) == 0 && !tests && s.lost.IsValid() {
-		s.network.waits(s.card, v6, otherCards, "does not use %s: another machine in its network has this address", s.lost)
+		s.network.waits(s.card, v6, otherCards, "does not use %s: another machine on its network uses this address", s.lost)
 	}
 	s.told = has
 	s.network.has(s.card, v6, has...)

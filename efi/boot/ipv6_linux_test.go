@@ -85,7 +85,7 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	l.start()
 	l.gets("card 10.9.0.4/24, gateway 10.9.0.1, as configured")
 	l.gets("card 2001:db8::4/64, gateway fe80::1, as configured")
-	l.says("error: card does not use 2001:db8::5: another machine in its network has this address")
+	l.says("error: card does not use 2001:db8::5: another machine on its network uses this address")
 	r.says(advertise("2001:db8:1::/64"))
 	l.eventually("the kernel has an advertisement", func() bool { return counted(t, "Icmp6InRouterAdvertisements") > 0 })
 	l.hasOnly(v4, "10.9.0.4/24")
@@ -118,9 +118,9 @@ func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.start()
-	l.says("error: card does not use 2001:db8::5: another machine in its network has this address")
+	l.says("error: card does not use 2001:db8::5: another machine on its network uses this address")
 	l.eventually("the page says so", func() bool {
-		return strings.HasSuffix(l.network.String(), " does not use 2001:db8::5: another machine in its network has this address")
+		return strings.HasSuffix(l.network.String(), " does not use 2001:db8::5: another machine on its network uses this address")
 	})
 }
 

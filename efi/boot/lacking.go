@@ -98,11 +98,11 @@ func (a addressless) trouble() error {
 	case a.lacks != "" && a.cards == 0:
 		return e.WithHint("build the image with the driver (--module), its firmware (--packages), or another kernel")
 	case a.lacks != "" && a.cards == a.bare: // the missing firmware may belong to another device
-		return e.WithHint("plug in the cable, and look at the port of the switch; or build the image with the driver (--module), its firmware (--packages), or another kernel")
+		return e.WithHint("plug in the cable, and check the port of the switch; or build the image with the driver (--module), its firmware (--packages), or another kernel")
 	case a.cards == 0:
-		return e.WithHint("attach a network card that the kernel of the image knows")
+		return e.WithHint("attach a network card that the kernel of the image supports")
 	case a.cards == a.bare:
-		return e.WithHint("plug in the cable, and look at the port of the switch")
+		return e.WithHint("plug in the cable, and check the port of the switch")
 	case a.unmatched != "":
 		return e.WithHint("correct %sinterface: its card gets the address and the VLAN of the settings", prefix)
 	default:

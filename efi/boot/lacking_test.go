@@ -58,7 +58,7 @@ func TestAMachineWithoutAnAddressSaysWhatToDo(t *testing.T) {
 		{addressless{waits: "no network card was found"}, "no network card was found", "attach a network card"},
 		{addressless{waits: "none", lacks: "X has no driver"}, "none; X has no driver", "build the image with the driver"},
 		{addressless{cards: 2, bare: 2, waits: "eth0 waits"}, "eth0 waits", "plug in the cable"},
-		{addressless{cards: 2, bare: 2, waits: "eth0 waits", lacks: "X has no driver"}, "eth0 waits; X has no driver", "plug in the cable, and look at the port of the switch; or build the image with the driver"},
+		{addressless{cards: 2, bare: 2, waits: "eth0 waits", lacks: "X has no driver"}, "eth0 waits; X has no driver", "plug in the cable, and check the port of the switch; or build the image with the driver"},
 		{addressless{cards: 2, bare: 1, waits: "eth0 cannot be used", next: "build the image with --module 8021q"}, "eth0 cannot be used", "--module 8021q"},
 		{addressless{cards: 2, bare: 1, waits: "eth0 waits"}, "eth0 waits", "check that a DHCP server answers"},
 		{addressless{cards: 1, waits: "eth0 waits", lacks: "X has no driver"}, "eth0 waits; X has no driver", "check that a DHCP server answers"},

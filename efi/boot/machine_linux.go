@@ -20,7 +20,7 @@ import (
 )
 
 // endLimit is how long a program may take to exit.
-var endLimit = waitLimit{30 * time.Second, "it is ended by force"}
+var endLimit = waitLimit{30 * time.Second, "it is killed"}
 
 // showWithin is how long the consoles may take to show the last lines.
 const showWithin = 2 * time.Second
@@ -212,9 +212,9 @@ func (m *machine) untilOff() (context.Context, func(ending)) {
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) // the kernel then sends SIGINT for Ctrl-Alt-Del
 	go func() {
-		e := ending{"told to turn off", unix.LINUX_REBOOT_CMD_POWER_OFF}
+		e := ending{"shutdown requested", unix.LINUX_REBOOT_CMD_POWER_OFF}
 		if s := <-signals; s == unix.SIGINT {
-			e = ending{"told to start again", unix.LINUX_REBOOT_CMD_RESTART}
+			e = ending{"restart requested", unix.LINUX_REBOOT_CMD_RESTART}
 		}
 		cancel(e)
 	}()
@@ -358,7 +358,7 @@ func (m *machine) plan() {
 }
 
 // modulesLimit has no timeout: loading a module blocks until its driver has probed the devices.
-var modulesLimit = waitLimit{then: "a driver looks at its devices"}
+var modulesLimit = waitLimit{then: "a driver probes its devices"}
 
 // loadModules loads the modules of the image's list and the modules that devices request.
 func (m *machine) loadModules() {

@@ -72,7 +72,7 @@ func TestTheManualHasTheWordsOfEachFault(t *testing.T) {
 		otherNode("n1", "n2"), full("/dev/vda", 0, 1<<30), new(Config).Read("writ.nothing=1"), (&Config{Supervisors: []string{"x"}, Redis: "x"}).Missing(false),
 		addressless{waits: new(network).String()}.trouble(), addressless{lacks: "the network card 8086:100e (0000:00:02.0) has no driver"}.trouble(),
 		addressless{lacks: "the image lacks the firmware x.fw"}.trouble(), addressless{cards: 1, bare: 1, waits: "eth0 (52:54:00:77:00:50) " + noCarrier}.trouble(),
-		addressless{cards: 1, unmatched: "no card has the name or the address of writ.interface=eth7"}.trouble(),
+		addressless{cards: 1, unmatched: "no card matches writ.interface=eth7"}.trouble(),
 		fails(nil, syscall.ECONNREFUSED), fails(nil, context.DeadlineExceeded), fails(&net.DNSError{IsTimeout: true}, syscall.ECONNREFUSED), fails(&net.DNSError{IsNotFound: true}, syscall.ECONNREFUSED),
 	}
 	p.nameservers = func() []string { return nil }

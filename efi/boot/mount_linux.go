@@ -46,7 +46,7 @@ func (d *dataDisk) look(at string, own func() error) error {
 func (d *dataDisk) mountAs(at string, flags uintptr, options string) error {
 	if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, options); err != nil {
 		return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
-			WithHint("check the file system on another machine; the kernel says more there")
+			WithHint("check the file system on another machine; its kernel log has details")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func protect(device string) (release func(), err error) {
 		err = unix.IoctlSetPointerInt(int(disk.Fd()), unix.BLKROSET, 1)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("protect %s while it is looked at: %w", device, err), disk.Close())
+		return nil, errors.Join(fmt.Errorf("protect %s during the inspection: %w", device, err), disk.Close())
 	}
 	return func() {
 		if was == 0 {

@@ -46,7 +46,7 @@ func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
 			own  func() error
 			says string // expected error, "" if it is mounted
 		}{
-			{"photo", own(nil), "not those of a node: photo"},
+			{"photo", own(nil), "not belong to a node: photo"},
 			{filepath.Base(DataAt), own(other), "that of another node"},
 			{filepath.Base(DataAt), own(nil), ""},
 		} {

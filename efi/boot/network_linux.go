@@ -101,7 +101,7 @@ func (m *machine) connect(ctx context.Context) error {
 		case <-look.C:
 			m.findCards(ctx)
 		case <-tell.C:
-			m.failAgain(progress.StageNetwork, m.noNetwork(), "it looks for cards and cables every second, and asks for addresses again and again")
+			m.failAgain(progress.StageNetwork, m.noNetwork(), "it looks for cards and cables every second, and repeats its requests for addresses")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -243,7 +243,7 @@ func (m *machine) tellLost(format string, args ...any) {
 func (n *network) change(kind, text string) (string, bool) {
 	times, say := n.lines.Say(kind, time.Now())
 	if times > 1 {
-		text += fmt.Sprintf("; %d changes since this was said last", times)
+		text += fmt.Sprintf("; %d changes since the last report", times)
 	}
 	return text, say
 }
@@ -262,7 +262,7 @@ func (m *machine) apply(c *card, by way, l lease) error {
 	if l.mtu != 0 && l.mtu != c.mtu { // an unsupported MTU is reported once and does not cost the address
 		c.mtu = l.mtu
 		if err := netlink.LinkSetMTU(c.link, l.mtu); err != nil {
-			m.fail("network", fmt.Errorf("set the MTU %d of %s, which DHCP names: %w", l.mtu, c.name(), err))
+			m.fail("network", fmt.Errorf("set the MTU %d of %s from DHCP: %w", l.mtu, c.name(), err))
 		}
 	}
 	if err := c.addAddress(l); err != nil {

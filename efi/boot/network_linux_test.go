@@ -218,7 +218,7 @@ func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 		}
 	}
 	l.hasOnly(v4, "10.9.0.7/24")
-	l.says("error: set the MTU 1048576 of card, which DHCP names: ")
+	l.says("error: set the MTU 1048576 of card from DHCP: ")
 	if said := l.said.String(); strings.Count(said, "MTU") > 1 {
 		t.Errorf("it is said again and again:\n%s", said)
 	}

@@ -157,7 +157,7 @@ var codeAt = regexp.MustCompile(`RIP: 0010:([A-Za-z0-9_.]{1,80})\+0x`)
 // explain finds the message of the panic. The place is the last one logged before it.
 func (c *crash) explain() {
 	place := ""
-	c.reason = panicWords + ", for a reason that was not kept"
+	c.reason = panicWords + ", for an unknown reason"
 	for _, line := range c.lines {
 		if found := codeAt.FindStringSubmatch(line.text); found != nil {
 			place = " (in " + found[1] + ")"
@@ -258,22 +258,22 @@ func (p panics) afterReset() panics {
 
 // trouble returns the error that describes how the last run ended.
 func (p panics) trouble() error {
-	const mend = "start another image, or look at the hardware%s; turned off and on again, the machine makes two more starts"
+	const mend = "start another image, or check the hardware%s; after it is turned off and on, the machine makes two more starts"
 	switch {
 	case p.Reason == resetReason && p.held():
 		return writ.Errorf(writ.CodeInternal, "%s at the end of two starts: it hung", p.Reason).WithHint(mend, "")
 	case p.Reason == resetReason:
-		return writ.Errorf(writ.CodeInternal, "%s: it hung", p.Reason).WithHint("look at what it logged last, and at its hardware; if the next start ends in the same way, it is held")
+		return writ.Errorf(writ.CodeInternal, "%s: it hung", p.Reason).WithHint("check its last log lines and its hardware; if the next start ends in the same way, it is held")
 	case !p.held():
 		return writ.Errorf(writ.CodeInternal, "the last start of this machine ended with: %s", p.Reason).
-			WithHint("the lines of its kernel are in the log below the source %s; if the next start ends in the same way, it is held", sourceKernel)
+			WithHint("its kernel log is stored under the source %s; if the next start ends in the same way, it is held", sourceKernel)
 	}
 	when := "in the same way at the end of two starts"
 	if p.still() {
 		when = "while this machine was held"
 	}
 	return writ.Errorf(writ.CodeInternal, "the kernel panicked %s: %s", when, p.Reason).
-		WithHint(mend, " that the words of the kernel name")
+		WithHint(mend, " that the kernel log names")
 }
 
 // crash stores the kernel log of a panic. The log may contain the command line and thus the token, which it redacts.

@@ -46,7 +46,7 @@ func (m *machine) readLastEnd() {
 	}
 	records, files, err := readRecords(os.DirFS(pstoreAt))
 	if err != nil {
-		m.fail(progress.StagePanic, fmt.Errorf("read the last words of the kernel: %w", err))
+		m.fail(progress.StagePanic, fmt.Errorf("read the kernel's panic log: %w", err))
 	}
 	found := crashes(records)
 	if m.lastEnd.before, err = loadPanics(); err != nil {
@@ -126,7 +126,7 @@ func (m *machine) count(now panics) {
 	}
 	m.lastEnd.before = now
 	if err := now.keep(); err != nil {
-		m.fail(progress.StagePanic, fmt.Errorf("count the panics of the kernel, without which the machine is not held: %w", err))
+		m.fail(progress.StagePanic, fmt.Errorf("count the kernel panic, without which the machine is not held: %w", err))
 	}
 }
 
@@ -137,7 +137,7 @@ func (m *machine) startsOver() {
 	}
 	m.lastEnd.over.Do(func() {
 		if err := (panics{ID: m.lastEnd.ID}).keep(); err != nil {
-			m.fail(progress.StagePanic, fmt.Errorf("begin to count the panics of the kernel again: %w", err))
+			m.fail(progress.StagePanic, fmt.Errorf("reset the count of kernel panics: %w", err))
 		}
 	})
 }
@@ -193,7 +193,7 @@ func mutable(file string) error {
 	}
 	defer variable.Close()
 	if err := unix.IoctlSetPointerInt(int(variable.Fd()), unix.FS_IOC_SETFLAGS, 0); err != nil {
-		return fmt.Errorf("let %s be changed: %w", file, err)
+		return fmt.Errorf("make %s writable: %w", file, err)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (m *machine) forget() {
 func (m *machine) deleteWords(files []string) {
 	for _, name := range files {
 		if err := os.Remove(filepath.Join(pstoreAt, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.fail(progress.StagePanic, fmt.Errorf("delete the last words of the kernel: %w", err))
+			m.fail(progress.StagePanic, fmt.Errorf("delete the kernel's panic log: %w", err))
 			return
 		}
 	}

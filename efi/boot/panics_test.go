@@ -85,7 +85,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 		t.Fatalf("%d records of %d files are read, %v", len(records), len(files), err)
 	}
 	for _, c := range crashes(records) {
-		if len(c.lines) > wordsKept || len(c.lastWords()) != 0 || !strings.HasSuffix(c.reason, "not kept") {
+		if len(c.lines) > wordsKept || len(c.lastWords()) != 0 || !strings.HasSuffix(c.reason, "unknown reason") {
 			t.Errorf("%d lines are kept, with the reason %q", len(c.lines), c.reason)
 		}
 	}

@@ -88,7 +88,7 @@ func (p *processes) endAll(say func(stage, format string, args ...any)) {
 	if p.allEnd(5 * time.Second) {
 		return
 	}
-	say("off", "processes do not end, and are killed")
+	say("off", "processes did not exit and are killed")
 	_ = unix.Kill(-1, unix.SIGKILL)
 	p.allEnd(2 * time.Second) // before the disk that they may write to is unmounted
 }

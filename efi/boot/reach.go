@@ -92,8 +92,8 @@ func (p *probe) unknown(what, setting, host string, err error) error {
 	e, ok := errors.AsType[*net.DNSError](err)
 	switch {
 	case servers == "":
-		return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, and this machine knows no nameserver", what, host).
-			WithHint("have DHCP tell one, or name one with writ.nameserver")
+		return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, and this machine has no nameserver", what, host).
+			WithHint("configure one in DHCP, or set writ.nameserver")
 	case ok && e.IsNotFound:
 		return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, which the nameservers %s do not know", what, host, servers).
 			WithHint("correct the name in %s, or add it at the nameservers", setting)
@@ -114,7 +114,7 @@ func (p *probe) answers(ctx context.Context, what, setting, at string) error {
 		return writ.Errorf(writ.CodeUnreachable, "%s does not listen at %s: the connection is refused", what, at).
 			WithHint("start it there, or correct %s", setting)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return writ.Errorf(writ.CodeUnreachable, "there is no way to %s at %s: no route, or no machine with this address", what, at).
+		return writ.Errorf(writ.CodeUnreachable, "cannot reach %s at %s: no route, or no machine with this address", what, at).
 			WithHint("correct %s, or the gateway of this network", setting)
 	}
 	return writ.Errorf(writ.CodeUnreachable, "%s does not answer at %s within %s", what, at, dialWithin).

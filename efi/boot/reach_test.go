@@ -52,7 +52,7 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 		{"https://" + here, "rediss://" + closed, "Redis does not listen at " + closed, "writ.redis"},
 		{"https://" + here, "rediss://192.0.2.1", "Redis does not answer at 192.0.2.1:6379 within 3s", "firewalls"},
 		{"https://192.0.2.1", "rediss://" + here, "the supervisor does not answer at 192.0.2.1:443", "firewalls"},
-		{"https://192.0.2.9:7441", "rediss://" + here, "there is no way to the supervisor at 192.0.2.9:7441", "gateway"},
+		{"https://192.0.2.9:7441", "rediss://" + here, "cannot reach the supervisor at 192.0.2.9:7441", "gateway"},
 		{"https://unknown.example.org", "rediss://" + here, "the name unknown.example.org, which the nameservers 192.0.2.53 do not know", "correct the name in writ.supervisor"},
 		{"https://silent.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
 		{"https://odd.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
@@ -63,7 +63,7 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 		}
 	}
 	servers = nil
-	if err := p.servers(t.Context(), []string{"https://silent.example.org"}, "rediss://unknown.example.org"); err == nil || strings.Count(err.Error(), "knows no nameserver") != 2 {
+	if err := p.servers(t.Context(), []string{"https://silent.example.org"}, "rediss://unknown.example.org"); err == nil || strings.Count(err.Error(), "has no nameserver") != 2 {
 		t.Errorf("without a nameserver: %v", err)
 	}
 }

@@ -157,9 +157,9 @@ func reportAddress(text string) (string, error) {
 	at, err := url.Parse(text)
 	switch {
 	case err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https":
-		return "", errors.New("it is no address that begins with http:// or https://")
+		return "", errors.New("the address must begin with http:// or https://")
 	case at.User != nil:
-		return "", fmt.Errorf("it has a password, which others in the network can read")
+		return "", fmt.Errorf("the address contains a password, which others on the network can read")
 	}
 	return text, nil
 }

@@ -102,7 +102,7 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 		c.stage(progress.StageRunner, "of another version")
 		time.Sleep(time.Second)
 		server.becomes(http.StatusNoContent, nil)
-		c.stage(progress.StageOff, "told to turn off")
+		c.stage(progress.StageOff, "shutdown requested")
 		r.end(stop)
 		if got := server.stages(); !strings.HasSuffix(got, "joined off") {
 			t.Errorf("at the end it was told %s", got)

@@ -60,7 +60,7 @@ func moveRoot() error {
 		return fmt.Errorf("enter the moved root directory: %w", err)
 	}
 	err = unix.Exec("/init", os.Args, append(os.Environ(), movedVar+"="+movedValue))
-	return fmt.Errorf("begin anew from the moved root directory: %w", err)
+	return fmt.Errorf("restart from the moved root directory: %w", err)
 }
 
 // copyTree copies a file or a directory tree.

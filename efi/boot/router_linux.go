@@ -144,9 +144,9 @@ func (s advertised) list() []netip.Addr { return slices.SortedFunc(maps.Keys(s),
 
 // addressTaken returns the error for an address that another machine uses.
 func addressTaken(name string, address netip.Addr) error {
-	err := writ.Errorf(writ.CodeUsage, "%s does not use %s: another machine in its network has this address", name, address)
+	err := writ.Errorf(writ.CodeUsage, "%s does not use %s: another machine on its network uses this address", name, address)
 	if address.IsLinkLocalUnicast() {
-		return err.WithHint("two cards have one hardware address; without another one this card has no IPv6")
+		return err.WithHint("two cards have the same hardware address; change one of them, otherwise this card has no IPv6")
 	}
 	return err.WithHint("give one of the two another address by %saddress or by the DHCPv6 server", prefix)
 }

@@ -45,7 +45,7 @@ func (m *machine) keepToken() error {
 		return nil
 	}
 	if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
-		return fmt.Errorf("give the runner its token: %w", err)
+		return fmt.Errorf("pass the token to the runner: %w", err)
 	}
 	m.config.Join = "@" + TokenAt
 	return nil
@@ -175,12 +175,12 @@ func (m *machine) runChild(ctx context.Context, name string, command []string, s
 			stage = name
 		}
 		_ = unix.Kill(pid, unix.SIGTERM)
-		m.show(stage, fmt.Sprintf("waits for %s to end, for %s at most; then %s", name, endLimit.most, endLimit.then))
+		m.show(stage, fmt.Sprintf("waits for %s to exit, at most %s; then %s", name, endLimit.most, endLimit.then))
 		select {
 		case status = <-ended:
 			m.show(stage, name+" has ended")
 		case <-time.After(endLimit.most):
-			m.show(stage, fmt.Sprintf("%s does not end within %s, and is killed", name, endLimit.most))
+			m.show(stage, fmt.Sprintf("%s did not exit within %s and is killed", name, endLimit.most))
 			_ = unix.Kill(pid, unix.SIGKILL)
 			status = <-ended
 		}

@@ -47,14 +47,14 @@ func pause(before, lived time.Duration) time.Duration {
 // CheckServices validates a list of services. programs lists the paths of the image's programs.
 func CheckServices(services []Service, programs []string) error {
 	if len(services) > maxServices {
-		return writ.Errorf(writ.CodeUsage, "there are %d services, and %d are possible", len(services), maxServices)
+		return writ.Errorf(writ.CodeUsage, "%d services exceed the limit of %d", len(services), maxServices)
 	}
 	for i, s := range services {
 		if err := s.check(programs); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(services[:i], func(other Service) bool { return other.Name == s.Name }) {
-			return writ.Errorf(writ.CodeUsage, "there are two services %s", s.Name).WithHint("give each a name of its own")
+			return writ.Errorf(writ.CodeUsage, "duplicate service %s", s.Name).WithHint("give each a unique name")
 		}
 	}
 	return nil
@@ -65,11 +65,11 @@ func (s *Service) check(programs []string) error {
 	case !writ.ValidName(s.Name):
 		return writ.Errorf(writ.CodeUsage, "a service has the name %q", s.Name).WithHint("use 1 to 63 lower-case letters, digits and hyphens")
 	case s.Name == "runner":
-		return writ.Errorf(writ.CodeUsage, "a service has the name runner").WithHint("the image starts `writ runner` by itself; give the service another name")
+		return writ.Errorf(writ.CodeUsage, "the service name runner is reserved").WithHint("the image starts `writ runner` by itself; give the service another name")
 	case s.Name == sourceBoot || s.Name == sourceKernel:
-		return writ.Errorf(writ.CodeUsage, "a service has the name %s", s.Name).WithHint("a log of the machine is called so; give the service another name")
+		return writ.Errorf(writ.CodeUsage, "a service has the name %s", s.Name).WithHint("a log of the machine has this name; give the service another name")
 	case len(s.Command) == 0 || !slices.Contains(programs, s.Command[0]):
-		return writ.Errorf(writ.CodeUsage, "the service %s has the command %q, and the image has no such program", s.Name, strings.Join(s.Command, " ")).
+		return writ.Errorf(writ.CodeUsage, "the service %s has the command %q, but the image has no such program", s.Name, strings.Join(s.Command, " ")).
 			WithHint("begin the command with the path that a program has in the image: /usr/bin/containerd")
 	case s.Socket != "" && (path.Clean(s.Socket) != s.Socket || !strings.HasPrefix(s.Socket, "/run/")):
 		return writ.Errorf(writ.CodeUsage, "the service %s has the socket %q", s.Name, s.Socket).WithHint("use a path below /run: /run/containerd/containerd.sock")

@@ -12,7 +12,7 @@ import (
 )
 
 // readyLimit is how long the start waits for a service.
-var readyLimit = waitLimit{30 * time.Second, "the start goes on without it"}
+var readyLimit = waitLimit{30 * time.Second, "the start continues without it"}
 
 // startServices starts the services of the image in order, each after the previous one is ready. It continues without a
 // service that does not become ready: the runner reports the affected drivers, and the console shows the cause.

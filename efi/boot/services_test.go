@@ -24,14 +24,14 @@ func TestServicesThatCannotRunAreRefused(t *testing.T) {
 	}
 	for says, services := range map[string][]Service{
 		`"Containerd"`:       with(func(s *Service) { s.Name = "Containerd" }),
-		"the name runner":    with(func(s *Service) { s.Name = "runner" }),
+		"name runner":        with(func(s *Service) { s.Name = "runner" }),
 		"the name kernel":    with(func(s *Service) { s.Name = "kernel" }),
 		`the command ""`:     with(func(s *Service) { s.Command = nil }),
 		"no such program":    with(func(s *Service) { s.Command = []string{"containerd"} }),
 		"/tmp/c.sock":        with(func(s *Service) { s.Socket = "/tmp/c.sock" }),
 		"/run/../c.sock":     with(func(s *Service) { s.Socket = "/run/../c.sock" }),
-		"two services":       {good, good},
-		"17 services, and 1": slices.Repeat([]Service{good}, 17),
+		"duplicate service":  {good, good},
+		"17 services exceed": slices.Repeat([]Service{good}, 17),
 	} {
 		if err := CheckServices(services, programs); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v, want %q", services, err, says)

@@ -31,7 +31,7 @@ func (s *status) showStages() {
 	if !s.starting() {
 		return
 	}
-	title, held := "This machine starts, and is no node yet.", ""
+	title, held := "This machine is starting and is not a node yet.", ""
 	if s.hold.held() && !s.started.Load() {
 		held = s.hold.stage
 		title = "This machine is held at " + held + ": it failed twice in the same way."

@@ -31,13 +31,13 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
 		p.cards = func() []wait {
 			return []wait{
 				{"eth0 (52:54:00:77:00:50) asks for an address by DHCP", waitLimit{15 * time.Second, "it asks again"}, asked},
-				{"eth0 hears no router by IPv6", waitLimit{then: "the first address of any card counts"}, asked},
+				{"eth0 receives no IPv6 router advertisement", waitLimit{then: "the first address of any card counts"}, asked},
 			}
 		}
 		p.starts(usualConfig, Service{Name: "containerd"}, Service{Name: "mycelium"})
 		p.wait(startQuiet)
 		p.want(0, `
-  This machine starts, and is no node yet.
+  This machine is starting and is not a node yet.
 
        stage    from s  for s
   done start       0.0    2.0  writ v1.0.0 on Linux 6.1.0-56-cloud-amd64
@@ -46,8 +46,8 @@ func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
   done data        2.4    0.0  /dev/vda, btrfs with the label writ-data
   now  network     2.4    3.0  eth0 (52:54:00:77:00:50) asks for an address by
                                DHCP: 3 s of 15 s, then it asks again
-                               eth0 hears no router by IPv6: no limit, the
-                               first address of any card counts
+                               eth0 receives no IPv6 router advertisement: no
+                               limit, the first address of any card counts
   next clock                   asks for the time: 10.77.0.1
   next service                 containerd, mycelium
   next runner                  asks to join: https://10.77.0.3:7441
@@ -70,10 +70,10 @@ func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
 		p.begin()
 		p.says("a line of the runner", startQuiet)
 		p.want(0, "a line of the runner\n", "  done clock       2.4    0.0  2026-11-26T04:52:51Z\n  done service                 containerd\n"+
-			"  now  runner      2.4    3.0  asks its supervisor to let it join: no limit, it\n                               asks until that answers\n  next joined ")
+			"  now  runner      2.4    3.0  asks its supervisor to join: no limit, it asks\n                               until the supervisor answers\n  next joined ")
 		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc"})
 		p.says("waiting", quiet)
-		p.want(1, "This machine waits to be approved as a node.\n", "    waits        since 5 s after its start: no limit, an admin decides\n")
+		p.want(1, "This machine waits for approval as a node.\n", "    waits        since 5 s after its start: no limit, an admin decides\n")
 		p.wait(time.Minute)
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.says("serving", quiet, joins)
@@ -91,7 +91,7 @@ func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 		p.starts(usualConfig, Service{Name: "containerd"})
 		p.stage(progress.StageNetwork, "%s", strings.Repeat("eth0 10.77.0.50/24, by DHCP ", 9))
 		long := writ.Errorf(writ.CodeNotFound, "%s", strings.Repeat("no time server tells the time, ", 12)).WithHint("%s", strings.Repeat("name another one, ", 18))
-		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), waitLimit{13 * time.Second, "the start goes on with the clock of the hardware"})
+		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), waitLimit{13 * time.Second, "the start continues with the hardware clock"})
 		for range 2 {
 			p.failed(failure(progress.StageClock, long), "it asks every 30s, and goes on when one of them has told the time")
 		}
@@ -113,7 +113,7 @@ func TestTheLongestPageFitsOnAScreen(t *testing.T) {
 func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.stage(progress.StageStart, "writ v1.0.0")
-		p.fail(progress.StageConfig, errors.New("there is no setting writ.nothing"))
+		p.fail(progress.StageConfig, errors.New("unknown setting writ.nothing"))
 		p.status.plan(usualConfig.stages(nil))
 		p.stage(stageModules, "22 loaded")
 		p.stage(progress.StageWatchdog, "none")
@@ -121,7 +121,7 @@ func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
 		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24") // a stage that the start needs first
 		p.fail(progress.StageNetwork, errors.New("eth1 cannot have its MTU"))
 		p.wait(startQuiet)
-		p.want(0, "  done start ", "  fail config                  error: there is no setting writ.nothing\n", "  done network     0.0    0.0  error: eth1 cannot have its MTU\n", "  now  clock ")
+		p.want(0, "  done start ", "  fail config                  error: unknown setting writ.nothing\n", "  done network     0.0    0.0  error: eth1 cannot have its MTU\n", "  now  clock ")
 	})
 }
 

@@ -149,7 +149,7 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended, s.serves, s.decided, s.waited, s.counted = "", false, false, false, false
-	s.stages.waits(progress.StageRunner, wait{"asks its supervisor to let it join", joinLimit, time.Now()})
+	s.stages.waits(progress.StageRunner, wait{"asks its supervisor to join", joinLimit, time.Now()})
 	s.reached()
 }
 
@@ -326,22 +326,22 @@ func (s *status) showPage() {
 func (s *status) words() (title string, next []string) {
 	switch s.shown {
 	case pending:
-		return "This machine waits to be approved as a node.", slices.Concat(
-			[]string{"An admin of the cluster approves it with", ""}, approval(s.now.Name, s.now.Fingerprint), []string{"", "Then it goes on by itself."},
+		return "This machine waits for approval as a node.", slices.Concat(
+			[]string{"An admin of the cluster approves it with", ""}, approval(s.now.Name, s.now.Fingerprint), []string{"", "Then it continues by itself."},
 		)
 	case serving:
-		return "This machine serves as a node.", []string{"Nothing is to be done here. For more: writ node show " + s.now.Name}
+		return "This machine serves as a node.", []string{"No action is needed. For more: writ node show " + s.now.Name}
 	case refused:
 		return fmt.Sprintf("The datacenter has %s this node.", s.now.State), []string{"To use the machine again, give it another token and start it again."}
 	case held:
 		return "This machine is held: it failed twice in the same way.", []string{
-			"It goes on by itself. To go on at once when that is done, turn it off with its power button, and on again.",
+			"It retries by itself. To retry at once when that is done, turn it off and on with its power button.",
 		}
 	case stopped:
 		return "The runner of this machine has ended.", []string{"It is started again by itself."}
 	default:
 		if s.serves {
-			return "This machine is a node, and gets no work.", []string{"It tries again by itself."}
+			return "This machine is a node but gets no work.", []string{"It tries again by itself."}
 		}
 		return "This machine cannot join its datacenter yet.", []string{"It tries again by itself."}
 	}

@@ -147,7 +147,7 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc", Datacenter: "dc1"})
 		p.says("waiting", quiet/2)
 		p.says("driver", 10*time.Minute)
-		p.want(1, "waiting\ndriver\n", "\n  This machine waits to be approved as a node.\n\n    name         n1\n    datacenter   dc1\n"+
+		p.want(1, "waiting\ndriver\n", "\n  This machine waits for approval as a node.\n\n    name         n1\n    datacenter   dc1\n"+
 			"    addresses    eth0 (52:54:00:77:00:50) has 10.77.0.50/24\n    fingerprint  SHA256:abc\n    version      v1.0.0, image 0a1b\n"+
 			"    waits        since 60 s after its start: no limit, an admin decides\n\n",
 			"\n    writ node approve n1 SHA256:abc\n")
@@ -207,7 +207,7 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 			p.says("level=WARN cannot join", 5*time.Second, cannot)
 		}
 		p.want(1, "This machine is held: it failed twice in the same way.\n", "    trouble      cannot join yet: connection refused\n    since        0 s after its start, for 6 s\n",
-			"It goes on by itself.")
+			"It retries by itself.")
 		p.says("error: another one", 0, progress.Report{Stage: progress.StageRunner, Text: "another one", Failed: true})
 		p.end("ended with exit code 1")
 		_ = p.pauses(p.t.Context(), waitLimit{quiet, "the runner starts again"})
@@ -290,17 +290,17 @@ func TestStagesOfAStartAreShownAgainWithTheirAge(t *testing.T) {
 			p.stage("network", "no address yet: \x1b[2Jeth0 has no carrier")
 		}
 		p.wait(2 * time.Second)
-		p.want(0, "This machine starts, and is no node yet.\n\n       stage    from s  for s\n  done start       0.0    0.0  writ v1.0.0\n  now  modules     0.0    3.0  error: no module\n",
+		p.want(0, "This machine is starting and is not a node yet.\n\n       stage    from s  for s\n  done start       0.0    0.0  writ v1.0.0\n  now  modules     0.0    3.0  error: no module\n",
 			"network  no address yet")
 		p.wait(time.Minute)
-		if again := strings.Count(p.shows(), "This machine starts"); again != 2 {
+		if again := strings.Count(p.shows(), "This machine is starting"); again != 2 {
 			t.Errorf("within another minute the stages are shown %d times", again)
 		}
 		p.begin()
 		p.stage("network", "a lease was renewed")
 		p.wait(time.Minute)
 		p.want(0, "  fail modules                 error: no module\n  done network     0.0   29.0  no address yet:  [2Jeth0 has no carrier\n"+
-			"  now  runner     29.0   65.0  asks its supervisor to let it join: no limit, it\n                               asks until that answers\n")
+			"  now  runner     29.0   65.0  asks its supervisor to join: no limit, it asks\n                               until the supervisor answers\n")
 		p.says("serving", time.Second, joins)
 		p.want(1, "    started      in 151.0 s: start 0.0, network 29.0, runner 122.0, joined 0.0\n")
 	})

@@ -34,7 +34,7 @@ func (w wait) String() string {
 
 // Limits of waits that neither a timeout nor the machine ends.
 var (
-	joinLimit     = waitLimit{then: "it asks until that answers"}
+	joinLimit     = waitLimit{then: "it asks until the supervisor answers"}
 	approvalLimit = waitLimit{then: "an admin decides"}
 )
 

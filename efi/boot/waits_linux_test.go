@@ -151,10 +151,10 @@ func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 		switch name {
 		case "eth0":
 			n.waits(c, v4, cableLimit, noCarrier)
-			n.waits(c, v6, otherCards, "hears no router by IPv6")
+			n.waits(c, v6, otherCards, "receives no IPv6 router advertisement")
 		case "eth1":
 			n.waits(c, v4, askLimit, "asks for an address by DHCP")
-			n.waits(c, v6, otherCards, "hears no router by IPv6")
+			n.waits(c, v6, otherCards, "receives no IPv6 router advertisement")
 		}
 	}
 	var got []string
@@ -163,9 +163,9 @@ func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 	}
 	if want := []string{
 		"eth1 (52:54:00:77:00:01) asks for an address by DHCP: 0 s of 15 s, then it asks again",
-		"eth1 hears no router by IPv6: no limit, the first address of any card counts",
+		"eth1 receives no IPv6 router advertisement: no limit, the first address of any card counts",
 		"eth2 (52:54:00:77:00:02) was found: no limit, the first address of any card counts",
-		"eth0 (52:54:00:77:00:00) has no carrier: no limit, it goes on with a cable",
+		"eth0 (52:54:00:77:00:00) has no carrier: no limit, it continues when a cable is plugged in",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the page says\n%s", strings.Join(got, "\n"))
 	}
@@ -215,7 +215,7 @@ func TestTheEndOfAMachineHasALimit(t *testing.T) {
 		}
 		m.atLast(func() { ended.Store(true) })
 		p.wait(offWithin + showWithin)
-		p.want(0, "off      it does not come to its end within 2m0s: it is turned off as it is\n")
+		p.want(0, "off      the shutdown did not complete within 2m0s: it is turned off by force\n")
 		if !ended.Load() {
 			t.Error("a machine that does not come to its end stays on")
 		}

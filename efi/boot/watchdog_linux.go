@@ -23,7 +23,7 @@ const (
 // armWatchdog arms a watchdog, which restarts the machine if the first process is stuck.
 func (m *machine) armWatchdog() {
 	if m.config.Watchdog == noWatchdog {
-		m.stage(progress.StageWatchdog, "none, as the settings say")
+		m.stage(progress.StageWatchdog, "disabled by the settings")
 		return
 	}
 	if _, err := os.Stat(watchdogAt); err != nil && m.loader != nil {
@@ -33,7 +33,7 @@ func (m *machine) armWatchdog() {
 	}
 	device, err := os.OpenFile(watchdogAt, os.O_WRONLY, 0)
 	if err != nil {
-		m.stage(progress.StageWatchdog, "none that the kernel of the image knows: a machine that hangs stays so (%v)", err)
+		m.stage(progress.StageWatchdog, "no device: a hung machine is not restarted (%v)", err)
 		return
 	}
 	m.tellReset(device)
@@ -64,7 +64,7 @@ func describeWatchdog(device *os.File, after time.Duration) string {
 	fd := int(device.Fd())
 	// The effective timeout is read back below.
 	_ = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, int(after.Seconds()))
-	text := "one of an unknown kind"
+	text := "an unknown device"
 	if name, err := os.ReadFile(watchdogClass + "/identity"); err == nil {
 		text = strings.TrimSpace(string(name))
 	}

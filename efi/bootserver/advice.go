@@ -39,9 +39,9 @@ func (m Machine) Advice(now time.Time) string {
 func assignmentAdvice(state string) string {
 	switch state {
 	case AssignmentWaits:
-		return ". Its settings were changed: they count from its next start on"
+		return ". Its settings have changed: they take effect at its next start"
 	case AssignmentIgnored:
-		return ". It did not start with the settings of its script: its firmware takes no command line, or its image is an earlier one"
+		return ". It did not start with the settings of its script: its firmware ignores the command line, or its image is too old"
 	}
 	return ""
 }
@@ -57,22 +57,22 @@ func (m Machine) advice(now time.Time) string {
 	}
 	switch m.Step {
 	case StepScript:
-		return late(since > scriptQuiet, "asked for its script "+ago+" ago", "no image was asked for: see its screen, and whether it reaches the address of the image")
+		return late(since > scriptQuiet, "asked for its script "+ago+" ago", "but not for the image: check its screen, and whether it reaches the address of the image")
 	case StepLoading:
 		silent := now.Sub(m.Heard)
 		return late(silent > loadQuiet, fmt.Sprintf("%s of %s MiB sent", mib(m.Sent), mib(m.Size)), "and no more for "+duration(silent)+": check its network, and whether it is on")
 	case StepSent:
-		return late(since > sentQuiet, "image sent "+ago+" ago", "no call since: see its console, and check DHCP and the route to this server")
+		return late(since > sentQuiet, "image sent "+ago+" ago", "no report since: check its console, and check DHCP and the route to this server")
 	case progress.StageNetwork:
-		return late(since > stageQuiet, "has an address for "+ago, "no call since: its time servers may not answer")
+		return late(since > stageQuiet, "has an address for "+ago, "no report since: its time servers may not answer")
 	case progress.StageRunner:
 		return late(since > joinQuiet, "runner for "+ago+withText(m.Text), "it has not joined: check the address of the supervisor, the route and the clock")
 	case progress.StageWaits:
 		return "waits for an admin: its console shows the command that approves it"
 	case progress.StageJoined:
-		return "joined " + ago + " ago; `writ node list` says what became of it"
+		return "joined " + ago + " ago; see `writ node list`"
 	}
-	return late(since > stageQuiet, m.Step+" "+ago+" ago"+withText(m.Text), "no call since: see its console")
+	return late(since > stageQuiet, m.Step+" "+ago+" ago"+withText(m.Text), "no report since: check its console")
 }
 
 // failure describes a failed stage and its remedy.

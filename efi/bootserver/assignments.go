@@ -44,21 +44,21 @@ func ParseAssignments(text string, check func(words []string) error) (*Assignmen
 			continue
 		}
 		if _, twice := a.words[machine]; twice {
-			return nil, writ.Errorf(writ.CodeUsage, "line %d: %s has a line already", n, machine).WithHint("a machine has one line with all its settings")
+			return nil, writ.Errorf(writ.CodeUsage, "line %d: %s already has a line", n, machine).WithHint("a machine has one line with all its settings")
 		}
 		for _, word := range words {
 			if !slices.ContainsFunc(ownWords, func(prefix string) bool { return strings.HasPrefix(word, prefix) }) {
 				continue
 			}
 			if other := owner[word]; other != "" {
-				return nil, writ.Errorf(writ.CodeUsage, "line %d: %s has %s already", n, other, word).WithHint("names and addresses are for one machine each")
+				return nil, writ.Errorf(writ.CodeUsage, "line %d: %s already has %s", n, other, word).WithHint("names and addresses must be unique")
 			}
 			owner[word] = machine
 		}
 		a.order, a.words[machine] = append(a.order, machine), strings.Join(words, " ")
 	}
 	if len(a.order) > MaxAssignments {
-		return nil, writ.Errorf(writ.CodeUsage, "%d machines have settings, %d are possible", len(a.order), MaxAssignments)
+		return nil, writ.Errorf(writ.CodeUsage, "%d machines have settings, and the limit is %d", len(a.order), MaxAssignments)
 	}
 	return a, nil
 }
@@ -75,7 +75,7 @@ func parseAssignment(line string) (machine string, words []string, err error) {
 	}
 	words = fields[1:]
 	if len(words) == 0 {
-		return "", nil, writ.Errorf(writ.CodeUsage, "%s has no settings", machine).WithHint("write them behind it, as writ.name=n1 writ.address=10.77.0.4/24")
+		return "", nil, writ.Errorf(writ.CodeUsage, "%s has no settings", machine).WithHint("append them, for example writ.name=n1 writ.address=10.77.0.4/24")
 	}
 	_, err = Script("", "", words)
 	return machine, words, err
@@ -93,7 +93,7 @@ func AssignedTo(machine string) (string, error) {
 			return serialWord + url.PathEscape(serial), nil
 		}
 	}
-	return "", writ.Errorf(writ.CodeUsage, "%q is no machine", machine).
+	return "", writ.Errorf(writ.CodeUsage, "%q does not name a machine", machine).
 		WithHint("name it by the address of its network card, as 52:54:00:77:00:50, or as serial=SN-0001; %%20 is a space")
 }
 
@@ -169,7 +169,7 @@ func (a *Assignments) withUnseen(rows []Row, age int64) []Row {
 		if !seen[machine] {
 			rows = append(rows, Row{
 				Machine: Machine{MAC: machine}, AgeSeconds: age, SilentSeconds: age, Assigned: a.words[machine], Assignment: AssignmentWaits,
-				Advice: "has not asked since the boot server was started: check that it is on, starts from the network, and is named rightly",
+				Advice: "no request since the boot server started: check that it is on, boots from the network, and is named correctly",
 			})
 		}
 	}

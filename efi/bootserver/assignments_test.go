@@ -27,7 +27,7 @@ func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T
 	f := newFixture(t, func(c *Config) { c.Assigned = func() (*Assignments, error) { return assignments(t, text), trouble } })
 	text = "# rack 7\n52-54-00-77-00-50 writ.name=n1 writ.address=10.77.0.4/24 # top\nserial=S%20123 writ.name=n2\n"
 	for _, r := range f.rows() {
-		if r.Step != "" || r.Assignment != AssignmentWaits || !strings.Contains(r.Advice, "has not asked") {
+		if r.Step != "" || r.Assignment != AssignmentWaits || !strings.Contains(r.Advice, "no request since") {
 			t.Errorf("before the machine asks it is %+v", r)
 		}
 	}
@@ -66,7 +66,7 @@ func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T
 	see(first, AssignmentIgnored, "did not start with the settings of its script")
 
 	text = "serial=S%20123 writ.name=n2\n"
-	see("writ.name=n2", AssignmentWaits, "were changed: they count from its next start on")
+	see("writ.name=n2", AssignmentWaits, "they take effect at its next start")
 	if line := cmdline("&serial=S%20123"); !strings.Contains(line, " writ.name=n2 writ.boot=") {
 		t.Errorf("by its serial number the command line is %s", line)
 	}
@@ -75,7 +75,7 @@ func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T
 		t.Errorf("a machine is listed twice: %+v", all)
 	}
 	text = ""
-	see("", AssignmentWaits, "were changed")
+	see("", AssignmentWaits, "settings have changed")
 	if line := cmdline("&serial=S%20123"); strings.Contains(line, "writ.name") {
 		t.Errorf("without settings the command line is %s", line)
 	}
@@ -88,13 +88,13 @@ func TestAMachineGetsItsOwnSettingsAndOperatorsSeeWhetherItUsesThem(t *testing.T
 
 func TestSettingsThatNoMachineCouldHaveAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
-		"n1 writ.name=n1\n":                     `line 1: "n1" is no machine`,
+		"n1 writ.name=n1\n":                     `line 1: "n1" does not name a machine`,
 		"# one\nff:ff:ff:ff:ff:ff writ.name=n1": "line 2:",
 		"serial= writ.name=n1\n":                "line 1:",
 		"serial=%zz writ.name=n1\n":             "line 1:",
 		mac + "\n":                              "has no settings",
-		mac + " writ.name=n1\n\n52-54-00-77-00-50 writ.name=n2\n":              "line 3: " + mac + " has a line already",
-		mac + " writ.name=n1\n52-54-00-77-00-51 writ.name=n1\n":                "line 2: " + mac + " has writ.name=n1 already",
+		mac + " writ.name=n1\n\n52-54-00-77-00-50 writ.name=n2\n":              "line 3: " + mac + " already has a line",
+		mac + " writ.name=n1\n52-54-00-77-00-51 writ.name=n1\n":                "line 2: " + mac + " already has writ.name=n1",
 		mac + " writ.address=10.0.0.1/8\nserial=S-1 writ.address=10.0.0.1/8\n": "line 2:",
 		mac + " writ.name=${ip}\n":                                             "iPXE",
 		mac + " bad\n":                                                         "line 1: no such word",

@@ -177,7 +177,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 		t.Errorf("the machine is %+v", r)
 	}
 	f.pass(21 * time.Second)
-	see(StepScript, "no image was asked for")
+	see(StepScript, "but not for the image")
 
 	half := len(f.image) / 2
 	path := strings.TrimPrefix(image, f.url)
@@ -190,7 +190,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	f.get(path, "Range", fmt.Sprintf("bytes=%d-", half))
 	see(StepSent, "image sent 0 s ago")
 	f.pass(40 * time.Second)
-	see(StepSent, "image sent 40 s ago, no call since")
+	see(StepSent, "image sent 40 s ago, no report since")
 	if r := f.row(); r.AgeSeconds != 40 || r.SilentSeconds != 40 || r.Image != f.Digest() || r.Sent != int64(len(f.image)) {
 		t.Errorf("the machine is %+v", r)
 	}
@@ -200,9 +200,9 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 		now    string
 		later  string
 	}{
-		{progress.Report{Stage: progress.StageStart, Text: "writ v1"}, "start 0 s ago (writ v1)", "no call since: see its console"},
+		{progress.Report{Stage: progress.StageStart, Text: "writ v1"}, "start 0 s ago (writ v1)", "no report since: check its console"},
 		{progress.Report{Stage: progress.StageNetwork, Text: "eth0 10.0.0.4/24"}, "has an address for 0 s", "its time servers may not answer"},
-		{progress.Report{Stage: progress.StageClock}, "clock 0 s ago", "no call since"},
+		{progress.Report{Stage: progress.StageClock}, "clock 0 s ago", "no report since"},
 		{progress.Report{Stage: progress.StageData, Text: "no disk", Failed: true}, "data: no disk", "data: no disk"},
 		{progress.Report{Stage: progress.StageRunner, Text: "started"}, "runner for 0 s (started)", "check the address of the supervisor, the route and the clock"},
 		{progress.Report{Stage: progress.StageWaits, Node: "n1"}, "waits for an admin", "waits for an admin"},
@@ -236,7 +236,7 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 		}
 	}
 	f.pass(40 * time.Second)
-	see(StepSent, "image sent 40 s ago, no call since")
+	see(StepSent, "image sent 40 s ago, no report since")
 	f.report(macName, progress.Report{Stage: progress.StageStart})
 	see(progress.StageStart, "start 0 s ago")
 	if r := f.row(); r.Failures != 0 {

@@ -23,7 +23,7 @@ AGAIN
 func Script(image, again string, words []string) (string, error) {
 	for _, word := range words {
 		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, "\"'\\#\x00\r\n") {
-			return "", writ.Errorf(writ.CodeUsage, "the command line has %q, which iPXE understands in another way", word).WithHint("leave quotes, backslashes, #, ${ and && out")
+			return "", writ.Errorf(writ.CodeUsage, "the command line contains %q, which iPXE would misinterpret", word).WithHint("leave quotes, backslashes, #, ${ and && out")
 		}
 	}
 	next := "goto start"

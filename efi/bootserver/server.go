@@ -109,7 +109,7 @@ func New(c Config) (*Server, error) {
 		s.Now = time.Now
 	}
 	s.began = s.Now()
-	s.guard = httpguard.Guard{Names: append([]string{c.URL}, c.Names...), Hint: "name it to the boot server with --allowed-host"}
+	s.guard = httpguard.Guard{Names: append([]string{c.URL}, c.Names...), Hint: "add it to the boot server with --allowed-host"}
 	s.rates.PerSecond = cmp.Or(c.PerSecond, defaultPerSecond)
 	s.steps.AtOnce = 100
 	if s.Assigned == nil {
@@ -294,12 +294,12 @@ func identityOf(text string) string {
 }
 
 func notMAC() error {
-	return writ.Errorf(writ.CodeBadRequest, "this is no address of a network card").WithHint("ask as 52-54-00-77-00-50")
+	return writ.Errorf(writ.CodeBadRequest, "this is not an address of a network card").WithHint("ask as 52-54-00-77-00-50")
 }
 
 func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("name") != s.name {
-		s.refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no such image").WithHint("ask for the script again, which names the image"))
+		s.refuse(w, r, writ.Errorf(writ.CodeNotFound, "unknown image").WithHint("ask for the script again, which names the image"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -336,7 +336,7 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 		err = json.Unmarshal(text, &report)
 	}
 	if err != nil || !report.Valid() {
-		s.refuse(w, r, writ.Errorf(writ.CodeBadRequest, "this is no report of a machine"))
+		s.refuse(w, r, writ.Errorf(writ.CodeBadRequest, "this is not a valid report"))
 		return
 	}
 	report = report.Clean()

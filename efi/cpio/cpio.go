@@ -49,7 +49,7 @@ func (a *Archive) Dir(name string, perm fs.FileMode) error {
 // Symlink adds a symbolic link.
 func (a *Archive) Symlink(name, target string) error {
 	if target == "" || strings.ContainsRune(target, 0) {
-		return fmt.Errorf("add the link %s to an archive: %q is no target", name, target)
+		return fmt.Errorf("add the link %s to an archive: the target %q is invalid", name, target)
 	}
 	return a.add(name, typeSymlink|0o777, []byte(target))
 }
@@ -59,16 +59,16 @@ func (a *Archive) add(name string, mode uint32, data []byte) error {
 		return fmt.Errorf("add %q to an archive: names are relative, without empty elements and dots", name)
 	}
 	if len(data) > math.MaxUint32 {
-		return fmt.Errorf("add %s to an archive: it has %d bytes, and the format has room for less than 4 GiB", name, len(data))
+		return fmt.Errorf("add %s to an archive: it has %d bytes, and the format allows less than 4 GiB", name, len(data))
 	}
 	if there, ok := a.entries[name]; ok && (there.mode != mode || !bytes.Equal(there.data, data)) {
-		return fmt.Errorf("add %s to an archive: it is there with other content or another mode", name)
+		return fmt.Errorf("add %s to an archive: it already exists with other content or another mode", name)
 	}
 	for above := path.Dir(name); above != "."; above = path.Dir(above) {
 		if there, ok := a.entries[above]; !ok {
 			a.put(above, entry{mode: typeDir | 0o755})
 		} else if there.mode&typeMask != typeDir {
-			return fmt.Errorf("add %s to an archive: %s is no directory", name, above)
+			return fmt.Errorf("add %s to an archive: %s is not a directory", name, above)
 		}
 	}
 	a.put(name, entry{mode, data})

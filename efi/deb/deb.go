@@ -53,7 +53,7 @@ func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package
 	in := bufio.NewReader(p)
 	start := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
-		return nil, errors.New("it is no Debian package")
+		return nil, errors.New("it is not a Debian package")
 	}
 	pkg := &Package{}
 	for {
@@ -98,7 +98,7 @@ func eachFile(in io.Reader, member, compression string, do func(header *tar.Head
 			in = z
 		}
 	default:
-		return fmt.Errorf("its files are compressed as %s, which is not known", member)
+		return fmt.Errorf("its files have the unknown compression %s", member)
 	}
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", member, err)
@@ -114,7 +114,7 @@ func eachFile(in io.Reader, member, compression string, do func(header *tar.Head
 		}
 		name := clean(header.Name)
 		if header.Size > largest {
-			return fmt.Errorf("unpack %s: it has %d bytes, more than the %d that are possible", name, header.Size, largest)
+			return fmt.Errorf("unpack %s: it has %d bytes, and the limit is %d", name, header.Size, largest)
 		}
 		if err := do(header, name, files); err != nil {
 			return fmt.Errorf("unpack %s: %w", name, err)
@@ -131,7 +131,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if b.left -= int64(n); b.left <= 0 {
-		return 0, errors.New("it has more than any package that is of use")
+		return 0, errors.New("it exceeds the size limit")
 	}
 	return n, err
 }

@@ -152,7 +152,7 @@ func TestNoFileIsWrittenElsewhere(t *testing.T) {
 	if _, err := Unpack(bytes.NewReader(twice), root, func(string) bool { return true }); err == nil {
 		t.Error("a file is written twice")
 	}
-	if _, err := Unpack(strings.NewReader("<html>"), root, func(string) bool { return true }); err == nil || !strings.Contains(err.Error(), "no Debian package") {
+	if _, err := Unpack(strings.NewReader("<html>"), root, func(string) bool { return true }); err == nil || !strings.Contains(err.Error(), "not a Debian package") {
 		t.Errorf("a page is unpacked: %v", err)
 	}
 }

@@ -49,7 +49,7 @@ func Build(files []File, spare int64) ([]byte, error) {
 	shape := shapeFor(root, spare)
 	partition := int64(shape.sectors) * sector
 	if spare < 0 || partition > most {
-		return nil, writ.Errorf(writ.CodeTooLarge, "the disk would have %d MiB, more than the %d that are possible", partition>>20, most>>20)
+		return nil, writ.Errorf(writ.CodeTooLarge, "the disk would have %d MiB, and the limit is %d", partition>>20, most>>20)
 	}
 	size := (alignment + partition + (1+tableSize)*sector + alignment - 1) / alignment * alignment
 	out := make([]byte, size)

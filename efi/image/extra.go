@@ -39,7 +39,7 @@ func (r *Recipe) firmware(f *files) error {
 		}
 		if len(names) == 0 {
 			return writ.Errorf(writ.CodeNotFound, "no package has the firmware %s", pattern).
-				WithHint("`apt-file search lib/firmware/%s` names its package; put that beside the kernel's", pattern)
+				WithHint("`apt-file search lib/firmware/%s` names its package; put it next to the kernel's", pattern)
 		}
 		for _, name := range names {
 			if err := take(name); err != nil {
@@ -78,7 +78,7 @@ func (r *Recipe) extras(f *files) error {
 			perm = 0o755
 		}
 		if slices.ContainsFunc(f.image.Files, func(there File) bool { return there.Name == inside(extra.Name) }) {
-			return writ.Errorf(writ.CodeUsage, "the image has %s already", extra.Name).WithHint("give the file another place in the recipe")
+			return writ.Errorf(writ.CodeUsage, "the image already has %s", extra.Name).WithHint("give the file another place in the recipe")
 		}
 		f.file(inside(extra.Name), perm, extra.Data)
 	}

@@ -113,7 +113,7 @@ func (r *Recipe) Build() (*Image, error) {
 	if image.Kernel, err = uki.KernelVersion(r.Kernel); err != nil {
 		return nil, err
 	}
-	const how = "name that of a release with --program, or one that was linked with -tags netgo,osusergo -ldflags '-linkmode external -extldflags -static'"
+	const how = "name the program of a release with --program, or one linked with -tags netgo,osusergo -ldflags '-linkmode external -extldflags -static'"
 	if err := checkStatic("the program", r.Program, how); err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func (r *Recipe) Build() (*Image, error) {
 		return nil, err
 	}
 	if settings.Join != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "writ.join has no place in an image: a token admits one node, and an image is read by many").
-			WithHint("give it to the machine, on the command line of the kernel or in a credential")
+		return nil, writ.Errorf(writ.CodeUsage, "writ.join is not allowed in an image: a token admits one node, and many can read an image").
+			WithHint("pass it to the machine, on the command line of the kernel or in a credential")
 	}
 	archive := &files{image: image}
 	if err := r.base(archive); err != nil {
@@ -181,7 +181,7 @@ func checkProgram(name string, program []byte, how string) (*elf.File, error) {
 	file, err := elf.NewFile(bytes.NewReader(program))
 	switch {
 	case err != nil:
-		return nil, writ.Errorf(writ.CodeUsage, "%s is none for Linux: %v", name, err).WithHint("%s", how)
+		return nil, writ.Errorf(writ.CodeUsage, "%s is not a Linux program: %v", name, err).WithHint("%s", how)
 	case file.Machine != elf.EM_X86_64 || file.Type != elf.ET_EXEC && file.Type != elf.ET_DYN:
 		return nil, writ.Errorf(writ.CodeUsage, "%s is not for amd64", name).WithHint("%s", how)
 	}

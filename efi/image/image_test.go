@@ -130,21 +130,21 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 		spoil func(r *Recipe)
 		says  string
 	}{
-		"a script as the program":    {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "none for Linux"},
+		"a script as the program":    {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "not a Linux program"},
 		"another architecture":       {func(r *Recipe) { r.Program = program(t, elf.EM_AARCH64, false) }, "not for amd64"},
 		"a program that wants libc":  {func(r *Recipe) { r.Program = program(t, elf.EM_X86_64, true) }, "libraries"},
-		"a setting that is none":     {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "no setting"},
+		"a setting that is none":     {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "unknown setting"},
 		"a module that there is not": {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
 		"modules that there are not": {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
 		"firmware that there is not": {func(r *Recipe) { r.FirmwareFiles = []string{"bnx2x/*.fw"} }, "bnx2x/*.fw"},
 		"an extra with another loader": {func(r *Recipe) {
 			r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: program(t, elf.EM_X86_64, true)}}
 		}, "/usr/bin/tool has the loader"},
-		"an extra that is no program": {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: []byte("#!/bin/sh")}} }, "none for Linux"},
+		"an extra that is no program": {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: []byte("#!/bin/sh")}} }, "not a Linux program"},
 		"an extra without its libraries": {func(r *Recipe) {
 			r.Extra, r.Packages = []Extra{{Name: "/usr/sbin/mkfs.btrfs", Program: true, Data: mkfs(t)}}, fstest.MapFS{}
 		}, "libc.so.6 for /usr/sbin/mkfs.btrfs"},
-		"another /init":                {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/writ", Data: []byte("x")}} }, "has /usr/bin/writ already"},
+		"another /init":                {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/writ", Data: []byte("x")}} }, "already has /usr/bin/writ"},
 		"no kernel":                    {func(r *Recipe) { r.Kernel = nil }, "bzImage"},
 		"a token for all its machines": {func(r *Recipe) { r.Settings = []string{"writ.join=writ2.x"} }, "writ.join"},
 	} {

@@ -27,7 +27,7 @@ func lackError(lacking []lack) error {
 	}
 	var hints []string
 	if len(packages) > 0 {
-		hints = append(hints, "in the directory of --packages: apt-get download "+strings.Join(packages, " ")+". If apt has none of such a name, look for the same with t64 at its end")
+		hints = append(hints, "in the directory of --packages: apt-get download "+strings.Join(packages, " ")+". If apt does not find a package, append t64 to its name")
 	}
 	if len(unknown) > 0 {
 		hints = append(hints, "`apt-file search "+unknown[0]+"` names the package of a library: download it to the directory of --packages")
@@ -37,7 +37,7 @@ func lackError(lacking []lack) error {
 
 // otherLoader returns the error for a program with an unsupported loader, whose search paths would differ.
 func otherLoader(program, interpreter string) error {
-	return writ.Errorf(writ.CodeUsage, "%s has the loader %s, and an image has that of Debian only: %s", program, interpreter, loader).
+	return writ.Errorf(writ.CodeUsage, "%s has the loader %s, but an image only has Debian's: %s", program, interpreter, loader).
 		WithHint("take the program from a Debian package, or link it statically")
 }
 

@@ -94,7 +94,7 @@ func Scan(dir fs.FS) (*Index, error) {
 		stem, _, _ := strings.Cut(file, ".ko")
 		m.Path, m.source = stem+".ko", file
 		if other := x.modules[m.Name]; other != nil {
-			return fmt.Errorf("%s and %s are modules of one name", other.source, file)
+			return fmt.Errorf("%s and %s are modules with the same name", other.source, file)
 		}
 		x.modules[m.Name] = m
 		return nil
@@ -175,7 +175,7 @@ func (x *Index) Closure(names ...string) ([]*Module, error) {
 	for _, name := range names {
 		found, builtin := x.Find(name)
 		if len(found) == 0 && !builtin {
-			return nil, writ.Errorf(writ.CodeNotFound, "the kernel has no module %s", name).WithHint("`find lib/modules -name '*.ko*'` lists those of a package")
+			return nil, writ.Errorf(writ.CodeNotFound, "the kernel has no module %s", name).WithHint("`find lib/modules -name '*.ko*'` lists the modules of a package")
 		}
 		for _, m := range found {
 			if err := c.add(m); err != nil {
@@ -339,7 +339,7 @@ func (x *Index) depLine(line string) error {
 func (x *Index) aliasLine(line string) error {
 	words := strings.Fields(line)
 	if len(words) != 3 || words[0] != "alias" {
-		return fmt.Errorf("%q is no alias", line)
+		return fmt.Errorf("%q is not an alias", line)
 	}
 	if m := x.modules[normal(words[2])]; m != nil {
 		m.Aliases = append(m.Aliases, normalPattern(words[1]))
@@ -351,7 +351,7 @@ func (x *Index) softdepLine(line string) error {
 	kind, rest, _ := strings.Cut(line, " ")
 	name, text, _ := strings.Cut(rest, " ")
 	if kind != "softdep" {
-		return fmt.Errorf("%q is no softdep", line)
+		return fmt.Errorf("%q is not a softdep", line)
 	}
 	if m := x.modules[normal(name)]; m != nil {
 		m.softdep(text)

@@ -93,7 +93,7 @@ func Names() []string { return []string{Cloud, Metal} }
 func Text(name string) (string, error) {
 	text, err := defaults.ReadFile(name + ".yaml")
 	if err != nil || !slices.Contains(Names(), name) {
-		return "", writ.Errorf(writ.CodeUsage, "there is no recipe %q", name).WithHint("there are %s", strings.Join(Names(), " and "))
+		return "", writ.Errorf(writ.CodeUsage, "unknown recipe %q", name).WithHint("there are %s", strings.Join(Names(), " and "))
 	}
 	return string(text), nil
 }
@@ -155,12 +155,12 @@ var hidden = []string{"dev", "proc", "run", "sys", "tmp", "var/lib/writ"}
 func (r *Recipe) check() error {
 	for _, name := range slices.Concat(r.Modules.Wanted, r.Modules.Start, r.Modules.Required) {
 		if !modulePattern.MatchString(name) {
-			return writ.Errorf(writ.CodeUsage, "the recipe has a module %q", name).WithHint("write the name as lsmod shows it, such as virtio_net")
+			return writ.Errorf(writ.CodeUsage, "invalid module name %q in the recipe", name).WithHint("write the name as lsmod shows it, such as virtio_net")
 		}
 	}
 	for _, pattern := range r.Firmware.Files {
 		if _, err := path.Match(pattern, ""); err != nil || !fs.ValidPath(pattern) {
-			return writ.Errorf(writ.CodeUsage, "the recipe has a pattern of firmware %q", pattern).WithHint("write it as it is below lib/firmware: bnx2x/*.fw")
+			return writ.Errorf(writ.CodeUsage, "invalid firmware pattern %q in the recipe", pattern).WithHint("write it relative to lib/firmware: bnx2x/*.fw")
 		}
 	}
 	for _, file := range r.Files() {
@@ -170,7 +170,7 @@ func (r *Recipe) check() error {
 	}
 	for _, p := range r.Programs {
 		if p.Optional && p.Package == "" {
-			return writ.Errorf(writ.CodeUsage, "the recipe has %s as optional, and it is from no package", p.File.File).WithHint("name its package, or take optional away")
+			return writ.Errorf(writ.CodeUsage, "%s is optional in the recipe, but is not from a package", p.File.File).WithHint("name its package, or remove optional")
 		}
 	}
 	for _, pin := range r.Packages {
@@ -195,14 +195,14 @@ func (f *File) check() error {
 	isHidden := slices.ContainsFunc(hidden, func(dir string) bool { return f.At == "/"+dir || strings.HasPrefix(f.At, "/"+dir+"/") })
 	switch {
 	case f.Package != "" && (!packagePattern.MatchString(f.Package) || !path.IsAbs(f.File) || path.Clean(f.File) != f.File):
-		return writ.Errorf(writ.CodeUsage, "the recipe has a file %q of the package %q", f.File, f.Package).
+		return writ.Errorf(writ.CodeUsage, "invalid file %q of the package %q in the recipe", f.File, f.Package).
 			WithHint("write the name of the package, and the whole path of the file in it: package: runc, file: /usr/sbin/runc")
 	case f.File == "" || !clean:
-		return writ.Errorf(writ.CodeUsage, "the recipe has a file %q at %q", f.File, f.At).WithHint("write where it is now, and its whole path in the image: file: bin/tool, at: /usr/bin/tool")
+		return writ.Errorf(writ.CodeUsage, "invalid file %q at %q in the recipe", f.File, f.At).WithHint("write its current path, and its whole path in the image: file: bin/tool, at: /usr/bin/tool")
 	case isHidden:
-		return writ.Errorf(writ.CodeUsage, "the recipe has %s at %s, where no file of an image is seen", f.File, f.At).WithHint("use /usr or /etc")
+		return writ.Errorf(writ.CodeUsage, "the recipe has %s at %s, which is hidden by a mount", f.File, f.At).WithHint("use /usr or /etc")
 	case f.SHA256 != "" && !sumPattern.MatchString(f.SHA256):
-		return writ.Errorf(writ.CodeUsage, "the recipe has a SHA-256 of %s that is none", f.File).WithHint("sha256sum %s", f.File)
+		return writ.Errorf(writ.CodeUsage, "invalid SHA-256 of %s in the recipe", f.File).WithHint("sha256sum %s", f.File)
 	}
 	return nil
 }
@@ -214,17 +214,17 @@ func (r *Recipe) CheckPackages(got []Pin) error {
 	}
 	for _, pin := range r.Packages {
 		if !slices.ContainsFunc(got, func(p Pin) bool { return p.Package == pin.Package }) {
-			return writ.Errorf(writ.CodeUsage, "the recipe pins %s %s, which is not there", pin.Package, pin.Version).
-				WithHint("apt-get download %s=%s, or take it out of the recipe", pin.Package, pin.Version)
+			return writ.Errorf(writ.CodeUsage, "the recipe pins %s %s, which is missing", pin.Package, pin.Version).
+				WithHint("apt-get download %s=%s, or remove it from the recipe", pin.Package, pin.Version)
 		}
 	}
 	for _, p := range got {
 		i := slices.IndexFunc(r.Packages, func(pin Pin) bool { return pin.Package == p.Package })
 		switch {
 		case i < 0:
-			return writ.Errorf(writ.CodeUsage, "the recipe does not pin %s %s", p.Package, p.Version).WithHint("take the package away, or pin it")
+			return writ.Errorf(writ.CodeUsage, "the recipe does not pin %s %s", p.Package, p.Version).WithHint("remove the package, or pin it")
 		case r.Packages[i] != p:
-			return writ.Errorf(writ.CodeUsage, "%s %s with the SHA-256 %s is not what the recipe pins: %s with %s", p.Package, p.Version, p.SHA256, r.Packages[i].Version, r.Packages[i].SHA256).
+			return writ.Errorf(writ.CodeUsage, "%s %s with the SHA-256 %s differs from the pin: %s with %s", p.Package, p.Version, p.SHA256, r.Packages[i].Version, r.Packages[i].SHA256).
 				WithHint("download the version that is pinned, or verify this one and pin it")
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Cmdline returns the kernel command line in an image.
 func Cmdline(image []byte) (string, error) {
-	bad := writ.Errorf(writ.CodeUsage, "this is no unified kernel image").WithHint("`writ efi build` makes one")
+	bad := writ.Errorf(writ.CodeUsage, "this is not a unified kernel image").WithHint("`writ efi build` creates one")
 	file, err := pe.NewFile(bytes.NewReader(image))
 	if err != nil || file.Section(".linux") == nil || file.Section(".cmdline") == nil {
 		return "", bad

@@ -58,14 +58,14 @@ func Build(p Parts) ([]byte, error) {
 	}
 	kernel, err := pe.NewFile(bytes.NewReader(p.Kernel))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the kernel is no program for UEFI: %v", err).WithHint("it needs CONFIG_EFI_STUB, which Debian's kernels have")
+		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not a UEFI program: %v", err).WithHint("it needs CONFIG_EFI_STUB, which Debian's kernels have")
 	}
 	optional, ok := kernel.OptionalHeader.(*pe.OptionalHeader64)
 	if kernel.Machine != machineAMD64 || !ok {
 		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not for amd64").WithHint("other architectures have no image yet")
 	}
 	if strings.ContainsAny(p.Cmdline, "\x00\n") {
-		return nil, writ.Errorf(writ.CodeUsage, "the command line of the kernel is one line of text")
+		return nil, writ.Errorf(writ.CodeUsage, "the kernel command line must be a single line")
 	}
 	return addSections(p.Stub, []section{
 		{name: ".osrel", data: []byte(p.OSRelease)},
@@ -81,14 +81,14 @@ func Build(p Parts) ([]byte, error) {
 func addSections(file []byte, more []section) ([]byte, error) {
 	image, err := pe.NewFile(bytes.NewReader(file))
 	if err != nil {
-		return nil, badStub("it is no PE file: %v", err)
+		return nil, badStub("it is not a PE file: %v", err)
 	}
 	optional, ok := image.OptionalHeader.(*pe.OptionalHeader64)
 	switch {
 	case image.Machine != machineAMD64 || !ok:
 		return nil, badStub("it is not for amd64")
 	case optional.NumberOfRvaAndSizes > pe.IMAGE_DIRECTORY_ENTRY_SECURITY && optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size != 0:
-		return nil, badStub("it is signed, and the signature would not hold")
+		return nil, badStub("it is signed, and the signature would become invalid")
 	}
 	end, first := uint32(0), uint32(math.MaxUint32) // end of the stub in memory; first section in the file
 	for _, s := range image.Sections {
@@ -98,7 +98,7 @@ func addSections(file []byte, more []section) ([]byte, error) {
 		}
 		for _, m := range more {
 			if s.Name == m.name {
-				return nil, badStub("it has a section %s already", s.Name)
+				return nil, badStub("it already has a section %s", s.Name)
 			}
 		}
 	}
@@ -158,13 +158,13 @@ const (
 // KernelVersion returns the version of a kernel, as shown by `uname -r`.
 func KernelVersion(kernel []byte) (string, error) {
 	if len(kernel) < 0x400 || string(kernel[atMagic:atMagic+len(magic)]) != magic {
-		return "", writ.Errorf(writ.CodeUsage, "the kernel is no bzImage of Linux").WithHint("it is the file /boot/vmlinuz-VERSION of a package linux-image-…")
+		return "", writ.Errorf(writ.CodeUsage, "the kernel is not a Linux bzImage").WithHint("it is the file /boot/vmlinuz-VERSION of a package linux-image-…")
 	}
 	at := int(binary.LittleEndian.Uint16(kernel[atVersion:])) + 0x200
 	version, _, _ := strings.Cut(string(kernel[min(at, len(kernel)):min(at+256, len(kernel))]), "\x00")
 	name, _, _ := strings.Cut(version, " ")
 	if name == "" {
-		return "", writ.Errorf(writ.CodeUsage, "the kernel does not say which version it is")
+		return "", writ.Errorf(writ.CodeUsage, "the kernel contains no version")
 	}
 	return name, nil
 }

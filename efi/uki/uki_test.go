@@ -119,8 +119,8 @@ func TestPartsThatAreNoneAreRefused(t *testing.T) {
 		}, "no room"},
 		"no kernel":              {func(p *Parts) { p.Kernel = nil }, "bzImage"},
 		"the stub as the kernel": {func(p *Parts) { p.Kernel = p.Stub }, "bzImage"},
-		"a kernel without UEFI":  {func(p *Parts) { p.Kernel = slices.Clone(p.Kernel); copy(p.Kernel, "XX") }, "no program for UEFI"},
-		"a command line of two":  {func(p *Parts) { p.Cmdline = "a\nb" }, "one line"},
+		"a kernel without UEFI":  {func(p *Parts) { p.Kernel = slices.Clone(p.Kernel); copy(p.Kernel, "XX") }, "not a UEFI program"},
+		"a command line of two":  {func(p *Parts) { p.Cmdline = "a\nb" }, "single line"},
 	} {
 		p := good
 		tt.spoil(&p)
