@@ -82,7 +82,7 @@ func sourceAt(ctx context.Context, dir, version string) (*source, error) {
 	}
 	changed, err := git("status", "--porcelain")
 	if err != nil {
-		return nil, fmt.Errorf("ask git what was changed in %s: %w", dir, err)
+		return nil, fmt.Errorf("list the changes in %s with git: %w", dir, err)
 	}
 	if changed != "" {
 		return nil, fmt.Errorf("%s has changes that are not committed; commit or remove them:\n%s", dir, changed)
@@ -93,7 +93,7 @@ func sourceAt(ctx context.Context, dir, version string) (*source, error) {
 		}
 	}
 	if !semver.IsValid(version) || semver.Canonical(version) != strings.SplitN(version, "+", 2)[0] {
-		return nil, fmt.Errorf("%q is no version; versions are like v1.2.3 or v1.2.3-rc.1", version)
+		return nil, fmt.Errorf("invalid version %q; versions are like v1.2.3 or v1.2.3-rc.1", version)
 	}
 	text, err := git("log", "-1", "--format=%ct")
 	if err != nil {

@@ -157,7 +157,7 @@ func TestASourceThatIsNoReleaseIsRefused(t *testing.T) {
 	}
 	refused("the commit has no tag", "-source", clone, "-out", t.TempDir())
 	for _, version := range []string{"1.2.3", "v1.2", "v1", "latest", "v1.2.3 ", "v01.2.3"} {
-		refused("is no version", "-source", clone, "-version", version, "-out", t.TempDir())
+		refused("invalid version", "-source", clone, "-version", version, "-out", t.TempDir())
 	}
 	refused("is not empty", "-source", clone, "-version", "v1.2.3", "-out", full)
 	refused("is not the source of writ", "-source", full, "-version", "v1.2.3", "-out", t.TempDir())

@@ -93,11 +93,11 @@ func (s *Speed) besideAll(on *cluster, r *SpeedReport) (all []system, err error)
 func (s *Speed) besideOf(on *cluster, program string, r *SpeedReport) (all []system, err error) {
 	list, err := exec.CommandContext(on.ctx, program).Output()
 	if err != nil {
-		return nil, fmt.Errorf("ask what it offers: %w", err)
+		return nil, fmt.Errorf("list its systems: %w", err)
 	}
 	var offers peer.Offers
 	if err := json.Unmarshal(list, &offers); err != nil {
-		return nil, fmt.Errorf("ask what it offers: %w", err)
+		return nil, fmt.Errorf("list its systems: %w", err)
 	}
 	for _, offer := range offers.Systems {
 		if offer.Missing != "" {

@@ -77,7 +77,7 @@ func (o *own) about() (name, durability string) {
 	if o.cluster.tls {
 		name = "writ, TLS"
 	}
-	return name, "every submission, call, start, result and end is on disk before it counts (fsync, shared by what waits)"
+	return name, "every submission, call, start, result and end is on disk before it counts (fsync, shared by concurrent writes)"
 }
 
 // prepare signs the submissions of an order. Real clients sign on their own machines, so this is not measured.

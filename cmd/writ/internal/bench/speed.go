@@ -157,7 +157,7 @@ func emptyDir(dir string) error {
 		return err
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return errors.Join(err, writ.Errorf(writ.CodeUsage, "%s is not empty", dir).WithHint("a benchmark begins with nothing"))
+		return errors.Join(err, writ.Errorf(writ.CodeUsage, "%s is not empty", dir).WithHint("a benchmark needs an empty directory"))
 	}
 	return nil
 }

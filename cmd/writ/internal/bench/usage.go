@@ -80,7 +80,7 @@ const (
 func usageOf(pid int) (u usage, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return u, writ.Errorf(writ.CodeUsage, "what a process uses cannot be read: %v", err).WithHint("this benchmark needs Linux")
+		return u, writ.Errorf(writ.CodeUsage, "cannot read the usage of a process: %v", err).WithHint("this benchmark needs Linux")
 	}
 	for line := range strings.Lines(string(status)) {
 		name, rest, _ := strings.Cut(line, ":")

@@ -263,7 +263,7 @@ func sizeOf(dir string) (total int64, err error) {
 
 // rest measures the supervisor's idle CPU.
 func (w *Waiting) rest(s *cluster, r *WaitingReport) (err error) {
-	w.Note("nothing happens for %s", w.Idle)
+	w.Note("idle for %s", w.Idle)
 	r.IdleCPU, err = w.idle(s)
 	return err
 }
@@ -318,7 +318,7 @@ func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 
 // restart kills the supervisor and measures the start of the next one.
 func (w *Waiting) restart(s *cluster, r *WaitingReport) error {
-	w.Note("the supervisor is killed and begins again")
+	w.Note("killing and restarting the supervisor")
 	end := s.supervisor.kill
 	if w.Profile != "" { // a kill would lose the profile
 		end = s.supervisor.end

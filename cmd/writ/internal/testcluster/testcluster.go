@@ -276,7 +276,7 @@ func (s *Cluster) Await(p *Proc, until string) {
 		case <-p.ended:
 			s.T.Fatalf("%v ended: %v\n%s", p.Cmd.Args[1:], p.Err, p.Said())
 		case <-late:
-			s.T.Fatalf("%v does not say %q:\n%s", p.Cmd.Args[1:], until, p.Said())
+			s.T.Fatalf("%v did not print %q:\n%s", p.Cmd.Args[1:], until, p.Said())
 		}
 	}
 }

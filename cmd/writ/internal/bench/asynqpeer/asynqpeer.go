@@ -70,7 +70,7 @@ func (p *Peer) About() peer.About {
 	if p.Journal {
 		return peer.About{Name: name + " + journal", Durability: "calls and results in Redis, synced every second: a power failure takes up to a second of them"}
 	}
-	return peer.About{Name: name, Durability: "the queue in Redis, synced every second; of a run nothing is recorded"}
+	return peer.About{Name: name, Durability: "the queue in Redis, synced every second; runs are not recorded"}
 }
 
 // Begin starts the server.

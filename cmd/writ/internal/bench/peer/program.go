@@ -45,7 +45,7 @@ func Program(ctx context.Context, kinds []Kind, args []string, in io.Reader, out
 	}
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == args[0] })
 	if i < 0 {
-		return fmt.Errorf("there is no system %q", args[0])
+		return fmt.Errorf("unknown system %q", args[0])
 	}
 	var s Settings
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
