@@ -24,7 +24,7 @@ func (k *courier) clearUnreported(ctx context.Context) {
 			}
 		}
 		switch {
-		case err == nil && len(unreported) < pageOfUnreported:
+		case err == nil && len(unreported) == 0:
 			return
 		case err == nil:
 			continue

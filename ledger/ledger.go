@@ -203,8 +203,8 @@ type Records interface {
 	// LastHeard returns when the ledger stored the last event of each run. Log lines do not count. A run without stored
 	// events has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
-	// Unreported lists at most max open runs of a datacenter, by id after a run, that no event of the journal has
-	// reported.
+	// Unreported lists open runs of a datacenter after one of them, by id, that this journal of it has not told of: at most max, and fewer if they
+	// are large. Without any it is empty.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
 	// Restate records a datacenter's answer to a question about a run, and stores an event. If the run has ended, it
 	// also ends the run's open calls. It changes nothing once an event of the journal has reported the run.

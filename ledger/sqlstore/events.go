@@ -337,8 +337,15 @@ func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
 	return addEncoded(ctx, tx, e, encode(e))
 }
 
+// maxEventBytes limits an event as it is stored. A frame of a datacenter has at most 1 MiB, but a list of empty objects grows to a multiple when it
+// is encoded again with all fields.
+const maxEventBytes = 2 << 20
+
 // addEncoded stores an event with its encoded body.
 func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) error {
+	if len(body) > maxEventBytes {
+		return writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq, len(body), maxEventBytes)
+	}
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,

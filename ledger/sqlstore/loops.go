@@ -33,7 +33,7 @@ func (s *Store) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunI
 	andIn(q, "id", runs)
 	q.and(repeats)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	calls, err := collect(rows, err, body[writ.Call])
+	calls, _, err := collectWithin(maxPageBytes, rows, err, body[writ.Call]) // others have no entry
 	for _, c := range calls {
 		repeated[c.Run] = c
 	}

@@ -91,7 +91,8 @@ func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, jo
 		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
 		ORDER BY id
 		LIMIT $4`, string(datacenter), journal, string(after), max)
-	return collect(rows, err, func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
+	runs, _, err := collectWithin(maxPageBytes, rows, err, func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
+	return runs, err
 }
 
 // Restate stores a datacenter's answer about a run.
@@ -128,23 +129,28 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 	return nil
 }
 
-// endCalls ends the open calls of a run that has ended without events for these calls.
+// endCalls ends the open calls of a run that has ended without events for these calls. It reads them in parts of bounded size.
 func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
-	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1`, string(run.ID))
-	calls, err := collect(rows, err, body[writ.Call])
-	if err != nil {
-		return err
-	}
-	for _, c := range calls {
-		if c.State.Ended() {
-			continue
-		}
-		c.State, c.Ended = writ.CallFailed, run.Ended
-		if run.Failure != nil {
-			c.Error = &run.Failure.Error
-		}
-		if err := storeCall(ctx, tx, c); err != nil {
+	for after, more := 0, true; more; {
+		q := selectFrom(`SELECT body FROM calls`)
+		q.and("run = ?", string(run.ID))
+		q.and("seq > ?", after)
+		andIn(q, "state", openCalls)
+		q.add("\nORDER BY seq")
+		rows, err := tx.QueryContext(ctx, q.String(), q.args...)
+		var calls []writ.Call
+		if calls, more, err = collectWithin(maxPageBytes, rows, err, body[writ.Call]); err != nil {
 			return err
+		}
+		for _, c := range calls {
+			after = c.Seq
+			c.State, c.Ended = writ.CallFailed, run.Ended
+			if run.Failure != nil {
+				c.Error = &run.Failure.Error
+			}
+			if err := storeCall(ctx, tx, c); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -422,6 +428,9 @@ func (s *Store) CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.Ru
 	return counts, rows.Err()
 }
 
+// openCalls are the states of calls that have not ended.
+var openCalls = []string{string(writ.CallPlanned), string(writ.CallQueued), string(writ.CallRunning)}
+
 // OpenCalls returns the first open calls of each run, up to maxPageBytes in total.
 func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error) {
 	open := map[writ.RunID][]writ.Call{}
@@ -431,7 +440,7 @@ func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map
 	q := selectFrom(`SELECT body FROM (
 		SELECT run, seq, body, ROW_NUMBER() OVER (PARTITION BY run ORDER BY seq) AS place FROM calls`)
 	andIn(q, "run", runs)
-	andIn(q, "state", []string{string(writ.CallPlanned), string(writ.CallQueued), string(writ.CallRunning)})
+	andIn(q, "state", openCalls)
 	q.add(") AS numbered\nWHERE place <= ?\nORDER BY run, seq", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	calls, _, err := collectWithin(maxPageBytes, rows, err, body[writ.Call])
