@@ -74,8 +74,9 @@ type Server struct {
 	began    time.Time
 	guard    httpguard.Guard
 	rates    limit.Addresses
-	refusals limit.Lines // by code
-	steps    limit.Lines // of machines
+	refusals limit.Lines  // by code
+	steps    limit.Lines  // of machines
+	answers  limit.Bodies // lists that are being sent to operators
 	machines *table
 }
 
@@ -344,9 +345,17 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Server) answerList(w http.ResponseWriter, _ *http.Request) {
+// answerList answers with the list. All lists that are being sent take a bounded amount of memory, however slowly operators read.
+func (s *Server) answerList(w http.ResponseWriter, r *http.Request) {
+	metered := &httpguard.MeteredWriter{
+		ResponseWriter: w,
+		Reserve:        func(bytes int) (func(), bool) { return s.answers.Reserve(limit.NetworkOf(r.RemoteAddr), bytes) },
+		Refuse: func(w http.ResponseWriter) {
+			s.refuse(w, r, writ.Errorf(writ.CodeRateLimited, "too many lists are being sent at the same time").WithHint("try again in a second"))
+		},
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s.List())
+	_ = json.NewEncoder(metered).Encode(s.List())
 }
 
 // List returns the current state of all machines.
