@@ -163,8 +163,10 @@ func (c *Coordinator) init() {
 		c.metrics = newMetrics(c)
 		c.logins = newLogins()
 		c.pages = &dashboard.Dashboard{
-			Ends:   func(context.Context) []identity.Expiry { return c.ends() },
-			Ledger: nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
+			Ends: func(context.Context) []identity.Expiry { return c.ends() },
+
+			LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
+			Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
 		}
 		c.handler = c.routes()
 	})

@@ -23,8 +23,9 @@ type concern struct {
 // Key of the only piece of its part.
 func (attention) Key() string { return "attention" }
 
-// attentionOf returns the concerns that a reader may see. ends are the things that expire, for readers of everything.
-func attentionOf(now *moment, reader Reader, ends []identity.Expiry) (all attention) {
+// attentionOf returns the concerns that a reader may see. ends are the things that expire, and ledgerDown reports whether the ledger cannot be used.
+// Both are for readers of everything.
+func attentionOf(now *moment, reader Reader, ends []identity.Expiry, ledgerDown bool) (all attention) {
 	concerns := []concern{
 		{away(now.datacenters), "datacenter is away", "datacenters are away", "/datacenters", ""},
 		{blocked(now.datacenters), "faulty datacenter", "faulty datacenters", "/datacenters", ""},
@@ -34,6 +35,7 @@ func attentionOf(now *moment, reader Reader, ends []identity.Expiry) (all attent
 	if reader.All {
 		n := now.nodes
 		concerns = append([]concern{
+			concernOfLedger(ledgerDown),
 			{n.Lost, "lost node", "lost nodes", "/nodes", ""},
 			{n.Silent, "silent node", "silent nodes", "/nodes", ""},
 			{n.Faulty, "faulty node", "faulty nodes", "/nodes", ""},
@@ -47,6 +49,15 @@ func attentionOf(now *moment, reader Reader, ends []identity.Expiry) (all attent
 		}
 	}
 	return all
+}
+
+// concernOfLedger is about a full or damaged ledger of this coordinator.
+func concernOfLedger(down bool) concern {
+	c := concern{One: "ledger cannot be used", Detail: ": this coordinator refuses new work, and events wait in the datacenters; `writ doctor` and its log say why"}
+	if down {
+		c.N = 1
+	}
+	return c
 }
 
 // away counts the enabled datacenters that are not connected.

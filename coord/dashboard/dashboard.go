@@ -92,6 +92,8 @@ type Dashboard struct {
 	Still func(ctx context.Context) error
 	// Ends lists the things that expire, like roles and certificates. It may be nil.
 	Ends func(ctx context.Context) []identity.Expiry
+	// LedgerDown reports whether the ledger of this coordinator cannot be used, as of its last check. It may be nil.
+	LedgerDown func() bool
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
 	MaxStreams int
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +62,8 @@ type fixture struct {
 	kept        []api.DatacenterSecrets // the secrets that datacenters have
 	reasons     map[writ.RunID]string   // why runs wait, if not as all do
 	asked       []writ.RunID            // the runs of which it was asked
-	looked      chan struct{}           // gets a token whenever a stream has told all that it found
+	ledgerDown  atomic.Bool
+	looked      chan struct{} // gets a token whenever a stream has told all that it found
 	log         api.NodeLog
 	askedLogs   []link.LogOfNode
 	code        string // that a browser handed in to log in
@@ -247,7 +249,7 @@ func open(t testing.TB) *fixture {
 	}
 	w.addRoster()
 	stopping := make(chan struct{})
-	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still, Ends: w.expiring}
+	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still, Ends: w.expiring, LedgerDown: w.ledgerDown.Load}
 	w.board = board
 	routes := chi.NewRouter()
 	routes.Use(w.refuse)

@@ -57,7 +57,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		return nil, err
 	}
 	add(p, part{id: "counts"}, counts(r.URL, n.states, n.stuck)...)
-	addAttention(p, attentionOf(now, reader, d.ends(ctx)))
+	addAttention(p, attentionOf(now, reader, d.ends(ctx), d.LedgerDown != nil && d.LedgerDown()))
 	addHolds(p, reader, now)
 	if reader.All { // nodes and queues are of all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
