@@ -214,7 +214,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if op := c.handle(base); op != nil {
 		fields := handleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != fieldName) {
-			c.at(codeHandleField, key, "what %s makes has no field %q", op.Name(), key.Value).meant(meant.Closest(key.Value, fields))
+			c.at(codeHandleField, key, "what %s makes has no field %q", op.Name(), key.Value).helps(memberHelp("it", key.Value, fields))
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		return
 	}
 	if _, ok := goModules[module][key.Value]; !ok {
-		c.at(codeUnknownMember, key, "module %s has no %q", module, key.Value).meant(meant.Closest(key.Value, membersOf(module)))
+		c.at(codeUnknownMember, key, "module %s has no %q", module, key.Value).helps(memberHelp("it", key.Value, membersOf(module)))
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"github.com/d5/tengo/v2/parser"
 
 	"writ/sal/catalog"
-
-	"writ/internal/meant"
 )
 
 // checkTests checks what only test files have: their tests, and what those do with t.
@@ -43,7 +41,7 @@ func (c *checker) ofTest(t *symbol, n parser.Node) {
 	if e, ok := n.(parser.Expr); ok {
 		if base, key := selected(e); key != nil && c.is(base, t) {
 			if _, ok := testMembers[key.Value]; !ok {
-				c.at(codeTestMember, key, "t has no %q", key.Value).meant(meant.Closest(key.Value, testerNames()))
+				c.at(codeTestMember, key, "t has no %q", key.Value).helps(memberHelp("it", key.Value, testerNames()))
 			}
 		}
 	}

@@ -246,6 +246,9 @@ func (d *Diagnostic) meant(suggestion string) {
 	}
 }
 
+// helps sets the help.
+func (d *Diagnostic) helps(text string) { d.Help = text }
+
 // sorted returns at most maxDiagnostics diagnostics, ordered by file and place, and the number of errors that it
 // omitted. It drops duplicates at one place, and prefers the first diagnostic of each kind.
 func (f *findings) sorted() (list []Diagnostic, more int) {

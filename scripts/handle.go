@@ -7,7 +7,6 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ"
-	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -141,11 +140,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 }
 
 func (h *handle) noField(name string) error {
-	err := fmt.Errorf("%s has no field %q", h.op.Name(), name)
-	if closest := meant.Closest(name, handleFields(h.op)); closest != "" {
-		err = fmt.Errorf("%w; did you mean %q?", err, closest)
-	}
-	return err
+	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, memberHelp("it", name, handleFields(h.op)))
 }
 
 // failure is the value of the field err.

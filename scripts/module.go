@@ -8,8 +8,6 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ/sal/catalog"
-
-	"writ/internal/meant"
 )
 
 // member is something that a built-in module offers. Exactly one of call, read and value is set.
@@ -106,11 +104,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	found, ok := goModules[m.name][key.Value]
 	switch {
 	case !ok:
-		err := fmt.Errorf("module %s has no %q", m.name, key.Value)
-		if closest := meant.Closest(key.Value, membersOf(m.name)); closest != "" {
-			err = fmt.Errorf("%w; did you mean %q?", err, closest)
-		}
-		return nil, err
+		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value, memberHelp("it", key.Value, membersOf(m.name)))
 	case found.read != nil:
 		return found.read(m.pass)
 	case found.value != nil:

@@ -53,11 +53,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	}
 	found, ok := testMembers[key.Value]
 	if !ok {
-		err := fmt.Errorf("t has no %q", key.Value)
-		if closest := meant.Closest(key.Value, testerNames()); closest != "" {
-			err = fmt.Errorf("%w; did you mean %q?", err, closest)
-		}
-		return nil, err
+		return nil, fmt.Errorf("t has no %q; %s", key.Value, memberHelp("it", key.Value, testerNames()))
 	}
 	return found.function(t.pass, "t."+key.Value), t.pass.burn(1)
 }
