@@ -48,7 +48,8 @@ func (r *Record[T]) Owned(request Request) error {
 	}
 	if r.UID != request.UID {
 		return writ.Errorf(writ.CodeResourceConflict, "the %s on this node is not the expected one: its id is %s, not %s", r.Resource, r.UID, request.UID).
-			WithHint("it was deleted and created again; inspect it before you change it")
+			WithHint("another call created it: inspect it before you change it. After a restore of the datacenter it may be unlisted: " +
+				"docs/manual/runbook.md, \"A node has a resource that its datacenter does not list\"")
 	}
 	return nil
 }
