@@ -68,7 +68,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	}
 	// How long nodes may be silent is a setting, too: its parts have bounds together with what is there.
 	s.Writ("dc", "set", "dc1", "--silent-after", "20s")
-	if _, said, code := s.Try("dc", "set", "dc1", "--lost-after", "30s"); code != writ.ExitUsage || !strings.Contains(said, "40s at least") {
+	if _, said, code := s.Try("dc", "set", "dc1", "--lost-after", "30s"); code != writ.ExitUsage || !strings.Contains(said, "the minimum is 40s") {
 		t.Errorf("lost too soon: exit %d\n%s", code, said)
 	}
 	s.Writ("dc", "set", "dc1", "--lost-after", "5m")

@@ -699,10 +699,10 @@ func TestSizesBeyondTheProjectShareAreRefused(t *testing.T) {
 		args            map[string]any
 		numbers         []string
 	}{
-		{"volume.create", "more", map[string]any{"size_gib": int64(2)}, []string{"3 GiB", "it has 2 GiB", "2 GiB"}},
-		{"volume.create", "root", map[string]any{"size_gib": int64(4)}, []string{"3 GiB", "it has 0", "4 GiB"}},
-		{"volume.resize", "root", map[string]any{"size_gib": int64(4)}, []string{"3 GiB", "it has 0", "4 GiB"}},
-		{"volume.clone", "more", clone, []string{"3 GiB", "it has 2 GiB", "2 GiB"}},
+		{"volume.create", "more", map[string]any{"size_gib": int64(2)}, []string{"3 GiB", "it uses 2 GiB", "2 GiB"}},
+		{"volume.create", "root", map[string]any{"size_gib": int64(4)}, []string{"3 GiB", "it uses 0 GiB", "4 GiB"}},
+		{"volume.resize", "root", map[string]any{"size_gib": int64(4)}, []string{"3 GiB", "it uses 0 GiB", "4 GiB"}},
+		{"volume.clone", "more", clone, []string{"3 GiB", "it uses 2 GiB", "2 GiB"}},
 		{"volume.copy", "more", with(clone, "size_gib", int64(2)), []string{"3 GiB", "2 GiB"}},
 		{"volume.receive", "more", with(backup, "size_gib", int64(2)), []string{"3 GiB", "2 GiB"}},
 	} {
