@@ -450,7 +450,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 			t.Errorf("the boot server is told %q", not)
 		}
 	}
-	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "killed", "watchdog did not stop"} {
+	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "did not exit", "watchdog did not stop"} {
 		if strings.Contains(text, not) {
 			t.Errorf("the guest says %q", not)
 		}
