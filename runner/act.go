@@ -19,23 +19,25 @@ import (
 )
 
 const (
-	// stuckAfter is how long a driver may go on after its context ended, before the node goes on without it.
+	// stuckAfter is the time that a driver gets to return after its context ended. Then the node continues without it.
 	stuckAfter = 2 * time.Second
-	// observeFor is how long the look may take at what an interrupted job has left.
+	// observeFor limits the inspection of a resource after an interrupted job.
 	observeFor = 10 * time.Second
-	// maxValues bounds the values of a result, encoded, and maxMessage the text of an error: both travel through Redis.
+	// maxValues limits the encoded values of a result, and maxMessage the text of an error, in bytes. Both pass through
+	// Redis.
 	maxValues  = 64 << 10
 	maxMessage = 4 << 10
 )
 
-// attempt is what a driver answered.
+// attempt is the answer of a driver.
 type attempt struct {
 	sal.Outcome
 	err error
 }
 
-// act calls the driver and records what came of it. A driver that ignores the end of its context does not hold the node up: its job has no
-// answer until it is done, only its resource waits, and the supervisor gives the call up meanwhile.
+// act calls the driver and records the outcome. If the driver ignores its deadline, act returns nil and the node
+// continues: the job has no answer until the driver returns, its resource stays locked, and the supervisor gives the
+// call up in the meantime.
 func (n *incarnation) act(w *work) *writ.Result {
 	started := n.now()
 	ctx, stop := n.until(w.ctx, endBy(w.job, started), errEndBy)
@@ -61,8 +63,9 @@ func (n *incarnation) act(w *work) *writ.Result {
 	}
 }
 
-// endBy is when a job that begins now has to be done, in unix milliseconds: as long from now as one has that begins in the last moment. Where
-// the run's deadline comes before, nobody knows how long that is.
+// endBy returns the deadline of a job that starts at now, in unix milliseconds: the same duration that a job started at
+// StartBy would have, but at most the job's EndBy. If the run's deadline cuts EndBy short, the full duration is unknown
+// and the deadline is EndBy.
 func endBy(j *writ.Job, now time.Time) int64 {
 	if most := j.EndBy - j.StartBy; most > 0 && (j.Deadline == 0 || j.EndBy < j.Deadline) {
 		return min(j.EndBy, now.UnixMilli()+most)
@@ -70,7 +73,8 @@ func endBy(j *writ.Job, now time.Time) int64 {
 	return j.EndBy
 }
 
-// conclude records what came of a job, nil if the next incarnation is to go on with it.
+// conclude records the outcome of a job. It returns nil if the runner is shutting down; the next incarnation then
+// continues the job.
 func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, got attempt) *writ.Result {
 	if got.err != nil && ctx.Err() != nil {
 		cause := context.Cause(ctx)
@@ -93,7 +97,7 @@ func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, 
 	return n.finish(w, result)
 }
 
-// do calls the driver. It is the one place where a driver's panic ends, and where a secret does that it gives away.
+// do calls the driver. It recovers a panic of the driver and masks secrets in its answer.
 func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -108,13 +112,14 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 	return got
 }
 
-// letGo leaves a driver alone that does not stop. When it is done after all, that is the job's answer, and its resource is free.
+// letGo stops waiting for a driver that ignores its deadline. The resource stays locked until the driver returns. Its
+// late result is still recorded and sent.
 func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
 	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	log.WarnContext(ctx, "driver ignores its deadline; its resource stays locked",
 		"resource", w.resource().String(), "err", context.Cause(ctx))
 	n.desk.markStuck(w, n.now())
-	go func() { // ends with the driver; nobody can wait for it
+	go func() { // ends when the driver returns; shutdown does not wait for it
 		got := <-done
 		log.InfoContext(ctx, "stuck driver is done; its resource is free", "err", got.err)
 		if result := n.conclude(ctx, w, started, got); result != nil {
@@ -126,8 +131,9 @@ func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, don
 	}()
 }
 
-// finish records a result. While it cannot, a job that may be done again is answered with that, and what must not be repeated is tried to be
-// recorded again and again: that it was done must not be forgotten while the process lives. It returns nil if the runner stops before.
+// finish records a result. If the journal cannot be written, a repeatable job is answered with that error. The result
+// of any other job is retried until it is recorded, because a lost result could lead to a second execution. finish
+// returns nil if the runner stops first.
 func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
 	for {
 		err := n.noteStore(w.ctx, n.journal.Finish(context.WithoutCancel(w.ctx), w.job, result, !w.repeatable()))
@@ -142,8 +148,8 @@ func (n *incarnation) finish(w *work, result *writ.Result) *writ.Result {
 	}
 }
 
-// doneUnrecorded says of a job that may be done again how it went, and that this is recorded nowhere: unlike one that a node did not begin
-// with, it has used up an attempt, and what it did is there.
+// doneUnrecorded returns the error of a repeatable job whose outcome could not be recorded. Unlike a job that never
+// started, it has used up an attempt and its effects exist, so the message contains the outcome.
 func doneUnrecorded(w *work, result *writ.Result, why error) error {
 	how := w.job.Operation + " was carried out"
 	if result.Error != nil {
@@ -153,7 +159,8 @@ func doneUnrecorded(w *work, result *writ.Result, why error) error {
 		WithHint("free space on the node's disk; it is tried again by itself, and finds what is there")
 }
 
-// refuse answers a job without acting and returns the answer that stands, nil if the job is left to another delivery.
+// refuse answers a job without acting and returns the recorded answer. It returns nil if the job is left to another
+// delivery.
 func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Result {
 	switch {
 	case errors.Is(why, errShutdown) || errors.Is(why, errStartBy):
@@ -163,14 +170,15 @@ func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Resu
 	}
 	return n.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < n.number && !w.repeatable() && writ.CodeOf(why) != writ.CodeOutcomeUnknown {
-			// Whatever stands in the way now: it may have been done then, and a retry would do it again.
+			// An earlier incarnation may have carried it out, and a retry would repeat it, whatever the reason for the
+			// refusal is.
 			return n.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
 		}
 		return n.answer(w, w.taken, attempt{err: why})
 	})
 }
 
-// answerAs answers a job with what an earlier attempt of its call did.
+// answerAs answers a job with the result of an earlier attempt of its call.
 func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) *writ.Result {
 	return n.recordAnswer(ctx, w, func(*journal.Entry) *writ.Result {
 		same := *done
@@ -179,7 +187,8 @@ func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) 
 	})
 }
 
-// recordAnswer records the answer to a job that is not carried out, unless there is one, and returns the one that stands.
+// recordAnswer records the answer to a job that is not carried out, unless the job already has one. It returns the
+// recorded answer.
 func (n *incarnation) recordAnswer(ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result) *writ.Result {
 	refused := false
 	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number, func(before *journal.Entry) *writ.Result {
@@ -197,8 +206,8 @@ func (n *incarnation) recordAnswer(ctx context.Context, w *work, answer func(bef
 	return result
 }
 
-// refuseUnrecorded answers a job while the journal cannot be written. The answer invites another attempt, so it is only given if the job
-// was certainly not done, or may be done again.
+// refuseUnrecorded answers a job while the journal cannot be written. The answer invites another attempt, so it is only
+// given if the job was certainly not carried out, or is repeatable. Otherwise it returns nil.
 func (n *incarnation) refuseUnrecorded(ctx context.Context, w *work, why error) *writ.Result {
 	entry, err := n.journal.Find(context.WithoutCancel(ctx), w.job.JobKey)
 	switch {
@@ -214,7 +223,7 @@ func (n *incarnation) refuseUnrecorded(ctx context.Context, w *work, why error) 
 	return result
 }
 
-// answer makes the result of a job.
+// answer builds the result of a job.
 func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Result {
 	result := &writ.Result{
 		JobKey: w.job.JobKey, Job: w.digest, Node: n.node, Driver: w.about.Name, Simulated: w.about.Simulated,
@@ -236,7 +245,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 	return result
 }
 
-// checkValues reports whether the values of an outcome can be journaled, signed and read again.
+// checkValues checks that the values of an outcome can be journaled, signed and decoded again.
 func checkValues(values map[string]any) error {
 	if len(values) == 0 {
 		return nil
@@ -247,7 +256,7 @@ func checkValues(values map[string]any) error {
 	encoded, err := cbor.Marshal(values)
 	if err == nil {
 		var again map[string]any
-		err = cbor.Unmarshal(encoded, &again) // finds strings that are not UTF-8
+		err = cbor.Unmarshal(encoded, &again) // rejects strings that are not valid UTF-8
 	}
 	if err != nil {
 		return fmt.Errorf("check the driver's values: %w", err)
@@ -258,11 +267,12 @@ func checkValues(values map[string]any) error {
 	return nil
 }
 
-// clip makes a text fit to travel, and one line: what shows it takes the end of a line for something that a terminal would act on.
+// clip shortens a text to about most bytes, replaces line breaks and makes it valid UTF-8. Clients escape line breaks
+// when they print a text, as they do control characters.
 func clip(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if len(text) > most {
-		for most > 0 && !utf8.RuneStart(text[most]) { // not inside a character
+		for most > 0 && !utf8.RuneStart(text[most]) { // do not cut inside a character
 			most--
 		}
 		text = text[:most] + " …"
@@ -270,7 +280,7 @@ func clip(text string, most int) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// fit makes what a driver says of itself fit to travel: it has it from programs, too.
+// fit clips the texts of a driver's description. Some of them are output of other programs.
 func fit(about writ.NodeDriver) writ.NodeDriver {
 	about.Name, about.Detail, about.Lacks = clip(about.Name, maxSentence), clip(about.Detail, maxMessage), clip(about.Lacks, maxMessage)
 	about.Engines = slices.Clone(about.Engines)
@@ -281,7 +291,7 @@ func fit(about writ.NodeDriver) writ.NodeDriver {
 	return about
 }
 
-// because explains an error by what ended the job's context, and keeps what the driver said to people.
+// because returns an error with the code of cause, which ended the job's context, and appends the driver's message.
 func because(cause, err error) error {
 	why := *writ.AsError(cause)
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code != why.Code {
@@ -298,7 +308,8 @@ func outcomeUnknown(w *work) *writ.Error {
 		WithHint(outcomeHint)
 }
 
-// halfDone is the failure of a job that must not be repeated. One that invites another attempt although the work was tried could be done twice.
+// halfDone converts the failure of a job that must not be repeated. A retryable error would invite a second execution
+// although the first one may have happened in part, so it becomes OUTCOME_UNKNOWN.
 func halfDone(w *work, failed *writ.Error) *writ.Error {
 	if !failed.Retryable() && failed.Code != writ.CodeDriverRefused || failed.Code.Info().Kind != writ.Failed {
 		return failed
@@ -307,7 +318,7 @@ func halfDone(w *work, failed *writ.Error) *writ.Error {
 	return unknown.WithHint(outcomeHint)
 }
 
-// outcomeUnknown says what is there now of the resource that an interrupted job was about.
+// outcomeUnknown returns the error of an interrupted job, with the current state of its resource.
 func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	unknown := outcomeUnknown(w)
 	resource := w.resource()
@@ -325,7 +336,7 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	return unknown
 }
 
-// look asks the driver what is there now of the resource of a job.
+// look asks the driver for the current state of a job's resource.
 func (n *incarnation) look(w *work) (sal.Observation, error) {
 	ctx, stop := context.WithTimeout(w.ctx, observeFor)
 	defer stop()
@@ -334,7 +345,7 @@ func (n *incarnation) look(w *work) (sal.Observation, error) {
 		err error
 	}
 	seen := make(chan sight, 1)
-	go func() { // ends with the driver
+	go func() { // ends when the driver returns
 		var s sight
 		defer func() {
 			if p := recover(); p != nil {

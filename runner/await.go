@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// lookForMore is how often a job that waits for more of a log looks whether there is some, and lookAtState how often what the resource does.
+	// lookForMore is the polling interval for new log lines, and lookAtState the one for the state of the resource,
+	// while a job waits for more of a log.
 	lookForMore = 250 * time.Millisecond
 	lookAtState = 2 * time.Second
-	// waitingShare is the part of a node's slots in which jobs may wait for logs: nobody else gets these meanwhile.
+	// waitingShare limits the jobs that wait for logs to one in waitingShare slots, because a waiting job occupies its
+	// slot.
 	waitingShare = 4
 )
 
-// waits returns how long a job waits for more of a log before it looks, and behind which position.
+// waits returns how long a job waits for more of a log before it reads, and the position after which new lines count.
 func (w *work) waits() (time.Duration, string) {
 	part, ok := w.args.(*catalog.LogPart)
 	if !ok {
@@ -26,8 +28,9 @@ func (w *work) waits() (time.Duration, string) {
 	return time.Duration(part.WaitSeconds) * time.Second, part.After
 }
 
-// await returns when a job that waits for more of a log need not wait any longer: there is some, the resource does something else than before or
-// is not there, or the time is over. What there is then, the driver says. It holds no lock of the resource, so that nobody waits for it.
+// await blocks a job that waits for more of a log until there is more, the resource changes its state or is gone, or
+// the time is over. The driver then reads the log. The job holds no lock of the resource while it waits, so it blocks
+// no other job.
 func (n *incarnation) await(ctx context.Context, w *work) error {
 	patience, after := w.waits()
 	driver, ok := w.driver.(sal.Logging)
@@ -70,7 +73,7 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 	}
 }
 
-// does says what the resource of a job does, "" if it is not there or another one of its name is.
+// does returns the state of a job's resource. It is "" if the resource does not exist or has another UID.
 func (n *incarnation) does(ctx context.Context, w *work) (string, error) {
 	now, err := asked(ctx, n.keeper, "look at the state for "+w.job.JobKey.String(), observeFor, func(ctx context.Context) (sal.Observation, error) {
 		return w.driver.Observe(ctx, w.resource())

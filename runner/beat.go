@@ -9,16 +9,17 @@ import (
 	"writ/internal/failpoint"
 )
 
-// beatEvery is how often a node says that it lives; the supervisor takes five missing beats for silence.
+// beatEvery is the interval between beats. The supervisor treats a node as silent after five missing beats.
 const beatEvery = time.Second
 
-// beat sends a beat every second until ctx ends. A beat that cannot be sent is lost; the next one says more.
+// beat sends a beat every second until ctx ends. Lost beats are not repeated; each beat is complete.
 func (n *incarnation) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for sequence := int64(1); ; sequence++ {
 		n.probeStore(ctx)
-		if n.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, n.state(ctx, sequence)) == nil { // else noted
+		// Failures are logged by send.
+		if n.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, n.state(ctx, sequence)) == nil {
 			n.counts.sent.Note(n.now())
 		}
 		select {
@@ -29,7 +30,7 @@ func (n *incarnation) beat(ctx context.Context) {
 	}
 }
 
-// state is what the node says of itself.
+// state builds a beat with the current state of the node.
 func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	now, transfers := n.now(), ""
 	if n.transfers != nil {

@@ -14,14 +14,14 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// acksEvery is how often it is recorded which results the supervisor has. What is not recorded when the runner dies is sent again by the
-// next one, and acknowledged again: that costs less than a commit for each message.
+// acksEvery is the interval at which acknowledgements are recorded. Results whose acknowledgement was not recorded
+// before a crash are sent and acknowledged again. That costs less than a commit per message.
 const acksEvery = 250 * time.Millisecond
 
-// receiveFor is how long one look at the stream of control messages waits for some.
+// receiveFor limits one blocking read of the control stream.
 const receiveFor = time.Second
 
-// listen takes control messages from the supervisor until ctx ends.
+// listen receives control messages from the supervisor until ctx ends.
 func (n *incarnation) listen(ctx context.Context) {
 	in := queue.Stream{Node: n.node, Direction: queue.In}
 	for ctx.Err() == nil {
@@ -35,14 +35,14 @@ func (n *incarnation) listen(ctx context.Context) {
 			continue
 		}
 		if err := n.obey(ctx, messages); err != nil {
-			continue // they come again when the runner starts the next time; the supervisor repeats what it needs
+			continue // they are delivered again after a restart; the supervisor repeats important ones
 		}
 		n.noteTransit(ctx, n.queue.Acknowledge(failpoint.At(ctx, failpoint.ControlsDone), messages...))
 	}
 }
 
-// obey does what messages say. What must be remembered is on disk when it returns nil; it counts in memory in any case, and so do
-// acknowledgements until keepAcks has them.
+// obey applies control messages. If it returns nil, all durable parts are on disk, except acknowledgements, which
+// keepAcks records. In memory the messages take effect in any case.
 func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
 	var acks, givenUp []writ.JobKey
 	var asked []writ.RunID
@@ -85,11 +85,13 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	n.desk.cancel(cancels)
 	n.desk.giveUp(givenUp)
 	err := n.raiseEpoch(ctx, epoch)
-	n.askLog(queries) // the supervisor drops an answer of an earlier epoch; a journal that cannot be written is a reason to look at the log
+	// Even if the epoch could not be recorded: the supervisor drops answers of an earlier epoch, and a broken journal
+	// is a reason to read the log.
+	n.askLog(queries)
 	if err != nil {
 		return err
 	}
-	n.questions.add(asked) // the answer says that nothing of an earlier epoch is begun any more
+	n.questions.add(asked) // after raiseEpoch: the answer promises that no job of an earlier epoch starts any more
 	ctx = context.WithoutCancel(ctx)
 	if len(cancels) > 0 {
 		if err := n.noteStore(ctx, n.journal.Cancel(ctx, cancels)); err != nil {
@@ -99,7 +101,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	return nil
 }
 
-// acks are results that the supervisor has, as far as that is not recorded yet.
+// acks holds acknowledged results that are not recorded yet.
 type acks struct {
 	mu   sync.Mutex
 	keys []writ.JobKey
@@ -119,15 +121,17 @@ func (a *acks) take() []writ.JobKey {
 	return keys
 }
 
-// keepAcks records which results the supervisor has, now and then, and what is left when ctx ends.
+// keepAcks records acknowledgements every acksEvery, and the remaining ones when ctx ends.
 func (n *incarnation) keepAcks(ctx context.Context) {
 	for more := true; more; {
 		more = sleep.For(ctx, acksEvery) == nil
-		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...)) // noted; the next start sends these results again
+		// Logged by noteStore; after a restart these results are sent again.
+		_ = n.noteStore(ctx, n.journal.Acknowledge(context.WithoutCancel(ctx), n.acks.take()...))
 	}
 }
 
-// openControl opens a control message: signed by the supervisor, for this node, and not of an epoch that is over.
+// openControl opens a control message. It must be signed by the supervisor, addressed to this node and not older than
+// the newest epoch that the node has seen.
 func (n *incarnation) openControl(body []byte) ([]writ.Control, error) {
 	controls, _, err := envelope.Open[writ.Control](envelope.Control, body, n.supervisorKey)
 	if err != nil {

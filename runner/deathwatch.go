@@ -9,20 +9,22 @@ import (
 	"writ/sal"
 )
 
-// deathWatch waits for the ends of the processes that serve resources, with one goroutine per process. The keeper acts on an end at once,
-// not at its next scan. The driver decides when to start a process again: it backs off if processes end repeatedly.
+// deathWatch waits until the processes that serve resources exit, with one goroutine per process. The keeper reacts to
+// an exit immediately, not at its next scan. The driver decides when to restart a process: it backs off if processes
+// exit repeatedly.
 type deathWatch struct {
 	log *slog.Logger
 
-	ctx  context.Context // of all goroutines
+	ctx  context.Context // for all goroutines
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-	wake chan struct{} // has a token while dead is not empty
+	wake chan struct{} // holds a token while dead is not empty
 
 	mu      sync.Mutex
 	watched map[writ.ResourceID]bool // resources with a goroutine
 	dead    map[writ.ResourceID]sal.Served
-	// postponed holds ends that the keeper could not act on, because a job worked on the resource. The end of that job reports them again.
+	// postponed holds exits that the keeper could not handle, because a job held the resource. The end of that job
+	// reports them again.
 	postponed map[writ.ResourceID]bool
 }
 
@@ -35,7 +37,7 @@ func newDeathWatch(log *slog.Logger) *deathWatch {
 	return w
 }
 
-// close ends all goroutines and waits for them. Later calls of watch do nothing.
+// close stops all goroutines and waits for them. Later calls of watch do nothing.
 func (w *deathWatch) close() {
 	w.mu.Lock()
 	w.stop()
@@ -43,8 +45,8 @@ func (w *deathWatch) close() {
 	w.wg.Wait()
 }
 
-// watch waits for the end of the process that serves a resource now, unless it does so already. It is called after each scan of the resource
-// and after each job on it. Resources without a process are ignored.
+// watch waits for the exit of the process that serves a resource, unless it is watched already. It is called after each
+// scan of the resource and after each job on it. Resources without a process are ignored.
 func (w *deathWatch) watch(d sal.Driver, resource writ.ResourceID) {
 	served, ok := d.(sal.Served)
 	if !ok || !w.begin(served, resource) {
@@ -70,7 +72,8 @@ func (w *deathWatch) watch(d sal.Driver, resource writ.ResourceID) {
 	}()
 }
 
-// begin reserves the only goroutine of a resource, and adds it to wg. It reports false if the resource has one, or after close.
+// begin reserves the single goroutine of a resource and adds it to wg. It returns false if the resource has one, or
+// after close.
 func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	w.mu.Lock()
 	postponed := w.postponed[resource]
@@ -87,14 +90,14 @@ func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	return free
 }
 
-// end allows another goroutine for a resource.
+// end allows a new goroutine for a resource.
 func (w *deathWatch) end(resource writ.ResourceID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.watched, resource)
 }
 
-// report adds an end that the keeper has to act on.
+// report queues an exit for the keeper.
 func (w *deathWatch) report(d sal.Served, resource writ.ResourceID) {
 	w.mu.Lock()
 	w.dead[resource] = d
@@ -105,14 +108,14 @@ func (w *deathWatch) report(d sal.Served, resource writ.ResourceID) {
 	}
 }
 
-// postpone keeps an end until the job that works on the resource has ended.
+// postpone holds an exit back until the job on the resource has ended.
 func (w *deathWatch) postpone(resource writ.ResourceID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.postponed[resource] = true
 }
 
-// take returns the ends that were reported since the last call.
+// take returns the exits reported since the last call.
 func (w *deathWatch) take() map[writ.ResourceID]sal.Served {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,35 +14,35 @@ import (
 	"writ/sal/catalog"
 )
 
-// work is one job in the runner's hands.
+// work is one job in progress.
 type work struct {
 	job    *writ.Job
-	digest writ.Digest // of the job's record
+	digest writ.Digest // digest of the job's record
 	taken  time.Time
 
-	ctx    context.Context // ends when the run is cancelled or the runner must stop, with the reason as its cause
+	ctx    context.Context // ends when the run is cancelled or the runner must stop; the cause is the reason
 	cancel context.CancelCauseFunc
 
-	operation *catalog.Operation // nil if the node does not know it
+	operation *catalog.Operation // nil if the operation is unknown
 	args      any
-	mask      mask       // of the secrets in args
-	origin    sal.Origin // of what it copies, nil if that is on this host
+	mask      mask       // masks the secrets in args
+	origin    sal.Origin // source of a copy, nil if it is on this host
 	driver    sal.Driver
-	about     writ.NodeDriver // what the driver says of itself
+	about     writ.NodeDriver // the driver's description of itself
 	lock      *lock
-	release   func() // gives back its slot, or its slot of a transfer; nil if it has none
+	release   func() // returns its slot or transfer slot; nil if it holds none
 
-	said  string    // by its driver, last; guarded by the desk
-	begun bool      // it does not wait any more; guarded by the desk
-	stuck time.Time // since then its driver ignores that its time is over; zero if it does not
+	said  string    // last progress text; guarded by the desk
+	begun bool      // the driver was called; guarded by the desk
+	stuck time.Time // since when its driver ignores the deadline; zero if it does not
 }
 
-// repeatable reports whether the job may be carried out again when nobody knows whether it was.
+// repeatable reports whether the job may be carried out again when the outcome of an earlier execution is unknown.
 func (w *work) repeatable() bool {
 	return w.job.Idempotent || w.operation != nil && w.operation.Repeat == catalog.Safe
 }
 
-// resource is what the job acts on, zero if its operation names none.
+// resource returns the resource that the job acts on, or zero if its operation has none.
 func (w *work) resource() writ.ResourceID {
 	if w.operation == nil || !w.operation.Named() {
 		return writ.ResourceID{}
@@ -50,14 +50,14 @@ func (w *work) resource() writ.ResourceID {
 	return writ.ResourceID{Project: w.job.Project, Kind: w.operation.Kind, Name: w.job.Name}
 }
 
-// desk holds the jobs that the runner works on, and the runs that were cancelled.
+// desk holds the jobs in progress and the cancelled runs.
 type desk struct {
 	mu        sync.Mutex
 	active    map[writ.JobKey]*work
 	cancelled map[writ.RunID]journal.Cancel
 }
 
-// enter registers a job, whose context ends with parent. It returns nil if the same job is there already.
+// enter registers a job, whose context ends with parent. It returns nil if the job is registered already.
 func (d *desk) enter(parent context.Context, job *writ.Job, digest writ.Digest, now time.Time) *work {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +73,7 @@ func (d *desk) enter(parent context.Context, job *writ.Job, digest writ.Digest, 
 	return w
 }
 
-// leave ends a job's time on the desk.
+// leave removes a job from the desk.
 func (d *desk) leave(w *work) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +81,7 @@ func (d *desk) leave(w *work) {
 	delete(d.active, w.job.JobKey)
 }
 
-// cancel ends the jobs of runs and refuses later ones until a time.
+// cancel cancels the jobs of runs, including later ones until the given time.
 func (d *desk) cancel(runs map[writ.RunID]journal.Cancel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,8 @@ func (d *desk) cancel(runs map[writ.RunID]journal.Cancel) {
 	}
 }
 
-// giveUp ends jobs that nobody waits for any more. One that comes later is told of when a beat names it.
+// giveUp cancels jobs that the supervisor no longer waits for. A given-up job that arrives later appears in a beat, and
+// the supervisor then gives it up again.
 func (d *desk) giveUp(keys []writ.JobKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +107,7 @@ func (d *desk) giveUp(keys []writ.JobKey) {
 	}
 }
 
-// later is what two cancels of a run say together.
+// later merges two cancels of a run.
 func later(a, b journal.Cancel) journal.Cancel {
 	if a.Until.After(b.Until) {
 		b.Until = a.Until
@@ -115,22 +116,22 @@ func later(a, b journal.Cancel) journal.Cancel {
 	return b
 }
 
-// forget drops cancelled runs whose time is over.
+// forget removes cancelled runs whose time is over.
 func (d *desk) forget(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, c journal.Cancel) bool { return c.Until.Before(now) })
 }
 
-// begin notes that a job is carried out now.
+// begin marks a job as started.
 func (d *desk) begin(w *work) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.begun = true
 }
 
-// count returns how many jobs wait before they begin, since when the oldest of them does, how many are carried out, and how many of these by
-// drivers that ignore that their time is over.
+// count returns the number of waiting jobs, since when the oldest of them waits, the number of running jobs, and the
+// number of jobs whose drivers ignore their deadline.
 func (d *desk) count() (waiting int, since time.Time, running, stuck int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,27 +150,27 @@ func (d *desk) count() (waiting int, since time.Time, running, stuck int) {
 	return waiting, since, running, stuck
 }
 
-// markStuck notes that the job's handler gave up waiting for its driver.
+// markStuck marks a job whose handler stopped waiting for its driver.
 func (d *desk) markStuck(w *work, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.stuck = now
 }
 
-// What a beat has room for.
+// Limits of progress in a beat.
 const (
-	maxProgress     = 64  // jobs that drivers said something of; the others are reported when these have ended
+	maxProgress     = 64  // jobs with a progress text; the others are reported once these have ended
 	maxProgressText = 256 // bytes
 )
 
-// setProgress stores what a driver said of its job.
+// setProgress stores a progress text of a driver.
 func (d *desk) setProgress(w *work, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.said = clip(text, maxProgressText)
 }
 
-// say notes what a job waits for before it begins, "" if for nothing any more.
+// say stores the reason why a job waits before it starts; "" clears it.
 func (d *desk) say(key writ.JobKey, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,13 +179,13 @@ func (d *desk) say(key writ.JobKey, text string) {
 	}
 }
 
-// progress is what drivers said last of the active jobs, or what these wait for, in order.
+// progress returns the last progress text of each active job, or the reason why it waits, ordered by key.
 func (d *desk) progress() []writ.Progress {
 	all := listed(d, func(w *work) bool { return w.said != "" }, func(w *work) writ.Progress { return writ.Progress{JobKey: w.job.JobKey, Text: w.said} })
 	return all[:min(len(all), maxProgress)]
 }
 
-// stuck returns the jobs whose drivers ignore that their time is over, in order.
+// stuck returns the jobs whose drivers ignore their deadline, ordered by key.
 func (d *desk) stuck() []writ.Stuck {
 	return listed(d, func(w *work) bool { return !w.stuck.IsZero() }, func(w *work) writ.Stuck {
 		return writ.Stuck{
@@ -193,12 +194,12 @@ func (d *desk) stuck() []writ.Stuck {
 	})
 }
 
-// keys returns the keys of the active jobs, in order.
+// keys returns the keys of the active jobs in order.
 func (d *desk) keys() []writ.JobKey {
 	return listed(d, func(*work) bool { return true }, func(w *work) writ.JobKey { return w.job.JobKey })
 }
 
-// listed maps the active jobs that are wanted, in the order of their keys.
+// listed maps the active jobs that satisfy want, ordered by key.
 func listed[T any](d *desk, want func(*work) bool, view func(*work) T) []T {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// disks returns the file systems that hold data of the node, for a report. A file system that does not answer delays no report: the disks are
-// missing from it then.
+// disks returns the file systems with data of the node, for a report. If a file system does not answer, the report is
+// sent without disks.
 func (k *keeper) disks(ctx context.Context) []writ.Disk {
 	if k.incarnation.disks == nil {
 		return nil

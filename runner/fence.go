@@ -19,22 +19,22 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// A node that a person has signed to be lost is removed, and what it had may be made anew on other nodes. When it learns that, it stops what
-// it runs before it ends, says so, and goes on until nothing of it runs. It works on nothing else any more, however often it is started. What
-// holds data stays.
+// A person can sign that a node is lost. The node is then removed, and its resources may be created again on other
+// nodes. When the node learns of this, it stops everything that runs on it before it exits, reports that, and retries
+// until everything has stopped. It accepts no other work, even after a restart. Data is kept.
 
 const (
-	// fenceEvery is how often what could not be stopped is tried again, and what could not be told is told.
+	// fenceEvery is the retry interval for resources that could not be stopped and reports that could not be sent.
 	fenceEvery = 10 * time.Second
-	// fenceFor is how long a driver may take for one resource.
+	// fenceFor limits a driver's time for one resource.
 	fenceFor = 2 * time.Minute
-	// fenceAtOnce is how many resources are stopped at a time.
+	// fenceAtOnce is the number of resources that are stopped in parallel.
 	fenceAtOnce = 16
-	// longestRemedy bounds a command in an answer: there may be many.
+	// longestRemedy limits a command in an answer, in bytes: an answer may have many.
 	longestRemedy = 300
 )
 
-// fence is what a node does that is gone.
+// fence stops the resources of a removed node.
 type fence struct {
 	member  *Member
 	api     nodes.Backend
@@ -42,14 +42,15 @@ type fence struct {
 	drivers []sal.Driver
 	now     func() time.Time
 	log     *slog.Logger
-	// acting says what of this process may still act, in sentences: drivers that ignore that their time is over.
+	// acting lists drivers of this process that ignore their deadline and may still act, as sentences.
 	acting func() []string
 
-	asking keeper // remembers what drivers have not answered
+	asking keeper // tracks unanswered calls to drivers
 }
 
-// retire does what is left to do for a node that its datacenter has no more, as far as ctx lets it: it finds out whether somebody signed that
-// the node is lost, and stops everything then. insist says that the datacenter was there just now, so that it is asked until it answers.
+// retire finishes the work of a node that was removed from its datacenter, until ctx ends. It asks whether a person has
+// signed that the node is lost; if so, it stops everything. insist is set if the datacenter was reachable a moment ago;
+// retire then retries until it answers.
 func (f *fence) retire(ctx context.Context, insist bool) {
 	for ctx.Err() == nil && !f.member.state().FenceOrdered {
 		switch err := f.member.learnFence(ctx, f.api); {
@@ -76,8 +77,9 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	}
 }
 
-// learnFence asks the supervisor whether the node is to stop what it has, and keeps it if so. The supervisor's signature over this question does
-// not suffice: it would let a thief of that key stop every node for good. The answer has the statement of the person who signed the loss.
+// learnFence asks the supervisor whether the node must stop its resources, and stores a valid order. The supervisor's
+// signature alone does not suffice: a thief of its key could stop every node permanently. The answer contains the
+// statement of the person who signed the loss.
 func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
@@ -108,7 +110,7 @@ func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
 	return m.change(func(r *record) { r.FenceOrdered = true })
 }
 
-// verifyLoss makes sure that somebody with the right to admit nodes has signed that this node is lost.
+// verifyLoss checks that a person who may admit nodes has signed that this node is lost.
 func (m *Member) verifyLoss(signed []byte) error {
 	verifier := identity.Verifier{Roster: m.Roster(), Datacenter: m.Datacenter()}
 	v, err := verifier.PastStatement(signed)
@@ -122,7 +124,7 @@ func (m *Member) verifyLoss(signed []byte) error {
 	return nil
 }
 
-// change writes a change of the record and makes it count.
+// change stores a change of the record and applies it.
 func (m *Member) change(change func(r *record)) error {
 	m.adopting.Lock()
 	defer m.adopting.Unlock()
@@ -131,7 +133,7 @@ func (m *Member) change(change func(r *record)) error {
 	return m.store(next, m.Roster())
 }
 
-// round stops what it can, tells the supervisor, and reports whether there is nothing left to do.
+// round stops all resources that it can, reports to the supervisor, and returns true if no work is left.
 func (f *fence) round(ctx context.Context) (done bool) {
 	answer := f.stop(ctx)
 	if ctx.Err() != nil {
@@ -151,7 +153,7 @@ func (f *fence) round(ctx context.Context) (done bool) {
 	return done
 }
 
-// report signs what the node did and sends it to the supervisor.
+// report signs the answer of the node and sends it to the supervisor.
 func (f *fence) report(ctx context.Context, answer *nodes.FenceAnswer) error {
 	if err := f.member.change(func(r *record) { r.FenceRound++ }); err != nil {
 		return err
@@ -165,7 +167,7 @@ func (f *fence) report(ctx context.Context, answer *nodes.FenceAnswer) error {
 	return f.api.Fenced(ctx, answer.Node, signed)
 }
 
-// stop has all drivers stop what they have, and describes what is left.
+// stop makes all drivers stop their resources and describes the remaining ones.
 func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 	answer := &nodes.FenceAnswer{Open: f.acting()}
 	var mu sync.Mutex // guards answer
@@ -208,7 +210,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 	return answer
 }
 
-// stopOne stops one resource, if its driver has something that runs, and says what is left of it.
+// stopOne stops one resource if its driver supports that, and describes the remains.
 func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.ResourceID) (stopped []nodes.FencedResource, open string,
 	kept []writ.Orphan) {
 	if fencing, ok := d.(sal.Fencing); ok {
@@ -230,7 +232,7 @@ func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.Resourc
 	return stopped, "", kept
 }
 
-// superseded describes what is left of a resource that another node may have by now.
+// superseded describes the remains of a resource that may exist on another node by now.
 func superseded(module string, resource writ.ResourceID, seen sal.Observation) writ.Orphan {
 	o := writ.Orphan{Module: module, Kind: writ.OrphanSuperseded + " " + string(resource.Kind), Name: resource.Name, Of: resource.HostName()}
 	if path, _ := seen.Values["path"].(string); path != "" {
@@ -242,7 +244,8 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 	return o
 }
 
-// nobodys adds what is on the host under the names of the drivers and has no record. A process among it runs something.
+// nobodys adds objects on the host that carry a driver's name and have no record. Processes among them count as still
+// running.
 func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
 	for _, d := range f.drivers {
 		keeping, ok := d.(sal.Keeper)
@@ -267,7 +270,7 @@ func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
 	}
 }
 
-// addUnacked adds the jobs of which the node has results that its supervisor did not acknowledge: they are evidence and nothing else.
+// addUnacked adds the keys of unacknowledged results. They serve as evidence only.
 func (f *fence) addUnacked(ctx context.Context, answer *nodes.FenceAnswer) {
 	results, err := f.journal.Unacknowledged(ctx)
 	if err != nil {
@@ -279,7 +282,7 @@ func (f *fence) addUnacked(ctx context.Context, answer *nodes.FenceAnswer) {
 	}
 }
 
-// fence returns what a node does that is gone; n is what served it in this process, nil if nothing did.
+// fence returns the fence of this node. n is the incarnation that served in this process, or nil.
 func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.Logger) *fence {
 	f := &fence{
 		member: r.Member, api: r.API, journal: r.Journal, now: time.Now, log: log.With("dc", r.Member.Datacenter(), "node", r.Member.Node()),
@@ -297,7 +300,7 @@ func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.
 	return f
 }
 
-// acting says which drivers still act though everything was told to end.
+// acting lists drivers that still act although all jobs were cancelled.
 func (n *incarnation) acting() (all []string) {
 	for _, w := range n.desk.stuck() {
 		all = append(all, fmt.Sprintf("the driver of the job %s ignores that its time is over", w.JobKey))

@@ -15,16 +15,17 @@ import (
 	"writ/sal/catalog"
 )
 
-// Why a job's context ends.
+// Causes of a job context's end.
 var (
 	errCancelled = writ.Errorf(writ.CodeRunCancelled, "the run was cancelled")
 	errGivenUp   = writ.Errorf(writ.CodeRunCancelled, "the call was given up")
 	errEndBy     = writ.Errorf(writ.CodeDeadlineExceeded, "the call did not end in its time")
-	errStartBy   = errors.New("the job could not begin by its start-by") // never an answer: another delivery may be on its way
+	// Never sent as an answer: another delivery may be on its way.
+	errStartBy = errors.New("the job could not begin by its start-by")
 )
 
-// handle takes a delivery from the queue. It returns when the answer is recorded and the transport has it; a later beat, in which
-// the job is not active any more, then comes behind its result.
+// handle processes a delivery from the queue. It returns once the answer is recorded and the transport has accepted it,
+// so a later beat without the job always follows its result.
 func (n *incarnation) handle(accepting context.Context, task queue.Task) {
 	now := n.now()
 	job, digest, err := n.open(task.Body, now)
@@ -35,32 +36,35 @@ func (n *incarnation) handle(accepting context.Context, task queue.Task) {
 	w := n.desk.enter(n.working, job, digest, now)
 	if w == nil {
 		n.counts.repeated.Add(1)
-		return // it is being worked on; that answers this delivery too
+		return // the job is in progress; its result answers this delivery too
 	}
 	defer func() {
 		if w.stuck.IsZero() {
 			n.desk.leave(w)
 		}
 	}()
-	if epoch := n.epoch.Load(); job.Epoch < epoch { // looked at from the desk: whoever is told what there is, is told of this or it is not done
+	// Checked while the job is on the desk: an inventory therefore includes this job, or the job is not carried out.
+	if epoch := n.epoch.Load(); job.Epoch < epoch {
 		n.drop(accepting, "delivery", task.ID, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
 		return
 	}
 	if result := n.carryOut(accepting, w); result != nil {
-		if result.Job != digest { // an answer of earlier: a supervisor whose journal was restored knows only what it sent since
+		// An older answer: a supervisor restored from a backup knows only the jobs it has sent since then.
+		if result.Job != digest {
 			again := *result
 			again.Job = digest
 			result = &again
 		}
 		select {
 		case <-n.outbox.post(result, job.Until()):
-		case <-n.working.Done(): // it is recorded; the next incarnation sends it
+		case <-n.working.Done(): // recorded; the next incarnation sends it
 		}
 	}
 }
 
-// open opens the envelope of a job and checks everything that can be checked before its entry is looked up: who signed it, for whom, and
-// when. Its epoch is none of that. A job that comes too late is left to the supervisor, who knows whether another delivery is on its way.
+// open opens the envelope of a job and checks everything that does not need its entry: signer, recipient and time. It
+// does not check the epoch. A job that arrives too late is left to the supervisor, which knows whether another delivery
+// is on its way.
 func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, error) {
 	job, digest, err := envelope.OpenWith[writ.Job](n.opener, envelope.Job, body)
 	if err != nil {
@@ -79,7 +83,8 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 	return &job, digest, err
 }
 
-// carryOut does what the job says, or finds out why not, and returns the recorded answer; nil leaves the job to another delivery.
+// carryOut carries the job out, or determines why it must not, and returns the recorded answer. nil leaves the job to
+// another delivery.
 func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result {
 	defer func() {
 		if w.release != nil {
@@ -90,7 +95,7 @@ func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result 
 			n.keeper.deaths.watch(w.driver, w.resource())
 		}
 	}()
-	if w.job.Delivery > 1 { // only to save the way: what follows would find the entry too
+	if w.job.Delivery > 1 { // only a shortcut: the steps below would find the entry too
 		entry, err := n.journal.Find(accepting, w.job.JobKey)
 		if err == nil && entry != nil && entry.Result != nil {
 			n.counts.repeated.Add(1)
@@ -115,7 +120,8 @@ func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result 
 	return n.act(w)
 }
 
-// notAgain answers a job that must not be repeated and may have been done, by itself or by an earlier attempt.
+// notAgain answers a job that must not be repeated and that may have been carried out, by this attempt or an earlier
+// one.
 func (n *incarnation) notAgain(accepting context.Context, w *work, past *journal.Past) *writ.Result {
 	interrupted := past.Entry != nil && past.Entry.Incarnation < n.number
 	switch {
@@ -124,11 +130,11 @@ func (n *incarnation) notAgain(accepting context.Context, w *work, past *journal
 	case interrupted || past.Unclear:
 		return n.refuse(accepting, w, n.outcomeUnknown(w))
 	}
-	return n.act(w) // it was recorded that it began, and it did not
+	return n.act(w) // it was recorded as started, but was not
 }
 
-// prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, wait for a place,
-// record. It returns what there was before if that speaks against acting.
+// prepare does everything before acting: decode, wait for more of a log and for the resource, check the permit, wait
+// for a slot, record. It returns the earlier state of the job if that forbids acting.
 func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(stuck), stuck[0].JobKey)
@@ -147,7 +153,7 @@ func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past
 		if err := n.await(early, w); err != nil {
 			return nil, err
 		}
-		startBy = max(startBy, n.now().Add(observeFor).UnixMilli()) // it has begun to wait in time
+		startBy = max(startBy, n.now().Add(observeFor).UnixMilli()) // the wait began in time
 	}
 	early, stop := n.until(early, startBy, errStartBy)
 	defer stop()
@@ -183,14 +189,14 @@ func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past
 		return nil, context.Cause(early)
 	}
 	if err := n.store.get(); err != nil && w.repeatable() {
-		return nil, n.noteStore(accepting, err) // what begins with an entry finds out by itself
+		return nil, n.noteStore(accepting, err) // jobs with an entry detect it when they write
 	}
 	past, err := n.journal.Start(context.WithoutCancel(accepting), w.job, w.digest, n.number, !w.repeatable())
 	return past, n.noteStore(accepting, err)
 }
 
-// warnOfUnsigned logs a job for which nobody has signed, or not any more. An honest supervisor sends such a one only while its roster and the node's
-// differ, so that is how it shows that somebody else has its key.
+// warnOfUnsigned logs a job without a valid signature of a person. An honest supervisor sends one only while its roster
+// and the node's differ, so repeated warnings indicate a stolen supervisor key.
 func (n *incarnation) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	e := writ.AsError(why)
 	if !e.Decided() {
@@ -202,14 +208,15 @@ func (n *incarnation) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	}
 }
 
-// until returns a context that ends at a time, in unix milliseconds, as far away as it is now by the node's clock: setting the clock later
-// does not move it.
+// until returns a context that ends at the time end, in unix milliseconds by the node's clock. The remaining time is
+// fixed at the call: later changes of the clock do not move it.
 func (n *incarnation) until(parent context.Context, end int64, cause error) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(parent, time.UnixMilli(end).Sub(n.now()), cause)
 }
 
-// raiseEpoch keeps the epoch of an authentic message if it is higher than all before. It counts at once, also if it cannot be kept: the node
-// obeys nothing earlier any more and says so, and begins nothing until it is on disk.
+// raiseEpoch records the epoch of an authentic message if it is higher than all before. It takes effect at once, even
+// if it cannot be recorded: the node then ignores earlier epochs, reports the new one, and starts no job until the
+// epoch is on disk.
 func (n *incarnation) raiseEpoch(ctx context.Context, epoch int64) error {
 	raise(&n.epoch, epoch)
 	if epoch <= n.epochKept.Load() {
@@ -222,7 +229,7 @@ func (n *incarnation) raiseEpoch(ctx context.Context, epoch int64) error {
 	return nil
 }
 
-// raise makes a number at least n.
+// raise sets number to n if n is larger.
 func raise(number *atomic.Int64, n int64) {
 	for {
 		known := number.Load()
@@ -232,7 +239,8 @@ func raise(number *atomic.Int64, n int64) {
 	}
 }
 
-// supervisorKey finds the key of an envelope. One that is not known may be that of a roster which the node does not have yet.
+// supervisorKey returns the key of an envelope's signer. An unknown key may belong to a roster that the node does not
+// have yet, so it also requests newer rosters.
 func (n *incarnation) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	key, err := n.member.supervisorKey(id)
 	if err != nil {
@@ -241,7 +249,7 @@ func (n *incarnation) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error
 	return key, err
 }
 
-// decode finds operation and driver of a job and decodes its arguments, with the secrets among them.
+// decode looks up the operation and driver of a job and decodes its arguments, including secrets.
 func (n *incarnation) decode(w *work) error {
 	operation, ok := catalog.Lookup(w.job.Operation)
 	if !ok {

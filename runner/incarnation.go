@@ -26,10 +26,10 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// pruneEvery is how often what is too old is forgotten.
+// pruneEvery is the interval at which expired records are deleted.
 const pruneEvery = 10 * time.Minute
 
-// incarnation is one start of a runner: everything that it holds in memory.
+// incarnation is one start of a runner, with all of its state in memory.
 type incarnation struct {
 	member  *Member
 	api     nodes.Backend
@@ -42,7 +42,7 @@ type incarnation struct {
 	grace   time.Duration
 	now     func() time.Time // wall clock
 	log     *slog.Logger
-	lines   limit.Lines // of what others cause
+	lines   limit.Lines // rate-limited log for events that others cause
 	counts  *counts
 
 	number   int64 // see journal.Begin
@@ -56,11 +56,11 @@ type incarnation struct {
 	nodeLog  *nodelog.Log // may be nil
 
 	peers     []netip.Prefix
-	transfers *Transfers // nil if it gives nothing to other nodes
+	transfers *Transfers // nil if other nodes cannot fetch from this one
 
-	opener    *envelope.Opener // of jobs
-	epoch     atomic.Int64     // the highest that was seen
-	epochKept atomic.Int64     // as far as it is on disk
+	opener    *envelope.Opener // opens jobs
+	epoch     atomic.Int64     // highest epoch seen
+	epochKept atomic.Int64     // highest epoch on disk
 	desk      desk
 	locks     locks
 	slotPool  *slotPool
@@ -72,17 +72,17 @@ type incarnation struct {
 	permits   *permits
 	rosters   *rosterWatch
 	keeper    *keeper
-	store     fault // of the journal
-	transit   fault // of the queue
+	store     fault // the journal
+	transit   fault // the queue
 	stopping  atomic.Bool
-	standing  chan struct{} // closed once the supervisor has said what the node is
+	standing  chan struct{} // closed once the supervisor has confirmed the node's standing
 	stood     sync.Once
 
-	working  context.Context // of all jobs
+	working  context.Context // parent of all jobs
 	stopWork context.CancelCauseFunc
 }
 
-// begin reads what earlier incarnations left.
+// begin loads the state that earlier incarnations left.
 func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *slog.Logger) (*incarnation, error) {
 	n := &incarnation{
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
@@ -148,7 +148,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	return n, nil
 }
 
-// sendResults signs results once and sends them as one message.
+// sendResults sends results as one message with one signature.
 func (n *incarnation) sendResults(ctx context.Context, results []*writ.Result) error {
 	records := make([]any, len(results))
 	for i, r := range results {
@@ -170,7 +170,7 @@ func (n *incarnation) send(ctx context.Context, kind envelope.Kind, records ...a
 	return err
 }
 
-// noteTransit logs when the queue goes away and when it is back, not every attempt.
+// noteTransit logs when the queue becomes unavailable and when it recovers, not every failure.
 func (n *incarnation) noteTransit(ctx context.Context, err error) {
 	if ctx.Err() != nil || !n.transit.set(err) {
 		return
@@ -182,8 +182,8 @@ func (n *incarnation) noteTransit(ctx context.Context, err error) {
 	}
 }
 
-// noteStore keeps that the journal cannot be written, and returns err as NODE_STORE_UNAVAILABLE. Only a probe tells that it can again: what
-// is small may find room on a disk that is full.
+// noteStore stores a write failure of the journal and returns err as NODE_STORE_UNAVAILABLE. A successful write does
+// not clear the failure, because small writes may fit on a full disk; only a probe clears it.
 func (n *incarnation) noteStore(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -209,16 +209,17 @@ func (n *incarnation) probeStore(ctx context.Context) {
 	}
 }
 
-// drop counts and logs what is ignored.
+// drop counts and logs an ignored message.
 func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
 	code := writ.CodeOf(err)
 	n.counts.drops.Add(Drop{what, code.Info().Code})
-	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say { // whoever has Redis can send as many as he likes
+	// Rate-limited: an attacker with access to Redis can send any number.
+	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say {
 		n.log.WarnContext(ctx, "dropped a "+what, "id", clip(id, maxSentence), "code", code, "err", err, "times", times)
 	}
 }
 
-// faultText says why the node refuses work at the moment, "" if it does not.
+// faultText returns why the node refuses work at the moment, or "".
 func (n *incarnation) faultText(now time.Time) string {
 	if n.stopping.Load() {
 		return errShutdown.Error()
@@ -235,25 +236,26 @@ func (n *incarnation) faultText(now time.Time) string {
 	return ""
 }
 
-// prune forgets what nobody will ask for, now and then.
+// prune deletes expired records every pruneEvery.
 func (n *incarnation) prune(ctx context.Context) {
 	for {
 		now := n.now()
 		n.desk.forget(now)
-		_ = n.noteStore(ctx, n.journal.Prune(context.WithoutCancel(ctx), now)) // tried again; noted
+		// Retried at the next round; logged by noteStore.
+		_ = n.noteStore(ctx, n.journal.Prune(context.WithoutCancel(ctx), now))
 		if sleep.For(ctx, pruneEvery) != nil {
 			return
 		}
 	}
 }
 
-// fault remembers an error that lasts.
+// fault holds a persistent error.
 type fault struct {
 	mu  sync.Mutex
 	err error
 }
 
-// set reports whether the fault began or ended.
+// set stores the error and reports whether the fault began or ended.
 func (f *fault) set(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,7 +270,7 @@ func (f *fault) get() error {
 	return f.err
 }
 
-// capacity completes what the node offers with what the host has.
+// capacity fills the fields of given that are 0 with the host's capacity.
 func capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 	if given.CPUs != 0 && given.MemoryMiB != 0 && given.DiskGiB != 0 {
 		return given, nil
@@ -284,11 +286,11 @@ func capacity(dir string, given writ.Capacity) (writ.Capacity, error) {
 	}, nil
 }
 
-// ownMemoryMiB is what the system of a node, its runner and its daemons need at least.
+// ownMemoryMiB is the minimum that the operating system of a node, its runner and its daemons need.
 const ownMemoryMiB = 512
 
-// spared is what a host offers of what it has: a twentieth is left to itself, for what machines need besides their memory and for what else is
-// on the disk, and some at least, but no more than half.
+// spared returns the part of has that a host offers. It reserves a twentieth, for the overhead of machines and other
+// data on the disk, but not less than least and not more than half.
 func spared(has, least int64) int64 {
 	return has - min(max(has/20, least), has/2)
 }

@@ -8,10 +8,10 @@ import (
 	"writ"
 )
 
-// maxAsked bounds the runs that are answered for in one beat; the supervisor asks again for the others.
+// maxAsked limits the runs in one answer. The supervisor asks again for the others.
 const maxAsked = 64
 
-// questions are the runs of which the supervisor wants to know what the node has.
+// questions holds the runs whose inventory the supervisor has asked for.
 type questions struct {
 	mu   sync.Mutex
 	runs []writ.RunID
@@ -35,8 +35,9 @@ func (q *questions) take() []writ.RunID {
 	return runs
 }
 
-// inventory says what the node has of the runs that it was asked for. A run whose calls cannot be read is left out: it is asked for again.
-// The order matters: a job that is not on the desk any more has its result in the journal, and none of an earlier epoch comes after.
+// inventory returns the calls of the requested runs that the node has. If the calls of a run cannot be read, the run is
+// omitted and the supervisor asks again. The desk is read before the journal: a job that has left the desk has its
+// result in the journal, and no job of an earlier epoch starts afterwards.
 func (n *incarnation) inventory(ctx context.Context) (all []writ.Inventory) {
 	runs := n.questions.take()
 	if len(runs) == 0 {

@@ -22,27 +22,28 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// askEvery is how often a node asks for what it waits for: a supervisor's node API that does not answer, or its approval.
+// askEvery is the retry interval for an unreachable node API and for the approval of the node.
 const askEvery = 5 * time.Second
 
-// askSeldom is how often a node asks to join after it failed twice in the same way. A rack of machines troubles a supervisor less then.
+// askSeldom is the retry interval after a join failed twice with the same error. It limits the load that a rack of
+// machines puts on a supervisor.
 const askSeldom = 30 * time.Second
 
-// Joining is what a host needs to become a node.
+// Joining holds the inputs of Join.
 type Joining struct {
-	Dir     string         // the data directory; keys and membership are kept there
-	API     nodes.Backend  // of the datacenter's supervisor
-	Token   string         // "writ2.…"; without one the node is pending until an approve statement
-	Cluster writ.ClusterID // needed only without a token: what the node believes in; a token names it
-	Name    string         // what the node wants to be called; see writ.ValidName
-	Serial  string         // number of its machine, by which it may be approved; "" if it has none
-	Version string         // of the program, for people
-	Log     *slog.Logger   // nothing is logged if nil
+	Dir     string         // data directory, with keys and membership
+	API     nodes.Backend  // node API of the datacenter's supervisor
+	Token   string         // "writ2.…"; without a token the node is pending until an approve statement
+	Cluster writ.ClusterID // the trusted cluster, needed only without a token: a token contains it
+	Name    string         // requested name; see writ.ValidName
+	Serial  string         // serial number of the machine, by which it may be approved; "" if unknown
+	Version string         // version of the program, for people
+	Log     *slog.Logger   // discards if nil
 }
 
-// Join makes the host a member of a datacenter, or returns what it already is: it can be called at every start. The supervisor
-// proves itself first, up to the cluster's root, before anything that the token made is sent. Join waits for a node API that does not
-// answer. The admission of the member may still be pending; Runner.Run waits for it.
+// Join makes the host a member of a datacenter, or returns its existing membership, so it may be called at every start.
+// The supervisor first proves its identity, up to the cluster's root, before the node sends anything derived from the
+// token. Join retries while the node API is unreachable. The admission may still be pending; Runner.Run waits for it.
 func Join(ctx context.Context, j Joining) (*Member, error) {
 	pin, token, err := j.pin()
 	if err != nil {
@@ -84,7 +85,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 			return nil, err
 		}
 		if cause, ok := errors.AsType[*writ.Error](writ.AsError(err).Err); ok && cause.Decided() {
-			return nil, cause // the address leads to somebody else; a person who starts a node sees that at once
+			return nil, cause // the address belongs to another supervisor; fail at once, so that the operator sees it
 		}
 		pause := askEvery
 		if before != err.Error() {
@@ -93,7 +94,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		if same > 0 {
 			pause = askSeldom
 		}
-		if same < 2 { // then it is known
+		if same < 2 { // log only the first two
 			log.WarnContext(ctx, LogCannotJoin, "again", pause, "err", err)
 		}
 		if sleep.For(ctx, pause) != nil {
@@ -102,29 +103,30 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	}
 }
 
-// Joined reports whether the host with this data directory is a member already, pending or not: then Join needs no token.
+// Joined reports whether the host with this data directory is a member, pending or not. Join then needs no token.
 func Joined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, memberFile))
 	return err == nil
 }
 
-// Lines of the log that say how far a node is. The first process of a machine reads them.
+// Log messages that report the progress of a node. The init process of a machine reads them.
 const (
-	LogCannotJoin = "cannot join yet, and try again" // with the pause, then err; the first two times of the same error
+	// With "again" and "err"; logged for the first two failures with the same error.
+	LogCannotJoin = "cannot join yet, and try again"
 	LogServing    = "serving"
 	LogNoQueue    = "queue unavailable; results wait" // with err
 	LogQueue      = "queue available again"
 )
 
-// Place is what a host knows of its place in its datacenter.
+// Place describes a host's membership, as far as the host knows.
 type Place struct {
 	Admission   writ.Admission
 	Name        string
 	Datacenter  string // its name
-	Fingerprint string // of the node's key
+	Fingerprint string // fingerprint of the node's key
 }
 
-// PlaceOf says what the host with this data directory is in its datacenter, as far as it knows. All is "" if it has not joined.
+// PlaceOf returns the place of the host with this data directory. All fields are empty if it has not joined.
 func PlaceOf(dir string) Place {
 	text, err := os.ReadFile(filepath.Join(dir, memberFile))
 	if err != nil {
@@ -132,7 +134,7 @@ func PlaceOf(dir string) Place {
 	}
 	var r record
 	if json.Unmarshal(text, &r) != nil {
-		return Place{} // the runner says so when it starts
+		return Place{} // the runner reports this when it starts
 	}
 	key, err := Key(dir)
 	if err != nil {
@@ -148,7 +150,7 @@ func PlaceOf(dir string) Place {
 	return p
 }
 
-// pin returns the cluster to believe in, "" if neither a token nor a cluster is given.
+// pin returns the trusted cluster, or "" if neither a token nor a cluster is given.
 func (j *Joining) pin() (writ.ClusterID, *identity.Token, error) {
 	if j.Token == "" {
 		return j.Cluster, nil, nil
@@ -163,7 +165,7 @@ func (j *Joining) pin() (writ.ClusterID, *identity.Token, error) {
 	return token.Pin, &token, nil
 }
 
-// ask is one exchange with the api: hello, proof, claim, welcome. It stores what the welcome says.
+// ask performs one join exchange with the node API: hello, proof, claim, welcome. It stores the resulting membership.
 func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	joiner := identity.Joiner{
 		Name:   m.Name(),
@@ -240,8 +242,8 @@ func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (i
 	return chain, nil
 }
 
-// openWelcome opens what a supervisor signed in answer to a join. All that the node will live by is in it, so that nobody in between can
-// change any of it: the supervisor's epoch, the newest roster, and who the node is.
+// openWelcome verifies the signed answer to a join. All facts that the node relies on are in it, so that no component
+// in between can change them: the supervisor's epoch, the newest roster, and the node's identity.
 func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte) (nodes.Membership, error) {
 	if len(signed) == 0 {
 		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureMalformed, "the supervisor's welcome is not signed").
@@ -263,7 +265,8 @@ func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, ros
 	case member.Datacenter != datacenter.ID:
 		return member, writ.Errorf(writ.CodeWrongDatacenter, "the supervisor of %s welcomed the node to datacenter %s", datacenter.Name,
 			member.Datacenter)
-	case member.Roster != roster.Version || member.Digest != digest: // it adopted one meanwhile, or somebody held some back
+	// The supervisor adopted one in the meantime, or the node did not get all.
+	case member.Roster != roster.Version || member.Digest != digest:
 		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, and the node was given those up to %d", member.Roster,
 			roster.Version).
 			WithHint("the node asks again by itself")
@@ -273,7 +276,7 @@ func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, ros
 	return member, nil
 }
 
-// answers checks that what a supervisor signed is about this node, and answers the question with a nonce.
+// answers checks that the supervisor's signed answer is for this node, cluster and nonce.
 func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Membership, error) {
 	member := opened[0]
 	switch {
@@ -285,7 +288,7 @@ func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Members
 	return member, writ.CheckEpoch(member.Epoch, time.Now())
 }
 
-// awaitApproval asks the node API until the node is approved, and tells once that it waits.
+// awaitApproval polls the node API until the node is approved. It logs once that it waits.
 func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog.Logger) error {
 	for told, failing := false, false; ; {
 		switch m.Admission() {

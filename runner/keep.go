@@ -22,64 +22,65 @@ import (
 )
 
 const (
-	// keepEvery is how often a node looks after its resources.
+	// keepEvery is the interval between scans of the node's resources.
 	keepEvery = 30 * time.Second
-	// usageEvery is in how many reports one tells what resources have used.
+	// usageEvery is the number of reports per report with usage.
 	usageEvery = 10
-	// keepFor is how long a driver may look after one resource: a machine that is started again takes as long as one that is made.
+	// keepFor limits a driver's time for one resource: restarting a machine takes as long as creating one.
 	keepFor = 5 * time.Minute
-	// readFor is how long one may take to say what there is.
+	// readFor limits a driver's time for a read.
 	readFor = time.Minute
-	// maxFound bounds each list of a report, and maxSentence each text in it.
+	// maxFound limits each list of a report, and maxSentence each text in it.
 	maxFound    = 500
 	maxSentence = 500
-	// maxRemedy bounds a command.
+	// maxRemedy limits a command, in bytes.
 	maxRemedy = 2000
-	// maxMendings bounds what waits to be told of one resource; of more the newest is told, and how many there were.
+	// maxMendings limits the unacknowledged repairs of one resource. If there are more, the newest are reported, with
+	// the total count.
 	maxMendings = 10
 )
 
-// keepOrder is the order in which modules are looked after: what others stand on comes first. The rest follows by name.
+// keepOrder is the order in which modules are scanned: dependencies first. Other modules follow by name.
 var keepOrder = []string{"image", "volume", "network", "machine", "container", "herodb"}
 
-// keeper looks after the resources of a node: it has drivers mend what differs from what was asked for, reads what resources use, and
+// keeper looks after the resources of a node: drivers repair deviations from the spec, and the keeper measures use and
 // reports both.
 type keeper struct {
 	*incarnation
 	drivers []sal.Driver
-	drifts  map[writ.ResourceID]writ.ResourceDrift // of all resources with any, as of the last look at each
-	// networked is how networks did when their driver could say it last, nil if it never could.
+	drifts  map[writ.ResourceID]writ.ResourceDrift // all resources with drift, as of their last scan
+	// networked is the last known status of networks, nil if there was none yet.
 	networked *writ.NodeNetwork
 	states    states
 	deaths    *deathWatch
-	machine   machine         // of the last report
-	fullDisks map[string]bool // by path: the disks that were almost full at the last look
+	machine   machine         // as of the last report
+	fullDisks map[string]bool // by path: disks that were almost full at the last scan
 	warned    warnings
 
-	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
-	readings map[writ.UID]journal.Reading // the last ones, as the journal has them
-	looked   map[writ.UID]journal.Reading // of the look that is under way
-	begun    map[writ.UID]journal.Reading // of what was made since the last look
-	over     map[writ.UID]bool            // what was deleted since the look began, and is charged
-	asking   sync.Map                     // what drivers were asked and have not answered: see asked
+	metering sync.Mutex                   // guards the fields below; jobs that create and delete resources also meter
+	readings map[writ.UID]journal.Reading // last readings, as in the journal
+	looked   map[writ.UID]journal.Reading // readings of the current scan
+	begun    map[writ.UID]journal.Reading // start readings of resources created since the last scan
+	over     map[writ.UID]bool            // deleted since the scan began and charged
+	asking   sync.Map                     // calls that drivers have not answered; see asked
 
 	mu       sync.Mutex
-	sent     map[int64][]journal.Version   // usage in reports that were not acknowledged, by round
-	mended   map[writ.ResourceID]mendCount // of the resources that are there and were mended
-	mendings []mending                     // those that were not acknowledged, oldest first
-	total    int64                         // how often anything was mended
+	sent     map[int64][]journal.Version   // usage in unacknowledged reports, by round
+	mended   map[writ.ResourceID]mendCount // existing resources that were repaired
+	mendings []mending                     // unacknowledged repairs, oldest first
+	total    int64                         // number of repairs
 }
 
-// mendCount is how often a resource was mended in this incarnation.
+// mendCount counts the repairs of a resource in this incarnation.
 type mendCount struct {
 	uid   writ.UID
 	count int64
 }
 
-// mending is one that the supervisor may not know.
+// mending is a repair that the supervisor may not have received.
 type mending struct {
 	writ.NodeMending
-	round int64 // the first report that it was in, 0 for none; it is in all that follow
+	round int64 // first report that contained it, 0 for none; all later ones contain it until one is acknowledged
 }
 
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
@@ -101,7 +102,7 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	return k
 }
 
-// lookAfter looks after everything once the node knows that it is still a member.
+// lookAfter runs the keeper once the node has confirmed that it is still a member.
 func (n *incarnation) lookAfter(ctx context.Context) {
 	defer n.keeper.deaths.close()
 	if n.awaitStanding(ctx); ctx.Err() == nil {
@@ -109,8 +110,8 @@ func (n *incarnation) lookAfter(ctx context.Context) {
 	}
 }
 
-// run scans all resources when the runner starts, because its host may have started too, and every keepEvery after that. It looks after a
-// resource at once when its process ends.
+// run scans all resources when the runner starts, because its host may have started too, and every keepEvery after
+// that. It looks after a resource at once when its process exits.
 func (k *keeper) run(ctx context.Context) {
 	for round := int64(1); ; round++ {
 		k.look(ctx)
@@ -138,7 +139,7 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// keepDead looks after the resources whose processes have ended, and reports whether there were any.
+// keepDead looks after the resources whose processes have exited, and reports whether there were any.
 func (k *keeper) keepDead(ctx context.Context) bool {
 	dead := k.deaths.take()
 	for resource, d := range dead {
@@ -149,7 +150,7 @@ func (k *keeper) keepDead(ctx context.Context) bool {
 	return len(dead) > 0
 }
 
-// look goes through all resources once.
+// look scans all resources once.
 func (k *keeper) look(ctx context.Context) {
 	there := make(map[writ.ResourceID]bool)
 	var used []journal.Use
@@ -188,7 +189,7 @@ func (k *keeper) look(ctx context.Context) {
 	k.keepUsage(ctx, used)
 }
 
-// stillThere keeps what is known of a module's resources that cannot be listed at the moment.
+// stillThere marks the known resources of a module as present, because they cannot be listed at the moment.
 func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -201,8 +202,8 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	}
 }
 
-// keep lets a driver look after one resource, and reports true. If a job works on the resource, keep changes nothing and
-// reports false. A driver that ignores its deadline keeps the resource locked; keep does not wait for it.
+// keep makes a driver look after one resource, and returns true. If a job holds the resource, keep changes nothing and
+// returns false. A driver that ignores its deadline keeps the resource locked; keep does not wait for it.
 func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) bool {
 	lock := k.locks.try(resource)
 	if lock == nil {
@@ -215,16 +216,17 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	a, err := asked(ctx, k, "keep "+resource.HostName(), keepFor, func(ctx context.Context) (a answer, err error) {
 		defer lock.release()
 		a.drift, err = d.Keep(ctx, resource)
-		seen, unseen := d.Observe(ctx, resource) // also after an error: the datacenter knows the resource by its UID
+		// Even after an error: the datacenter identifies the resource by its UID.
+		seen, unseen := d.Observe(ctx, resource)
 		a.uid = seen.UID
-		if seen.Exists || err == nil && unseen == nil { // else nobody can tell
-			k.states.note(stateOf(resource, seen)) // under the lock: no operation comes between
+		if seen.Exists || err == nil && unseen == nil { // otherwise the state is unknown
+			k.states.note(stateOf(resource, seen)) // under the lock, so that no operation runs in between
 		}
 		k.deaths.watch(d, resource)
 		return a, cmp.Or(err, unseen)
 	})
 	if errors.Is(err, errNotAsked) {
-		lock.release() // nobody else does
+		lock.release() // the callback did not run
 	}
 	if ctx.Err() == nil {
 		k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)
@@ -232,14 +234,14 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 	return true
 }
 
-// errLooking is that of a driver which ignores that its time is over.
+// errLooking is the error for a driver that ignores its deadline.
 var errLooking = errors.New("the driver is still looking after it")
 
-// errNotAsked is errLooking where the driver was not asked, because it has not answered the last time yet.
+// errNotAsked is errLooking for a driver that was not called, because its previous call has not returned.
 var errNotAsked = fmt.Errorf("%w", errLooking)
 
-// asked lets a driver answer, and goes on without it when it takes too long; until it has answered it is not asked the same again. A panic of
-// it is an error.
+// asked calls a driver and stops waiting if it takes too long. It does not repeat a call until the previous one with
+// the same key has returned. A panic of the driver is returned as an error.
 func asked[T any](ctx context.Context, k *keeper, what string, most time.Duration, ask func(ctx context.Context) (T, error)) (T, error) {
 	type said struct {
 		answer T
@@ -277,7 +279,7 @@ func asked[T any](ctx context.Context, k *keeper, what string, most time.Duratio
 	}
 }
 
-// note keeps what a look at a resource found.
+// note records the findings of a scan of one resource.
 func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UID, drift []sal.Drift, err error) {
 	var mended []string
 	found := writ.ResourceDrift{ResourceID: resource, UID: uid}
@@ -296,7 +298,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
 		k.log.WarnContext(ctx, "resource differs from its spec", "resource", resource.String(), "drift", found.Lasts)
 	}
-	if len(mended) > 0 && uid != "" { // what has no UID is none of the datacenter's
+	if len(mended) > 0 && uid != "" { // a resource without a UID is unknown to the datacenter
 		k.noteMending(resource, uid, strings.Join(mended, "; "))
 	}
 	delete(k.drifts, resource)
@@ -305,7 +307,8 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	}
 }
 
-// noteMending stores that a resource was mended until the supervisor knows. Where there is too much, the oldest goes: counts say that it was.
+// noteMending stores a repair until the supervisor acknowledges it. If there are too many, the oldest is dropped; it is
+// still counted.
 func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -336,14 +339,14 @@ func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string
 	}
 }
 
-// mendedTotal returns how often anything was mended.
+// mendedTotal returns the number of repairs.
 func (k *keeper) mendedTotal() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.total
 }
 
-// unackedMendings returns what was mended and the supervisor may not know, for a report.
+// unackedMendings returns the repairs that the supervisor may not have received, for a report.
 func (k *keeper) unackedMendings(round int64) (mendings []writ.NodeMending, total int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -355,7 +358,7 @@ func (k *keeper) unackedMendings(round int64) (mendings []writ.NodeMending, tota
 	return mendings, k.total
 }
 
-// report sends the supervisor what it may not know. What gets lost is in the next one.
+// report sends the supervisor all unacknowledged findings. After a loss the next report contains them.
 func (k *keeper) report(ctx context.Context, round int64) {
 	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
 	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
@@ -370,10 +373,10 @@ func (k *keeper) report(ctx context.Context, round int64) {
 	}
 	r.Network, r.Disks = k.network(ctx), k.disks(ctx)
 	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
-	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // noted
+	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
 }
 
-// usage returns what the supervisor does not know yet of what resources have used.
+// usage returns the unacknowledged usage of resources.
 func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	usage, versions, err := k.journal.UnacknowledgedUsage(ctx, maxFound)
 	if k.noteStore(ctx, err) != nil {
@@ -381,12 +384,12 @@ func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	clear(k.sent) // of a report that was lost every row comes again
+	clear(k.sent) // rows of a lost report are sent again
 	k.sent[round] = versions
 	return usage
 }
 
-// acknowledge stores what the supervisor acknowledged.
+// acknowledge records that the supervisor received a report.
 func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	if t.Incarnation != k.number {
 		return
@@ -402,10 +405,11 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	}
 }
 
-// networkFor is how long a driver may look how networks do. A daemon may be held up for longer by somebody else who asks it.
+// networkFor limits the driver's status read of networks. A daemon may be blocked for longer by another client.
 const networkFor = 5 * time.Second
 
-// network asks the driver of networks how they do; nil if none can say. What it said last counts while it cannot say.
+// network returns the status of networks, or nil if no driver provides it. After an error it returns the last known
+// status.
 func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 	for _, d := range k.drivers {
 		networked, ok := d.(sal.Networked)
@@ -423,7 +427,7 @@ func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 	return nil
 }
 
-// orphans asks all drivers what there is that no resource has.
+// orphans asks all drivers for objects without a resource.
 func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 	var all []writ.Orphan
 	for _, d := range k.drivers {
@@ -438,7 +442,7 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
-			if isCommand(o.Remedy) { // half a command may do anything, and so may one that does not travel as it is
+			if isCommand(o.Remedy) { // a truncated or altered command could do harm
 				orphan.Remedy = o.Remedy
 			}
 			all = append(all, orphan)
@@ -448,12 +452,12 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 	return all[:min(len(all), maxFound)]
 }
 
-// isCommand reports whether a line can be sent and shown as it is.
+// isCommand reports whether a line can be sent and shown unchanged.
 func isCommand(line string) bool {
 	return len(line) <= maxRemedy && utf8.ValidString(line) && !strings.ContainsFunc(line, unicode.IsControl)
 }
 
-// byRank orders orphans by module, in the order in which they are best taken away.
+// byRank orders orphans by module, and within a module in the best order of removal.
 func byRank(a, b writ.Orphan) int {
 	return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
@@ -461,7 +465,7 @@ func byRank(a, b writ.Orphan) int {
 // kindProcess is the kind of orphans that run.
 const kindProcess = "process"
 
-// rank is the order in which orphans are best taken away: processes hold on to the rest.
+// rank orders removal: processes first, because they hold the others.
 func rank(o writ.Orphan) int {
 	if o.Kind == kindProcess {
 		return 0

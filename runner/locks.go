@@ -9,13 +9,13 @@ import (
 	"writ"
 )
 
-// locks lets jobs on one resource act one after the other, in order of arrival.
+// locks serializes jobs on one resource in order of arrival.
 type locks struct {
 	mu    sync.Mutex
 	lines map[writ.ResourceID][]*lock // the first of each line holds the resource
 }
 
-// lock is the lock of a resource, or a request for it.
+// lock is a held or requested lock of a resource.
 type lock struct {
 	locks    *locks
 	resource writ.ResourceID
@@ -23,13 +23,13 @@ type lock struct {
 	held     chan struct{} // closed when it is first in its line
 }
 
-// holder is who holds a lock: a job, a transfer to another node, or the node itself, which looks after the resource.
+// holder identifies the holder of a lock: a job, a transfer to another node, or the node's keeper (zero).
 type holder struct {
 	job      writ.JobKey
-	transfer string // as its transfer grant has it
+	transfer string // ID from the transfer grant
 }
 
-// works says what the holder does, for the message to a job that waits for it.
+// works describes the holder's work, for a job that waits for it.
 func (h holder) works(on writ.ResourceID) string {
 	switch {
 	case h.transfer != "":
@@ -40,7 +40,7 @@ func (h holder) works(on writ.ResourceID) string {
 	return fmt.Sprintf("the job %s still works on the %s", h.job, on)
 }
 
-// request puts a holder at the end of the line.
+// request appends a request to the line.
 func (l *locks) request(resource writ.ResourceID, by holder) *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *locks) request(resource writ.ResourceID, by holder) *lock {
 	return last
 }
 
-// try takes the lock at once, for no job, if the line is empty; nil if it is not.
+// try locks the resource for the keeper if the line is empty. It returns nil otherwise.
 func (l *locks) try(resource writ.ResourceID) *lock {
 	l.mu.Lock()
 	busy := len(l.lines[resource]) > 0
@@ -67,13 +67,13 @@ func (l *locks) try(resource writ.ResourceID) *lock {
 	select {
 	case <-last.held:
 		return last
-	default: // another request came in between
+	default: // another request was faster
 		last.release()
 		return nil
 	}
 }
 
-// wait returns when the lock is held, or with the cause of ctx's end.
+// wait returns nil when the lock is held, or the cause of ctx's end.
 func (k *lock) wait(ctx context.Context) error {
 	select {
 	case <-k.held:
@@ -83,14 +83,14 @@ func (k *lock) wait(ctx context.Context) error {
 	}
 }
 
-// holder returns who holds the resource now.
+// holder returns the current holder of the resource.
 func (k *lock) holder() holder {
 	k.locks.mu.Lock()
 	defer k.locks.mu.Unlock()
 	return k.locks.lines[k.resource][0].by
 }
 
-// release gives the lock back, or the request for it up. A nil lock is none.
+// release releases the lock, or withdraws the request. It is a no-op on nil.
 func (k *lock) release() {
 	if k == nil {
 		return

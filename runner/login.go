@@ -11,21 +11,21 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// login knows a node's account at the queue, and asks the supervisor for it when it does not, or when the queue refuses it. The
-// password is in memory only.
+// login caches a node's account at the queue. It asks the supervisor for the account if it is unknown or the queue
+// refused it. The password is held in memory only.
 type login struct {
 	member *Member
 	api    nodes.Backend
-	sem    chan struct{} // holds one token: one question at a time
+	sem    chan struct{} // holds one token: one request at a time
 
 	known          bool
 	name, password string
-	next           time.Time // when the node API may be asked again
+	next           time.Time // earliest time of the next request
 }
 
-// Login returns what a node says when it connects to its queue. It has an empty name if the queue has no accounts. A question that
-// comes too early waits: whoever is refused must not hammer at either. A node that was removed asks no more, so that its end waits for none
-// of its connections.
+// Login returns a function that supplies the credentials for connecting to the queue. The name is empty if the queue
+// has no accounts. Requests are rate-limited to protect queue and supervisor from a refused node. After a removal the
+// function fails immediately, so that shutdown does not wait for connections.
 func (m *Member) Login(api nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
 	l := &login{member: m, api: api, sem: make(chan struct{}, 1)}
 	return l.get
@@ -50,14 +50,15 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
 	}
-	if left(l.member.Admission()) { // a timer may have come at the same moment, or the node was removed in an earlier life
+	// The timer may have fired at the same moment, or the node was removed in an earlier incarnation.
+	if left(l.member.Admission()) {
 		return "", "", l.member.rejected()
 	}
 	l.next = time.Now().Add(retryAfter)
 	name, password, err = l.ask(ctx)
 	if err != nil {
 		l.known = false
-		if writ.CodeOf(err) == writ.CodeNodeRejected { // it is not signed
+		if writ.CodeOf(err) == writ.CodeNodeRejected { // the error is not signed
 			l.member.askAgain()
 		}
 		if !writ.AsError(err).Retryable() {

@@ -12,23 +12,26 @@ import (
 )
 
 const (
-	// resendHost is when what is known of the machine is sent again: a message may get lost, and no supervisor acknowledges this one.
+	// resendHost is the interval at which unchanged facts about the machine are sent again: a message may be lost, and
+	// the supervisor does not acknowledge these.
 	resendHost = 10 * time.Minute
-	// hostFor is how long the kernel may take to say what the machine is. A card whose driver is stuck keeps nothing else waiting.
+	// hostFor limits the read of the machine's facts from the kernel. A device with a stuck driver then blocks no other
+	// work.
 	hostFor = 5 * time.Second
-	// sameBoot is how much the time of the start may move while it is the same start: the kernel reckons it from a clock that is set.
+	// sameBoot is the tolerance for comparing boot times: the kernel derives the boot time from a clock that may be
+	// adjusted.
 	sameBoot = time.Minute
 )
 
-// machine is what was sent of the machine that the node runs on.
+// machine holds the last facts that were sent about the machine.
 type machine struct {
 	host  writ.Host
-	epoch int64 // of the supervisor to which it was sent
+	epoch int64 // epoch of the receiving supervisor
 	at    time.Time
 	count int64
 }
 
-// reportHost sends the supervisor what the machine is, if that is news to it.
+// reportHost sends the facts about the machine, if they changed or a resend is due.
 func (k *keeper) reportHost(ctx context.Context) {
 	if k.host == nil {
 		return
@@ -46,7 +49,8 @@ func (k *keeper) reportHost(ctx context.Context) {
 		return
 	}
 	report := &nodes.HostReport{Node: k.node, Incarnation: k.number, Count: sent.count + 1, Epoch: epoch, Host: host}
-	if k.send(failpoint.At(ctx, failpoint.HostSent), envelope.Host, report) == nil { // else noted, and sent after the next look
+	// Otherwise logged, and sent after the next scan.
+	if k.send(failpoint.At(ctx, failpoint.HostSent), envelope.Host, report) == nil {
 		*sent = machine{host, epoch, now, report.Count}
 	}
 }

@@ -32,19 +32,19 @@ const (
 	memberFile = "member.json"
 )
 
-// Member is a node as a member of its datacenter: its keys, who it is there, and the rosters that it has verified. All of it lies in
-// its data directory; what is changed is on disk before it counts. Join makes one.
+// Member is a node's membership of its datacenter: its keys, its identity and its verified rosters. All of it is stored
+// in the data directory; changes are on disk before they take effect. Join creates one.
 type Member struct {
 	dir     string
 	key     ed25519.PrivateKey
 	age     *age.X25519Identity
-	token   *identity.Token // of this process's Join, nil if it had none
-	version string          // of the program
-	serial  string          // number of its machine, as this process says it when it asks to be admitted; "" if it has none
-	recheck chan struct{}   // holds one if something says that the node is no member any more
-	gone    chan struct{}   // closed when the supervisor has signed that
+	token   *identity.Token // from this process's Join; nil if it had none
+	version string          // version of the program
+	serial  string          // serial number of the machine, sent with a join; "" if unknown
+	recheck chan struct{}   // holds a token if there are signs that the node was removed
+	gone    chan struct{}   // closed once the supervisor has signed a removal
 	leaving sync.Once
-	open    atomic.Bool // its queue has no accounts, so it refuses no node that was removed
+	open    atomic.Bool // the queue has no accounts, so it cannot refuse a removed node
 
 	adopting sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
@@ -52,24 +52,27 @@ type Member struct {
 	roster   *identity.Roster // the newest of the record
 }
 
-// record is what member.json holds.
+// record is the content of member.json.
 type record struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Node       writ.NodeID       `json:"node"`
 	Name       string            `json:"name"`
 	Admission  writ.Admission    `json:"admission"`
-	Epoch      int64             `json:"epoch"`   // of the supervisor when the node was admitted
-	Rosters    [][]byte          `json:"rosters"` // the links of an identity.RosterChain; earlier versions stored the texts of all versions
-	// Of a node that is gone for its datacenter: that it is to stop what it has, that it has done so and told, and how often it has answered.
+	Epoch      int64             `json:"epoch"` // supervisor's epoch when the node was admitted
+	// Links of an identity.RosterChain; earlier versions stored the texts of all versions.
+	Rosters [][]byte `json:"rosters"`
+	// State of a removed node: it was ordered to stop its resources; it has stopped them and reported that; number of
+	// its reports.
 	FenceOrdered bool  `json:"fence_ordered,omitempty"`
 	Fenced       bool  `json:"fenced,omitempty"`
 	FenceRound   int64 `json:"fence_round,omitempty"`
-	// Floor says which certificates of the datacenter were ended, as far as the node has seen.
+	// Floor holds the newest known revocations of certificates in the datacenter.
 	Floor *pki.Floor `json:"certificate_floor,omitempty"`
 }
 
-// Key returns the key of the node in a data directory, which has it from before it joins, and makes it if there is none.
+// Key returns the key of the node in a data directory. It creates the key if it is missing; a node has one before it
+// joins.
 func Key(dir string) (ed25519.PrivateKey, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
@@ -81,7 +84,7 @@ func Key(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// openMember reads the data directory and makes keys if there are none. The member's node id is "" if it never joined.
+// openMember loads the data directory and creates missing keys. The member's node ID is "" if it never joined.
 func openMember(dir string) (*Member, error) {
 	m := &Member{dir: dir, recheck: make(chan struct{}, 1), gone: make(chan struct{})}
 	var err error
@@ -101,7 +104,7 @@ func openMember(dir string) (*Member, error) {
 	if err := json.Unmarshal(text, &m.record); err != nil {
 		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, memberFile), err)
 	}
-	// They were valid when they were stored; whether the newest still is, is asked at every signature.
+	// They were valid when they were stored. Each signature check tests whether the newest has expired.
 	m.roster, err = identity.VerifyRosters(m.record.Cluster, m.record.Rosters, time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("verify the stored rosters: %w", err)
@@ -109,19 +112,19 @@ func openMember(dir string) (*Member, error) {
 	return m, nil
 }
 
-// Node returns the node's id.
+// Node returns the node's ID.
 func (m *Member) Node() writ.NodeID { return m.state().Node }
 
-// Name returns the name that the node has in its datacenter.
+// Name returns the node's name in its datacenter.
 func (m *Member) Name() string { return m.state().Name }
 
-// Datacenter returns the datacenter that the node belongs to.
+// Datacenter returns the node's datacenter.
 func (m *Member) Datacenter() writ.DatacenterID { return m.state().Datacenter }
 
-// Admission says whether the datacenter has admitted the node, as far as the node knows.
+// Admission returns the node's admission, as far as the node knows.
 func (m *Member) Admission() writ.Admission { return m.state().Admission }
 
-// PublicKey returns the key with which the node signs.
+// PublicKey returns the key that verifies the node's signatures.
 func (m *Member) PublicKey() ed25519.PublicKey { return m.key.Public().(ed25519.PublicKey) }
 
 func (m *Member) state() record {
@@ -130,14 +133,14 @@ func (m *Member) state() record {
 	return m.record
 }
 
-// Roster returns the newest roster that the node has verified.
+// Roster returns the newest verified roster.
 func (m *Member) Roster() *identity.Roster {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.roster
 }
 
-// supervisorKey finds the key of an envelope: only that of the datacenter's supervisor in the newest roster will do.
+// supervisorKey returns the key of the datacenter's supervisor in the newest roster, if id is its ID.
 func (m *Member) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	datacenter, err := m.trusted(time.Now())
 	if err != nil {
@@ -149,8 +152,8 @@ func (m *Member) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	return datacenter.SupervisorKey, nil
 }
 
-// trusted returns the node's datacenter as the newest roster has it. It must not have expired, so that withholding newer ones from a
-// node does not keep an old key alive.
+// trusted returns the node's datacenter in the newest roster. The roster must not have expired, so that an attacker
+// cannot keep an old key valid by withholding newer rosters.
 func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 	roster, id := m.Roster(), m.Datacenter()
 	if now.After(roster.Expires) {
@@ -164,7 +167,7 @@ func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 	return datacenter, nil
 }
 
-// Adopt verifies links that follow the rosters of the node, and stores them.
+// Adopt verifies and stores links that follow the node's rosters.
 func (m *Member) Adopt(following [][]byte) error { return m.adopt(following, time.Now()) }
 
 func (m *Member) adopt(following [][]byte, now time.Time) error {
@@ -186,10 +189,10 @@ func (m *Member) adopt(following [][]byte, now time.Time) error {
 	return m.store(next, chain.Newest)
 }
 
-// Floor returns which certificates of the datacenter count no more, as far as the node has seen in all of its life; nil if it has seen nothing.
+// Floor returns the newest known revocations of certificates in the datacenter, or nil if the node has seen none.
 func (m *Member) Floor() *pki.Floor { return m.state().Floor }
 
-// KeepFloor stores that.
+// KeepFloor stores floor. A floor of another datacenter is ignored.
 func (m *Member) KeepFloor(floor pki.Floor) error {
 	m.adopting.Lock()
 	defer m.adopting.Unlock()
@@ -201,7 +204,7 @@ func (m *Member) KeepFloor(floor pki.Floor) error {
 	return m.store(next, m.Roster())
 }
 
-// store writes the record and makes it count.
+// store writes the record and applies it.
 func (m *Member) store(next record, roster *identity.Roster) error {
 	text, err := json.MarshalIndent(next, "", "\t")
 	if err != nil {
@@ -218,7 +221,7 @@ func (m *Member) store(next record, roster *identity.Roster) error {
 
 const pemKey = "PRIVATE KEY"
 
-// loadKey reads an ed25519 key, and makes one if there is none.
+// loadKey loads an ed25519 key. It creates one if the file is missing.
 func loadKey(path string) (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +253,7 @@ func loadKey(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// loadAge reads the key to which secrets are encrypted, and makes one if there is none.
+// loadAge loads the key that decrypts secrets. It creates one if the file is missing.
 func loadAge(path string) (*age.X25519Identity, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -270,7 +273,8 @@ func loadAge(path string) (*age.X25519Identity, error) {
 	return key, nil
 }
 
-// writeFile replaces a file as a whole: whatever happens meanwhile, the old text or the new one is there, readable by its owner only.
+// writeFile replaces a file atomically: after a crash it has either the old or the new text. Only its owner can read
+// it.
 func writeFile(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"writ/sal/catalog"
 )
 
-// maxUnseen is the longest time between two looks that is charged. What nobody looked at for longer may not have been there.
+// maxUnseen is the longest charged time between two scans. After a longer gap the resource may not have existed all the
+// time.
 const maxUnseen = 10 * time.Minute
 
-// charge returns what a resource has used between two readings, for each hour that they touch. The time between them is charged by what the
-// resource has at the later one; bytes are those by which its counters grew, all of them in the later hour. Before the first reading there
-// was no time.
+// charge returns the use of a resource between two readings, per hour. The time is charged with the size of the later
+// reading. The growth of the byte counters is charged to the last hour. Without an earlier reading no time is charged.
 func charge(resource writ.ResourceID, uid writ.UID, before journal.Reading, at time.Time, usage sal.Usage) []journal.Use {
 	var all []journal.Use
 	from := before.At
 	if passed := at.Sub(from); from.IsZero() || passed < 0 || passed > maxUnseen {
-		from = at // the clock was set, or nobody looked
+		from = at // the clock was set, or scans were missing
 	}
 	for {
 		hour := from.UTC().Truncate(time.Hour)
@@ -40,7 +40,7 @@ func charge(resource writ.ResourceID, uid writ.UID, before journal.Reading, at t
 	return all
 }
 
-// grown is how much a counter has counted since, which begins anew at 0 when what it counts for is started again.
+// grown returns the growth of a counter. A counter restarts at 0 when its resource restarts.
 func grown(before, now int64) int64 {
 	if now < before {
 		return max(now, 0)
@@ -55,11 +55,11 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// meter reads what a resource uses and returns what it has used since the last time. The reading counts once keepUsage has kept it.
+// meter reads a resource's use and returns the use since the last reading. The reading takes effect in keepUsage.
 func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.ResourceID) []journal.Use {
 	uid, usage, ok := k.read(ctx, "usage", readFor, d, resource)
 	if !ok {
-		return nil // nobody knows; the next look makes up for it
+		return nil // unknown; the next scan charges it
 	}
 	k.metering.Lock()
 	defer k.metering.Unlock()
@@ -72,7 +72,8 @@ func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.Resourc
 	return charge(resource, uid, before, reading.At, usage)
 }
 
-// read asks a driver what a resource uses. What names the question: of one that was asked and has not answered nobody knows.
+// read asks a driver for the use of a resource. The use is unknown if an earlier call with the same key what has not
+// returned.
 func (k *keeper) read(ctx context.Context, what string, patience time.Duration, d sal.Metered, resource writ.ResourceID) (uid writ.UID, usage sal.Usage, known bool) {
 	type answer struct {
 		sal.Observation
@@ -90,7 +91,7 @@ func (k *keeper) read(ctx context.Context, what string, patience time.Duration, 
 	return a.UID, a.Usage, err == nil && a.Exists
 }
 
-// before is the last reading of a resource. Called with metering.
+// before returns the last reading of a resource. The caller holds metering.
 func (k *keeper) before(uid writ.UID) journal.Reading {
 	for _, readings := range []map[writ.UID]journal.Reading{k.looked, k.readings, k.begun} {
 		if r, ok := readings[uid]; ok {
@@ -100,12 +101,13 @@ func (k *keeper) before(uid writ.UID) journal.Reading {
 	return journal.Reading{}
 }
 
-// keepUsage keeps what a look found. If that cannot be kept, the next look charges what this one did not.
+// keepUsage stores the findings of a scan. If that fails, the next scan charges them.
 func (k *keeper) keepUsage(ctx context.Context, used []journal.Use) {
 	k.metering.Lock()
 	looked := k.looked
 	k.metering.Unlock()
-	err := k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, looked)) // no look is under way, so looked stays
+	// No scan is running, so looked does not change.
+	err := k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, looked))
 	k.metering.Lock()
 	defer k.metering.Unlock()
 	if err == nil {
@@ -120,11 +122,11 @@ func (k *keeper) keepUsage(ctx context.Context, used []journal.Use) {
 	clear(k.over)
 }
 
-// lastReadFor is how long somebody who deletes a resource waits for what it has used.
+// lastReadFor limits how long a delete waits for the final reading.
 const lastReadFor = 5 * time.Second
 
-// metered carries out an operation, and charges what its resource uses from the moment at which it is there, and until it is not any more,
-// instead of from the first look to the last.
+// metered carries out an operation. It charges a resource from its creation until its deletion, not only from the first
+// scan to the last.
 func (k *keeper) metered(ctx context.Context, w *work, do func() (sal.Outcome, error)) (sal.Outcome, error) {
 	d, ok := w.driver.(sal.Metered)
 	if !ok || w.operation.Effect != catalog.Make && w.operation.Effect != catalog.Remove {
@@ -159,5 +161,6 @@ func (k *keeper) close(ctx context.Context, w *work, usage sal.Usage) {
 	delete(k.begun, uid)
 	delete(k.readings, uid)
 	k.metering.Unlock()
-	_ = k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, nil)) // noted; what it used since the last look is not charged then
+	// Logged; on failure the use since the last scan is not charged.
+	_ = k.noteStore(ctx, k.journal.Meter(context.WithoutCancel(ctx), used, nil))
 }

@@ -7,51 +7,51 @@ import (
 	"writ/internal/tally"
 )
 
-// Metrics are the numbers of a runner, for those who watch it.
+// Metrics holds the metrics of a runner.
 type Metrics struct {
 	Counts
-	Jobs     map[Job]int64 // that were carried out
+	Jobs     map[Job]int64 // jobs carried out
 	Took     map[string]tally.Spread
 	Refusals map[writ.Code]int64
 	Drops    map[Drop]int64
-	Sent     time.Time // when the queue took a beat last
-	Heard    time.Time // when a message of the supervisor came by the queue last
-	Answered time.Time // when the supervisor said last at its node API what the node is
+	Sent     time.Time // last beat accepted by the queue
+	Heard    time.Time // last message of the supervisor from the queue
+	Answered time.Time // last answer about the node's standing from the supervisor's node API
 	Roster   int
-	Expires  time.Time // the roster
+	Expires  time.Time // expiry of the roster
 
-	Serving bool // what follows is missing otherwise
+	Serving bool // whether Serves is valid
 	Serves  ServingMetrics
 }
 
-// ServingMetrics are those of a node that takes jobs.
+// ServingMetrics holds the metrics of a serving node.
 type ServingMetrics struct {
-	Journal     bool          // it can be written
-	Queue       bool          // it answers
-	Fault       string        // why the node refuses work, "" if it does not
-	Slots       int           // for jobs
-	Waiting     int           // jobs in hand that have not begun
-	Oldest      time.Duration // for how long one of them waits at most
+	Journal     bool          // writable
+	Queue       bool          // reachable
+	Fault       string        // why the node refuses work; "" if it does not
+	Slots       int           // number of job slots
+	Waiting     int           // jobs in hand that have not started
+	Oldest      time.Duration // longest wait of such a job
 	Running     int
-	Stuck       int // jobs whose drivers ignore that their time is over
-	Unconfirmed int // results that the supervisor has not confirmed
+	Stuck       int // jobs whose drivers ignore their deadline
+	Unconfirmed int // results without an acknowledgement
 	Mended      int64
-	Resources   map[Resources]int // as of the last look at each
+	Resources   map[Resources]int // as of the last scan of each
 }
 
-// Job is an operation that was carried out, and what came of it.
+// Job is an operation with the outcome of the job.
 type Job struct {
-	Operation string // as the catalogue names it
+	Operation string // name in the catalogue
 	Outcome   string // succeeded, failed or cancelled
 }
 
-// Drop is something that was ignored, and why. Both parts are written in this program.
+// Drop is a class of ignored messages and the reason. Both are constants of this program, so their number is bounded.
 type Drop struct {
 	What string
 	Code writ.Code
 }
 
-// Resources are those of one kind in one state, in the words of their driver.
+// Resources is a kind of resources in one state, as named by the driver.
 type Resources struct {
 	Kind  writ.ResourceKind
 	State string
@@ -79,7 +79,7 @@ func (c *counts) noteRefusal(result *writ.Result) {
 	}
 }
 
-// Metrics returns the numbers of now. They are in memory: no journal, queue or driver that hangs keeps anybody waiting.
+// Metrics returns the current metrics. They are in memory, so a hanging journal, queue or driver does not block it.
 func (r *Runner) Metrics() Metrics {
 	c := &r.counts
 	m := Metrics{

@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// maxLogAsked is how many queries wait to be answered. Who asked does not wait long for an answer either.
+	// maxLogAsked limits the pending queries. Further ones are dropped, because a client does not wait long for an
+	// answer.
 	maxLogAsked = 4
-	// resendWarnings is when the last warnings are sent again: a message may get lost, and no supervisor acknowledges this one.
+	// resendWarnings is the interval at which the last warnings are sent again: a message may be lost, and the
+	// supervisor does not acknowledge these.
 	resendWarnings = 10 * time.Minute
 )
 
-// logQuery reads a query for the log that came in a message; ok is false if it has none that can be read.
+// logQuery decodes a log query of a control message; ok is false if it is missing or invalid.
 func (n *incarnation) logQuery(ctx context.Context, id string, query []byte) (q nodes.LogQuery, ok bool) {
 	if len(query) == 0 {
 		return q, false
@@ -29,7 +31,7 @@ func (n *incarnation) logQuery(ctx context.Context, id string, query []byte) (q 
 	return q, true
 }
 
-// askLog has queries answered, but for those that come while too many wait.
+// askLog queues log queries. Queries beyond maxLogAsked are dropped.
 func (n *incarnation) askLog(queries []nodes.LogQuery) {
 	for _, q := range queries {
 		select {
@@ -50,7 +52,8 @@ func (n *incarnation) answerLog(ctx context.Context) {
 			if n.nodeLog != nil {
 				report = n.nodeLog.Read(q)
 			}
-			_ = n.sendLog(failpoint.At(ctx, failpoint.LogSent), report) // noted; who asked asks again
+			// Failures are logged by send; the client asks again.
+			_ = n.sendLog(failpoint.At(ctx, failpoint.LogSent), report)
 		}
 	}
 }
@@ -61,15 +64,15 @@ func (n *incarnation) sendLog(ctx context.Context, r nodes.LogReport) error {
 	return n.send(ctx, envelope.Log, &r)
 }
 
-// warnings are the last ones that were told.
+// warnings holds the last warnings that were sent.
 type warnings struct {
 	last  nodes.LogLine
-	epoch int64 // of the supervisor that was told
+	epoch int64 // epoch of the receiving supervisor
 	at    time.Time
 	count int64
 }
 
-// tellWarnings sends the supervisor the last warnings of the node's log, if there are some that it does not know.
+// tellWarnings sends the supervisor the last warnings of the node's log, if they are new or a resend is due.
 func (k *keeper) tellWarnings(ctx context.Context) {
 	if k.nodeLog == nil {
 		return
@@ -84,7 +87,8 @@ func (k *keeper) tellWarnings(ctx context.Context) {
 		return
 	}
 	last.Count = told.count + 1
-	if k.sendLog(failpoint.At(ctx, failpoint.WarningsSent), last) == nil { // else noted, and sent after the next look
+	// Otherwise logged, and sent after the next scan.
+	if k.sendLog(failpoint.At(ctx, failpoint.WarningsSent), last) == nil {
 		*told = warnings{newest, epoch, now, last.Count}
 	}
 }

@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	// resendAfter is when a result that was not acknowledged is sent again. Each time after that it takes twice as long, up to resendAtLast,
-	// until the supervisor is heard: what nobody takes out of the queue fills its memory.
+	// resendAfter is the delay before an unacknowledged result is sent again. The delay doubles each time, up to
+	// resendAtLast, until a message of the supervisor arrives: unread results fill the memory of the queue.
 	resendAfter  = 2 * time.Second
 	resendAtLast = time.Minute
 	// retryAfter is the pause after the transport refused something.
 	retryAfter = time.Second
 )
 
-// outbox sends results until the supervisor acknowledges them. Results that wait at the same time share one signature and one message:
-// a signature costs more than everything else in a message.
+// outbox sends results until the supervisor acknowledges them. Results that wait at the same time share one signature
+// and one message: a signature costs more than the rest of a message.
 type outbox struct {
 	send func(ctx context.Context, results []*writ.Result) error
 
 	mu      sync.Mutex
 	letters map[writ.JobKey]*letter // not acknowledged
-	fresh   []*letter               // to be sent at once
-	later   []resend                // sent, in the order in which they are due again
-	patient bool                    // something waits, or waited, for longer than resendAfter
+	fresh   []*letter               // to be sent immediately
+	later   []resend                // sent, ordered by the time of the next send
+	patient bool                    // some delay exceeds resendAfter
 	wake    chan struct{}           // holds one token
 }
 
 type letter struct {
 	result *writ.Result
-	until  time.Time     // after this nobody wants it
-	due    time.Time     // when it is sent again, if it is not fresh
-	pause  time.Duration // from the next time that it is sent to the one after that
+	until  time.Time     // afterwards the result is dropped
+	due    time.Time     // time of the next send, if it is not fresh
+	pause  time.Duration // delay after the next send
 	fresh  bool          // is in outbox.fresh
-	gone   bool          // acknowledged, or too old
-	sent   chan struct{} // closed once the transport has it
+	gone   bool          // acknowledged or expired
+	sent   chan struct{} // closed once the transport has accepted it
 	was    bool          // sent is closed
 }
 
-// resend is a letter's place in outbox.later. It means nothing any more if the letter is due at another time.
+// resend is a letter's entry in outbox.later. It is stale if the letter is due at another time.
 type resend struct {
 	letter *letter
 	due    time.Time
@@ -58,8 +58,8 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 	return &outbox{send: send, letters: map[writ.JobKey]*letter{}, wake: make(chan struct{}, 1)}
 }
 
-// post hands a result over, of a job that can be delivered until a time. The channel is closed once the transport has it. A result that is
-// already here is sent again at once, and waits then as if it were new.
+// post enqueues the result of a job that can be delivered until the given time. The channel is closed once the
+// transport has accepted the result. A result that is already queued is sent again immediately, with the initial delay.
 func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +68,7 @@ func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 		l = &letter{result: result, until: until.Add(journal.Keep), sent: make(chan struct{})}
 		o.letters[result.JobKey] = l
 	}
-	l.result = result // the same, but maybe as the answer to another delivery
+	l.result = result // equal, but possibly the answer to another delivery
 	l.pause = resendAfter
 	if !l.fresh {
 		l.fresh = true
@@ -78,7 +78,7 @@ func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	return l.sent
 }
 
-// acknowledge forgets results that the supervisor has.
+// acknowledge removes results that the supervisor has received.
 func (o *outbox) acknowledge(keys []writ.JobKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,7 +91,7 @@ func (o *outbox) acknowledge(keys []writ.JobKey) {
 	}
 }
 
-// hasten begins again with the first pause, because the supervisor was heard: it may have come back.
+// hasten resets all delays, because a message of the supervisor arrived: it may have come back.
 func (o *outbox) hasten(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,7 +111,7 @@ func (o *outbox) hasten(now time.Time) {
 	o.rouse()
 }
 
-// size returns how many results are not acknowledged.
+// size returns the number of unacknowledged results.
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +123,7 @@ func (o *outbox) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		runtime.Gosched() // lets those who are about to post join this message
+		runtime.Gosched() // lets concurrent posts join this message
 		batch, pause := o.next(time.Now())
 		wake := o.wake
 		if len(batch) > 0 {
@@ -141,7 +141,7 @@ func (o *outbox) run(ctx context.Context) {
 	}
 }
 
-// next takes out what is to be sent now, or says for how long there is nothing.
+// next removes the letters that are due now. If there are none, it returns the time until the next one.
 func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,7 +174,7 @@ func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
 	return batch, pause
 }
 
-// deliver sends a batch and reports whether the transport took it. If it did not, the batch stays to be sent at once.
+// deliver sends a batch and reports whether the transport accepted it. Otherwise the batch remains fresh.
 func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
 	o.mu.Lock()
 	results := make([]*writ.Result, len(batch))
@@ -189,7 +189,7 @@ func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
 	defer o.mu.Unlock()
 	for _, l := range batch {
 		switch {
-		case l.gone || l.fresh: // acknowledged, or posted again, while it was sent
+		case l.gone || l.fresh: // acknowledged, or posted again, during the send
 		case err != nil:
 			l.fresh = true
 			o.fresh = append(o.fresh, l)
@@ -203,13 +203,13 @@ func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
 	return err == nil
 }
 
-// shelve lets a letter that was sent wait until it is due again. The caller holds mu.
+// shelve schedules the next send of a letter that was sent. The caller holds mu.
 func (o *outbox) shelve(l *letter, now time.Time) {
 	l.due = now.Add(l.pause)
 	o.patient = o.patient || l.pause > resendAfter
 	l.pause = min(2*l.pause, resendAtLast)
 	place, _ := slices.BinarySearchFunc(o.later, l.due, func(r resend, due time.Time) int {
-		return cmp.Or(r.due.Compare(due), -1) // behind those that are due at the same time
+		return cmp.Or(r.due.Compare(due), -1) // after those with the same time
 	})
 	o.later = slices.Insert(o.later, place, resend{l, l.due})
 }

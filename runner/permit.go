@@ -15,32 +15,33 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// maxPermits bounds how many runs a runner remembers to have verified the payload of.
+// maxPermits limits the verified payloads in memory.
 const maxPermits = 1024
 
-// permits lets a node see for itself that a person signed for what it is asked to do: whoever has the supervisor's key alone cannot make it
-// change anything. A payload is fetched and verified once for each run, and again when the roster changes.
+// permits verifies that a person signed for a job, so that a thief of the supervisor's key alone cannot make the node
+// change anything. A payload is fetched and verified once per run, and again when the roster changes.
 type permits struct {
 	member  *Member
 	api     nodes.Backend
 	now     func() time.Time
 	refresh func(ctx context.Context) error    // fetches newer rosters
-	say     func(key writ.JobKey, text string) // of a job that waits, for people
+	say     func(key writ.JobKey, text string) // reports why a job waits, for people
 
 	mu     sync.Mutex
 	seen   map[writ.Digest]*permit
-	asking map[writ.Digest]chan struct{} // closed when whoever fetches a payload has it, or has failed
+	asking map[writ.Digest]chan struct{} // closed when the fetch of a payload has ended
 }
 
-// permit is what a verified payload allows, as long as roster and acceptance are those that it was verified with.
+// permit holds the permissions of a verified payload. It is valid for one roster version and acceptance time.
 type permit struct {
 	payload  *identity.Payload // without texts and parameters
 	roster   int
 	accepted int64
-	end      time.Time // of the run
+	end      time.Time // deadline of the run
 }
 
-// check returns nil if the payload of the job's run allows the job. It waits for a node API that does not answer until ctx ends.
+// check returns nil if the payload of the job's run allows the job. It retries while the node API is unreachable, until
+// ctx ends.
 func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.Operation) error {
 	if run := writ.RunIDOf(job.Payload); run != job.Run {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the job is one of the run %s and names the payload of the run %s", job.Run, run)
@@ -66,7 +67,7 @@ func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.O
 	return nil
 }
 
-// permit returns what the verified payload of a job allows. Jobs of one run that come together let one of them fetch it.
+// permit returns the permit of a job's payload. Concurrent jobs of one run share one fetch.
 func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 	for {
 		known, fetched := p.known(job)
@@ -83,7 +84,7 @@ func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 		}
 	}
 	defer p.asked(job)
-	var since time.Time // that nothing could be fetched
+	var since time.Time // start of the failures
 	for {
 		found, err := p.fetch(ctx, job)
 		if err == nil && !since.IsZero() {
@@ -103,8 +104,8 @@ func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 	}
 }
 
-// known returns the permit of a job if it is there, or else a channel to wait at if somebody fetches it. If it returns neither the caller is
-// to fetch it, and to call asked after that.
+// known returns the cached permit of a job. If another job fetches it, known returns a channel to wait on. If it
+// returns neither, the caller must fetch the permit and call asked afterwards.
 func (p *permits) known(job *writ.Job) (*permit, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +119,7 @@ func (p *permits) known(job *writ.Job) (*permit, chan struct{}) {
 	return nil, fetched
 }
 
-// asked lets those go on who wait for a payload.
+// asked wakes the jobs that wait for a payload.
 func (p *permits) asked(job *writ.Job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +127,7 @@ func (p *permits) asked(job *writ.Job) {
 	delete(p.asking, job.Payload)
 }
 
-// keep remembers a permit. Where there are too many, those of runs whose time is over go, or else any.
+// keep caches a permit. If there are too many, it evicts those of expired runs first, then arbitrary ones.
 func (p *permits) keep(digest writ.Digest, verified *permit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,10 +8,11 @@ import (
 	"writ/sal"
 )
 
-// remnants is the disk space of data that belongs to no resource, in bytes. The supervisor knows of resources only, so the node offers less.
+// remnants is the disk space of data that belongs to no resource, in bytes. The supervisor accounts only for resources,
+// so the node subtracts remnants from its capacity.
 type remnants struct{ bytes atomic.Int64 }
 
-// measure asks the drivers. If one does not answer, the value of the last time remains.
+// measure sums the remnants of all drivers. If a driver does not answer, the last value remains.
 func (r *remnants) measure(ctx context.Context, k *keeper) {
 	var sum int64
 	for _, d := range k.drivers {

@@ -11,7 +11,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// refreshEvery is how often a node asks for newer rosters without being told of one: an announcement can be lost with the queue.
+// refreshEvery is the interval at which a node fetches newer rosters without an announcement, because an announcement
+// may be lost with the queue.
 const refreshEvery = 10 * time.Minute
 
 // rosterWatch keeps a member's rosters up to date.
@@ -20,14 +21,14 @@ type rosterWatch struct {
 	api    nodes.Backend
 	sem    chan struct{} // holds one token: one refresh at a time
 	wake   chan struct{} // holds one token
-	wanted atomic.Int64  // the highest version that the supervisor announced
+	wanted atomic.Int64  // highest announced version
 }
 
 func newRosterWatch(member *Member, api nodes.Backend) *rosterWatch {
 	return &rosterWatch{member: member, api: api, sem: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
-// want asks for a version, 0 for any that is newer.
+// want requests roster version; 0 means any newer version.
 func (w *rosterWatch) want(version int64) {
 	for {
 		wanted := w.wanted.Load()
@@ -44,7 +45,7 @@ func (w *rosterWatch) want(version int64) {
 	}
 }
 
-// refresh fetches, verifies and stores what is newer than what the member has.
+// refresh fetches, verifies and stores the rosters that are newer than the member's newest.
 func (w *rosterWatch) refresh(ctx context.Context) error {
 	select {
 	case w.sem <- struct{}{}:
@@ -59,7 +60,7 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	return w.member.adopt(links, time.Now())
 }
 
-// followRosters refreshes at the start, when a newer roster is announced or missed, and now and then.
+// followRosters refreshes at start, when a newer roster is announced or a signer is unknown, and every refreshEvery.
 func (n *incarnation) followRosters(ctx context.Context) {
 	failing := false
 	for {
@@ -78,7 +79,7 @@ func (n *incarnation) followRosters(ctx context.Context) {
 		pause, wake := refreshEvery, n.rosters.wake
 		if failing || n.rosters.wanted.Load() > int64(version) {
 			pause, wake = askEvery, nil
-		} else if sleep.For(ctx, retryAfter) != nil { // whoever sends garbage must not make the node ask all the time
+		} else if sleep.For(ctx, retryAfter) != nil { // an attacker who sends garbage must not cause constant requests
 			return
 		}
 		timer := time.NewTimer(pause)

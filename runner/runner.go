@@ -1,11 +1,13 @@
-// Package runner is one node: it takes signed jobs from its queue, verifies them, remembers them, acts through drivers, and reports.
-// It trusts nobody on the way: a job counts by the envelope of its datacenter's supervisor in the newest roster that leads back to the
-// cluster's root, and what changes anything counts by the signature of a person besides. It knows its own node only, no scripts and no
-// tenants.
+// Package runner implements one node. It receives signed jobs from its queue, verifies them, records them in its
+// journal, carries them out through drivers and reports the results.
 //
-// The life of a job here: open the envelope, find or make its entry in the journal (`started`, on disk), act, record the result (on
-// disk), send it, and send it again until the supervisor acknowledges it. A crash at any point leaves an entry that tells the next
-// incarnation what may still be done.
+// The runner trusts no component in between. It accepts a job only in an envelope that the supervisor of its datacenter
+// signed, according to the newest roster that chains back to the cluster's root. Changes also need the signature of a
+// person. The runner knows only its own node: no scripts and no tenants.
+//
+// The life of a job: open the envelope, find or create its entry in the journal (`started`, on disk), act, record the
+// result (on disk), send it, and send it again until the supervisor acknowledges it. After a crash at any point, the
+// entry tells the next incarnation which steps are still allowed.
 package runner
 
 import (
@@ -30,53 +32,54 @@ import (
 )
 
 const (
-	// DefaultSlots is how many jobs run at a time unless Runner says otherwise. It also bounds how many results share a commit.
+	// DefaultSlots is the number of concurrent jobs if Runner.Slots is unset. It also limits the results in one commit.
 	DefaultSlots = 64
-	// DefaultGrace is how long running jobs may go on after the runner was told to stop.
+	// DefaultGrace limits how long running jobs may continue after shutdown begins.
 	DefaultGrace = 10 * time.Second
 )
 
 // Runner serves one node. Fill it in and call Run once.
 type Runner struct {
-	Member  *Member          // from Join
-	API     nodes.Backend    // of the datacenter's supervisor
-	Queue   queue.Queue      // of the datacenter
-	Journal *journal.Journal // of this node
-	Drivers []sal.Driver     // at most one for each module
-	// Lacking are drivers with which the node makes nothing new, each with what it lacks. They are told, and nothing else; one of them is among
-	// Drivers if there is something that it looks after.
+	Member  *Member          // see Join
+	API     nodes.Backend    // node API of the datacenter's supervisor
+	Queue   queue.Queue      // queue of the datacenter
+	Journal *journal.Journal // journal of this node
+	Drivers []sal.Driver     // at most one per module
+	// Lacking lists drivers that cannot create resources, each with its missing dependency. They are only reported.
+	// Such a driver is also in Drivers if it has resources to maintain.
 	Lacking []writ.NodeDriver
-	Slots   int // jobs at a time, besides those that fetch; DefaultSlots if 0
-	// Capacity is what the node offers. Parts that are 0 are measured: the CPUs of the host, its memory, and the size of the disk that holds
-	// the data directory; of the last two the host keeps some for itself.
+	Slots   int // concurrent jobs, not counting transfers; DefaultSlots if 0
+	// Capacity is the capacity that the node offers. Fields that are 0 are measured: the CPUs of the host, its memory,
+	// and the size of the disk with the data directory. The host reserves a part of memory and disk for itself.
 	Capacity writ.Capacity
 	Grace    time.Duration // DefaultGrace if 0
-	// Transfers is where other nodes fetch copies of what is here; nil gives nothing away.
+	// Transfers serves copies of this node's resources to other nodes; nil serves none.
 	Transfers *Transfers
-	// Peers are ranges of addresses at which this node fetches from others, besides those on the internet.
+	// Peers lists the address ranges from which this node may fetch, in addition to the internet.
 	Peers []netip.Prefix
-	// Now is the node's wall clock, time.Now if nil: envelopes expire by it. It may be set at any time, forward and back.
+	// Now is the node's wall clock, time.Now if nil. It decides when envelopes expire. It may jump forward and back at
+	// any time.
 	Now     func() time.Time
-	Version string // of the program
-	// Host returns what the machine is, for people; nothing is told of it if nil.
+	Version string // version of the program
+	// Host returns facts about the machine, for people. They are not reported if nil.
 	Host func() writ.Host
-	// Disks returns the file systems that hold data of the node; they are not reported if nil.
+	// Disks returns the file systems with data of the node. They are not reported if nil.
 	Disks func() []writ.Disk
-	Log   *slog.Logger // nothing is logged if nil
-	// Record takes the span of each job; nil if there are no traces.
+	Log   *slog.Logger // discards if nil
+	// Record receives the span of each job; nil disables tracing.
 	Record func(s tracing.Span)
-	// NodeLog is what the node keeps of its log; nothing is told of that if nil.
+	// NodeLog holds the stored log of the node. If nil, the supervisor cannot query it.
 	NodeLog *nodelog.Log
 
 	counts  counts
-	current atomic.Pointer[incarnation] // that serves, nil if none does
+	current atomic.Pointer[incarnation] // serving now; nil if none
 }
 
-// Counts says how often something happened since the runner was made.
+// Counts holds event counts since the runner was created.
 type Counts struct {
-	Acted    int64 // operations that were carried out
-	Repeated int64 // deliveries that were answered from the journal
-	Refused  int64 // jobs that were answered without acting
+	Acted    int64 // operations carried out
+	Repeated int64 // deliveries answered from the journal
+	Refused  int64 // jobs answered without acting
 	Dropped  int64 // deliveries and messages that were not authentic, not for this node, or too late
 }
 
@@ -84,12 +87,12 @@ type counts struct {
 	acted, repeated, refused atomic.Int64
 
 	jobs     tally.Counts[Job]
-	took     tally.DurationsOf[string] // operations, by name
+	took     tally.DurationsOf[string] // durations of operations, by name
 	refusals tally.Counts[writ.Code]
 	drops    tally.Counts[Drop]
-	sent     tally.Moment // a beat
-	heard    tally.Moment // a message of the supervisor, by the queue
-	answered tally.Moment // by the supervisor, at its node API
+	sent     tally.Moment // last beat
+	heard    tally.Moment // last message of the supervisor from the queue
+	answered tally.Moment // last answer of the supervisor's node API
 }
 
 // Counts returns the counters.
@@ -97,12 +100,13 @@ func (r *Runner) Counts() Counts {
 	return Counts{r.counts.acted.Load(), r.counts.repeated.Load(), r.counts.refused.Load(), r.counts.drops.Total()}
 }
 
-// errShutdown ends what the runner cuts because it is told to stop. What it cuts is not failed: the next incarnation goes on.
+// errShutdown is the cause of contexts that the runner cancels for shutdown. The affected jobs have not failed: the
+// next incarnation continues them.
 var errShutdown = errors.New("the runner is being stopped")
 
-// Run serves until ctx ends, and returns nil then. It waits first until the node is approved. When ctx ends it takes no more jobs,
-// gives running ones Grace, then ends their contexts; those stay `started` in the journal. It returns an error only if it cannot
-// serve at all.
+// Run serves until ctx ends, then returns nil. It first waits until the node is approved. When ctx ends it accepts no
+// more jobs, gives running ones the grace period and then cancels them; those stay `started` in the journal. It returns
+// an error only if it cannot serve at all.
 func (r *Runner) Run(ctx context.Context) error {
 	drivers, err := r.validate()
 	if err != nil {
@@ -147,7 +151,8 @@ func (r *Runner) validate() (map[string]sal.Driver, error) {
 	return drivers, nil
 }
 
-// run serves until ctx ends, and then stops in two steps: no more jobs, then no more time for those that run.
+// run serves until ctx ends. Then it stops in two steps: it accepts no more jobs, and after the grace period it cancels
+// the running ones.
 func (n *incarnation) run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

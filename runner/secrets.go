@@ -15,8 +15,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// reveal opens the secrets that the arguments of a job name. They are in memory from now on until the job is done, and nowhere else. The
-// error is SECRET_UNKNOWN if one did not come with the job, and SECRET_UNREADABLE if this node cannot open it.
+// reveal decrypts the secrets that the arguments of a job name. The values stay in memory only, until the job ends. The
+// error is SECRET_UNKNOWN if one did not come with the job, and SECRET_UNREADABLE if this node cannot decrypt it.
 func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[catalog.Secret]string, error) {
 	names := operation.Args.Secrets(job.Args)
 	if len(names) == 0 {
@@ -38,18 +38,18 @@ func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[c
 	return values, nil
 }
 
-// labelOf says which secret a job means by a name.
+// labelOf returns the label of the secret that a job refers to by name.
 func labelOf(job *writ.Job, name catalog.Secret) secret.Label {
 	_, version, _ := strings.Cut(string(name), "@")
-	number, _ := strconv.Atoi(version) // in proper form, as SecretOf has seen it
+	number, _ := strconv.Atoi(version) // valid: SecretOf has checked the format
 	return secret.Label{Cluster: job.Cluster, Datacenter: job.Datacenter, Project: job.Project, Name: name.Name(), Version: number}
 }
 
-// minMasked is how long a value must be to be masked: anything shorter is in every text by chance.
+// minMasked is the minimal length of a masked value. Shorter values occur in every text by chance.
 const minMasked = 4
 
-// mask puts the names of secrets in the place of their values. Drivers do not give them away, but the tools behind them do as they like:
-// a program prints its environment, an error repeats a command line.
+// mask replaces the values of secrets with their names. Drivers do not reveal secrets, but the tools that they call
+// may: a program prints its environment, an error repeats a command line.
 type mask struct{ replacer *strings.Replacer }
 
 func maskOf(secrets map[catalog.Secret]string) mask {
@@ -64,7 +64,8 @@ func maskOf(secrets map[catalog.Secret]string) mask {
 	if len(shown) == 0 {
 		return mask{}
 	}
-	texts := slices.SortedFunc(maps.Keys(shown), func(a, b string) int { // the longest first: a secret may begin with another
+	// Longest first: a secret may be a prefix of another.
+	texts := slices.SortedFunc(maps.Keys(shown), func(a, b string) int {
 		return cmp.Or(len(b)-len(a), cmp.Compare(a, b))
 	})
 	var pairs []string
@@ -109,7 +110,7 @@ func (m mask) values(values map[string]any) map[string]any {
 	return masked
 }
 
-// err returns an error that shows no secret; one that shows none anyway stays as it is.
+// err returns an error without secrets. An error that contains none is returned unchanged.
 func (m mask) err(err error) error {
 	if m.replacer == nil || err == nil {
 		return err
@@ -131,13 +132,13 @@ func (m mask) err(err error) error {
 	return &writ.Error{Code: known.Code, Message: m.text(known.Message), Hint: m.text(known.Hint)}
 }
 
-// attempt masks what a driver answered.
+// attempt masks the answer of a driver.
 func (m mask) attempt(got attempt) attempt {
 	got.Values, got.err = m.values(got.Values), m.err(got.err)
 	return got
 }
 
-// request is what the driver is asked to do, with the values of secrets in its arguments.
+// request builds the driver's request. Its arguments contain the values of secrets.
 func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
 	return sal.Request{
 		Operation: w.operation,

@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// inHandPerSlot is how many jobs the node has in hand at most for each slot: all that its supervisor sends. So it is the node who says
-	// which one is next, and those that wait for something else than a slot do not keep others from one.
+	// inHandPerSlot limits the jobs in hand per slot; it covers all that the supervisor sends. The node therefore
+	// chooses the next job, and a job that waits for something other than a slot blocks no other job.
 	inHandPerSlot = 3
-	// slotsPerTransfer is how many slots a node has for each transfer at a time, and leastTransfers how many of these there are at least.
+	// slotsPerTransfer is the number of job slots per transfer slot, and leastTransfers the minimal number of transfer
+	// slots.
 	slotsPerTransfer = 2
 	leastTransfers   = 4
 )
 
-// slotPool has the slots of the node: those of jobs, and those of jobs that fetch from elsewhere. Projects share both by the time that they
-// have spent there.
+// slotPool holds the slots of the node: those for jobs, and those for jobs that fetch from elsewhere. Projects share
+// both fairly by the time that they have used.
 type slotPool struct {
 	jobs, transfers fair.Slots
 
 	mu      sync.Mutex
-	weights map[writ.ProjectID]int // of projects that count for more than others, as their last jobs said
+	weights map[writ.ProjectID]int // weights above 1, from the last job of each project
 }
 
 func newSlotPool(slots int) *slotPool {
@@ -49,10 +50,10 @@ func (p *slotPool) weigh(project writ.ProjectID, weight int) {
 	}
 }
 
-// fetches reports whether a job mostly waits for somebody else: a server, or another node.
+// fetches reports whether a job mostly waits for another system: a server or another node.
 func (w *work) fetches() bool { return w.operation.Fetches || w.origin != nil }
 
-// enter waits until the job may act.
+// enter waits for a slot.
 func (n *incarnation) enter(ctx context.Context, w *work) (err error) {
 	n.slotPool.weigh(w.job.Project, w.job.Weight)
 	slots := &n.slotPool.jobs

@@ -8,7 +8,7 @@ import (
 	"writ/internal/tracing"
 )
 
-// spanOf is the span of a job: what its driver did, by the node's clock.
+// spanOf returns the span of a job: the work of its driver, by the node's clock.
 func spanOf(job *writ.Job, node string, started, ended time.Time, result *writ.Result) tracing.Span {
 	s := tracing.Span{
 		At: tracing.OfAttempt(job.Run, job.Seq, job.Attempt).Part("job"), Name: "driver " + result.Driver, From: started, Until: ended,

@@ -13,18 +13,18 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// standingEvery is how often a node asks whether it is still a member, where its queue refuses nodes that were removed: that refusal can be lost.
-// Without one it asks every askEvery.
+// standingEvery is the interval at which a node checks its membership if its queue refuses removed nodes; that refusal
+// may be lost. If the queue has no accounts, the interval is askEvery.
 const standingEvery = time.Minute
 
-// rejected is why a node that its datacenter does not have any more ends.
+// rejected returns the error with which a removed or rejected node exits.
 func (m *Member) rejected() *writ.Error {
 	return writ.Errorf(writ.CodeNodeRejected, "the datacenter has %s the node %s", m.Admission(), m.Name()).
 		WithHint("to join anew, start with an empty data directory and a token of `writ token create`")
 }
 
-// learnStanding asks the supervisor what the node is, and keeps it if that is that it was removed. Only the supervisor's signature over this
-// question counts, so that nobody in between can end a node.
+// learnStanding asks the supervisor for the node's admission and records a removal. Only the supervisor's signature
+// over this nonce counts, so an attacker on the network cannot shut a node down.
 func (m *Member) learnStanding(ctx context.Context, api nodes.Backend) error {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
@@ -49,10 +49,10 @@ func (m *Member) learnStanding(ctx context.Context, api nodes.Backend) error {
 	return m.leave(member.Admission)
 }
 
-// left reports whether a node that is so is a member no more, for good.
+// left reports whether an admission ends the membership permanently.
 func left(a writ.Admission) bool { return a == writ.AdmissionRemoved || a == writ.AdmissionRejected }
 
-// leave keeps that the datacenter does not have the node any more. It returns the error with which a runner ends.
+// leave records that the node was removed. It returns the error with which the runner exits.
 func (m *Member) leave(a writ.Admission) error {
 	if err := m.change(func(r *record) { r.Admission = a }); err != nil {
 		return err
@@ -61,8 +61,9 @@ func (m *Member) leave(a writ.Admission) error {
 	return m.rejected()
 }
 
-// watchStanding returns why the node ends once its supervisor has signed that it was removed, nil when ctx ends. It asks at once, from time to
-// time, and when something says so that proves nothing by itself: an answer without a signature, or the queue that refuses the node.
+// watchStanding returns an error once the supervisor has signed that the node was removed, and nil when ctx ends. It
+// checks at start, periodically, and after hints that prove nothing by themselves: an unsigned answer, or a refusal by
+// the queue.
 func (n *incarnation) watchStanding(ctx context.Context) error {
 	for {
 		err := n.member.learnStanding(ctx, n.api)
@@ -82,7 +83,7 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-n.member.recheck:
-			_ = sleep.For(ctx, retryAfter) // whoever sends nonsense must not make the node ask all the time
+			_ = sleep.For(ctx, retryAfter) // an attacker who sends garbage must not cause constant requests
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
@@ -91,11 +92,12 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 	}
 }
 
-// standingFor is how long a node that was started looks after nothing because it does not know whether it is still a member.
+// standingFor limits how long a started node waits for its standing before it looks after its resources.
 const standingFor = 10 * time.Second
 
-// awaitStanding returns when the node knows what it is, or has waited long enough for that: what it had may run on another node by now, so it
-// starts nothing that does not run, as after its host was started, before it has asked. A supervisor that is away keeps nothing from running.
+// awaitStanding returns once the standing of the node is known, or after standingFor. The node's resources may run on
+// another node by now, so after a start of its host the node first asks before it starts any of them. An unavailable
+// supervisor only delays that.
 func (n *incarnation) awaitStanding(ctx context.Context) {
 	timer := time.NewTimer(standingFor)
 	defer timer.Stop()
@@ -106,7 +108,7 @@ func (n *incarnation) awaitStanding(ctx context.Context) {
 	}
 }
 
-// askAgain has the node ask whether it is still a member.
+// askAgain triggers a membership check.
 func (m *Member) askAgain() {
 	select {
 	case m.recheck <- struct{}{}:

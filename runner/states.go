@@ -12,24 +12,24 @@ import (
 	"writ/sal/catalog"
 )
 
-// states are how resources stand, as of the last look at each, and what of that the supervisor may not know: each is reported until a report
-// that has it is acknowledged, and then no more until it changes.
+// states holds the state of each resource as of its last scan. Each state is reported until a report that contains it
+// is acknowledged, and again when it changes.
 type states struct {
 	mu    sync.Mutex
 	all   map[writ.ResourceID]state
-	epoch int64 // of the supervisor that gets the reports
+	epoch int64 // epoch of the supervisor that receives the reports
 }
 
-// state is how one resource stands.
+// state is the state of one resource.
 type state struct {
 	writ.ResourceState
-	round int64 // the first report that it was in, 0 for none; it is in all that follow, until one is acknowledged
+	round int64 // first report that contained it, 0 for none; all later ones contain it until one is acknowledged
 	acked bool
 }
 
-// stateOf is what a driver sees, for the supervisor.
+// stateOf converts the observation of a driver.
 func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
-	if !seen.Exists { // it finished what a delete had begun
+	if !seen.Exists { // the driver completed an interrupted delete
 		return writ.ResourceState{ResourceID: resource, Standing: writ.Standing{State: catalog.Gone}}
 	}
 	s := writ.ResourceState{ResourceID: resource, UID: seen.UID, Standing: catalog.StandingOf(seen.Values)}
@@ -38,7 +38,7 @@ func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState 
 	return s
 }
 
-// note stores how a resource stands.
+// note stores the state of a resource.
 func (s *states) note(now writ.ResourceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,20 +51,21 @@ func (s *states) note(now writ.ResourceState) {
 	s.all[now.ResourceID] = state{ResourceState: now}
 }
 
-// forget has the next look report how a resource stands, also if that was reported before: its operation failed or answered with something newer.
+// forget makes the next scan report the state of a resource even if it is unchanged, because an operation failed or
+// returned a newer state.
 func (s *states) forget(resource writ.ResourceID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, resource)
 }
 
-// markGone notes which resources are not there any more, though no operation removed them, and forgets those whose end is acknowledged.
+// markGone marks resources that disappeared without an operation, and drops those whose end is acknowledged.
 func (s *states) markGone(there map[writ.ResourceID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, known := range s.all {
 		switch gone := known.State == catalog.Gone; {
-		case gone && there[r]: // its record is there, and it is not
+		case gone && there[r]: // its record exists, the resource does not
 		case gone && known.acked:
 			delete(s.all, r)
 		case !gone && !there[r]:
@@ -73,7 +74,7 @@ func (s *states) markGone(there map[writ.ResourceID]bool) {
 	}
 }
 
-// count returns how many resources of each kind are in each state.
+// count returns the number of resources per kind and state.
 func (s *states) count() map[Resources]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,15 +85,15 @@ func (s *states) count() map[Resources]int {
 	return n
 }
 
-// resources are those that are known.
+// resources returns the known resources.
 func (s *states) resources() iter.Seq[writ.ResourceID] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Values(slices.Collect(maps.Keys(s.all)))
 }
 
-// unacked returns at most max of what the supervisor of an epoch may not know, for a report. One that began since may have a journal that came
-// from a backup, and gets everything.
+// unacked returns at most max states that the supervisor of epoch may not have, for a report. A new epoch gets all
+// states, because its journal may come from a backup.
 func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,8 @@ func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
 			open = append(open, known)
 		}
 	}
-	slices.SortFunc(open, func(a, b state) int { // those that were in a report first, so that they are in each that follows
+	// Those of earlier reports first, so that each later report contains them.
+	slices.SortFunc(open, func(a, b state) int {
 		if began := cmp.Compare(min(b.round, 1), min(a.round, 1)); began != 0 {
 			return began
 		}
@@ -123,7 +125,7 @@ func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
 	return report
 }
 
-// acknowledged notes that the supervisor has a report.
+// acknowledged marks the states of a report as received by the supervisor.
 func (s *states) acknowledged(round int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,17 +14,18 @@ import (
 	"writ/sal"
 )
 
-// Transfers is where a node gives archives of its resources to other nodes.
+// Transfers configures how a node serves archives of its resources to other nodes.
 type Transfers struct {
-	Listener net.Listener // the runner closes it
-	Address  string       // at which the other nodes reach it, "host:port"
-	Rate     int64        // how many bytes all of them together may get in a second; unbounded if 0
+	Listener net.Listener // closed by the runner
+	Address  string       // reachable by other nodes, "host:port"
+	Rate     int64        // limit of all transfers together in bytes per second; 0 means unlimited
 }
 
-// holdFor is how long a transfer waits for the lock of a resource before the other node is told that it is busy, and asks again.
+// holdFor limits how long a transfer waits for the lock of a resource before answering RESOURCE_BUSY. The other node
+// then retries.
 const holdFor = 20 * time.Second
 
-// give gives archives to other nodes until ctx ends, if that was asked for.
+// give serves archives to other nodes until ctx ends, if Transfers is set.
 func (n *incarnation) give(ctx context.Context) {
 	if n.transfers == nil {
 		return
@@ -38,7 +39,7 @@ func (n *incarnation) give(ctx context.Context) {
 	}
 }
 
-// hold waits for the lock of a resource, as a job does.
+// hold locks a resource for a transfer, in the same queue as jobs.
 func (n *incarnation) hold(ctx context.Context, s sal.Shipment) (done func(), err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, holdFor, errStartBy)
 	defer stop()
@@ -60,7 +61,7 @@ func (n *incarnation) shipper(kind writ.ResourceKind) sal.Shipper {
 	return s
 }
 
-// origin is where the content comes from that a job copies, nil if that is here.
+// origin returns the source that a job copies from, or nil if it is this node.
 func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
 	if len(w.job.Grant) == 0 {
 		return nil, nil
