@@ -15,16 +15,17 @@ import (
 	"writ/internal/sqldb"
 )
 
-// The database may belong to somebody else than the supervisor. Rows from which something follows carry a message authentication code under
-// a key that is not in there: whoever can write to the database can take rows away, and put back what stood in a row before, but cannot
-// write one of his own, nor move or copy one. What a code covers stands in the tables below; a test holds them against the schema.
+// The database server may be controlled by someone other than the supervisor. Rows that affect decisions carry a
+// message authentication code, under a key that is not in the database. An attacker with write access to the database
+// can delete rows and restore earlier contents of a row, but cannot create, move or copy one. The tables below list the
+// columns that a code covers; a test compares them with the schema.
 
-// covered is a table whose rows carry a code.
+// covered describes a table whose rows carry a code.
 type covered struct {
 	table   string
-	key     []string          // the columns by which a row is found; the code covers them first, in this order
-	columns []string          // the columns that it covers besides, in this order
-	free    map[string]string // the other columns, and why what stands in them does no harm
+	key     []string          // key columns; the code covers them first, in this order
+	columns []string          // other covered columns, in this order
+	free    map[string]string // uncovered columns, each with the reason why it is harmless
 }
 
 const (
@@ -33,7 +34,7 @@ const (
 	perSigner = "it bounds what is kept of a signer; the database may fill or empty itself anyway"
 )
 
-// The column "body" holds the code in front of the record; other tables have a column "mac".
+// The column "body" holds the code before the record; other tables have a column "mac".
 var coveredTables = []covered{
 	{"runs", []string{"id", "number"}, []string{"body"}, map[string]string{
 		"state": searched, "open": ordered, "project": searched, "deployment": ordered, "revision": ordered, "accepted": searched,
@@ -67,7 +68,7 @@ var coveredTables = []covered{
 	{"holds", []string{"id"}, []string{"body"}, nil},
 }
 
-// freeTables are those whose rows carry no code, and why.
+// freeTables lists the tables without codes, each with the reason.
 var freeTables = map[string]string{
 	"payloads":         "each is verified when it is read: by the digest that its run is named after, and by its signature",
 	"roster_links":     "the chain of signatures and the history in each roster are verified from the pin",
@@ -85,20 +86,21 @@ var freeTables = map[string]string{
 	"meta":             "those of its values that decide something carry a code: see codedValues",
 }
 
-// Protection lets a journal carry codes.
+// Protection configures the codes of a journal.
 type Protection struct {
 	Key []byte // a secret that is not in the journal
-	// Known says that the journal carried codes before, as somebody knows who is not the database: then it is not given any for rows without.
+	// Known is set if a source outside the database knows that the journal carried codes before. Rows without a code
+	// are then rejected instead of adopted.
 	Known bool
-	// KnownValues says likewise that the values of meta carried codes before.
+	// KnownValues is the same for the values of meta.
 	KnownValues bool
-	// Refused is told of each row that the journal did not write, of the same one again only if there are very many, and may be nil.
+	// Refused is called for each rejected row, normally once per row, and may be nil.
 	Refused func(err *writ.Error)
-	// Adopted is told how many rows were given their codes, once in the life of a journal, and may be nil.
+	// Adopted is called with the number of rows that received a code, once in the life of a journal, and may be nil.
 	Adopted func(rows int)
 }
 
-// codes makes and checks codes.
+// codes creates and verifies codes.
 type codes struct {
 	Protection
 	tables map[string]*sync.Pool // of hash.Hash
@@ -107,13 +109,14 @@ type codes struct {
 	told map[string]bool
 }
 
-// maxRefusedRows bounds the rows of which it is remembered that they were refused. When there are more, all of them are forgotten, and told of again.
+// maxRefusedRows limits the rows that are remembered as reported. When it is reached, all are dropped and may be
+// reported again.
 const maxRefusedRows = 1000
 
-const metaCode = "meta" // the name of the key of what stands in meta
+const metaCode = "meta" // name of the key for the values in meta
 
-// Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without it nothing is checked: for tools that only
-// copy.
+// Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without Protect nothing is
+// verified, which suits tools that only copy.
 func (j *Journal) Protect(p Protection) error {
 	c := &codes{Protection: p, tables: make(map[string]*sync.Pool), told: make(map[string]bool)}
 	names := []string{metaCode}
@@ -131,9 +134,9 @@ func (j *Journal) Protect(p Protection) error {
 	return nil
 }
 
-// sum appends the code of a row to b: over the encoding of its values, and what stands behind them.
+// sum appends the code of a row to b. It covers the encoded values and the body.
 func (c *codes) sum(b []byte, table string, values []any, body []byte) ([]byte, error) {
-	for i, v := range values { // an engine may read no bytes as nothing
+	for i, v := range values { // some engines return empty bytes as NULL
 		if b, ok := v.([]byte); v == nil || ok && b == nil {
 			values[i] = []byte{}
 		}
@@ -151,13 +154,13 @@ func (c *codes) sum(b []byte, table string, values []any, body []byte) ([]byte, 
 	return h.Sum(b), nil
 }
 
-// A body that carries a code begins with a byte that no record begins with, and the code.
+// A body with a code starts with a byte that no record starts with, followed by the code.
 const (
 	coded     = 0xff
 	codedHead = 1 + sha256.Size
 )
 
-// withCode returns the body of a row as it is written: behind its code.
+// withCode returns the stored form of a body, with its code.
 func (tx *Tx) withCode(table string, body []byte, key ...any) ([]byte, error) {
 	if tx.codes == nil {
 		return body, nil
@@ -168,7 +171,8 @@ func (tx *Tx) withCode(table string, body []byte, key ...any) ([]byte, error) {
 	return append(b, body...), err
 }
 
-// open returns the body that withCode was given. It is a RECORD_FORGED error if the journal did not write it into this row.
+// open verifies a stored body and returns the body that was passed to withCode. The error is RECORD_FORGED if the
+// journal did not write it into this row.
 func (tx *Tx) open(table string, stored []byte, key ...any) ([]byte, error) {
 	isCoded := len(stored) >= codedHead && stored[0] == coded
 	if tx.codes == nil {
@@ -189,7 +193,7 @@ func (tx *Tx) open(table string, stored []byte, key ...any) ([]byte, error) {
 	return nil, tx.codes.refuse(table, key)
 }
 
-// code returns the code of a row of a table with a column for it: over its key and the columns that are covered.
+// code returns the code of a row in a table with a column for it. It covers the key and the covered columns.
 func (tx *Tx) code(table string, values ...any) ([]byte, error) {
 	if tx.codes == nil {
 		return nil, nil
@@ -197,7 +201,7 @@ func (tx *Tx) code(table string, values ...any) ([]byte, error) {
 	return tx.codes.sum(nil, table, values, nil)
 }
 
-// check makes sure that a row of such a table is as the journal wrote it. The first of its values are its key.
+// check verifies the code of a row in such a table. The first of values are the key.
 func (tx *Tx) check(table string, mac []byte, values ...any) error {
 	if tx.codes == nil {
 		return nil
@@ -218,7 +222,7 @@ func keyOf(table string) []string {
 	return nil
 }
 
-// refuse returns the error for a row that the journal did not write.
+// refuse returns the error for a row that the journal did not write, and reports it.
 func (c *codes) refuse(table string, key []any) *writ.Error {
 	var row strings.Builder
 	for i, k := range key {
@@ -245,14 +249,15 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 	return err
 }
 
-// isForged reports whether an error says that a row is not as it was written.
+// isForged reports whether err means that a row is not as the journal wrote it.
 func isForged(err error) bool { return writ.CodeOf(err) == writ.CodeRecordForged }
 
-// protected is the name in meta of the mark that rows carry codes.
+// protected is the name in meta of the mark that the rows carry codes.
 const protected = "protected"
 
-// adopt makes sure, when an epoch begins, that the rows of the journal carry codes. Those of an earlier version are given theirs, once: not
-// if somebody else than the database knows better, nor if the journal carries the mark, or any row a code. It returns how many were.
+// adopt runs when an epoch begins. It adds codes to the rows of a journal from an earlier version, once. It returns an
+// error if the rows should already have codes: according to Protection.Known, to the mark, or because other rows have
+// one. It returns the number of adopted rows.
 func (tx *Tx) adopt() (rows int, err error) {
 	c := tx.codes
 	if c == nil {
@@ -295,7 +300,7 @@ func (tx *Tx) adopt() (rows int, err error) {
 
 func (c *covered) inBody() bool { return c.columns[0] == "body" }
 
-// countCodes counts the rows that carry a code, and those that carry none.
+// countCodes counts the rows with and without a code.
 func (tx *Tx) countCodes() (with, without int, err error) {
 	for _, t := range coveredTables {
 		err := tx.eachRow(t, func(row []any) error {
@@ -313,13 +318,13 @@ func (tx *Tx) countCodes() (with, without int, err error) {
 	return with, without, nil
 }
 
-// carries reports whether a row as eachRow reads it carries a code, be it right or not.
+// carries reports whether a row from eachRow has a code, valid or not.
 func (c *covered) carries(row []any) bool {
 	last, _ := row[len(row)-1].([]byte)
 	return c.inBody() && len(last) >= codedHead && last[0] == coded || !c.inBody() && len(last) > 0
 }
 
-// adoptTable gives the rows of a table that carry no code theirs.
+// adoptTable adds codes to the rows of a table that have none.
 func (tx *Tx) adoptTable(t covered) error {
 	set := "mac"
 	if t.inBody() {
@@ -350,10 +355,11 @@ func (tx *Tx) adoptTable(t covered) error {
 	})
 }
 
-// adoptAtOnce is how many rows are read together when they are given their codes.
+// adoptAtOnce is the number of rows that are read at once during adoption.
 const adoptAtOnce = 200
 
-// eachRow calls do for every row of a table, with its key, the columns that are covered, and the column of the code if there is one besides.
+// eachRow calls do for every row of a table, with its key, the covered columns, and the column of the code if it is
+// separate.
 func (tx *Tx) eachRow(t covered, do func(row []any) error) error {
 	columns := append(append([]string{}, t.key...), t.columns...)
 	if !t.inBody() {
@@ -382,7 +388,7 @@ func (tx *Tx) eachRow(t covered, do func(row []any) error) error {
 	}
 }
 
-// someRows reads rows as they are: texts, numbers and bytes.
+// someRows returns rows as texts, numbers and bytes.
 func (tx *Tx) someRows(columns int, query string, args ...any) (all [][]any, err error) {
 	found, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {

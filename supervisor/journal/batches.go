@@ -9,24 +9,24 @@ import (
 	"writ/internal/sqldb"
 )
 
-// NodeBatch is a batch of nodes that a person has approved by the serial numbers of their machines. What the person said is in the signed text only:
-// it is verified whenever a node is admitted by it.
+// NodeBatch is a batch of nodes that a person approved by the serial numbers of their machines. The conditions are only
+// in the signed text, which is verified at each admission.
 type NodeBatch struct {
 	ID       string    `json:"id"`
-	Signed   []byte    `json:"signed"` // the statement that made it
-	Made     time.Time `json:"made"`   // when the supervisor did what that says
-	Until    time.Time `json:"until"`  // as the statement says, or when it was revoked
+	Signed   []byte    `json:"signed"` // statement that created it
+	Made     time.Time `json:"made"`   // when the supervisor carried out the statement
+	Until    time.Time `json:"until"`  // from the statement, or the time of revocation
 	Revoked  time.Time `json:"revoked,omitzero"`
-	Admitted []string  `json:"admitted,omitempty"` // serial numbers of the nodes that it has admitted, in that order
+	Admitted []string  `json:"admitted,omitempty"` // serial numbers of the admitted nodes, in order of admission
 }
 
-// Used reports whether the batch has admitted a node with a serial number.
+// Used reports whether the batch has admitted the node with a serial number.
 func (b *NodeBatch) Used(serial string) bool { return slices.Contains(b.Admitted, serial) }
 
-// Ended reports whether the batch was revoked, or its time is over.
+// Ended reports whether the batch is revoked or has expired.
 func (b *NodeBatch) Ended(now time.Time) bool { return !b.Revoked.IsZero() || !b.Until.After(now) }
 
-// PutNodeBatch keeps a batch, new or changed.
+// PutNodeBatch stores a new or changed batch.
 func (tx *Tx) PutNodeBatch(b *NodeBatch) error {
 	body, err := cbor.Marshal(b)
 	if err != nil {
@@ -39,12 +39,12 @@ func (tx *Tx) PutNodeBatch(b *NodeBatch) error {
 		ON CONFLICT (id) DO UPDATE SET until = excluded.until, body = excluded.body`, b.ID, sqldb.Micros(b.Until), body)
 }
 
-// NodeBatch returns a batch, nil if there is none.
+// NodeBatch returns a batch, or nil if it is unknown.
 func (tx *Tx) NodeBatch(id string) (*NodeBatch, error) {
 	return get[NodeBatch](tx, "batches", `SELECT body FROM batches WHERE id = $1`, id)
 }
 
-// NodeBatches returns batches, those that last longest first, at most so many.
+// NodeBatches lists batches, those that expire last first. most limits their number.
 func (tx *Tx) NodeBatches(most int) ([]*NodeBatch, error) {
 	return list[NodeBatch](tx, "batches", `SELECT id, body FROM batches ORDER BY until DESC, id LIMIT $1`, most)
 }

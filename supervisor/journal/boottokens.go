@@ -8,19 +8,19 @@ import (
 	"writ/internal/sqldb"
 )
 
-// BootToken is a token with which a boot server reports, as the datacenter keeps it: never its secret.
+// BootToken is the stored form of a boot server's token. It does not contain the secret.
 type BootToken struct {
 	ID        string    `json:"id"`
 	Key       []byte    `json:"key"` // verifies proofs of the token
 	CreatedBy string    `json:"created_by"`
-	Expires   time.Time `json:"expires"` // as its maker wanted, or when it was revoked
+	Expires   time.Time `json:"expires"` // from its creator, or the time of revocation
 	Revoked   time.Time `json:"revoked,omitzero"`
 }
 
-// Ended reports whether the token was revoked, or its time is over.
+// Ended reports whether the token is revoked or has expired.
 func (t *BootToken) Ended(now time.Time) bool { return !t.Revoked.IsZero() || !t.Expires.After(now) }
 
-// AddBootToken keeps a new token. One that is there already stays as it is.
+// AddBootToken stores a new token. An existing token is not changed.
 func (tx *Tx) AddBootToken(t *BootToken) error {
 	if known, err := tx.BootToken(t.ID); known != nil || err != nil {
 		return err
@@ -28,7 +28,7 @@ func (tx *Tx) AddBootToken(t *BootToken) error {
 	return tx.putBootToken(t)
 }
 
-// RevokeBootToken ends a token, also when the clock goes back.
+// RevokeBootToken revokes a token. The revocation stays in force if the clock goes back.
 func (tx *Tx) RevokeBootToken(t *BootToken) error {
 	if t.Ended(tx.Now) {
 		return nil
@@ -50,12 +50,12 @@ func (tx *Tx) putBootToken(t *BootToken) error {
 		ON CONFLICT (id) DO UPDATE SET expires = excluded.expires, body = excluded.body`, t.ID, sqldb.Micros(t.Expires), body)
 }
 
-// BootToken returns a token, nil if there is none.
+// BootToken returns a token, or nil if it is unknown.
 func (tx *Tx) BootToken(id string) (*BootToken, error) {
 	return get[BootToken](tx, "boot_tokens", `SELECT body FROM boot_tokens WHERE id = $1`, id)
 }
 
-// BootTokens returns tokens, those that last longest first, at most so many.
+// BootTokens lists tokens, those that expire last first. most limits their number.
 func (tx *Tx) BootTokens(most int) ([]*BootToken, error) {
 	return list[BootToken](tx, "boot_tokens", `SELECT id, body FROM boot_tokens ORDER BY expires DESC, id LIMIT $1`, most)
 }

@@ -8,8 +8,9 @@ import (
 	"writ/internal/sqldb"
 )
 
-// callRecord is a call as its row has it. Most of what a datacenter writes are calls, each of them twice at least, so it is short: numbers
-// instead of names, bytes instead of hex digits, microseconds since 1970 instead of texts. A number is never used again for another field.
+// callRecord is the stored form of a call. Calls are most of a datacenter's writes, each at least twice, so the form is
+// compact: numbers instead of field names, bytes instead of hex digits, microseconds since 1970 instead of texts. The
+// number of a field is never reused.
 type callRecord struct {
 	Run       writ.RunID        `cbor:"1,keyasint"`
 	Seq       int               `cbor:"2,keyasint"`
@@ -60,25 +61,25 @@ type callRecord struct {
 	KeptBack  bool `cbor:"45,keyasint,omitempty"`
 }
 
-// sentRecord is a Delivery.
+// sentRecord is the stored form of a Delivery.
 type sentRecord struct {
 	_        struct{} `cbor:",toarray"`
 	Attempt  int
 	Delivery int
-	Node     writ.NodeID // "" if it is the call's
+	Node     writ.NodeID // "" if equal to the call's node
 	Job      []byte
 	Epoch    int64
 	At       int64
 }
 
-// answerRecord is an Answer.
+// answerRecord is the stored form of an Answer.
 type answerRecord struct {
 	_       struct{} `cbor:",toarray"`
 	Attempt int
 	Frame   []byte
 }
 
-// encodeCall returns the row's body of a call.
+// encodeCall returns the body of a call's row.
 func encodeCall(c *Call) ([]byte, error) {
 	r := callRecord{
 		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State, Node: c.Node,
@@ -104,7 +105,8 @@ func encodeCall(c *Call) ([]byte, error) {
 	return body, nil
 }
 
-// decodeCall returns the call of a row. Those of earlier versions have names of fields, and times and digests as texts.
+// decodeCall returns the call of a row's body. Bodies of earlier versions have field names, and times and digests as
+// texts.
 func decodeCall(body []byte) (*Call, error) {
 	if !isNumbered(body) {
 		return decode[Call](body)
@@ -145,7 +147,7 @@ func decodeCall(body []byte) (*Call, error) {
 	return c, nil
 }
 
-// isNumbered reports whether the first key of a map, whose header has one byte or two, is a number.
+// isNumbered reports whether the first key of a map is a number. The header of the map has one or two bytes.
 func isNumbered(body []byte) bool {
 	const textKey = 0x60
 	short := len(body) > 1 && body[0] < 0xb8 && body[1] < textKey

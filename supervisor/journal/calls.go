@@ -13,54 +13,60 @@ import (
 	"writ/internal/sqldb"
 )
 
-// Call is a call with its arguments, its result and what dispatching it needs.
+// Call is a call with its arguments, its result and its dispatch state.
 type Call struct {
 	writ.Call
-	Hash          writ.Digest      `json:"hash"`
-	Project       writ.ProjectID   `json:"project"`
-	UID           writ.UID         `json:"uid,omitempty"`
-	Args          map[string]any   `json:"args,omitempty"`
-	Options       writ.CallOptions `json:"options"`
-	Need          writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
-	Orders        []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
-	Values        map[string]any   `json:"values,omitempty"`
-	Aside         bool             `json:"aside,omitempty"`   // it stands in nobody's way: see catalog.Operation
-	Claimed       bool             `json:"claimed,omitempty"` // no other run stands between the call and its resource; UID and Need are known
-	Ready         bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
-	RetryAt       time.Time        `json:"retry_at,omitzero"`
-	StartBy       time.Time        `json:"start_by,omitzero"`
-	Before        int              `json:"before,omitempty"` // attempts before the last resume; those after it are counted anew
-	KnownFailures int              `json:"told,omitempty"`   // up to this attempt it is known how each failed
-	// Spared is how many attempts since the last resume their node refused because it could not write its own journal, or because a driver that
-	// ignores its end was in the way. They do not count.
+	Hash    writ.Digest      `json:"hash"`
+	Project writ.ProjectID   `json:"project"`
+	UID     writ.UID         `json:"uid,omitempty"`
+	Args    map[string]any   `json:"args,omitempty"`
+	Options writ.CallOptions `json:"options"`
+	// Need is the capacity it reserves on its node in addition to that of its resource.
+	Need writ.Capacity `json:"need"`
+	// Orders lists earlier calls on the same resource, which must have ended before this one is sent.
+	Orders  []int          `json:"orders,omitempty"`
+	Values  map[string]any `json:"values,omitempty"`
+	Aside   bool           `json:"aside,omitempty"`   // it blocks no other call: see catalog.Operation
+	Claimed bool           `json:"claimed,omitempty"` // no other run blocks its resource; UID and Need are set
+	Ready   bool           `json:"ready,omitempty"`   // placed, and all calls that it needs have succeeded
+	RetryAt time.Time      `json:"retry_at,omitzero"`
+	StartBy time.Time      `json:"start_by,omitzero"`
+	// Before is the number of attempts before the last resume; later ones are counted from zero.
+	Before        int `json:"before,omitempty"`
+	KnownFailures int `json:"told,omitempty"` // the failures of attempts up to this one are known
+	// Spared counts attempts since the last resume that the node refused because it could not write its journal, or
+	// because a driver that ignores its deadline blocked it. They do not count as attempts.
 	Spared int `json:"spared,omitempty"`
-	// Read is where the script read a result last before it asked for the call, "" if it had read none.
+	// Read is the position at which the script last read a result before it requested the call, "" if it had read none.
 	Read string `json:"read,omitempty"`
-	// Moved is up to which attempt nothing of the call is anywhere: it was taken back before a node had it, or its node is gone for good.
+	// Moved is the newest attempt up to which nothing of the call is on any node: it was revoked before a node received
+	// it, or its node is permanently lost.
 	Moved int `json:"moved,omitempty"`
-	// Withdrawn is up to which delivery of the attempt each was taken back before a node had it.
+	// Withdrawn is the newest delivery of the attempt up to which all were revoked before a node received them.
 	Withdrawn int `json:"withdrawn,omitempty"`
-	// KeptBack says that the newest delivery got lost while what the call is part of was on hold. The next one waits for the release.
+	// KeptBack is set if the newest delivery was lost while the call was on hold. The next delivery waits for the
+	// release.
 	KeptBack bool `json:"kept_back,omitempty"`
-	// Late is the success of the last attempt if it came when the call had been given up already: a resume need not do it again.
+	// Late is the success of the last attempt if it arrived after the call had been given up. A resume then need not
+	// repeat the call.
 	Late *writ.Result `json:"late,omitempty"`
-	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.
+	// Sent is the newest delivery, nil if there was none. Earlier ones have their own rows.
 	Sent *Delivery `json:"sent,omitempty"`
-	// Answered is the result that ended the newest attempt, nil if none did. All others have rows of their own.
+	// Answered is the result that ended the newest attempt, nil if none did. All others have their own rows.
 	Answered *Answer `json:"answered,omitempty"`
 
-	place  int64 // of its row, 0 if it is not known yet
-	stored kept  // as the journal has it
+	place  int64 // place of its row, 0 if unknown
+	stored kept  // as in the journal
 }
 
-// MaxCalls bounds the calls of a run: its rows have that many places. Submissions are held to less.
+// MaxCalls limits the calls of a run: the keys of its rows have room for that many. The limit for submissions is lower.
 const MaxCalls = 4095
 
-// In makes a new call one of a run.
+// In assigns a new call to a run.
 func (c *Call) In(r *Run) { c.Run, c.Project, c.place = r.ID, r.Project, place(r.number, c.Seq) }
 
-// place is where the row of a call lies. Runs are numbered as they are accepted, so that what is worked on at the same time lies together, and
-// a commit changes few pages.
+// place returns the key of a call's row. Runs are numbered as they are accepted, so rows that are active at the same
+// time are adjacent and a commit changes few pages.
 func place(run int64, seq int) int64 { return run*(MaxCalls+1) + int64(seq) }
 
 // Delivery is a job that was sent to a node.
@@ -73,32 +79,32 @@ type Delivery struct {
 	At       time.Time   `json:"at"`
 }
 
-// Answer is a result that came.
+// Answer is a received result.
 type Answer struct {
 	Attempt int         `json:"try"`
-	Frame   writ.Digest `json:"frame"` // in which it came
+	Frame   writ.Digest `json:"frame"` // the frame that contained it
 }
 
 // Frame is a signed message of a node with results.
 type Frame struct {
 	Digest writ.Digest
 	Signed []byte
-	Runs   []writ.RunID // that the results in it are of
+	Runs   []writ.RunID // runs of its results
 }
 
 // WasOpen reports whether the call was open when it was read.
 func (c *Call) WasOpen() bool { return c.stored.state != "" && !c.stored.state.Ended() }
 
-// WasOut reports whether the call was out at a node when it was read.
+// WasOut reports whether the call was sent to a node, and not ended, when it was read.
 func (c *Call) WasOut() bool { return c.stored.state.Sent() }
 
-// StoodInTheWay reports whether the call had its resource when it was read, so that no other run could claim it.
+// StoodInTheWay reports whether the call held its resource when it was read, so that no other run could claim it.
 func (c *Call) StoodInTheWay() bool { return c.WasOpen() && c.stored.claimed && !c.Aside }
 
-// Key is the call's current permission to act.
+// Key returns the key of the call's current attempt.
 func (c *Call) Key() writ.JobKey { return writ.JobKey{Run: c.Run, Seq: c.Seq, Attempt: c.Attempt} }
 
-// Resource is what the call names, the zero value if it names nothing.
+// Resource returns the call's resource, or the zero value if it has none.
 func (c *Call) Resource() writ.ResourceID {
 	if c.Kind == "" {
 		return writ.ResourceID{}
@@ -106,7 +112,8 @@ func (c *Call) Resource() writ.ResourceID {
 	return writ.ResourceID{Project: c.Project, Kind: c.Kind, Name: c.Name}
 }
 
-// Move changes the state of the call in memory; PutCall writes it. A move that the table does not allow is an error.
+// Move changes the state of the call in memory; PutCall writes it. It returns an error if CallMoves does not allow the
+// move.
 func (c *Call) Move(to writ.CallState) error {
 	if !writ.CanMove(writ.CallMoves, c.State, to) {
 		return fmt.Errorf("call %s-%d: no move from %s to %s", c.Run, c.Seq, c.State, to)
@@ -115,8 +122,8 @@ func (c *Call) Move(to writ.CallState) error {
 	return nil
 }
 
-// PutCall keeps a call that is new or has changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does
-// not change is not written: mostly that is all but the state and the record itself.
+// PutCall stores a new or changed call. It returns CONFLICT if the stored state has changed since the call was read. It
+// writes only changed columns: usually the state and the body.
 func (tx *Tx) PutCall(c *Call) error {
 	if c.place == 0 {
 		number, err := tx.runNumber(c.Run)
@@ -141,7 +148,7 @@ func (tx *Tx) PutCall(c *Call) error {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT (place) DO NOTHING`
 		args = append(args, now.columns()...)
 		kind := c.Kind
-		if c.Aside { // whoever looks for calls on the resource does not find it
+		if c.Aside { // not found by searches for calls on the resource
 			kind = ""
 		}
 		args = append(args, string(c.Run), c.Seq, string(c.Project), string(kind), c.Name, sqldb.Micros(c.Planned))
@@ -165,15 +172,16 @@ func (tx *Tx) PutCall(c *Call) error {
 	return nil
 }
 
-// Committed says that the journal has the call as it is now, so that it can be changed and put again without being read.
+// Committed records that the journal has the call in its current form, so that it can be changed and stored again
+// without a read.
 func (c *Call) Committed() { c.stored = c.kept() }
 
-// kept is what the journal has of the call once it is written.
+// kept returns the searched columns of the call in its current form.
 func (c *Call) kept() kept {
 	return kept{c.State, placed{c.Node, c.Need, c.Claimed, c.Ready, sqldb.Micros(c.RetryAt)}}
 }
 
-// openCall returns the call that a row is of; its error says that the row is not as it was written.
+// openCall returns the call of a row. The error is RECORD_FORGED if the journal did not write the row.
 func (tx *Tx) openCall(place int64, stored []byte) (*Call, error) {
 	body, err := tx.open("calls", stored, place)
 	if err != nil {
@@ -187,17 +195,17 @@ func (tx *Tx) openCall(place int64, stored []byte) (*Call, error) {
 	return c, nil
 }
 
-// calls returns the calls whose places and bodies query finds. One that is not as it was written is an error.
+// calls returns the calls whose places and bodies query selects. A forged row is an error.
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
 	return tx.readCalls(func(error) bool { return false }, query, args...)
 }
 
-// soundCalls is calls without those that are not as they were written.
+// soundCalls is calls without forged rows.
 func (tx *Tx) soundCalls(query string, args ...any) ([]*Call, error) {
 	return tx.readCalls(isForged, query, args...)
 }
 
-// readCalls returns the calls that query finds, but those whose error may be passed over.
+// readCalls returns the calls that query selects. It skips those for whose error passOver returns true.
 func (tx *Tx) readCalls(passOver func(err error) bool, query string, args ...any) ([]*Call, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {
@@ -224,24 +232,24 @@ func (tx *Tx) readCalls(passOver func(err error) bool, query string, args ...any
 	return calls, rows.Err()
 }
 
-// Calls returns all calls of a run in their order.
+// Calls returns all calls of a run in order.
 func (tx *Tx) Calls(run writ.RunID) ([]*Call, error) { return tx.CallsAfter(run, 0) }
 
-// CallsAfter returns the calls of a run behind one of them, in their order.
+// CallsAfter returns the calls of a run after seq, in order.
 func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 	calls, err := tx.calls(callsOf, string(run), MaxCalls+1, seq)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range calls {
-		if c.Run != run { // two runs were given one number
+		if c.Run != run { // two runs got the same number
 			return nil, tx.refuseCall(c)
 		}
 	}
 	return calls, nil
 }
 
-// refuseCall returns the error for a call that is in the place of another one.
+// refuseCall returns the error for a call in the place of another one.
 func (tx *Tx) refuseCall(c *Call) error {
 	if tx.codes == nil {
 		return fmt.Errorf("call %d of run %s lies among those of another run", c.Seq, c.Run)
@@ -252,7 +260,8 @@ func (tx *Tx) refuseCall(c *Call) error {
 const callsOf = `SELECT place, body FROM calls WHERE place > (SELECT number FROM runs WHERE id = $1) * $2 + $3
 	AND place < ((SELECT number FROM runs WHERE id = $1) + 1) * $2 ORDER BY place`
 
-// LeftCalls returns the calls on a resource that were placed and did not succeed, newest first: what they did before they ended may be there.
+// LeftCalls returns the calls on a resource that were placed and did not succeed, newest first. Their partial effects
+// may exist.
 func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
 	return tx.soundCalls(leftCalls, string(id.Project), string(id.Kind), id.Name)
 }
@@ -260,7 +269,7 @@ func (tx *Tx) LeftCalls(id writ.ResourceID) ([]*Call, error) {
 const leftCalls = `SELECT place, body FROM calls WHERE NOT open AND state <> 'succeeded' AND node <> '' AND kind <> ''
 	AND project = $1 AND kind = $2 AND name = $3 ORDER BY planned DESC`
 
-// SentCalls returns every call that is out at a node, the oldest of each node first.
+// SentCalls returns all calls that are on nodes, ordered by node, the oldest of each node first.
 func (tx *Tx) SentCalls() ([]*Call, error) {
 	sent, err := tx.soundCalls(sentCalls)
 	slices.SortFunc(sent, func(a, b *Call) int {
@@ -271,7 +280,7 @@ func (tx *Tx) SentCalls() ([]*Call, error) {
 
 const sentCalls = `SELECT place, body FROM calls WHERE open AND state <> 'planned'`
 
-// SentByProject returns how many calls of each project are out at a node.
+// SentByProject returns the number of calls on a node by project.
 func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
 	rows, err := tx.QueryContext(tx.ctx, sentByProject, string(node))
 	if err != nil {
@@ -292,7 +301,7 @@ func (tx *Tx) SentByProject(node writ.NodeID) (map[writ.ProjectID]int, error) {
 
 const sentByProject = `SELECT project, COUNT(*) FROM calls WHERE open AND state <> 'planned' AND node = $1 GROUP BY project`
 
-// NextSendable returns the first project after one that has calls which could be sent to a node now, "" if none has.
+// NextSendable returns the first project after the given one that has calls ready for a node, or "".
 func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time) (project writ.ProjectID, err error) {
 	err = tx.QueryRowContext(tx.ctx, nextSendable, string(node), string(after), sqldb.Micros(now)).Scan(&project)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -301,7 +310,8 @@ func (tx *Tx) NextSendable(node writ.NodeID, after writ.ProjectID, now time.Time
 	return project, err
 }
 
-// Sendable returns the runs of at most max calls of a project that could be sent to a node now, one for each call and the oldest first.
+// Sendable returns the runs of at most max calls of a project that are ready for a node: one entry per call, oldest
+// first.
 func (tx *Tx) Sendable(node writ.NodeID, project writ.ProjectID, now time.Time, max int) ([]writ.RunID, error) {
 	return tx.runIDs(sendable, string(node), string(project), sqldb.Micros(now), max)
 }
@@ -313,30 +323,31 @@ const (
 	ORDER BY planned, run, seq LIMIT $4`
 )
 
-// RunsStampedAfter returns the runs of which a call is to be looked at only after a time.
+// RunsStampedAfter returns the runs with a call whose next check is after the given time.
 func (tx *Tx) RunsStampedAfter(at time.Time) ([]writ.RunID, error) {
 	return tx.runIDs(`SELECT DISTINCT run FROM calls WHERE open AND state = 'planned' AND retry_at > $1`, sqldb.Micros(at))
 }
 
-// Due is a place in the order of DueCalls, and in that of HeldCalls.
+// Due is a position in the order of DueCalls and HeldCalls.
 type Due struct {
 	At  time.Time
 	Run writ.RunID
 	Seq int
 }
 
-// DueCalls returns at most max of the calls after a place in their order that have their resource, wait for a time or for a node, and should
-// be looked at by now, the longest first.
+// DueCalls returns at most max calls after a position that have claimed their resource, wait for a time or a node, and
+// are due for a check now, longest wait first.
 func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
 	return tx.dueAfter(dueCalls, after, now, max)
 }
 
-// dueCalls is asked with two limits in turn. SQLite looks at a bare LIMIT $5 when it plans, and plans anew when that changes; it does not look into
-// a cast.
+// dueCalls is called with two limits in turn. SQLite uses a bare LIMIT $5 in its plan and prepares the statement again
+// when it changes; the cast prevents that.
 const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND claimed AND retry_at <= $1
 	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT CAST($5 AS BIGINT)`
 
-// HeldCalls returns at most max of the calls after a place in their order that wait for another call on their resource, the longest first.
+// HeldCalls returns at most max calls after a position that wait for another call on their resource, longest wait
+// first.
 func (tx *Tx) HeldCalls(after Due, now time.Time, max int) ([]Due, error) {
 	return tx.dueAfter(heldCalls, after, now, max)
 }
@@ -363,8 +374,8 @@ func (tx *Tx) dueAfter(query string, after Due, now time.Time, max int) ([]Due, 
 	return due, rows.Err()
 }
 
-// AddDelivery records that a job with this digest is sent to a node, as the delivery that the call names. PutCall writes it: only a delivery
-// that another one follows, which is rare, costs a row.
+// AddDelivery records that the job with this digest is sent to a node as the call's current delivery. PutCall writes
+// it. Only a superseded delivery, which is rare, costs a row.
 func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 	before := c.Sent
 	c.Sent = &Delivery{c.Attempt, c.Delivery, c.Node, digest, epoch, tx.Now}
@@ -380,7 +391,7 @@ func (tx *Tx) AddDelivery(c *Call, digest writ.Digest, epoch int64) error {
 		append(row, mac)...)
 }
 
-// WasSent reports whether a job with this digest was sent to the node as a delivery of this attempt.
+// WasSent reports whether a job with this digest was sent to the node in this attempt.
 func (tx *Tx) WasSent(c *Call, attempt int, node writ.NodeID, digest writ.Digest) (bool, error) {
 	if c.LastSent(attempt, node, digest) {
 		return true, nil
@@ -398,14 +409,14 @@ func (tx *Tx) WasSent(c *Call, attempt int, node writ.NodeID, digest writ.Digest
 	return false, err
 }
 
-// LastSent reports whether the newest delivery was a job with this digest to the node, in this attempt.
+// LastSent reports whether the newest delivery was a job with this digest, sent to the node in this attempt.
 func (c *Call) LastSent(attempt int, node writ.NodeID, digest writ.Digest) bool {
 	return c.Sent != nil && c.Sent.Attempt == attempt && c.Sent.Node == node && c.Sent.Job == digest
 }
 
-// AddResult keeps the frame of a result of an attempt of a call, and says in which one it came. The first result of an attempt stays; of another it
-// reports false. PutCall writes what it says: only a result of an earlier attempt, or one that came when the call had ended, costs a row. A frame
-// is kept once for all results in it.
+// AddResult stores the frame of a result and records it as the answer to an attempt. It returns false if the attempt
+// already has a result. PutCall writes the answer; only a result of an earlier attempt, or of an ended call, costs a
+// row. A frame with several results is stored once.
 func (tx *Tx) AddResult(c *Call, attempt int, frame *Frame) (bool, error) {
 	switch {
 	case c.Answered != nil && c.Answered.Attempt == attempt:
@@ -426,7 +437,7 @@ func (tx *Tx) AddResult(c *Call, attempt int, frame *Frame) (bool, error) {
 	return true, tx.addFrame(frame)
 }
 
-// insertResult adds the row of a result, and reports false if there is one.
+// insertResult adds the row of a result. It returns false if the row exists.
 func (tx *Tx) insertResult(c *Call, attempt int, frame writ.Digest) (bool, error) {
 	mac, err := tx.code("results", string(c.Run), c.Seq, attempt, frame.String())
 	if err != nil {
@@ -436,7 +447,7 @@ func (tx *Tx) insertResult(c *Call, attempt int, frame writ.Digest) (bool, error
 		string(c.Run), c.Seq, attempt, frame.String(), mac)
 }
 
-// addFrame keeps a frame that is not there.
+// addFrame stores a frame unless it exists.
 func (tx *Tx) addFrame(frame *Frame) error {
 	if slices.Contains(tx.frames, frame.Digest) || tx.known.has(frame.Digest) {
 		return nil
@@ -453,7 +464,8 @@ func (tx *Tx) addFrame(frame *Frame) error {
 		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Signed, runs.String())
 }
 
-// ResultsDigest returns SHA-256 over the digests of the frames of a run's results in order of seq and attempt. calls are all that it has.
+// ResultsDigest returns SHA-256 over the digests of the frames of a run's results, ordered by seq and attempt. calls
+// must be all calls of the run.
 func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
 	type result struct {
 		seq, attempt int
@@ -489,7 +501,7 @@ func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) 
 	return writ.DigestOf(text), rows.Err()
 }
 
-// OpenCalls returns how many calls of each project are open.
+// OpenCalls returns the number of open calls by project.
 func (tx *Tx) OpenCalls() (map[writ.ProjectID]int, error) {
 	return tx.byProject(`SELECT project, COUNT(*) FROM calls WHERE open GROUP BY project`)
 }

@@ -9,8 +9,9 @@ import (
 
 const metaFloor = "certificate floor"
 
-// CertificateFloor returns before when issued certificates of the datacenter do not count any more, zero if all count. A database can take that
-// back; nodes that have seen it remember it.
+// CertificateFloor returns the time before which issued certificates of the datacenter are invalid, zero if all are
+// valid. An attacker with write access to the database can restore an earlier value; nodes remember the newest one they
+// have seen.
 func (tx *Tx) CertificateFloor() (time.Time, error) {
 	micros, err := tx.number(metaFloor)
 	if err != nil || micros == 0 {
@@ -19,7 +20,7 @@ func (tx *Tx) CertificateFloor() (time.Time, error) {
 	return sqldb.Time(micros), nil
 }
 
-// SetCertificateFloor replaces it.
+// SetCertificateFloor stores the time returned by CertificateFloor.
 func (tx *Tx) SetCertificateFloor(floor time.Time) error {
 	return tx.setMeta(metaFloor, strconv.FormatInt(sqldb.Micros(floor), 10))
 }

@@ -9,18 +9,19 @@ import (
 	"writ/internal/sqldb"
 )
 
-// UsageGrace is how long after an hour its usage may still be told: so long a node may be away from its datacenter and lose nothing.
+// UsageGrace is how long after an hour its usage may still be reported. A node that is disconnected for less loses
+// none.
 const UsageGrace = 31 * 24 * time.Hour
 
-// Departed is a resource that a node had and has no more.
+// Departed is a resource that is no longer on a node.
 type Departed struct {
 	writ.ResourceID
 	Created time.Time `json:"created"`
 }
 
-// depart keeps that a node had a resource, for what is told of it later.
+// depart records that a node had a resource, for later reports about it.
 func (tx *Tx) depart(r *Resource) error {
-	if r.UID == "" || r.Node == "" { // it was never there
+	if r.UID == "" || r.Node == "" { // it never existed
 		return nil
 	}
 	body, err := cbor.Marshal(Departed{r.ResourceID, r.Created})
@@ -34,12 +35,12 @@ func (tx *Tx) depart(r *Resource) error {
 		ON CONFLICT (uid, node) DO UPDATE SET body = excluded.body, gone = excluded.gone`, string(r.UID), string(r.Node), body, sqldb.Micros(tx.Now))
 }
 
-// Departed returns what a node had under a UID within the last UsageGrace, nil if it had nothing.
+// Departed returns the resource that a node had under a UID within the last UsageGrace, or nil.
 func (tx *Tx) Departed(uid writ.UID, node writ.NodeID) (*Departed, error) {
 	return get[Departed](tx, "departed", `SELECT body FROM departed WHERE uid = $1 AND node = $2`, string(uid), string(node))
 }
 
-// forgetDeparted deletes the first of the resources of which nothing more is told.
+// forgetDeparted deletes the oldest resources that are past UsageGrace.
 func (tx *Tx) forgetDeparted(now time.Time) (int64, error) {
 	return tx.deleted(`DELETE FROM departed WHERE uid IN (SELECT uid FROM departed WHERE gone < $1 ORDER BY gone LIMIT $2) AND gone < $1`,
 		sqldb.Micros(now.Add(-UsageGrace)), forgetRows)

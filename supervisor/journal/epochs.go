@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// maxEpochs is how many of its epochs a journal knows. It gets one whenever a supervisor begins.
+// maxEpochs is the number of epochs that a journal remembers. Each start of a supervisor begins one.
 const maxEpochs = 500
 
-// Gave reports whether the journal gave an epoch, or may have, because it does not know as early ones any more. A node that has obeyed any
-// other obeyed a supervisor of which this journal does not know: it came from a backup.
+// Gave reports whether the journal may have begun an epoch: it is remembered, or older than all remembered ones. A node
+// that has seen any other epoch obeyed a supervisor that this journal does not know of, so the journal came from a
+// backup.
 func (j *Journal) Gave(epoch int64) bool {
 	all := j.epochs.Load()
 	if all == nil || len(*all) == 0 || epoch < (*all)[0] {
@@ -21,7 +22,7 @@ func (j *Journal) Gave(epoch int64) bool {
 	return found
 }
 
-// giveEpoch notes that an epoch follows the last one.
+// giveEpoch records that epoch follows last.
 func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	text, err := tx.meta(metaEpochs)
 	if err != nil {
@@ -35,7 +36,7 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 		}
 		all = append(all, e)
 	}
-	if len(all) == 0 || all[len(all)-1] != last { // of an earlier version, which noted none
+	if len(all) == 0 || all[len(all)-1] != last { // written by an earlier version, which recorded none
 		all = []int64{last}
 	}
 	all = append(all, epoch)
@@ -47,18 +48,18 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	return all, tx.setMeta(metaEpochs, strings.Join(words, " "))
 }
 
-// Head is how far a journal has come. It never goes back, unless the journal comes from a backup.
+// Head is the progress of a journal. It never goes back, unless the journal comes from a backup.
 type Head struct {
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"` // of the last event
-	// Holds is the revision of the newest decision about what may not start work.
+	// Holds is the revision of the newest hold decision.
 	Holds int64 `json:"holds,omitempty"`
 }
 
-// Behind reports whether something that was seen of a journal is not in one.
+// Behind reports whether h lacks something of the earlier observation seen.
 func (h Head) Behind(seen Head) bool { return h.Epoch < seen.Epoch || h.Seq < seen.Seq }
 
-// Head returns how far the journal has come.
+// Head returns the progress of the journal.
 func (j *Journal) Head(ctx context.Context) (h Head, err error) {
 	err = j.Read(ctx, func(tx *Tx) error {
 		if h.Epoch, err = tx.number(metaEpoch); err != nil {

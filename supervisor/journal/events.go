@@ -11,15 +11,15 @@ import (
 	"writ"
 )
 
-// AddEvents appends events; they get their numbers and their time with the commit of what they tell. What they point to must not be changed
-// before that.
+// AddEvents appends events. They get their numbers and time with the commit. Values that they point to must not change
+// before it.
 func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, events...) }
 
-// eventsTogether is how many bytes of events share a row, if one alone does not have more.
+// eventsTogether limits the bytes of events in one row, unless a single event is larger.
 const eventsTogether = 16 << 10
 
-// writeEvents writes the events of the batch: those that follow each other stand in one row, under the number of the last. They are encoded
-// here and nowhere else: links carry the same bytes.
+// writeEvents writes the events of the batch. Consecutive events share a row, under the number of the last. They are
+// encoded only here: links send the same bytes.
 func (tx *Tx) writeEvents() error {
 	if len(tx.events) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (tx *Tx) writeEvents() error {
 	return nil
 }
 
-// eventRow encodes the first of events, as many as share a row, and returns them with the row that lists them. seq is the number of the event
+// eventRow encodes as many of events as fit into a row, and returns them with the row. seq is the number of the event
 // before them.
 func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent, row []byte, err error) {
 	const mostly = 512 // bytes of an event
@@ -79,8 +79,8 @@ func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent
 	return some, row, nil
 }
 
-// await returns at most max events after a sequence number, in order, waiting until there is one or ctx ends. They are shared with whoever
-// else reads them and must not be changed.
+// await returns at most max events after a sequence number, in order. It waits until there is one or ctx ends. The
+// events are shared with other readers and must not be changed.
 func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
 	for {
 		events, known, grown := j.tail.after(after, max)
@@ -101,7 +101,8 @@ func (j *Journal) await(ctx context.Context, after int64, max int) ([]writ.Encod
 	}
 }
 
-// Events returns at most max events after a sequence number, in order, under the journal's id, waiting until there is one or ctx ends.
+// Events returns at most max events after a sequence number, in order, with the journal's ID. It waits until there is
+// one or ctx ends.
 func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Event, error) {
 	id := j.ID()
 	encoded, err := j.await(ctx, after, max)
@@ -115,7 +116,7 @@ func (j *Journal) Events(ctx context.Context, after int64, max int) ([]writ.Even
 	return events, err
 }
 
-// events reads events as the journal has them.
+// events reads events from the store.
 func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.EncodedEvent, error) {
 	rows, err := j.db.Query(ctx, `SELECT seq, body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, after, max)
 	if err != nil {
@@ -138,7 +139,8 @@ func (j *Journal) events(ctx context.Context, after int64, max int) ([]writ.Enco
 	return events[:min(len(events), max)], rows.Err()
 }
 
-// splitEvents returns the events of a row, the last of which has a number. In rows of earlier versions there is one event, and no list.
+// splitEvents returns the events of a row; last is the number of its last event. A row of an earlier version holds a
+// single event instead of a list.
 func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {
 	texts := []json.RawMessage{body}
 	if !bytes.HasPrefix(body, []byte("{")) {

@@ -7,14 +7,14 @@ import (
 	"writ"
 )
 
-// MaxSaid bounds an event with what a node says, of itself or of a resource. A link carries an event whole, and all in their order: one that does
-// not fit into a frame would cut the datacenter off from its coordinators, for as long as the journal has it.
+// MaxSaid limits the size of an event with data from a node, in bytes. A link sends events whole and in order, so an
+// event that exceeds a frame would cut the datacenter off from its coordinators for as long as the journal has it.
 const MaxSaid = 256 << 10
 
-// Shorten leaves out of an event most of what a node said, if all of it is too much for a link. It reports whether it did.
+// Shorten removes most data of a node from an event if it is too large for a link. It reports whether it did.
 func Shorten(e *writ.Event) bool {
 	if e.Node == nil && e.Resource == nil {
-		return false // of everything else the datacenter chooses the size
+		return false // the datacenter determines the size of all other events
 	}
 	text, err := json.Marshal(e)
 	if err != nil || len(text) <= MaxSaid {
@@ -24,7 +24,7 @@ func Shorten(e *writ.Event) bool {
 	return true
 }
 
-// shorten leaves out of an event what a node may say much of. What the event points to stays as it is.
+// shorten removes the unbounded data of a node from an event. Values that the event points to are not changed.
 func shorten(e *writ.Event) {
 	if e.Node != nil {
 		n := *e.Node
@@ -43,7 +43,7 @@ func shorten(e *writ.Event) {
 	}
 }
 
-// shortened returns an event of a row as a link carries it: earlier versions kept some that none does.
+// shortened returns an event in the form for a link: earlier versions stored events that are too large.
 func shortened(text []byte) ([]byte, error) {
 	if len(text) <= MaxSaid {
 		return text, nil

@@ -11,28 +11,29 @@ import (
 	"writ/internal/failpoint"
 )
 
-// Feed is the journal as one coordinator is told it: the events that all are told, under the journal's id. A coordinator whose store does not
-// go on where the journal does is told them from the beginning, under an id that is its alone, so that nobody else's link ends for what it has or
-// claims. It implements link.EventSource.
+// Feed is the event stream of the journal for one coordinator: normally the shared stream, under the journal's ID. A
+// coordinator whose store does not match the journal receives a stream from the beginning under its own ID, so that its
+// state or claims do not interrupt the links of others. It implements link.EventSource.
 type Feed struct {
 	j           *Journal
 	coordinator string
-	begun       []time.Time // new generations that it caused of late
+	begun       []time.Time // recent generations that it caused
 }
 
-// Telling all that stands again costs every coordinator a little, and one that lies can ask for it with each link.
+// Sending the whole state again costs a little for every coordinator, and a malicious one could request it with each
+// link.
 const (
 	maxGenerations    = 3
 	generationsWithin = time.Hour
 )
 
-// feedPrefix begins the names in meta under which generations of single coordinators are, by their URLs.
+// feedPrefix starts the names in meta of the generations of single coordinators. The rest is the URL.
 const feedPrefix = "feed/"
 
-// Feed returns the feed of a coordinator, by its URL. Its Agree is called by one goroutine.
+// Feed returns the feed of a coordinator, by its URL. Its Agree must be called by one goroutine only.
 func (j *Journal) Feed(coordinator string) *Feed { return &Feed{j: j, coordinator: coordinator} }
 
-// ID names the generation that the coordinator is told.
+// ID returns the ID of the generation that the coordinator receives.
 func (f *Feed) ID() string {
 	f.j.mu.Lock()
 	defer f.j.mu.Unlock()
@@ -77,7 +78,7 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 		"one of them came from a backup; all that stands is told again, as journal %s", seq, id, f.ID())
 }
 
-// allow reports whether one more new generation may begin now, and counts it.
+// allow reports whether another generation may begin now, and counts it.
 func (f *Feed) allow(now time.Time) bool {
 	for len(f.begun) > 0 && now.Sub(f.begun[0]) > generationsWithin {
 		f.begun = f.begun[1:]
@@ -89,7 +90,8 @@ func (f *Feed) allow(now time.Time) bool {
 	return true
 }
 
-// begin gives the coordinator a generation of its own. It makes the journal none that came from a backup: only the datacenter itself says that.
+// begin starts a generation for this coordinator only. It does not mark the journal as restored: only the datacenter
+// itself may do that.
 func (f *Feed) begin(ctx context.Context) error {
 	own := writ.NewUUID()
 	err := f.j.Write(failpoint.At(ctx, failpoint.GenerationBegun), func(tx *Tx) error {
@@ -107,7 +109,7 @@ func (f *Feed) begin(ctx context.Context) error {
 		return tx.restate()
 	})
 	if err == nil {
-		f.j.tail.forget() // it may have more than is kept
+		f.j.tail.forget() // it may have events that are no longer stored
 		f.j.restated.Add(1)
 	}
 	return err
@@ -115,7 +117,7 @@ func (f *Feed) begin(ctx context.Context) error {
 
 // EncodedEvents implements link.EventSource.
 func (f *Feed) EncodedEvents(ctx context.Context, after int64, max int) (id string, events []writ.EncodedEvent, err error) {
-	id = f.ID() // before they are read: a reader of one generation is told nothing of a later one under its name
+	id = f.ID() // before the read, so that no event of a later generation is sent under this ID
 	events, err = f.j.await(ctx, after, max)
 	return id, events, err
 }
@@ -128,7 +130,7 @@ func (f *Feed) Acknowledge(ctx context.Context, seq int64) error {
 	})
 }
 
-// feeds returns the generations of single coordinators, by their URLs.
+// feeds returns the generations of single coordinators by URL.
 func (tx *Tx) feeds() (map[string]string, error) {
 	rows, err := tx.QueryContext(tx.ctx, `SELECT name, value FROM meta WHERE name LIKE $1`, feedPrefix+"%")
 	if err != nil {
@@ -146,7 +148,7 @@ func (tx *Tx) feeds() (map[string]string, error) {
 	return feeds, rows.Err()
 }
 
-// setFeeds replaces what is known of generations of single coordinators.
+// setFeeds replaces the generations of single coordinators.
 func (j *Journal) setFeeds(feeds map[string]string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -12,21 +12,22 @@ import (
 	"writ/internal/failpoint"
 )
 
-// A generation is the sequence of events that an id names. Coordinators rely on it never being told in two ways. A journal that came from a
-// backup would do that: it would give numbers again that coordinators know with other events. So it takes a new id then, and what stands in
-// the datacenter is told anew. A coordinator whose own store came from a backup, or that lies, gets a generation of its own: see Feed.
+// A generation is a sequence of events with an ID. Coordinators rely on a generation never having two versions. A
+// journal restored from a backup would violate that: it would assign numbers again that coordinators know for other
+// events. So it takes a new ID, and sends the whole state again. A coordinator whose own store came from a backup, or
+// that lies, gets its own generation: see Feed.
 
-// standing is how a journal stands to the events that a coordinator has of it.
+// standing is the relation of a journal to the events that a coordinator has.
 type standing int
 
 const (
-	agrees  standing = iota // the coordinator can be told the rest
-	forgets                 // what comes next is not kept any more
-	older                   // the coordinator has what did not happen here: the journal came from a backup
+	agrees  standing = iota // the following events can be sent
+	forgets                 // the following events are no longer stored
+	older                   // the coordinator has events that this journal lacks: the journal came from a backup
 )
 
-// compare says how the journal stands to whoever has the events up to seq, the last of which took place at a time. Time zero is not
-// compared.
+// compare returns the standing of the journal to a coordinator that has the events up to seq, the last of which
+// happened at the given time. A zero time is not compared.
 func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 	var last int64
 	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&last); err != nil {
@@ -39,7 +40,7 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 		oldest = first[0].Seq
 	}
 	switch {
-	case seq == 0: // of all that is not told any more, what stands was told again
+	case seq == 0: // events that are no longer stored are covered if the state was sent again after them
 		restated, err := tx.number(metaHistory)
 		if oldest == 1 || restated >= oldest {
 			return agrees, err
@@ -55,13 +56,13 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 		return agrees, err
 	}
 	i := slices.IndexFunc(events, func(e writ.Event) bool { return e.Seq == seq })
-	if i < 0 || at.IsZero() || events[i].Time.Equal(at) { // without it, it is forgotten, as the one before the oldest
+	if i < 0 || at.IsZero() || events[i].Time.Equal(at) { // a missing event was deleted, as the one before the oldest
 		return agrees, nil
 	}
 	return older, nil
 }
 
-// eventsFrom returns the events of the row that has one with this number, or else of the first row after it; none if there is none.
+// eventsFrom returns the events of the row that contains this number, or else of the next row, or none.
 func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	var last int64
 	var body []byte
@@ -79,8 +80,8 @@ func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	return decodeEvents(encoded)
 }
 
-// MarkRestored has a journal that a supervisor serves with count as one that came from a backup from now on: every coordinator is told its events
-// under a new id, beginning with what stands.
+// MarkRestored marks the journal of a running supervisor as restored from a backup: every coordinator receives its
+// events under a new ID, starting with the whole state.
 func (j *Journal) MarkRestored(ctx context.Context) error {
 	old := j.ID()
 	var id string
@@ -112,23 +113,24 @@ func (j *Journal) MarkRestored(ctx context.Context) error {
 		return tx.restate()
 	})
 	if err == nil {
-		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 if somebody else was first
+		j.reconcileUntil.Store(max(until, j.reconcileUntil.Load())) // until is 0 if a concurrent call did it first
 		j.tail.forget()
 		j.restated.Add(1)
 	}
 	return err
 }
 
-// Restated counts how often the journal told again what stands since it was opened. What is told of a node then is how it joined.
+// Restated returns how often the journal has sent its whole state again since it was opened. The events about a node
+// then describe it as it was when it joined.
 func (j *Journal) Restated() int64 { return j.restated.Load() }
 
-// restate tells of everything that stands: nodes, resources, open runs and their calls.
+// restate adds events with the whole state: nodes, resources, open runs and their calls.
 func (tx *Tx) restate() error {
 	var told int64
 	if err := tx.QueryRowContext(tx.ctx, `SELECT seq + 1 FROM event_counter`).Scan(&told); err != nil {
 		return err
 	}
-	told += int64(len(tx.events)) // which get their numbers before these
+	told += int64(len(tx.events)) // these get their numbers first
 	if err := tx.setMeta(metaHistory, strconv.FormatInt(told, 10)); err != nil {
 		return err
 	}
@@ -144,7 +146,7 @@ func (tx *Tx) restate() error {
 		return err
 	}
 	for _, r := range resources {
-		r.Values = nil // only from the datacenter itself
+		r.Values = nil // only the datacenter itself returns them
 		tx.AddEvents(writ.Event{Resource: &r.Resource})
 	}
 	open, err := tx.runIDs(`SELECT id FROM runs WHERE open ORDER BY accepted, id`)
@@ -171,7 +173,7 @@ func (tx *Tx) restateRun(id writ.RunID) error {
 	if err != nil && !isForged(err) {
 		return err
 	}
-	run.Output = nil // only from the datacenter itself, as the values of resources
+	run.Output = nil // only the datacenter itself returns it, like the values of resources
 	events := []writ.Event{{Run: &run.Run}}
 	for _, c := range calls {
 		events = append(events, writ.Event{Call: &c.Call})

@@ -9,17 +9,17 @@ import (
 	"writ/internal/cbor"
 )
 
-// theHolds is the id of the only row of its table.
+// theHolds is the ID of the table's only row.
 const theHolds = int64(1)
 
-// holdsRow is what that row has.
+// holdsRow is the content of that row.
 type holdsRow struct {
-	// Revision is that of the newest decision, also when that was forgotten.
+	// Revision is the revision of the newest decision, even if that decision is no longer in All.
 	Revision int64          `json:"revision"`
 	All      identity.Holds `json:"all"`
 }
 
-// Holds returns the newest decisions about what may not start work, and the revision of the newest of them.
+// Holds returns the current hold decisions, and the revision of the newest one.
 func (tx *Tx) Holds() (all identity.Holds, revision int64, err error) {
 	var stored []byte
 	err = tx.QueryRowContext(tx.ctx, selectHolds, theHolds).Scan(&stored)
@@ -42,7 +42,7 @@ func (tx *Tx) Holds() (all identity.Holds, revision int64, err error) {
 
 const selectHolds = `SELECT body FROM holds WHERE id = $1`
 
-// PutHolds replaces them.
+// PutHolds replaces the hold decisions.
 func (tx *Tx) PutHolds(all identity.Holds, revision int64) error {
 	return tx.putHolds(theHolds, all, revision)
 }

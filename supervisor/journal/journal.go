@@ -1,6 +1,7 @@
-// Package journal is the truth of one datacenter: runs, calls, deliveries, results, resources, nodes, tokens, rosters and the
-// outgoing events. What is not in here did not happen. It knows how records are kept and that a state may move only as the tables
-// of package writ allow; why something moves is the supervisor's business.
+// Package journal stores the state of one datacenter: runs, calls, deliveries, results, resources, nodes, tokens,
+// rosters and outgoing events. It is the source of truth: an event that is not in the journal did not happen. The
+// package knows the form of the records and enforces the state moves that package writ allows. The supervisor decides
+// when to make them.
 package journal
 
 import (
@@ -26,48 +27,48 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Journal is an open journal. Close it.
+// Journal is an open journal. The caller must close it.
 type Journal struct {
 	id             atomic.Pointer[string] // changes when a new generation begins
 	db             *sqldb.DB
-	epoch          atomic.Int64 // of BeginEpoch, 0 before
+	epoch          atomic.Int64 // set by BeginEpoch, 0 before
 	reconcileUntil atomic.Int64 // see ReconcilesUntil, unix microseconds
 	codes          atomic.Pointer[codes]
-	// restored says that the next epoch begins with a journal from a backup.
+	// restored makes the next epoch begin as that of a journal from a backup.
 	restored atomic.Bool
-	epochs   atomic.Pointer[[]int64] // that it gave, sorted
+	epochs   atomic.Pointer[[]int64] // known epochs, sorted
 	restated atomic.Int64            // see Restated
 	tail     *tail
-	known    *newest // frames that are on disk
+	known    *newest // frames on disk
 
-	writes tally.Durations // those that are on disk
-	failed atomic.Int64    // writes that the store did not take
+	writes tally.Durations // successful writes
+	failed atomic.Int64    // writes that the store rejected
 
 	mu    sync.Mutex
-	fault error             // of a write; gone with the next probe that succeeds
-	feeds map[string]string // generations that only one coordinator is told, by its URL
+	fault error             // last write error; cleared by a successful probe
+	feeds map[string]string // generations of single coordinators, by URL
 }
 
-// Tx is a transaction on the journal. Its methods compose: all of them happen, or none.
+// Tx is a transaction on the journal. Its methods compose: either all of their changes are written, or none.
 type Tx struct {
 	*sqldb.Tx
 	ctx   context.Context
-	codes *codes // nil if rows carry none
+	codes *codes // nil if rows carry no codes
 	*batch
 }
 
-// batch is what transactions that share a commit write once for all of them, at its end.
+// batch holds changes that the transactions of one commit write together, at its end.
 type batch struct {
 	events []writ.Event        // without numbers
 	told   []writ.EncodedEvent // with numbers
 	then   []func()
-	loads  map[writ.NodeID]Load // as they are in the journal; nil if they were not read
-	shifts map[writ.NodeID]Load // of loads
-	frames []writ.Digest        // that it adds
-	known  *newest              // frames that are there
+	loads  map[writ.NodeID]Load // as in the journal; nil if not read
+	shifts map[writ.NodeID]Load // changes of loads
+	frames []writ.Digest        // frames that it adds
+	known  *newest              // recent frames on disk
 }
 
-// Open opens the journal at path (":memory:" in tests), making it if there is none.
+// Open opens the journal at path (":memory:" in tests). It creates one if it is missing.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	sub, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -102,7 +103,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return j, nil
 }
 
-// OpenToRead opens a journal on PostgreSQL that a supervisor may be at work with, to look into it. Use nothing of it but Read.
+// OpenToRead opens a journal on PostgreSQL for reading, while a supervisor may use it. Only Read may be called.
 func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 	sub, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -115,30 +116,30 @@ func OpenToRead(ctx context.Context, address string) (*Journal, error) {
 	return &Journal{db: db, tail: newTail(), known: new(newest)}, nil
 }
 
-// ID returns the journal's id. With an event's sequence number it names the event for ever; a journal that came from a backup takes
-// another one.
+// ID returns the journal's ID. Together with an event's sequence number it identifies the event permanently; a journal
+// restored from a backup takes a new ID.
 func (j *Journal) ID() string { return *j.id.Load() }
 
-// SetClock says what the times of transactions are read from, time.Now if nothing else is said. Call it before anything is written.
+// SetClock sets the clock of transactions; the default is time.Now. Call it before the first write.
 func (j *Journal) SetClock(now func() time.Time) { j.db.Clock = now }
 
-// Close closes the journal; writes under way are finished.
+// Close closes the journal after finishing the current writes.
 func (j *Journal) Close() error { return j.db.Close() }
 
-// Read runs do on one moment of the journal.
+// Read runs do on a snapshot of the journal.
 func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 	return j.db.Read(ctx, func(tx *sqldb.Tx) error { return do(&Tx{Tx: tx, ctx: ctx, codes: j.codes.Load(), batch: new(batch)}) })
 }
 
-// Write runs do and returns when what it wrote is on disk. Changes of several callers share a commit; an error of do undoes its own
-// only. do may run more than once, so it must have no effect besides those on tx. Once another process has begun an epoch nothing is
-// written any more: the error is ErrFenced.
+// Write runs do and returns when its changes are on disk. Changes of several callers share a commit; an error of do
+// reverts only its own changes. do may run more than once, so it must have no effects outside of tx. After another
+// process has begun an epoch nothing is written any more, and the error is ErrFenced.
 //
 //failpoint:none the caller names the write
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	began := time.Now()
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
-		// Who has begun is waited for; and to watch a context costs as much as a query.
+		// A started transaction is awaited, and watching a context costs as much as a query.
 		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx), codes: j.codes.Load()}
 		if err := j.join(t); err != nil {
 			return err
@@ -159,25 +160,25 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 
 func isFault(code writ.Code) bool { return code.IsStoreUnavailable() || code == writ.CodeStoreDamaged }
 
-// Check returns the reason if the next write would fail: a full disk or a damaged file.
+// Check returns an error if the next write would fail: a full disk or a damaged file.
 func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
 
-// Writes returns how long writes took until they were on disk, and how many the store did not take.
+// Writes returns how long writes took until they were on disk, and how many the store rejected.
 func (j *Journal) Writes() (took tally.Spread, failed int64) {
 	return j.writes.Spread(), j.failed.Load()
 }
 
-// Fault returns why something could not be written since the last probe that succeeded, nil if everything could.
+// Fault returns the last write error since the last successful probe, or nil.
 func (j *Journal) Fault() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.fault
 }
 
-// probeSize is more than what a step or a submission mostly writes: that there is room for a few bytes promises nothing.
+// probeSize exceeds the usual writes of a step or submission: room for a few bytes proves nothing.
 const probeSize = 64 << 10
 
-// Probe writes something without meaning, and takes it away again, to learn whether the journal can be written again.
+// Probe writes and deletes a value without meaning, to find out whether the journal is writable again.
 func (j *Journal) Probe(ctx context.Context) error {
 	for _, text := range []string{strings.Repeat("-", probeSize), ""} {
 		if err := j.Write(failpoint.At(ctx, failpoint.JournalProbed), func(tx *Tx) error { return tx.setMeta(metaProbe, text) }); err != nil {
@@ -190,7 +191,7 @@ func (j *Journal) Probe(ctx context.Context) error {
 	return nil
 }
 
-// join makes a transaction part of its batch. The first of the batch makes sure that nobody else has taken over.
+// join adds a transaction to its batch. The first of a batch checks that no other process has taken over.
 func (j *Journal) join(tx *Tx) error {
 	if b, ok := tx.Batch.Common.(*batch); ok {
 		tx.batch = b
@@ -218,7 +219,7 @@ func (j *Journal) join(tx *Tx) error {
 	return nil
 }
 
-// newest remembers the digests that were added last. It belongs to the writer.
+// newest holds the digests that were added last. Only the writer uses it.
 type newest struct {
 	digests [128]writ.Digest
 	next    int
@@ -233,7 +234,8 @@ func (n *newest) add(digests []writ.Digest) {
 	}
 }
 
-// Then has something done when the change is on disk, before anybody is told of its events. It must be quick: the next commit waits.
+// Then registers do to run once the change is on disk, before its events are sent. It must be fast: the next commit
+// waits for it.
 func (tx *Tx) Then(do func()) { tx.then = append(tx.then, do) }
 
 func (tx *Tx) exec(query string, args ...any) error {
@@ -241,7 +243,7 @@ func (tx *Tx) exec(query string, args ...any) error {
 	return err
 }
 
-// changed runs a statement and reports whether it touched a row.
+// changed runs a statement and reports whether it changed a row.
 func (tx *Tx) changed(query string, args ...any) (bool, error) {
 	result, err := tx.ExecContext(tx.ctx, query, args...)
 	if err != nil {
@@ -251,7 +253,7 @@ func (tx *Tx) changed(query string, args ...any) (bool, error) {
 	return n > 0, err
 }
 
-// get decodes the body of the row of a table with this key, nil if there is none.
+// get returns the decoded body of a row by key, or nil if the row is missing.
 func get[T any](tx *Tx, table, query string, key ...any) (*T, error) {
 	var body []byte
 	err := tx.QueryRowContext(tx.ctx, query, key...).Scan(&body)
@@ -267,7 +269,7 @@ func get[T any](tx *Tx, table, query string, key ...any) (*T, error) {
 	return decode[T](body)
 }
 
-// list decodes the bodies that query finds behind the keys of a table. Rows that the journal did not write are not among them.
+// list returns the decoded bodies of the rows that query selects, as key columns and body. Forged rows are omitted.
 func list[T any](tx *Tx, table, query string, args ...any) ([]*T, error) {
 	keys := len(keyOf(table))
 	rows, err := tx.someRows(keys+1, query, args...)
@@ -301,5 +303,5 @@ func decode[T any](body []byte) (*T, error) {
 	return record, nil
 }
 
-// Copy writes what the journal in a file holds at this moment into a new file, also while a supervisor works with it.
+// Copy writes a snapshot of the journal in a file into a new file. A supervisor may be using the journal.
 func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }

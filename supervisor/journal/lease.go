@@ -13,23 +13,24 @@ import (
 	"writ/internal/sqldb"
 )
 
-// LeaseTime is how long a journal that several processes can reach stays with the one that renewed its lease last. RenewEvery leaves it
-// three attempts.
+// LeaseTime is the duration of the lease on a journal that several processes can reach. RenewEvery allows three
+// renewals within it.
 const (
 	LeaseTime  = 10 * time.Second
 	RenewEvery = 3 * time.Second
 )
 
 var (
-	// ErrHeld says that another process has the lease.
+	// ErrHeld means that another process holds the lease.
 	ErrHeld error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter").WithHint("this one stands by")
-	// ErrFenced says that another process has begun an epoch, so that nothing can be written any more.
+	// ErrFenced means that another process has begun an epoch, so this one cannot write any more.
 	ErrFenced error = writ.Errorf(writ.CodeStoreUnavailable, "another supervisor serves the datacenter now").WithHint("this one stands by")
 )
 
-// BeginEpoch takes the lease and with it a new epoch, higher than every earlier one and at least the clock's milliseconds, so that even a
-// journal restored from a backup fences whatever was sent after the backup. It is ErrHeld while another process has the lease; a journal
-// in a file has one process only, which needs to wait for nobody.
+// BeginEpoch takes the lease and begins a new epoch. The epoch is higher than every earlier one and at least the
+// clock's milliseconds, so that even a journal restored from a backup fences everything sent after the backup. It
+// returns ErrHeld while another process holds the lease. A journal in a file has only one process and no lease to wait
+// for.
 func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) {
 	var epoch, reconcileUntil int64
 	adopted := 0
@@ -61,10 +62,11 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if j.db.Shared() && last != j.epoch.Load() && clock.Before(sqldb.Time(until)) {
 			return ErrHeld
 		}
-		if err := tx.Current(tx.ctx); err != nil { // a later version has upgraded the journal since this process opened it
+		// A later version may have upgraded the journal since this process opened it.
+		if err := tx.Current(tx.ctx); err != nil {
 			return err
 		}
-		if err := writ.CheckEpoch(last, now); err != nil { // no node would obey what comes after it
+		if err := writ.CheckEpoch(last, now); err != nil { // no node would obey a higher epoch
 			return fmt.Errorf("follow the last epoch of the journal: %w", err)
 		}
 		if adopted, err = tx.adopt(); err != nil {
@@ -75,7 +77,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 				return err
 			}
 		}
-		if clock, err = tx.Clock(ctx); err != nil { // to adopt may take long
+		if clock, err = tx.Clock(ctx); err != nil { // adopt may take long
 			return err
 		}
 		epoch = max(last+1, now.UnixMilli())
@@ -91,7 +93,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if err := tx.releaseNames(); err != nil {
 			return err
 		}
-		*j.known = newest{} // another process may have forgotten some meanwhile
+		*j.known = newest{} // another process may have deleted some in the meantime
 		return tx.lease(clock.Add(LeaseTime))
 	})
 	if err == nil {
@@ -99,7 +101,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		j.reconcileUntil.Store(reconcileUntil)
 		j.epochs.Store(&epochs)
 		j.restored.Store(false)
-		j.tail.forget() // another process may have told something meanwhile
+		j.tail.forget() // another process may have added events in the meantime
 		if c := j.codes.Load(); adopted > 0 && c.Adopted != nil {
 			c.Adopted(adopted)
 		}
@@ -107,7 +109,8 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	return epoch, err
 }
 
-// requireNoLease fails while a supervisor has the lease of a journal that is about to be upgraded: what it writes would fit no more.
+// requireNoLease returns an error while a supervisor holds the lease of a journal that is about to be upgraded: its
+// writes would no longer fit the schema.
 func requireNoLease(ctx context.Context, store *sql.DB) error {
 	var left float64
 	err := store.QueryRowContext(ctx, `SELECT COALESCE(MAX(CAST(value AS BIGINT)) / 1000000.0 - EXTRACT(EPOCH FROM clock_timestamp()), 0)
@@ -122,7 +125,7 @@ func requireNoLease(ctx context.Context, store *sql.DB) error {
 	return nil
 }
 
-// Renew keeps the lease for LeaseTime from now, by the clock of the store.
+// Renew extends the lease to LeaseTime from now, by the clock of the store.
 func (j *Journal) Renew(ctx context.Context) error {
 	return j.Write(failpoint.At(ctx, failpoint.LeaseRenewed), func(tx *Tx) error {
 		clock, err := tx.Clock(ctx)
@@ -136,7 +139,8 @@ func (j *Journal) Renew(ctx context.Context) error {
 	})
 }
 
-// Release gives the lease back, so that nobody has to wait for its end. The last write of this process may be part of that.
+// Release releases the lease, so that no process has to wait for its end. It also runs the given last writes of this
+// process.
 func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error {
 	err := j.Write(failpoint.At(ctx, failpoint.LeaseReleased), func(tx *Tx) error {
 		for _, write := range last {
@@ -155,7 +159,8 @@ func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error
 // Shared reports whether other processes can reach the journal, so that its lease must be renewed.
 func (j *Journal) Shared() bool { return j.db.Shared() }
 
-// mustReign fails if the epoch of this process is over. One process writes at a time, so it is not over before the commit either.
+// mustReign returns ErrFenced if the epoch of this process is over. Only one process writes at a time, so the epoch
+// cannot end before the commit.
 func (j *Journal) mustReign(tx *Tx) error {
 	mine := j.epoch.Load()
 	if mine == 0 {
@@ -172,7 +177,7 @@ func (tx *Tx) lease(until time.Time) error {
 	return tx.setMeta(metaLease, strconv.FormatInt(sqldb.Micros(until), 10))
 }
 
-// number returns what meta has under a name as a number, 0 if it has nothing.
+// number returns a value of meta as a number, 0 if it is missing.
 func (tx *Tx) number(name string) (int64, error) {
 	text, err := tx.meta(name)
 	if err != nil || text == "" {

@@ -7,17 +7,17 @@ import (
 	"writ/internal/cbor"
 )
 
-// Life is what a supervisor has seen of the machine of a node. It is shown to people, and nothing follows from it.
+// Life holds the supervisor's observations of a node's machine. They are shown to people and affect no decision.
 type Life struct {
 	Node     writ.NodeID `json:"node"`
 	Boot     string      `json:"boot,omitempty"`
 	Restarts int         `json:"restarts,omitempty"`
 	Host     *writ.Host  `json:"host,omitempty"`
-	// Online is how long it was heard in each month.
+	// Online is the time that it was online, by month.
 	Online []writ.Online `json:"online,omitempty"`
 }
 
-// PutLife keeps what is known of the machine of a node.
+// PutLife stores the observations of a node's machine.
 func (tx *Tx) PutLife(l Life) error {
 	body, err := cbor.Marshal(l)
 	if err != nil {
@@ -26,7 +26,8 @@ func (tx *Tx) PutLife(l Life) error {
 	return tx.exec(`INSERT INTO lives (node, body) VALUES ($1, $2) ON CONFLICT (node) DO UPDATE SET body = excluded.body`, string(l.Node), body)
 }
 
-// Lives returns what is known of the machines of all nodes. A row that cannot be read is left out: its node says it again.
+// Lives returns the observations of all nodes' machines. An unreadable row is omitted; its node reports the facts
+// again.
 func (tx *Tx) Lives() (all []Life, err error) {
 	rows, err := tx.someRows(2, `SELECT node, body FROM lives ORDER BY node`)
 	if err != nil {

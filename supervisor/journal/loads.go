@@ -6,16 +6,16 @@ import (
 	"writ"
 )
 
-// Load is what is open and reserved on a node.
+// Load is the number of open calls and the reserved capacity on a node.
 type Load struct {
 	Planned, Queued, Running int           // open calls, by state
-	Reserved                 writ.Capacity // by resources that exist and by open calls that will make or grow one
+	Reserved                 writ.Capacity // by existing resources and by open calls that will create or grow one
 }
 
-// Open returns how many calls are planned or out there.
+// Open returns the number of open calls.
 func (l Load) Open() int { return l.Planned + l.Queued + l.Running }
 
-// Sent returns how many calls are out there.
+// Sent returns the number of calls on the node.
 func (l Load) Sent() int { return l.Queued + l.Running }
 
 func (l Load) plus(m Load) Load {
@@ -26,13 +26,13 @@ func (l Load) minus(m Load) Load {
 	return Load{l.Planned - m.Planned, l.Queued - m.Queued, l.Running - m.Running, l.Reserved.Minus(m.Reserved)}
 }
 
-// kept is what is searched of a call, and counted by the loads, besides what never changes.
+// kept holds the columns of a call that are searched or counted and may change.
 type kept struct {
 	state writ.CallState // "" if the call is not in the journal
 	placed
 }
 
-// placed is where a call is to be done, and what it waits for.
+// placed holds a call's placement and wait state.
 type placed struct {
 	node           writ.NodeID
 	need           writ.Capacity
@@ -40,12 +40,12 @@ type placed struct {
 	retryAt        int64
 }
 
-// columns are the values of node, claimed, ready, retry_at, cpus, memory_mib and disk_gib.
+// columns returns the values of node, claimed, ready, retry_at, cpus, memory_mib and disk_gib.
 func (p placed) columns() []any {
 	return []any{string(p.node), p.claimed, p.ready, p.retryAt, p.need.CPUs, p.need.MemoryMiB, p.need.DiskGiB}
 }
 
-// load is what the call adds to its node.
+// load returns the call's share of its node's load.
 func (k kept) load() Load {
 	switch k.state {
 	case writ.CallPlanned:
@@ -59,7 +59,7 @@ func (k kept) load() Load {
 	}
 }
 
-// shift notes that the load of a node changes. It is written once for all changes of the commit.
+// shift records a change of a node's load. All changes of a commit are written together.
 func (tx *Tx) shift(node writ.NodeID, by Load) {
 	if by == (Load{}) {
 		return
@@ -70,7 +70,7 @@ func (tx *Tx) shift(node writ.NodeID, by Load) {
 	tx.shifts[node] = tx.shifts[node].plus(by)
 }
 
-// writeLoads writes what has shifted.
+// writeLoads writes the recorded changes.
 func (tx *Tx) writeLoads() error {
 	for node, l := range tx.shifts {
 		if l == (Load{}) {
@@ -90,7 +90,7 @@ func (tx *Tx) writeLoads() error {
 	return nil
 }
 
-// Load returns the load of a node; that of "" is what has no node yet.
+// Load returns the load of a node; "" stands for calls without a node.
 func (tx *Tx) Load(node writ.NodeID) (Load, error) {
 	if err := tx.readLoads(); err != nil {
 		return Load{}, err
@@ -110,7 +110,7 @@ func (tx *Tx) Loads() (map[writ.NodeID]Load, error) {
 	return loads, nil
 }
 
-// readLoads reads the loads of all nodes, once for all that share the commit.
+// readLoads reads the loads of all nodes, once per commit.
 func (tx *Tx) readLoads() error {
 	if tx.loads != nil {
 		return nil

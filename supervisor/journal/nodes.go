@@ -17,36 +17,39 @@ type Node struct {
 	writ.Node
 	PublicKey []byte `json:"public_key"` // ed25519, 32 bytes
 	AgeKey    string `json:"age_key,omitempty"`
-	Decisions int    `json:"decisions,omitempty"` // how many were made about it: of two records the one with more is newer
-	Token     string `json:"token,omitempty"`     // id of the token that it joined with
-	Batch     string `json:"batch,omitempty"`     // id of the batch by which it was admitted
-	// Serial is the number of its machine, as it said when it asked to be a node. What it says later does not change this.
+	// Decisions is the number of decisions about it: of two records, the one with more is newer.
+	Decisions int    `json:"decisions,omitempty"`
+	Token     string `json:"token,omitempty"` // ID of the token it joined with
+	Batch     string `json:"batch,omitempty"` // ID of the batch that admitted it
+	// Serial is the serial number of its machine, from its request to join. Later reports do not change it.
 	Serial string `json:"serial,omitempty"`
-	// Lost is the signed statement by which it is gone: the node verifies that itself.
+	// Lost is the signed statement that declares it lost. The node verifies it.
 	Lost []byte `json:"lost,omitempty"`
-	// Superseded are the resources and attempts that a node that is gone must not go on with. What it answered is kept as it signed it.
+	// Superseded lists the resources and attempts that a lost node must not continue. FenceAnswer is the node's signed
+	// answer.
 	Superseded  []Superseded `json:"superseded,omitempty"`
 	FenceAnswer []byte       `json:"fence_answer,omitempty"`
-	FenceRound  int64        `json:"fence_round,omitempty"` // of that answer: a later one counts
+	FenceRound  int64        `json:"fence_round,omitempty"` // round of that answer: a later one replaces it
 }
 
-// Superseded is something that a node had when a person signed that it is gone: a resource, or a call that was out there and may have begun.
+// Superseded is a resource or a call that a node had when a person declared it lost. The call was sent and may have
+// started.
 type Superseded struct {
 	writ.ResourceID
 	UID writ.UID     `json:"uid,omitempty"`
-	Job *writ.JobKey `json:"job,omitempty"` // of a call
+	Job *writ.JobKey `json:"job,omitempty"` // set for a call
 }
 
-// column is what the unique column for names has of a node: only an admitted one owns its name.
+// column returns the node's value of the unique name column: only an admitted node owns its name.
 func (n *Node) column() string {
 	if n.Admission == writ.AdmissionApproved {
 		return n.Name
 	}
-	return "~" + string(n.ID) // which is no name
+	return "~" + string(n.ID) // not a valid name
 }
 
-// PutNode keeps a node, new or changed. Keys are unique in the datacenter, and names among the admitted nodes; a second node with either is an
-// error that sqldb.IsDuplicate recognises.
+// PutNode stores a new or changed node. Keys are unique in the datacenter, and names among the admitted nodes. For a
+// duplicate it returns an error that sqldb.IsDuplicate recognizes.
 func (tx *Tx) PutNode(n *Node) error {
 	body, err := cbor.Marshal(n)
 	if err != nil {
@@ -60,12 +63,12 @@ func (tx *Tx) PutNode(n *Node) error {
 		string(n.ID), n.column(), string(envelope.IDOf(n.PublicKey)), body)
 }
 
-// Node returns a node, nil if there is none.
+// Node returns a node, or nil if it is unknown.
 func (tx *Tx) Node(id writ.NodeID) (*Node, error) {
 	return get[Node](tx, "nodes", `SELECT body FROM nodes WHERE id = $1`, string(id))
 }
 
-// NodeNamed returns the admitted node with a name, nil if there is none.
+// NodeNamed returns the admitted node with a name, or nil.
 func (tx *Tx) NodeNamed(name string) (*Node, error) {
 	var id writ.NodeID
 	err := tx.QueryRowContext(tx.ctx, `SELECT id FROM nodes WHERE name = $1`, name).Scan(&id)
@@ -76,13 +79,13 @@ func (tx *Tx) NodeNamed(name string) (*Node, error) {
 		return nil, err
 	}
 	n, err := tx.Node(id)
-	if n != nil && n.column() != name { // the column says so, and the record does not
+	if n != nil && n.column() != name { // column and record differ
 		return nil, err
 	}
 	return n, err
 }
 
-// releaseNames lets go of names that nodes own which are not admitted, as they did in journals of an earlier version.
+// releaseNames releases the names of nodes that are not admitted. Journals of an earlier version have such nodes.
 func (tx *Tx) releaseNames() error {
 	owners, err := list[Node](tx, "nodes", `SELECT id, body FROM nodes WHERE substr(name, 1, 1) <> '~'`)
 	for _, n := range owners {
@@ -93,32 +96,32 @@ func (tx *Tx) releaseNames() error {
 	return err
 }
 
-// Nodes returns all nodes, by name. Removed ones stay, so that no id is ever used again.
+// Nodes returns all nodes, by name. Removed nodes are kept, so that no ID is reused.
 func (tx *Tx) Nodes() ([]*Node, error) {
 	return list[Node](tx, "nodes", `SELECT id, body FROM nodes ORDER BY name`)
 }
 
-// Token is a join token as the datacenter keeps it: never its secret.
+// Token is the stored form of a join token. It does not contain the secret.
 type Token struct {
 	ID        string
-	Key       []byte // verifies proofs of the token; nobody can make one with it
+	Key       []byte // verifies proofs of the token, but cannot create one
 	CreatedBy string
 	Expires   time.Time
-	Uses      int       // nodes that it admits; 0 of a new one is 1
-	Used      int       // nodes that it has admitted
-	Spent     time.Time // when it admitted the last one, or was revoked; zero while it admits others
-	SpentKey  string    // id of the key that it admitted last; "" if it was revoked
+	Uses      int       // number of nodes that it admits; 0 of a new one means 1
+	Used      int       // number of nodes that it has admitted
+	Spent     time.Time // time of its last admission or revocation; zero while it is usable
+	SpentKey  string    // ID of the key it admitted last; "" if revoked
 }
 
-// Revoked reports whether somebody has ended the token.
+// Revoked reports whether a person revoked the token.
 func (t *Token) Revoked() bool { return !t.Spent.IsZero() && t.SpentKey == "" }
 
-// row is what the code of a token covers.
+// row returns the values that the code of a token covers.
 func (t *Token) row() []any {
 	return []any{t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), sqldb.Micros(t.Spent), t.SpentKey}
 }
 
-// AddToken keeps a new token. One that is there already stays as it is.
+// AddToken stores a new token. An existing token is not changed.
 func (tx *Tx) AddToken(t Token) error {
 	mac, err := tx.code("tokens", t.row()...)
 	if err != nil {
@@ -136,7 +139,7 @@ func (tx *Tx) AddToken(t Token) error {
 	return tx.exec(`INSERT INTO token_uses (token, uses, used, mac) VALUES ($1, $2, 0, $3)`, t.ID, t.Uses, mac)
 }
 
-// Token returns a token, nil if there is none.
+// Token returns a token, or nil if it is unknown.
 func (tx *Tx) Token(id string) (*Token, error) {
 	all, err := tx.tokens(`WHERE id = $1`, id)
 	if err != nil || len(all) == 0 {
@@ -145,7 +148,7 @@ func (tx *Tx) Token(id string) (*Token, error) {
 	return all[0], nil
 }
 
-// Tokens returns tokens, those that last longest first, at most so many.
+// Tokens lists tokens, those that expire last first. most limits their number.
 func (tx *Tx) Tokens(most int) ([]*Token, error) {
 	return tx.tokens(`ORDER BY expires DESC, id LIMIT $1`, most)
 }
@@ -182,8 +185,8 @@ func (tx *Tx) tokens(where string, args ...any) (all []*Token, err error) {
 	return all, rows.Err()
 }
 
-// SpendToken lets a token admit a key. It reports false if the token has admitted as many as it can, has expired or does not exist: of two that
-// attempt its last use, one wins.
+// SpendToken records that a token admits a key. It returns false if the token is used up, expired or unknown. Of two
+// concurrent attempts at the last use, one succeeds.
 func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	t, err := tx.Token(id)
 	if err != nil || t == nil || !t.Spent.IsZero() || !t.Expires.After(tx.Now) {
@@ -201,7 +204,7 @@ func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	return tx.putToken(t)
 }
 
-// useToken counts a use of a token that admits several nodes, and reports false if there is none left.
+// useToken counts a use of a token for several nodes. It returns false if none is left.
 func (tx *Tx) useToken(t *Token) (bool, error) {
 	if t.Used >= t.Uses {
 		return false, nil
@@ -213,7 +216,8 @@ func (tx *Tx) useToken(t *Token) (bool, error) {
 	return tx.changed(`UPDATE token_uses SET used = $2, mac = $3 WHERE token = $1 AND used = $4`, t.ID, t.Used+1, mac, t.Used)
 }
 
-// RevokeToken has a token admit nobody any more, also when the clock goes back. It reports false if it does not exist or has admitted all that it can.
+// RevokeToken revokes a token. The revocation stays in force if the clock goes back. It returns false if the token is
+// unknown, used up or revoked.
 func (tx *Tx) RevokeToken(id string) (bool, error) {
 	t, err := tx.Token(id)
 	if err != nil || t == nil || !t.Spent.IsZero() {
@@ -226,7 +230,7 @@ func (tx *Tx) RevokeToken(id string) (bool, error) {
 	return tx.putToken(t)
 }
 
-// putToken replaces a token, and reports false if that was spent.
+// putToken replaces a token. It returns false if the stored token is spent.
 func (tx *Tx) putToken(t *Token) (bool, error) {
 	mac, err := tx.code("tokens", t.row()...)
 	if err != nil {

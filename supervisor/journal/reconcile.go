@@ -7,24 +7,26 @@ import (
 	"writ/internal/sqldb"
 )
 
-// A journal that came from a backup does not know what was sent to nodes since the backup was made. So it remembers until when another
-// supervisor may have gone on where the backup ends: runs from before are reconciled: nodes are asked for them before anything is placed.
+// A journal restored from a backup does not know which jobs were sent after the backup. So it stores the time until
+// which another supervisor may have been active. Runs from before that time are reconciled: the nodes are asked for
+// their calls before anything is placed.
 
-// CameFromBackup has the next epoch begin as one of a journal that came from a backup: something that the datacenter itself kept says so. The
-// reconciliation begins with that epoch: whoever went on after the backup has ended by then.
+// CameFromBackup marks the journal as restored from a backup, on evidence that the datacenter stored outside of it. It
+// takes effect with the next epoch; any supervisor that was active after the backup has stopped by then.
 func (j *Journal) CameFromBackup() { j.restored.Store(true) }
 
-// The names in meta.
+// Names in meta.
 const (
-	restored      = "restored" // `writ restore` of an earlier version set it
-	metaReconcile = "doubt"    // as it was stored first
+	restored      = "restored" // set by `writ restore` of an earlier version
+	metaReconcile = "doubt"    // "doubt" is the name under which it was first stored
 )
 
-// ReconcilesUntil returns until when another supervisor may have accepted runs, or sent calls of them, that this journal does not know of; zero if
-// nothing says that it ever came from a backup. What coordinators say does not count: they could make every run wait.
+// ReconcilesUntil returns the time until which another supervisor may have accepted runs, or sent calls, that this
+// journal does not know; zero if the journal never came from a backup. Claims of coordinators do not count: they could
+// delay every run.
 func (j *Journal) ReconcilesUntil() time.Time { return sqldb.Time(j.reconcileUntil.Load()) }
 
-// readReconcileUntil returns ReconcilesUntil in microseconds; for a journal that was restored that is now.
+// readReconcileUntil returns ReconcilesUntil in microseconds. If the journal was just restored, that is now.
 func (tx *Tx) readReconcileUntil(now time.Time, fromBackup bool) (int64, error) {
 	mark, err := tx.meta(restored)
 	if err == nil && (mark != "" || fromBackup) {
@@ -43,8 +45,9 @@ func (tx *Tx) beginReconciliation(now time.Time) error {
 	return tx.setMeta(restored, "")
 }
 
-// Reconciles reports whether nodes may have work of a run that the journal does not know of: the run was accepted before,
-// or it was signed before and may have been here, if the clocks of people are off by as much as they may be.
+// Reconciles reports whether nodes may have work of a run that the journal does not know: the run was accepted before
+// until, or it was signed before until plus skew, the permitted error of people's clocks, and may have been submitted
+// here.
 func (r *Run) Reconciles(until time.Time, skew time.Duration) bool {
 	return !until.IsZero() && (r.Accepted.Before(until) || !r.Signed.After(until.Add(skew)))
 }

@@ -10,33 +10,34 @@ import (
 	"writ/internal/cbor"
 )
 
-// Resource is a resource with what must be known to foresee what the next call does to it.
+// Resource is a resource with the data needed to predict the effect of the next call.
 type Resource struct {
 	writ.Resource
-	// Operation and Args are the call that made it, as of the last time; handles among the arguments are writ.Refs. Resources of an earlier
-	// version have no Operation, and handles of their own run.
+	// Operation and Args describe the last call that created or changed it; handles in the arguments are writ.Refs.
+	// Resources of an earlier version have no Operation, and handles of their own run.
 	Operation string         `json:"operation,omitempty"`
 	Args      map[string]any `json:"args,omitempty"`
-	Need      writ.Capacity  `json:"need"` // what it uses up on its node
-	// Holds names acts (digests of an operation with its arguments) that would change nothing now: since they were done nothing else was.
+	Need      writ.Capacity  `json:"need"` // capacity it uses on its node
+	// Holds lists acts (digests of an operation with its arguments) that would change nothing, because no other act
+	// followed them.
 	Holds []writ.Digest `json:"holds,omitempty"`
-	// Mendings is how far it is known what its node has mended of it.
+	// Mendings holds which repairs by its node are known.
 	Mendings Mendings `json:"mendings,omitzero"`
 }
 
-// Mendings counts what a node has mended of a resource.
+// Mendings counts the repairs of a resource by its node.
 type Mendings struct {
 	Total       int64     `json:"total"`
-	Incarnation int64     `json:"incarnation"` // of the node, when it mended what is known last
-	Count       int64     `json:"count"`       // by the node's counting, which begins anew with each incarnation
-	Hour        time.Time `json:"hour"`        // in which it was told last, by the datacenter's clock
-	Events      int       `json:"told"`        // how many events in that hour
+	Incarnation int64     `json:"incarnation"` // node's incarnation at the last known repair
+	Count       int64     `json:"count"`       // count within that incarnation
+	Hour        time.Time `json:"hour"`        // hour of the last event about repairs, by the datacenter's clock
+	Events      int       `json:"told"`        // events in that hour
 }
 
-// maxHeld bounds the acts that a resource remembers.
+// maxHeld limits the acts of a resource.
 const maxHeld = 16
 
-// AddHeld adds an act to those that would change nothing; when there are too many, the oldest is forgotten.
+// AddHeld adds an act. If there are too many, the oldest is dropped.
 func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
 	if slices.Contains(held, act) {
 		return held
@@ -45,7 +46,7 @@ func AddHeld(held []writ.Digest, act writ.Digest) []writ.Digest {
 	return held[max(0, len(held)-maxHeld):]
 }
 
-// PutResource keeps a resource, new or changed.
+// PutResource stores a new or changed resource.
 func (tx *Tx) PutResource(r *Resource) error {
 	body, err := cbor.Marshal(r)
 	if err != nil {
@@ -60,7 +61,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 	}
 	if before != nil {
 		tx.shift(before.Node, Load{}.minus(before.load()))
-		if before.UID != r.UID || before.Node != r.Node { // another one under its name, or it is elsewhere now
+		if before.UID != r.UID || before.Node != r.Node { // another resource with its name, or it has moved
 			if err := tx.depart(before); err != nil {
 				return err
 			}
@@ -73,10 +74,10 @@ func (tx *Tx) PutResource(r *Resource) error {
 		string(r.Project), string(r.Kind), r.Name, string(r.Node), r.Need.CPUs, r.Need.MemoryMiB, r.Need.DiskGiB, body)
 }
 
-// load is what the resource adds to its node.
+// load returns the resource's share of its node's load.
 func (r *Resource) load() Load { return Load{Reserved: r.Need} }
 
-// RemoveResource forgets a resource.
+// RemoveResource deletes a resource.
 func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 	before, err := tx.Resource(id)
 	if err != nil || before == nil {
@@ -89,13 +90,13 @@ func (tx *Tx) RemoveResource(id writ.ResourceID) error {
 	return tx.exec(`DELETE FROM resources WHERE project = $1 AND kind = $2 AND name = $3`, string(id.Project), string(id.Kind), id.Name)
 }
 
-// Resource returns a resource, nil if there is none.
+// Resource returns a resource, or nil if it is unknown.
 func (tx *Tx) Resource(id writ.ResourceID) (*Resource, error) {
 	return get[Resource](tx, "resources", `SELECT body FROM resources WHERE project = $1 AND kind = $2 AND name = $3`,
 		string(id.Project), string(id.Kind), id.Name)
 }
 
-// ResourcesNamed returns the resources of a kind in a project that have these names, by name.
+// ResourcesNamed returns the resources of a project and kind with these names, by name.
 func (tx *Tx) ResourcesNamed(project writ.ProjectID, kind writ.ResourceKind, names []string) (map[string]*Resource, error) {
 	found := make(map[string]*Resource)
 	for some := range slices.Chunk(names, askedAtOnce) {
@@ -118,12 +119,12 @@ func (tx *Tx) ResourcesNamed(project writ.ProjectID, kind writ.ResourceKind, nam
 	return found, nil
 }
 
-// askedAtOnce is how many names are asked for with one question.
+// askedAtOnce is the number of names in one query.
 const askedAtOnce = 100
 
 var resourcesNamed = `SELECT name, body FROM resources WHERE project = $1 AND kind = $2 AND name IN (` + places(3, askedAtOnce) + `)`
 
-// places returns so many placeholders of a query, from a number on.
+// places returns n placeholders of a query, numbered from from.
 func places(from, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -135,7 +136,8 @@ func places(from, n int) string {
 	return b.String()
 }
 
-// asked returns the arguments of a question for askedAtOnce names: the last of fewer is repeated, so that there is one statement to prepare.
+// asked returns the arguments of a query for askedAtOnce names. If there are fewer names, the last one is repeated, so
+// that a single prepared statement suffices.
 func asked(names []string, before ...any) []any {
 	for i := range askedAtOnce {
 		before = append(before, names[min(i, len(names)-1)])
@@ -158,7 +160,7 @@ func (tx *Tx) ProjectResources(project writ.ProjectID) ([]*Resource, error) {
 	return list[Resource](tx, "resources", `SELECT project, kind, name, body FROM resources WHERE project = $1 ORDER BY kind, name`, string(project))
 }
 
-// OpenCallOn returns another run with an open call on the resource that may still change it, "" if there is none.
+// OpenCallOn returns another run with an open call that may still change the resource, or "".
 func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
 	ids, err := tx.runIDs(openCallOn, string(id.Project), string(id.Kind), id.Name, string(except))
 	if err != nil || len(ids) == 0 {
@@ -170,7 +172,8 @@ func (tx *Tx) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, err
 const openCallOn = `SELECT run FROM calls WHERE project = $1 AND kind = $2 AND name = $3 AND open AND claimed AND kind <> ''
 	AND run <> $4 ORDER BY planned LIMIT 1`
 
-// OpenCallsOn answers OpenCallOn for the resources of a kind in a project that have these names, by name. Those with no such run are left out.
+// OpenCallsOn is OpenCallOn for all resources of a project and kind with these names. Names without such a run are
+// omitted.
 func (tx *Tx) OpenCallsOn(project writ.ProjectID, kind writ.ResourceKind, names []string, except writ.RunID) (map[string]writ.RunID, error) {
 	found := make(map[string]writ.RunID)
 	for some := range slices.Chunk(names, askedAtOnce) {
@@ -192,7 +195,7 @@ func (tx *Tx) OpenCallsOn(project writ.ProjectID, kind writ.ResourceKind, names 
 var openCallsOn = `SELECT name, run FROM calls WHERE project = $1 AND kind = $2 AND name IN (` + places(4, askedAtOnce) + `) AND open AND claimed
 	AND kind <> '' AND run <> $3 ORDER BY name, planned`
 
-// RunsWaitingFor returns at most max of the other runs with a call that waits for its turn on the resource, oldest first.
+// RunsWaitingFor returns at most max other runs with a call that waits for the resource, oldest first.
 func (tx *Tx) RunsWaitingFor(id writ.ResourceID, except writ.RunID, max int) ([]writ.RunID, error) {
 	return tx.runIDs(runsWaitingFor, string(id.Project), string(id.Kind), id.Name, string(except), max)
 }

@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// ReplayKept is how long after the end of its validity a submission or statement is still answered as it was: so far may clocks be apart.
+	// ReplayKept is how long after its expiry a submission or statement still gets its original answer. It bounds the
+	// permitted difference of clocks.
 	ReplayKept = 24 * time.Hour
-	// eventsKept is how long events are kept after all coordinators have acknowledged them: one whose ledger is restored from a backup asks
-	// for them again.
+	// eventsKept is how long events are kept after all coordinators have acknowledged them. A coordinator whose ledger
+	// is restored from a backup requests them again.
 	eventsKept = 7 * 24 * time.Hour
 )
 
-// forgetRows is about how many rows one step of Forget deletes, and forgetRuns how many runs it lets go: whoever writes at the same time
-// waits for milliseconds only.
+// forgetRows is the approximate number of rows that one step of Forget deletes, and forgetRuns the number of runs that
+// it releases. Concurrent writers then wait for milliseconds only.
 const (
 	forgetRows   = 500
 	forgetRuns   = 50
 	forgetEvents = 50 // rows, each with the events of a commit
 )
 
-// Accepted returns when the newest run was accepted, the zero time if there is none. Its signer's clock said about the same: a clock that
-// runs far ahead accepts nothing, because all that comes has expired.
+// Accepted returns when the newest run was accepted, the zero time if there is none. The clock of its signer showed
+// about the same time: if the supervisor's clock ran far ahead, all submissions would be expired.
 func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
 	err = j.Read(ctx, func(tx *Tx) error {
 		var micros int64
@@ -42,10 +43,10 @@ func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
 	return at, err
 }
 
-// Forget takes one small step of forgetting what is old and reports whether there is more to do. Gone are, with all that belongs to them,
-// runs that ended before a time, unless their submission or a resume could still come by now; statements and refusals that expired; events
-// that each of these coordinators acknowledged long ago; and that there were resources which are gone for UsageGrace. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
-// between any two steps.
+// Forget deletes a small number of old records, and reports whether there may be more. It deletes ended runs with all
+// their records, unless their submission or a resume could still arrive; expired statements and refusals; events that
+// all coordinators acknowledged long ago; and departed resources after UsageGrace. It keeps resources, tokens, nodes,
+// secrets and the revisions of deployments. The caller may stop between any two steps.
 func (j *Journal) Forget(ctx context.Context, now, ended time.Time, coordinators []string) (more bool, err error) {
 	err = j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {
 		for _, step := range []func() (int64, error){
@@ -63,12 +64,13 @@ func (j *Journal) Forget(ctx context.Context, now, ended time.Time, coordinators
 		return nil
 	})
 	if more {
-		j.tail.forget() // what is gone is not told any more
+		j.tail.forget() // deleted events must not be sent any more
 	}
 	return more, err
 }
 
-// forgetRuns lets go the runs that ended first. From then on they do not exist for anybody; their calls are cleared away afterwards.
+// forgetRuns deletes the runs that ended first. They are invisible from then on; clearForgotten deletes their records
+// later.
 func (tx *Tx) forgetRuns(now, ended time.Time) (int64, error) {
 	old, err := tx.runIDs(oldRuns, sqldb.Micros(ended), sqldb.Micros(now), forgetRuns)
 	for _, id := range old {
@@ -76,7 +78,7 @@ func (tx *Tx) forgetRuns(now, ended time.Time) (int64, error) {
 		if err != nil && !isForged(err) {
 			return 0, err
 		}
-		payload := "" // of a run that was tampered with nobody knows it
+		payload := "" // unknown if the run was tampered with
 		if err == nil && r != nil {
 			payload = r.Payload.String()
 		}
@@ -95,7 +97,7 @@ func (tx *Tx) forgetRuns(now, ended time.Time) (int64, error) {
 
 const oldRuns = `SELECT id FROM runs WHERE NOT open AND ended < $1 AND needed < $2 ORDER BY ended, id LIMIT $3`
 
-// clearForgotten deletes some of what belonged to runs that are gone.
+// clearForgotten deletes some records of deleted runs.
 func (tx *Tx) clearForgotten() (gone int64, err error) {
 	for gone < forgetRows {
 		var run writ.RunID
@@ -121,7 +123,7 @@ func (tx *Tx) clearForgotten() (gone int64, err error) {
 	return gone, nil
 }
 
-// clearRun deletes the first rows of one of a run's tables. It returns 0 if there is nothing left.
+// clearRun deletes the first rows of one of a run's tables. It returns 0 if nothing is left.
 func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	late, err := tx.texts(`SELECT DISTINCT digest FROM results WHERE run = $1
 		AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, string(run), forgetRows)
@@ -134,7 +136,7 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	}
 	for _, part := range []struct {
 		query  string
-		frames []string // that may go with it
+		frames []string // candidates for deletion with it
 	}{
 		{`DELETE FROM results WHERE run = $1 AND seq < (SELECT MIN(seq) FROM results WHERE run = $1) + $2`, late},
 		{`DELETE FROM deliveries WHERE run = $1 AND seq < (SELECT MIN(seq) FROM deliveries WHERE run = $1) + $2`, nil},
@@ -158,12 +160,12 @@ func (tx *Tx) clearRun(run writ.RunID) (int64, error) {
 	return 0, nil
 }
 
-// firstCalls are the first calls of a run that is gone.
+// firstCalls selects the first calls of a deleted run.
 var firstCalls = fmt.Sprintf(` FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %d
 	AND place < ((SELECT number FROM forgotten WHERE run = $1) + 1) * %[1]d
 	AND place < (SELECT MIN(place) FROM calls WHERE place > (SELECT number FROM forgotten WHERE run = $1) * %[1]d) + $2`, MaxCalls+1)
 
-// framesOf returns the frames in which the results of calls came, each once.
+// framesOf returns the distinct frames of the results of calls.
 func framesOf(calls []*Call) []string {
 	var frames []string
 	for _, c := range calls {
@@ -175,7 +177,7 @@ func framesOf(calls []*Call) []string {
 	return slices.Compact(frames)
 }
 
-// clearFrame deletes a frame if no run is there any more that has a result in it.
+// clearFrame deletes a frame unless a run with a result in it still exists.
 func (tx *Tx) clearFrame(digest string) error {
 	var runs string
 	err := tx.QueryRowContext(tx.ctx, `SELECT runs FROM frames WHERE digest = $1`, digest).Scan(&runs)
@@ -194,10 +196,11 @@ func (tx *Tx) clearFrame(digest string) error {
 	return tx.exec(`DELETE FROM frames WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM results WHERE digest = $1)`, digest)
 }
 
-// forgetEvents notes what all coordinators have by now, and deletes the first of the events that they had eventsKept ago.
+// forgetEvents records which events all coordinators have, and deletes the first of those that they already had
+// eventsKept ago.
 func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	if len(coordinators) == 0 {
-		return 0, nil // they wait for one
+		return 0, nil // kept for the first coordinator
 	}
 	has := int64(-1)
 	for _, c := range coordinators {
@@ -225,7 +228,7 @@ func (tx *Tx) forgetEvents(coordinators []string) (int64, error) {
 	return tx.deleted(`DELETE FROM events WHERE seq <= $1 AND seq IN (SELECT seq FROM events ORDER BY seq LIMIT $2)`, last.Int64, forgetEvents)
 }
 
-// deleted runs a statement that deletes and returns how many rows are gone.
+// deleted runs a DELETE statement and returns the number of deleted rows.
 func (tx *Tx) deleted(query string, args ...any) (int64, error) {
 	result, err := tx.ExecContext(tx.ctx, query, args...)
 	if err != nil {
@@ -234,7 +237,7 @@ func (tx *Tx) deleted(query string, args ...any) (int64, error) {
 	return result.RowsAffected()
 }
 
-// texts returns the only column that query finds.
+// texts returns the single column that query selects.
 func (tx *Tx) texts(query string, args ...any) ([]string, error) {
 	rows, err := tx.QueryContext(tx.ctx, query, args...)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"writ/identity"
 )
 
-// AddRoster stores a verified roster with its signed text, and the digests of the versions that the journal lacks before it.
+// AddRoster stores a verified roster with its signed text, and the digests of the versions that the journal lacks
+// before it.
 func (tx *Tx) AddRoster(roster *identity.Roster, signed []byte) error {
 	newest, err := tx.RosterVersion()
 	if err != nil {

@@ -14,53 +14,59 @@ import (
 	"writ/internal/sqldb"
 )
 
-// Run is a run with what only its datacenter needs to know of it.
+// Run is a run with the data that only its datacenter needs.
 type Run struct {
 	writ.Run
-	Waiting   []int         `json:"waiting,omitempty"`   // the last pass waits for one of these, or an earlier one if nothing else was written since
+	// Waiting lists calls, one of which the last pass waits for. It may be the list of an earlier pass if nothing else
+	// of the run changed since.
+	Waiting   []int         `json:"waiting,omitempty"`
 	Handled   []int         `json:"handled,omitempty"`   // failed calls whose .err the script has read
 	Completed bool          `json:"completed,omitempty"` // the script reached its end
 	Stop      *writ.Error   `json:"stop,omitempty"`      // why the run is being ended early, nil if it is not
 	StopState writ.RunState `json:"stop_state,omitempty"`
-	StopBy    time.Time     `json:"stop_by,omitzero"`   // when it ends even if calls did not report
-	Logs      int           `json:"logs,omitempty"`     // lines that are journaled
-	Crashes   int           `json:"crashes,omitempty"`  // of the evaluator, in a row
-	Bytes     int           `json:"bytes,omitempty"`    // of the arguments and values of its calls, encoded, when it was written
-	Resumes   int           `json:"resumes,omitempty"`  // how often it was resumed
-	Resumed   time.Time     `json:"resumed,omitzero"`   // when the newest resume was signed: what was signed before it is about an earlier end
-	Reopened  bool          `json:"reopened,omitempty"` // by a resume, and no pass has taken place since: nothing is sent until then
-	Idle      bool          `json:"idle,omitempty"`     // a pass would bring nothing new: only what comes in lets the run go on
+	StopBy    time.Time     `json:"stop_by,omitzero"`  // when it ends even if calls have not reported
+	Logs      int           `json:"logs,omitempty"`    // number of journaled lines
+	Crashes   int           `json:"crashes,omitempty"` // consecutive crashes of the evaluator
+	// Bytes is the encoded size of the arguments and values of its calls, as of the last write.
+	Bytes   int `json:"bytes,omitempty"`
+	Resumes int `json:"resumes,omitempty"` // number of resumes
+	// Resumed is when the newest resume was signed. Signatures from before it concern an earlier end.
+	Resumed time.Time `json:"resumed,omitzero"`
+	// Reopened is set by a resume until the next pass. Nothing is sent before that pass.
+	Reopened bool `json:"reopened,omitempty"`
+	Idle     bool `json:"idle,omitempty"` // a pass would make no progress until something arrives
 
-	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
+	// DatacenterName is the name in the roster when the run was accepted. A script may read it, and must always read
+	// the same value.
 	DatacenterName string `json:"datacenter_name"`
 
-	Roster int `json:"roster,omitempty"` // that the submission was accepted by; 0 in runs of earlier versions
+	Roster int `json:"roster,omitempty"` // roster version that accepted the submission; 0 in runs of earlier versions
 
 	// From the signed header.
-	Engine      string    `json:"engine,omitempty"`      // that its script needs
+	Engine      string    `json:"engine,omitempty"`      // engine that its script needs
 	Destructive bool      `json:"destructive,omitempty"` // see MayDestroy
 	Targets     []string  `json:"targets,omitempty"`
 	Allow       []string  `json:"allow"`
-	Signed      time.Time `json:"signed,omitzero"`  // by the clock of whoever signed it
-	Expires     time.Time `json:"expires,omitzero"` // until then its submission may come again
+	Signed      time.Time `json:"signed,omitzero"`  // by the signer's clock
+	Expires     time.Time `json:"expires,omitzero"` // its submission may be repeated until then
 
-	number        int64         // counts the runs of the journal
-	stored        writ.RunState // as the journal has it
+	number        int64         // number in the journal
+	stored        writ.RunState // as in the journal
 	storedDue     time.Time
 	storedIdle    bool
 	storedWaiting []int
 }
 
-// WaitsAnew reports whether the run waits for other calls than the journal says.
+// WaitsAnew reports whether the run waits for other calls than the journal has stored.
 func (r *Run) WaitsAnew() bool { return !slices.Equal(r.Waiting, r.storedWaiting) }
 
-// MayDestroy reports whether the signer meant that the script may destroy a resource of its project. Runs that an earlier version accepted
-// name nothing: they may destroy all or none.
+// MayDestroy reports whether the signer permitted the script to destroy a resource. Runs accepted by an earlier version
+// have no targets: they may destroy all resources of their project or none.
 func (r *Run) MayDestroy(kind writ.ResourceKind, name string) bool {
 	return r.Destructive && (len(r.Targets) == 0 || identity.Covered(r.Targets, kind, name))
 }
 
-// due is when the run must be looked at, whatever happens: at its deadline, or, once it is being ended, when that has taken too long.
+// due returns when the run must be checked at the latest: at its deadline, or at StopBy while it is being ended.
 func (r *Run) due() time.Time {
 	if !r.StopBy.IsZero() {
 		return r.StopBy
@@ -68,7 +74,8 @@ func (r *Run) due() time.Time {
 	return r.Deadline
 }
 
-// needed is until when the run must be there, however early it ends: its submission is answered with it, and it may be resumed.
+// needed returns the time until which the run must be kept, however early it ends: its submission is answered with it,
+// and it may be resumed.
 func (r *Run) needed() time.Time {
 	if replay := r.Expires.Add(ReplayKept); replay.After(r.Deadline) {
 		return replay
@@ -76,7 +83,8 @@ func (r *Run) needed() time.Time {
 	return r.Deadline
 }
 
-// Move changes the state of the run in memory; PutRun writes it. A move that the table does not allow is an error.
+// Move changes the state of the run in memory; PutRun writes it. It returns an error if RunMoves does not allow the
+// move.
 func (r *Run) Move(to writ.RunState) error {
 	if !writ.CanMove(writ.RunMoves, r.State, to) {
 		return fmt.Errorf("run %s: no move from %s to %s", r.ID, r.State, to)
@@ -85,8 +93,8 @@ func (r *Run) Move(to writ.RunState) error {
 	return nil
 }
 
-// AddRun records an accepted submission and its run in one go, with the version of the roster by which it was verified. It reports false,
-// and changes nothing, if the payload is known.
+// AddRun records an accepted submission and its run, with the version of the roster that verified it. It returns false
+// and changes nothing if the payload is known.
 func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) SELECT $1, $2, $3
 		WHERE NOT EXISTS (SELECT 1 FROM refusals WHERE digest = $1) ON CONFLICT (digest) DO NOTHING`,
@@ -107,7 +115,7 @@ func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 		r.Engine, body)
 }
 
-// encodeRun returns the row's body of a run that has its number.
+// encodeRun returns the body of a run's row. The run must have its number.
 func (tx *Tx) encodeRun(r *Run) ([]byte, error) {
 	body, err := cbor.Marshal(r)
 	if err != nil {
@@ -116,8 +124,8 @@ func (tx *Tx) encodeRun(r *Run) ([]byte, error) {
 	return tx.withCode("runs", body, string(r.ID), r.number)
 }
 
-// PutRun keeps a run that changed. If its state is not any more what it was when it was read, that is a CONFLICT. What does not change is
-// not written: each index with a column that is written is written, too.
+// PutRun stores a changed run. It returns CONFLICT if the stored state has changed since the run was read. It writes
+// only changed columns, because each written column updates its indexes.
 func (tx *Tx) PutRun(r *Run) error {
 	body, err := tx.encodeRun(r)
 	if err != nil {
@@ -141,11 +149,11 @@ func (tx *Tx) PutRun(r *Run) error {
 	return err
 }
 
-// Committed says that the journal has the run as it is now, so that it can be changed and put again without being read. What it waits for
-// may be newer than what the journal has.
+// Committed records that the journal has the run in its current form, so that it can be changed and stored again
+// without a read. Waiting may be newer than in the journal.
 func (r *Run) Committed() { r.stored, r.storedDue, r.storedIdle = r.State, r.due(), r.Idle }
 
-// Run returns a run, nil if there is none.
+// Run returns a run, or nil if it is unknown.
 func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	var number int64
 	var body []byte
@@ -169,7 +177,7 @@ func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 	return r, nil
 }
 
-// runNumber returns the number of a run that is there.
+// runNumber returns the number of an existing run.
 func (tx *Tx) runNumber(id writ.RunID) (number int64, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT number FROM runs WHERE id = $1`, string(id)).Scan(&number)
 	if err != nil {
@@ -178,8 +186,8 @@ func (tx *Tx) runNumber(id writ.RunID) (number int64, err error) {
 	return number, err
 }
 
-// PendingRuns returns the open runs for which a pass may bring something new, oldest first. Of a deployment only the run whose turn it is
-// is among them.
+// PendingRuns returns the open runs for which a pass may make progress, oldest first. Of each deployment it includes
+// only the run whose turn it is.
 func (tx *Tx) PendingRuns() ([]writ.RunID, error) { return tx.runIDs(pendingRuns) }
 
 const pendingRuns = `SELECT id FROM runs WHERE open AND pending AND (deployment = '' OR NOT EXISTS (
@@ -206,12 +214,12 @@ func (tx *Tx) OpenEngines() ([]string, error) {
 
 const openEngines = `SELECT DISTINCT engine FROM runs WHERE open ORDER BY engine`
 
-// OpenRuns returns how many runs of each project are open.
+// OpenRuns returns the number of open runs by project.
 func (tx *Tx) OpenRuns() (map[writ.ProjectID]int, error) {
 	return tx.byProject(`SELECT project, COUNT(*) FROM runs WHERE open GROUP BY project`)
 }
 
-// byProject returns the numbers that query finds.
+// byProject returns the numbers that query selects, by project.
 func (tx *Tx) byProject(query string) (map[writ.ProjectID]int, error) {
 	rows, err := tx.QueryContext(tx.ctx, query)
 	if err != nil {
@@ -230,28 +238,29 @@ func (tx *Tx) byProject(query string) (map[writ.ProjectID]int, error) {
 	return open, rows.Err()
 }
 
-// RunsOfEngine returns at most max of the open runs that need an engine, oldest first.
+// RunsOfEngine returns at most max open runs that need an engine, oldest first.
 func (tx *Tx) RunsOfEngine(engine string, max int) ([]writ.RunID, error) {
 	return tx.runIDs(runsOfEngine, engine, max)
 }
 
 const runsOfEngine = `SELECT id FROM runs WHERE open AND engine = $1 ORDER BY accepted, id LIMIT $2`
 
-// DueRuns returns at most max open runs whose deadline, or the time that they have for ending, is over, the longest first.
+// DueRuns returns at most max open runs that are past their deadline or StopBy, the longest overdue first.
 func (tx *Tx) DueRuns(now time.Time, max int) ([]writ.RunID, error) {
 	return tx.runIDs(dueRuns, sqldb.Micros(now), max)
 }
 
 const dueRuns = `SELECT id FROM runs WHERE open AND due <= $1 ORDER BY due, id LIMIT $2`
 
-// RosterCheck is how far the open runs have been checked by a roster, in the order of UncheckedRuns.
+// RosterCheck is the progress of checking open runs against a roster: a position in the order of UncheckedRuns.
 type RosterCheck struct {
 	Roster   int
 	Accepted time.Time
 	Run      writ.RunID
 }
 
-// UncheckedRuns returns at most max open runs after a place in their order whose submissions were not found good by a roster yet.
+// UncheckedRuns returns at most max open runs after a position whose submissions have not passed the check against a
+// roster yet.
 func (tx *Tx) UncheckedRuns(roster int, after RosterCheck, max int) ([]RosterCheck, error) {
 	rows, err := tx.QueryContext(tx.ctx, uncheckedRuns, roster, after.Roster, sqldb.Micros(after.Accepted), string(after.Run), max)
 	if err != nil {
@@ -274,7 +283,7 @@ func (tx *Tx) UncheckedRuns(roster int, after RosterCheck, max int) ([]RosterChe
 const uncheckedRuns = `SELECT judged, accepted, id FROM runs WHERE open AND judged < $1 AND (judged, accepted, id) > ($2, $3, $4)
 	ORDER BY judged, accepted, id LIMIT $5`
 
-// SetChecked records that the submissions of runs are good by a roster.
+// SetChecked records that the submissions of runs passed the check against a roster.
 func (tx *Tx) SetChecked(roster int, runs ...writ.RunID) error {
 	for _, id := range runs {
 		if err := tx.exec(`UPDATE runs SET judged = $1 WHERE id = $2`, roster, string(id)); err != nil {
@@ -284,7 +293,7 @@ func (tx *Tx) SetChecked(roster int, runs ...writ.RunID) error {
 	return nil
 }
 
-// EarlierRun returns the oldest open run of an earlier revision of the same deployment, "" if r may go on.
+// EarlierRun returns the oldest open run of an earlier revision of r's deployment. It is "" if r may continue.
 func (tx *Tx) EarlierRun(r *Run) (writ.RunID, error) {
 	if r.Deployment == "" {
 		return "", nil
@@ -316,7 +325,7 @@ func (tx *Tx) runIDs(query string, args ...any) ([]writ.RunID, error) {
 	return ids, rows.Err()
 }
 
-// Payload returns a submission as it was signed, nil if it is not known.
+// Payload returns a signed submission, or nil if it is unknown.
 func (tx *Tx) Payload(digest writ.Digest) ([]byte, error) {
 	var signed []byte
 	err := tx.QueryRowContext(tx.ctx, `SELECT signed FROM payloads WHERE digest = $1`, digest.String()).Scan(&signed)
@@ -341,8 +350,8 @@ func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
 	return revision, err
 }
 
-// CountDeployments counts the deployments of a project that have had a run. The journal never deletes their revisions: it
-// must refuse payloads of earlier revisions.
+// CountDeployments returns the number of deployments of a project that have had a run. Their revisions are never
+// deleted, because the journal must refuse payloads of earlier revisions.
 func (tx *Tx) CountDeployments(project writ.ProjectID) (n int, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deployments WHERE project = $1`, string(project)).Scan(&n)
 	return n, err
@@ -358,7 +367,8 @@ func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision in
 		ON CONFLICT (project, name) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, string(project), deployment, revision, mac)
 }
 
-// AddLog keeps a line that the script wrote. What is no text in it becomes U+FFFD: not every engine keeps all bytes.
+// AddLog stores a log line of a script. Invalid UTF-8 and NUL become U+FFFD, because not every database engine stores
+// all bytes.
 func (tx *Tx) AddLog(line writ.LogLine) error {
 	line.Text = strings.ReplaceAll(strings.ToValidUTF8(line.Text, "\uFFFD"), "\x00", "\uFFFD")
 	return tx.exec(`INSERT INTO logs (run, ordinal, text, time) VALUES ($1, $2, $3, $4)`,
@@ -403,7 +413,7 @@ const (
 	runsPlacedOn = `SELECT run FROM calls WHERE open AND state = 'planned' AND node <> '' AND node = $1`
 )
 
-// NextOf returns the run of a deployment that waits for the ones before it to end and is the first to go on then, "" if none waits.
+// NextOf returns the first run of a deployment that waits for earlier runs to end, or "".
 func (tx *Tx) NextOf(project writ.ProjectID, deployment string) (writ.RunID, error) {
 	ids, err := tx.runIDs(nextOf, string(project), deployment)
 	if err != nil || len(ids) == 0 {

@@ -8,16 +8,16 @@ import (
 	"writ/internal/sqldb"
 )
 
-// Secret is a version of a secret as it is kept: encrypted to the supervisor.
+// Secret is a version of a secret, encrypted to the supervisor.
 type Secret struct {
 	writ.Secret
-	Ciphertext []byte      // empty if it was removed
-	Statement  writ.Digest // that set it
+	Ciphertext []byte      // empty if removed
+	Statement  writ.Digest // statement that set it
 }
 
 const selectSecrets = `SELECT project, name, version, sealed, statement, set_by, set_at, removed, mac FROM secrets `
 
-// AddSecret records a version of a secret. One that is there already is a duplicate.
+// AddSecret records a version of a secret. An existing version is a duplicate-key error.
 func (tx *Tx) AddSecret(s *Secret) error {
 	row := s.row()
 	mac, err := tx.code("secrets", row...)
@@ -29,24 +29,25 @@ func (tx *Tx) AddSecret(s *Secret) error {
 		append(row, mac)...)
 }
 
-// row are the columns of a secret.
+// row returns the columns of a secret.
 func (s *Secret) row() []any {
 	return []any{string(s.Project), s.Name, s.Version, s.Ciphertext, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set), sqldb.Micros(s.Removed)}
 }
 
-// NewestSecret returns the newest version of a secret, also if it was removed; nil if there never was one.
+// NewestSecret returns the newest version of a secret, removed or not; nil if there never was one.
 func (tx *Tx) NewestSecret(project writ.ProjectID, name string) (*Secret, error) {
 	return tx.scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 ORDER BY version DESC LIMIT 1`,
 		string(project), name))
 }
 
-// Secret returns a version of a secret, nil if it is not there or was removed.
+// Secret returns a version of a secret, or nil if it is unknown or removed.
 func (tx *Tx) Secret(project writ.ProjectID, name string, version int) (*Secret, error) {
 	return tx.scanSecret(tx.QueryRowContext(tx.ctx, selectSecrets+`WHERE project = $1 AND name = $2 AND version = $3 AND removed = 0`,
 		string(project), name, version))
 }
 
-// RemoveSecrets takes away the values of a secret up to a version, also from the statements that set them, and returns how many.
+// RemoveSecrets deletes the values of a secret up to a version, including those in the statements that set them. It
+// returns the number of removed versions.
 func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (int, error) {
 	err := tx.exec(`UPDATE statements SET signed = $4 WHERE digest IN (SELECT statement FROM secrets WHERE project = $1 AND name = $2 AND version <= $3)`,
 		string(project), name, through, []byte{})
@@ -75,20 +76,22 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 	return len(all), err
 }
 
-// CountSecrets counts the versions of all secrets of a project, also the removed ones.
+// CountSecrets returns the number of versions of all secrets of a project, including removed ones.
 func (tx *Tx) CountSecrets(project writ.ProjectID) (n int, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM secrets WHERE project = $1`, string(project)).Scan(&n)
 	return n, err
 }
 
-// ForgetRemovedSecrets deletes the removed versions of a project, except the newest version of each name: the next version follows from it.
+// ForgetRemovedSecrets deletes the removed versions of a project, except the newest of each name, which determines the
+// next version.
 func (tx *Tx) ForgetRemovedSecrets(project writ.ProjectID) error {
 	return tx.exec(`DELETE FROM secrets WHERE project = $1 AND removed <> 0 AND
 		version < (SELECT MAX(newest.version) FROM secrets AS newest WHERE newest.project = secrets.project AND newest.name = secrets.name)`,
 		string(project))
 }
 
-// Secrets returns every version of every secret of a project, of all if it is empty, without values, by project, name and version.
+// Secrets returns all versions of all secrets of a project, without values, ordered by project, name and version. An
+// empty project means all.
 func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
 	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE $1 = '' OR project = $1 ORDER BY project, name, version`, string(project))
 	if err != nil {
@@ -102,7 +105,7 @@ func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
 	return all, err
 }
 
-// scanSecrets returns the secrets of rows, without those that the journal did not write.
+// scanSecrets returns the secrets of rows, without forged ones.
 func (tx *Tx) scanSecrets(rows *sql.Rows) (all []*Secret, err error) {
 	defer rows.Close()
 	for rows.Next() {

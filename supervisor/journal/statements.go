@@ -9,8 +9,8 @@ import (
 	"writ/internal/sqldb"
 )
 
-// What a journal keeps of one signer. Statements are evidence and make repeats harmless, and nothing accepts a text whose refusal is here: so one
-// too many is not taken, and none makes room before its text has expired.
+// Limits per signer. Statements serve as evidence and make repeats harmless, and a text with a stored refusal is never
+// accepted. So further ones are rejected, and none is deleted before its text has expired.
 const (
 	MaxStatements     = 10_000
 	MaxStatementBytes = 64 << 20
@@ -18,10 +18,10 @@ const (
 	MaxRefusalBytes   = 16 << 20
 )
 
-// ErrRefused is the error of keeping what was done about a text that was refused before.
+// ErrRefused means that a text was refused before and therefore must not be carried out.
 var ErrRefused = errors.New("the text was refused before")
 
-// Text is a signed text about which there is an answer.
+// Text is a signed text that has an answer.
 type Text struct {
 	Digest  writ.Digest
 	Signer  string
@@ -29,8 +29,8 @@ type Text struct {
 	Expires time.Time
 }
 
-// AddStatement keeps a statement that was carried out, with the answer to it, until it expires. It is RATE_LIMITED if its signer has too many of
-// them here, and ErrRefused if it was refused before.
+// AddStatement stores a statement that was carried out, with its answer, until it expires. It returns RATE_LIMITED if
+// its signer has too many, and ErrRefused if the text was refused before.
 func (tx *Tx) AddStatement(t Text, answer []byte) error {
 	if refused, err := tx.isRefused(t.Digest); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (tx *Tx) AddStatement(t Text, answer []byte) error {
 		t.Digest.String(), t.Signed, answer, sqldb.Micros(t.Expires), t.Signer, size, mac)
 }
 
-// ReplaceAnswer keeps another answer to a statement that was carried out in part, now that all of it was.
+// ReplaceAnswer replaces the answer to a statement that was first carried out in part and now completely.
 func (tx *Tx) ReplaceAnswer(t Text, answer []byte) error {
 	mac, err := tx.code("statements", t.Digest.String(), answer, sqldb.Micros(t.Expires))
 	if err != nil {
@@ -58,13 +58,13 @@ func (tx *Tx) ReplaceAnswer(t Text, answer []byte) error {
 	return tx.exec(`UPDATE statements SET answer = $2, size = $3, mac = $4 WHERE digest = $1`, t.Digest.String(), answer, len(t.Signed)+len(answer), mac)
 }
 
-// StatementAnswer returns the answer to a statement that was carried out before, nil if it was not.
+// StatementAnswer returns the answer to a statement that was carried out, or nil.
 func (tx *Tx) StatementAnswer(digest writ.Digest) ([]byte, error) {
 	return tx.answer("statements", digest)
 }
 
-// AddRefusal keeps the answer to a text that was refused, but not the text, until that expires. It is RATE_LIMITED if its signer has too many of
-// them here: then the text is not refused for good, and nobody may be told so.
+// AddRefusal stores the answer to a refused text, without the text, until the text expires. It returns RATE_LIMITED if
+// the signer has too many. The refusal is then not permanent, and the caller must not report it as such.
 func (tx *Tx) AddRefusal(t Text, answer []byte) error {
 	if err := tx.roomFor("refusals", t.Signer, len(answer), MaxRefusals, MaxRefusalBytes); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (tx *Tx) AddRefusal(t Text, answer []byte) error {
 		t.Digest.String(), answer, sqldb.Micros(t.Expires), t.Signer, len(answer), sqldb.Micros(tx.Now), mac)
 }
 
-// roomFor reports whether one of the two tables may have another row of a signer.
+// roomFor returns RATE_LIMITED if another row of a signer would exceed the limits of the table.
 func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
 	have, bytes, err := tx.keptOf(table, signer)
 	if err != nil || have < most && bytes+size <= mostBytes {
@@ -88,7 +88,7 @@ func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
 		WithHint("each is kept until a day after what was signed expires; wait, or let another person sign")
 }
 
-// Refusal returns the answer to a text that was refused before, nil if it was not.
+// Refusal returns the answer to a text that was refused, or nil.
 func (tx *Tx) Refusal(digest writ.Digest) ([]byte, error) { return tx.answer("refusals", digest) }
 
 // answer returns the answer to a text from one of the two tables.
@@ -105,14 +105,14 @@ func (tx *Tx) answer(table string, digest writ.Digest) ([]byte, error) {
 	return answer, err
 }
 
-// isRefused reports whether a text was refused before, whatever the answer was.
+// isRefused reports whether a text was refused, whatever the answer was.
 func (tx *Tx) isRefused(digest writ.Digest) (bool, error) {
 	var n int
 	err := tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM refusals WHERE digest = $1`, digest.String()).Scan(&n)
 	return n > 0, err
 }
 
-// keptOf counts what one of the two tables has of a signer.
+// keptOf returns the number and size of a signer's rows in one of the two tables.
 func (tx *Tx) keptOf(table, signer string) (rows, bytes int, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM `+table+` WHERE signer = $1`, signer).
 		Scan(&rows, &bytes)

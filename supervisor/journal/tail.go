@@ -7,30 +7,31 @@ import (
 	"writ"
 )
 
-// Bounds of the events that are kept in memory: several times what a link has on its way. Whoever is further behind reads the journal.
+// Limits of the events in memory: several times the events in flight on a link. Readers further behind use the store.
 const (
 	maxTail      = 1024
-	maxTailBytes = 2 << 20 // as the journal has them
+	maxTailBytes = 2 << 20 // encoded size
 )
 
-// tail keeps the newest events, so that those who follow need not read what was written a moment ago.
+// tail holds the newest events, so that followers need not read them from the store.
 type tail struct {
 	mu     sync.Mutex
-	events []writ.EncodedEvent // consecutive, the oldest first
+	events []writ.EncodedEvent // consecutive, oldest first
 	bytes  int
-	grown  chan struct{} // closed and replaced when there are more
+	grown  chan struct{} // closed and replaced when events are added
 }
 
 func newTail() *tail { return &tail{grown: make(chan struct{})} }
 
-// add takes the events of a commit.
+// add appends the events of a commit.
 func (t *tail) add(events []writ.EncodedEvent) {
 	if len(events) == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := len(t.events); n > 0 && t.events[n-1].Seq+1 != events[0].Seq { // somebody else wrote what is between
+	// Another process wrote the events in between.
+	if n := len(t.events); n > 0 && t.events[n-1].Seq+1 != events[0].Seq {
 		t.drop(n)
 	}
 	t.events = append(t.events, events...)
@@ -44,8 +45,8 @@ func (t *tail) add(events []writ.EncodedEvent) {
 	t.grown = make(chan struct{})
 }
 
-// after returns at most max events after a number, and a channel that is closed when there are more. It does not know them if the first of
-// them is not here any more; then the journal has to be asked.
+// after returns at most max events after seq, and a channel that is closed when events are added. known is false if the
+// tail lacks the first of them; the caller must then read the store.
 func (t *tail) after(seq int64, max int) (events []writ.EncodedEvent, known bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,18 +57,18 @@ func (t *tail) after(seq int64, max int) (events []writ.EncodedEvent, known bool
 	return slices.Clone(t.events[from:min(from+max, len(t.events))]), true, t.grown
 }
 
-// forget makes the next who reads ask the journal.
+// forget drops all events; the next reader uses the store.
 func (t *tail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drop(len(t.events))
 }
 
-// drop forgets the n oldest events. The caller holds the lock.
+// drop drops the n oldest events. The caller holds mu.
 func (t *tail) drop(n int) {
 	for _, e := range t.events[:n] {
 		t.bytes -= len(e.JSON)
 	}
-	clear(t.events[:n]) // what they point to is not kept for as long as the list is not moved
+	clear(t.events[:n]) // releases the events before the slice is reallocated
 	t.events = t.events[n:]
 }

@@ -11,16 +11,16 @@ import (
 	"writ"
 )
 
-// The table meta has values of many kinds under names. Each name stands in one of these two tables.
+// The table meta holds named values of many kinds. Each name is in one of the two tables below.
 
-// codedValues are those that decide something, and what. They carry a code over name and value.
+// codedValues lists the values that affect decisions, with the decision. They carry a code over name and value.
 var codedValues = map[string]string{
 	metaFloor:     "which certificates count: a statement of a person raised it",
 	metaReconcile: "which runs wait until nodes have said what they have of them",
 	restored:      "that runs wait, as an operator said to an earlier version",
 }
 
-// freeValues are those that carry none, and why.
+// freeValues lists the values without a code, each with the reason.
 var freeValues = map[string]string{
 	metaJournal:     "it names events, which are shown only",
 	feedPrefix:      "likewise; the rest of the name is the URL of a coordinator",
@@ -33,7 +33,7 @@ var freeValues = map[string]string{
 	protectedValues: "likewise",
 }
 
-// The names in meta that stand nowhere else.
+// Names in meta that are not declared elsewhere.
 const (
 	metaJournal = "journal"
 	metaHistory = "history"
@@ -43,10 +43,11 @@ const (
 	metaProbe   = "probe"
 )
 
-// protectedValues is the name in meta of the mark that values carry codes.
+// protectedValues is the name in meta of the mark that the values carry codes.
 const protectedValues = "protected values"
 
-// meta returns the value under a name, "" if there is none. It is a RECORD_FORGED error if it decides something and the journal did not write it.
+// meta returns a named value, "" if it is missing. The error is RECORD_FORGED if the value is in codedValues and the
+// journal did not write it.
 func (tx *Tx) meta(name string) (string, error) {
 	var value string
 	var mac []byte
@@ -78,7 +79,7 @@ func (tx *Tx) setMeta(name, value string) (err error) {
 	return tx.exec(`INSERT INTO meta (name, value, mac) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac`, name, value, mac)
 }
 
-// adoptValues gives the values of an earlier version their codes, once: not if somebody else than the database knows that they carry some.
+// adoptValues adds codes to the values of a journal from an earlier version, once. It adds none if KnownValues is set.
 func (tx *Tx) adoptValues() error {
 	sum, err := tx.codes.sum(nil, metaCode, []any{protectedValues}, nil)
 	if err != nil {

@@ -9,15 +9,16 @@ import (
 	"writ/internal/sqldb"
 )
 
-// OldestPlaced returns when the oldest call was made that has its node and is not sent there, zero if there is none.
+// OldestPlaced returns the creation time of the oldest call that is placed on a node and not sent, zero if there is
+// none.
 func (tx *Tx) OldestPlaced(node writ.NodeID) (time.Time, error) {
 	return tx.oldest(oldestPlaced, string(node))
 }
 
 const oldestPlaced = `SELECT planned FROM calls WHERE open AND state = 'planned' AND node <> '' AND node = $1 ORDER BY planned LIMIT 1`
 
-// OldestWait returns since when the call waits that has waited longest for a node, a resource, a release or its next attempt, zero if none does. What
-// waits for the next attempt may wait from a later time on.
+// OldestWait returns the start of the longest current wait for a node, a resource, a release or a retry, zero if there
+// is none. For a retry the wait may start later.
 func (tx *Tx) OldestWait() (time.Time, error) {
 	due, err := tx.oldest(oldestDue)
 	if err != nil {
@@ -44,7 +45,8 @@ func (tx *Tx) oldest(query string, args ...any) (time.Time, error) {
 	return sqldb.Time(us), err
 }
 
-// Unconfirmed returns how many events each coordinator has not confirmed that has confirmed any, and how many there ever were.
+// Unconfirmed returns the number of unacknowledged events per coordinator that has ever acknowledged any, and the total
+// number of events.
 func (tx *Tx) Unconfirmed() (open map[string]int64, all int64, err error) {
 	if err := tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter WHERE only_row = 1`).Scan(&all); err != nil {
 		return nil, 0, err

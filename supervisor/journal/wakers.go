@@ -7,23 +7,25 @@ import (
 	"writ"
 )
 
-// Every run that has not ended has something that wakes it, which a death of the supervisor does not take away:
+// Every open run has a cause that will wake it, and that survives a crash of the supervisor:
 //
-//   - a pass of its script is due: the next supervisor begins with it, and a run of a deployment waits for an earlier one, which is open. One that was
-//     accepted and is on hold waits for a person: after each decision about holds, the watch gives all open runs a step;
-//   - it is being ended, and by when is set;
-//   - one of its calls is out at a node that is still a member: the node reports, or its time there is over;
-//   - one of its calls could be sent to such a node: the node is offered what it has room for. One that is lost is a member, too: a call that
-//     never began and must be there waits until the node is back, or until a person decides that it is none any more;
-//   - one of its calls has a time at which the watch looks at it: those on hold have one, too.
+//   - a pass of its script is due: the next supervisor starts with it. A run of a deployment waits for an earlier open
+//     run. A run that was accepted and is on hold waits for a person: after each hold decision, the watch gives all
+//     open runs a step;
+//   - it is being ended, and StopBy is set;
+//   - one of its calls was sent to a node that is still a member: the node reports, or the call's time there ends;
+//   - one of its calls could be sent to such a node: the node is offered calls as it has room. A lost node is still a
+//     member: a call that never started and is bound to it waits until the node is back, or until a person removes it;
+//   - one of its calls has a time at which the watch checks it. Calls on hold have one, too.
 //
-// Its deadline is none of them: a run that only its deadline ends is stuck. A call that waits for others of its run is woken by these.
+// The deadline does not count: a run that only its deadline ends is stuck. A call that waits for other calls of its run
+// is woken by these.
 
 // Sleeper is an open run, or a call of one, that nothing would wake before the deadline of the run.
 type Sleeper struct {
 	Run writ.RunID
-	Seq int    // of the call, 0 if it is the run as a whole
-	Why string // as half a sentence: "it is out at node n1, which was removed"
+	Seq int    // sequence number of the call, 0 for the run as a whole
+	Why string // a clause: "it is out at node n1, which was removed"
 }
 
 func (s Sleeper) String() string {
@@ -33,14 +35,15 @@ func (s Sleeper) String() string {
 	return fmt.Sprintf("call %d of run %s: %s", s.Seq, s.Run, s.Why)
 }
 
-// Looked is a place in the order of Sleepers.
+// Looked is a position in the order of Sleepers.
 type Looked struct {
 	due int64
 	run writ.RunID
 }
 
-// Sleepers looks at no more open runs after a place in their order than have max open calls together, but at one at least, and returns what
-// nothing would wake, with the place to go on from: the zero value after the last one. isMember says to which nodes jobs may be sent.
+// Sleepers checks open runs after a position and returns those that nothing would wake, with the next position, which
+// is zero at the end. It stops after about max open calls, but checks at least one run. isMember reports whether jobs
+// may be sent to a node.
 func (tx *Tx) Sleepers(isMember func(writ.NodeID) bool, after Looked, max int) (found []Sleeper, next Looked, err error) {
 	runs, err := tx.idleRuns(after, max)
 	if err != nil || len(runs) == 0 {
@@ -65,7 +68,7 @@ func (tx *Tx) Sleepers(isMember func(writ.NodeID) bool, after Looked, max int) (
 	return found, next, nil
 }
 
-// AllSleepers returns what nothing would wake of all open runs.
+// AllSleepers returns the sleepers of all open runs.
 func (tx *Tx) AllSleepers() (all []Sleeper, err error) {
 	nodes, err := tx.Nodes()
 	if err != nil {
@@ -89,7 +92,7 @@ func (tx *Tx) AllSleepers() (all []Sleeper, err error) {
 	}
 }
 
-// StillAsleep returns what of some runs still nothing would wake.
+// StillAsleep returns the sleepers of the given runs.
 func (tx *Tx) StillAsleep(isMember func(writ.NodeID) bool, runs []writ.RunID) (found []Sleeper, err error) {
 	for _, id := range runs {
 		some, _, err := tx.sleepersOf(id, isMember)
@@ -101,7 +104,7 @@ func (tx *Tx) StillAsleep(isMember func(writ.NodeID) bool, runs []writ.RunID) (f
 	return found, nil
 }
 
-// idleRuns returns at most max open runs for which no pass is due.
+// idleRuns returns at most max open runs without a due pass.
 func (tx *Tx) idleRuns(after Looked, max int) ([]Looked, error) {
 	return tx.lookedRuns(idleRuns, after, max)
 }
@@ -125,7 +128,7 @@ func (tx *Tx) lookedRuns(query string, after Looked, max int) ([]Looked, error) 
 
 const idleRuns = `SELECT due, id FROM runs WHERE open AND NOT pending AND (due, id) > ($1, $2) ORDER BY due, id LIMIT $3`
 
-// OpenRunsAfter returns at most max open runs after a place in their order, with the place to go on from: the zero value after the last one.
+// OpenRunsAfter returns at most max open runs after a position, with the next position, which is zero at the end.
 func (tx *Tx) OpenRunsAfter(after Looked, max int) (runs []writ.RunID, next Looked, err error) {
 	some, err := tx.lookedRuns(openRunsAfter, after, max)
 	for _, at := range some {
@@ -139,7 +142,7 @@ func (tx *Tx) OpenRunsAfter(after Looked, max int) (runs []writ.RunID, next Look
 
 const openRunsAfter = `SELECT due, id FROM runs WHERE open AND (due, id) > ($1, $2) ORDER BY due, id LIMIT $3`
 
-// openRow is what the searches for what is due read of an open call: not its body, but the columns beside it.
+// openRow holds the columns of an open call that the search for sleepers reads. It does not read the body.
 type openRow struct {
 	seq            int
 	place          int64
@@ -149,7 +152,7 @@ type openRow struct {
 	retryAt        int64
 }
 
-// sleepersOf returns what nothing would wake of a run for which no pass is due, and how many open calls it has.
+// sleepersOf returns the sleepers of a run without a due pass, and the number of its open calls.
 func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found []Sleeper, open int, err error) {
 	run, err := tx.Run(id)
 	if err != nil || run == nil || run.State.Ended() || !run.Idle || run.Stop != nil && !run.StopBy.Equal(run.Deadline) {
@@ -170,7 +173,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 		case r.retryAt > 0:
 		case r.claimed && r.node != "":
 			why, err = tx.unsent(r, rows)
-		default: // it waits for what others of its run wait for
+		default: // it waits for other calls of its run
 			continue
 		}
 		if err != nil {
@@ -190,7 +193,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 	return found, len(rows), nil
 }
 
-// openRows returns the open calls of the run with a number, in their order.
+// openRows returns the open calls of the run with a number, in order.
 func (tx *Tx) openRows(run int64) ([]openRow, error) {
 	rows, err := tx.QueryContext(tx.ctx, openRows, place(run, 0), place(run+1, 0))
 	if err != nil {
@@ -210,8 +213,8 @@ func (tx *Tx) openRows(run int64) ([]openRow, error) {
 
 const openRows = `SELECT seq, place, state, node, claimed, ready, retry_at FROM calls WHERE place >= $1 AND place < $2 AND open ORDER BY place`
 
-// leftOn says why nothing wakes a call that is bound to a node which is no member any more. One whose script said that it waits for a person's
-// word that the node never comes back is woken by that, until it was given.
+// leftOn returns why nothing wakes a call that is bound to a removed node. A call with on_loss "replace" waits for a
+// person to declare the node lost, and is woken by that.
 func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
 	if err != nil || c == nil {
@@ -225,7 +228,7 @@ func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	return fmt.Sprintf("it is bound to %s, which is no member any more", c.NodeName), nil
 }
 
-// unsent says why nothing wakes a call that has its node and no time, if all that it waits for has ended.
+// unsent returns why nothing wakes a placed call without a time, if all that it waits for has ended.
 func (tx *Tx) unsent(r openRow, rows []openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
 	if err != nil || c == nil {
@@ -238,7 +241,7 @@ func (tx *Tx) unsent(r openRow, rows []openRow) (why string, err error) {
 	return "all that it waits for has ended, and it is not sent", nil
 }
 
-// callAt returns the call in a place, nil if there is none.
+// callAt returns the call in a place, or nil.
 func (tx *Tx) callAt(place int64) (*Call, error) {
 	calls, err := tx.calls(`SELECT place, body FROM calls WHERE place = $1`, place)
 	if err != nil || len(calls) == 0 {
