@@ -8,33 +8,35 @@ import (
 	"writ"
 )
 
-// Bounds of what is known of machines that start.
+// Limits of the information about booting machines.
 const (
-	MaxBootServers  = 8    // of a datacenter. Of more, the one that was silent for longest is forgotten
-	MaxBootMachines = 4096 // of a boot server, and of an answer
+	MaxBootServers  = 8    // per datacenter; of more, the one that was silent for longest is dropped
+	MaxBootMachines = 4096 // per boot server, and per answer
 )
 
-// BootSteps are the steps of a machine that starts, in their order: what boot servers count apart. Others are counted as BootOther.
+// BootSteps lists the steps of a booting machine in order. Boot servers count machines per step, and all other steps as
+// BootOther.
 var BootSteps = []string{
 	"script", "loading", "sent", "start", "network", "data", "config", "clock", "service", "runner", "waits", "approve", "joined", "off", BootOther,
 }
 
-// BootOther counts machines at no step of BootSteps, and those that have not asked yet.
+// BootOther counts machines at a step outside of BootSteps, and those that have not asked yet.
 const BootOther = "other"
 
-// BootReport is what a boot server says of all machines of its site. The machines themselves have said it, without proof: it is shown, and nothing
-// follows from it.
+// BootReport is a boot server's report about the machines of its site. It is based on unauthenticated statements of the
+// machines, so it is shown to people and affects no decision.
 type BootReport struct {
-	Name     string       `json:"name"`              // of its host
-	Image    string       `json:"image"`             // digest of the image that machines get
-	Trouble  string       `json:"trouble,omitempty"` // why the settings of single machines cannot be read
-	Machines BootMachines `json:"machines"`          // those whose last step is the newest come first
+	Name     string       `json:"name"`              // name of its host
+	Image    string       `json:"image"`             // digest of the image for machines
+	Trouble  string       `json:"trouble,omitempty"` // why the settings of individual machines cannot be read
+	Machines BootMachines `json:"machines"`          // ordered by their last step, newest first
 }
 
-// BootMachines are at most MaxBootMachines when they are read: a list of empty ones takes a hundred times its length in memory.
+// BootMachines rejects more than MaxBootMachines when it is decoded: a list of empty ones takes a hundred times its
+// length in memory.
 type BootMachines []BootMachine
 
-// UnmarshalJSON implements json.Unmarshaler. More than MaxBootMachines are TOO_LARGE.
+// UnmarshalJSON implements json.Unmarshaler. It returns TOO_LARGE for more than MaxBootMachines.
 func (l *BootMachines) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('[') {
@@ -54,11 +56,13 @@ func (l *BootMachines) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// BootMachine is how far a machine has come. A boot server says times as ages, because its clock may be another one.
+// BootMachine is the boot progress of a machine. Reports contain ages instead of times, because the clock of a boot
+// server may differ.
 type BootMachine struct {
-	MAC        string `json:"mac"` // or "serial=" and the number of a machine that has settings and has not asked yet
+	// MAC is the MAC address, or "serial=" and the serial number of a machine that has settings and has not asked yet.
+	MAC        string `json:"mac"`
 	Server     string `json:"server,omitempty"`
-	Node       string `json:"node,omitempty"` // what it is called as a node, as it says
+	Node       string `json:"node,omitempty"` // its name as a node, as reported by the machine
 	Step       string `json:"step,omitempty"` // "" if it has not asked yet
 	Failed     bool   `json:"failed,omitempty"`
 	Advice     string `json:"advice"`
@@ -68,35 +72,35 @@ type BootMachine struct {
 	UUID       string `json:"uuid,omitempty"`
 	Starts     int    `json:"starts,omitempty"`
 	Assigned   string `json:"assigned,omitempty"`   // settings of its own
-	Assignment string `json:"assignment,omitempty"` // what became of them
+	Assignment string `json:"assignment,omitempty"` // the result of applying them
 
-	AgeSeconds    int64 `json:"age_seconds,omitempty"`    // since its step, in a report
-	SilentSeconds int64 `json:"silent_seconds,omitempty"` // since it was heard, in a report
+	AgeSeconds    int64 `json:"age_seconds,omitempty"`    // since its step; only in reports
+	SilentSeconds int64 `json:"silent_seconds,omitempty"` // since its last message; only in reports
 
-	Since time.Time `json:"since,omitzero"` // the same by the clock of the supervisor, in an answer
+	Since time.Time `json:"since,omitzero"` // the same by the supervisor's clock; only in answers
 	Heard time.Time `json:"heard,omitzero"`
 }
 
-// Boots asks for machines that start, after the first so many. The answer is a BootList.
+// Boots asks for booting machines after the first After. The answer is a BootList.
 type Boots struct {
 	After int `json:"after,omitempty"`
 	Max   int `json:"max,omitempty"` // as many as fit if 0
 }
 
-// BootList is what boot servers have said. Machines are those that were asked for, as far as they fit in an answer.
+// BootList holds the reports of boot servers. Machines are the requested ones, as far as they fit into an answer.
 type BootList struct {
 	Servers  []BootServer   `json:"servers"`
-	Steps    map[string]int `json:"steps"` // how many machines are at each of BootSteps
+	Steps    map[string]int `json:"steps"` // number of machines at each of BootSteps
 	Failed   int            `json:"failed"`
 	Total    int            `json:"total"`
 	Machines []BootMachine  `json:"machines"`
 }
 
-// BootServer is a boot server that reports.
+// BootServer is a reporting boot server.
 type BootServer struct {
-	Token    string    `json:"token"` // the id of its token
+	Token    string    `json:"token"` // ID of its token
 	Name     string    `json:"name"`
-	Heard    time.Time `json:"heard"` // what it has said is of then
+	Heard    time.Time `json:"heard"` // time of its last report
 	Image    string    `json:"image"`
 	Trouble  string    `json:"trouble,omitempty"`
 	Machines int       `json:"machines"`

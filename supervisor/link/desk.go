@@ -15,39 +15,40 @@ import (
 	"writ/internal/limit"
 )
 
-// Bounds of a desk.
+// Limits of a desk.
 const (
-	maxRunning       = 128     // requests being answered at once; more are refused with RATE_LIMITED
-	maxAnswers       = 1024    // remembered ids
-	maxAnswerBytes   = 8 << 20 // of remembered answers together
-	uncountedPerItem = 128     // bytes, so that empty answers count too
+	maxRunning       = 128     // concurrent requests; further ones are refused with RATE_LIMITED
+	maxAnswers       = 1024    // remembered IDs
+	maxAnswerBytes   = 8 << 20 // total size of remembered answers
+	uncountedPerItem = 128     // added to each answer, so that empty answers count too
 )
 
-// desk answers the requests of one other side, each id once, whichever session it comes by: work goes on when its session is cut,
-// and the same id in the next session gets the same answer.
+// desk answers the requests of the other side. Each ID is handled once, regardless of sessions: a handler continues if
+// its session ends, and a repeated request with the same ID gets the same answer.
 type desk struct {
 	log     *slog.Logger
-	running *sync.WaitGroup // of the goroutines that answer
-	lines   limit.Lines     // of requests without an answer, by verb and code
+	running *sync.WaitGroup // the goroutines that answer
+	lines   limit.Lines     // rate-limited log of failed requests, by verb and code
 
 	mu      sync.Mutex
 	busy    int
 	answers map[string]*answer
-	order   []string // ids in the order in which they came
+	order   []string // IDs in order of arrival
 	bytes   int
 }
 
-// answer is what is known of one id.
+// answer is the state of one ID.
 type answer struct {
-	by   *peer  // the newest session that asked
-	done []byte // the encoded answer, nil while it is being worked on
+	by   *peer  // newest session that asked
+	done []byte // encoded answer, nil while the handler runs
 }
 
 func newDesk(running *sync.WaitGroup, log *slog.Logger) *desk {
 	return &desk{log: log, running: running, answers: map[string]*answer{}}
 }
 
-// take answers a request, in a goroutine of its own: it does not wait. ctx is that of the work, not of the session.
+// take answers a request in its own goroutine and does not block. ctx is the context of the handler; it outlives the
+// session.
 func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +74,7 @@ func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 	}
 }
 
-// work calls the handler and sends its answer by the newest session that asked for it.
+// work calls the handler and sends its answer through the newest session that asked for it.
 func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 	progress := func(stage, detail string) {
 		data, err := (&frame{Type: typeProgress, ID: f.ID, Stage: stage, Detail: detail}).encode()
@@ -98,15 +99,16 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 	d.asker(a).forward(ctx, data)
 }
 
-// note logs why a request gets no answer. The other side asks as often as it likes, so there is one line in a while of each verb and code. Who decided
-// with a proof has logged that.
+// note logs why a request failed. The log is rate-limited per verb and code, because the other side may ask at any
+// rate. A decision with a proof was logged by its handler.
 func (d *desk) note(ctx context.Context, f *frame, err error) {
 	e := writ.AsError(err)
-	if err == nil || len(e.Proof) > 0 || ctx.Err() != nil { // who stops, or stands by from now on, neither refuses nor is at fault
+	// A side that stops or becomes standby neither refuses nor fails a request.
+	if err == nil || len(e.Proof) > 0 || ctx.Err() != nil {
 		return
 	}
 	kind := string(e.Code)
-	if e.Code != writ.CodeVerbUnsupported { // else the verb is a word of the other side
+	if e.Code != writ.CodeVerbUnsupported { // otherwise the verb is arbitrary text of the other side
 		kind += " " + string(f.Verb)
 	}
 	times, say := d.lines.Say(kind, time.Now())
@@ -119,12 +121,12 @@ func (d *desk) note(ctx context.Context, f *frame, err error) {
 	}
 }
 
-// maxShown bounds the words of others in a line of the log, in bytes.
+// maxShown limits text of the other side in a log line, in bytes.
 const maxShown = 500
 
 func shown(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxShown)], "") }
 
-// call calls the handler, if it knows the verb, and survives its panic.
+// call calls the handler if it supports the verb. It recovers a panic.
 func (d *desk) call(ctx context.Context, p *peer, f *frame, progress func(stage, detail string)) (result any, err error) {
 	if !slices.Contains(p.verbs, f.Verb) {
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "%q is no request that can be answered here", f.Verb)
@@ -137,7 +139,7 @@ func (d *desk) call(ctx context.Context, p *peer, f *frame, progress func(stage,
 	return p.answer(ctx, f.Verb, f.Params, progress)
 }
 
-// encode returns the frame of an answer. Its error is one that can be sent instead.
+// encode returns the frame of an answer. An error can be sent in its place.
 func (d *desk) encode(f *frame, result any, failed error) ([]byte, error) {
 	res := &frame{Type: typeResponse, ID: f.ID, OK: failed == nil}
 	if failed != nil {
@@ -152,7 +154,7 @@ func (d *desk) encode(f *frame, result any, failed error) ([]byte, error) {
 	return res.encode()
 }
 
-// forget drops the oldest answers while there are too many. What is being worked on stays. The caller holds the lock.
+// forget drops the oldest answers while there are too many. Unfinished ones are kept. The caller holds mu.
 func (d *desk) forget() {
 	kept := d.order[:0]
 	for i, id := range d.order {
@@ -170,15 +172,16 @@ func (d *desk) forget() {
 	d.order = kept
 }
 
-// asker returns the session to answer by.
+// asker returns the session to which the answer is sent.
 func (d *desk) asker(a *answer) *peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return a.by
 }
 
-// forward sends encoded bytes as long as the session lasts. That they do not arrive is no error: who still waits asks again. Once ctx has
-// ended nothing is sent: what a handler answered then says that this side stops, and not that the request failed.
+// forward sends encoded bytes unless the session has ended. A lost answer is not an error: the other side asks again if
+// it still waits. Nothing is sent after ctx has ended, because the handler's answer then reflects the shutdown of this
+// side and not a failure of the request.
 func (p *peer) forward(ctx context.Context, data []byte) {
 	if ctx.Err() != nil {
 		return

@@ -18,47 +18,51 @@ import (
 	"writ/internal/limit"
 )
 
-// Bounds of the wait before the next attempt to connect.
+// Limits of the delay before the next connection attempt.
 const (
 	minRetry = time.Second
 	maxRetry = 60 * time.Second
 )
 
-// HTTPClient is what a Dialer dials with.
+// HTTPClient is the client with which a Dialer dials.
 type HTTPClient = http.Client
 
 // Dialer is a supervisor's end of its link to one coordinator. Fill it in, then call Run.
 type Dialer struct {
-	URL string // of the coordinator, as it calls itself: "https://coord.example"; it is part of what Sign signs
-	// Hello says who this is, and what it can and has at the moment. It is asked before each session; the dialer adds the signature.
+	URL string // URL of the coordinator, as it calls itself: "https://coord.example"; Sign includes it
+	// Hello returns the supervisor's identity and its current capabilities and state. It is called before each session;
+	// the dialer adds the signature.
 	Hello func() Hello
-	// Sign returns the supervisor's signature over the nonce, the coordinator's URL, and the datacenter and journal of hello.
+	// Sign returns the supervisor's signature over the nonce, the coordinator's URL, and the datacenter and journal of
+	// hello.
 	Sign func(hello Hello, nonce []byte, url string) ([]byte, error)
-	// Events is where the events of hello's journal come from.
+	// Events is the source of the events of hello's journal.
 	Events EventSource
-	// Handle answers the requests whose verbs hello names. Its context ends with Run, not with the session.
+	// Handle answers the requests whose verbs hello lists. Its context ends with Run, not with the session.
 	Handle Handler
-	// Fault says in words what keeps the datacenter from going on, "" if nothing does. It may be nil.
+	// Fault returns why the datacenter cannot continue, or "". It may be nil.
 	Fault func() string
-	// Welcomed is told of each handshake that succeeded, in a goroutine of its own; its context ends with the session. It may be nil.
+	// Welcomed is called after each successful handshake, in its own goroutine; its context ends with the session. It
+	// may be nil.
 	Welcomed func(ctx context.Context, welcome Welcome)
 	HTTP     *http.Client // dials; http.DefaultClient if nil
 	Log      *slog.Logger
 
-	comings limit.Lines // and goings: a coordinator can end a session each second
+	comings limit.Lines // rate-limited log of connects and disconnects: a coordinator can end a session every second
 
 	mu   sync.Mutex
-	peer *peer // of the session that stands, nil between sessions
+	peer *peer // of the current session, nil between sessions
 }
 
-// What a supervisor reads of a coordinator in a second, and at once: to read a megabyte takes a hundredth of a second of a processor, whatever is in it.
+// Limits of the bytes that a supervisor reads from a coordinator, per second and in a burst. Reading a megabyte takes
+// at most 10 ms of CPU, whatever its content.
 const (
 	readBytes     = 8 << 20
 	readBytesOnce = 32 << 20
 )
 
-// Run keeps a session with the coordinator until ctx ends; then it returns nil. While the coordinator is away it tries again
-// after 1 s, then after longer and longer times up to 60 s, always with jitter.
+// Run maintains a session with the coordinator until ctx ends, then returns nil. While the coordinator is away it
+// retries with increasing delays from 1 s to 60 s, always with jitter.
 func (d *Dialer) Run(ctx context.Context) error {
 	log := d.Log.With("coordinator", d.URL)
 	var answering sync.WaitGroup
@@ -72,7 +76,8 @@ func (d *Dialer) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if welcomed && time.Since(began) >= wait { // a coordinator that ends each session at once, as with a damaged ledger, is asked less often
+		// A coordinator that ends each session immediately, for example with a damaged ledger, is retried less often.
+		if welcomed && time.Since(began) >= wait {
 			attempt = 0
 		}
 		wait = retryAfter(attempt)
@@ -87,15 +92,16 @@ func (d *Dialer) Run(ctx context.Context) error {
 	}
 }
 
-// retryAfter doubles from 1 s to 60 s and takes away up to half, so that the supervisors of many datacenters do not come back to a
-// restarted coordinator all at once.
+// retryAfter doubles from 1 s to 60 s and subtracts up to half, so that the supervisors of many datacenters do not
+// reconnect to a restarted coordinator at the same moment.
 func retryAfter(attempt int) time.Duration {
 	wait := min(minRetry<<min(attempt, 10), maxRetry)
 	return wait - rand.N(wait/2)
 }
 
-// Request asks the coordinator and reads its answer into result, a pointer or nil. A context without deadline gets 30 s. Errors
-// besides those of the coordinator's answer: UNREACHABLE without a session, or when it ends before the answer; TIMEOUT; TOO_LARGE.
+// Request sends a request to the coordinator and decodes its answer into result, a pointer or nil. A context without a
+// deadline gets 30 s. Errors in addition to those of the coordinator's answer: UNREACHABLE without a session, or if it
+// ends before the answer; TIMEOUT; TOO_LARGE.
 func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) error {
 	d.mu.Lock()
 	p := d.peer
@@ -108,14 +114,14 @@ func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) err
 	return p.failed(p.request(ctx, writ.NewUUID(), verb, params, result, nil), verb)
 }
 
-// Connected reports whether a session with the coordinator stands.
+// Connected reports whether a session with the coordinator exists.
 func (d *Dialer) Connected() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.peer != nil
 }
 
-// session is one connection from dial to end.
+// session runs one connection from dial to end.
 func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, log *slog.Logger) (welcomed bool, err error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -173,10 +179,10 @@ func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, lo
 	}, works...)
 }
 
-// faultsEvery is how often a dialer looks whether something else keeps its datacenter from going on.
+// faultsEvery is the interval at which a dialer checks Fault for changes.
 const faultsEvery = time.Second
 
-// tellFaults tells the coordinator what keeps the datacenter from going on, whenever that changes.
+// tellFaults sends each change of Fault to the coordinator.
 func (d *Dialer) tellFaults(ctx context.Context, p *peer) error {
 	tick := time.NewTicker(faultsEvery)
 	defer tick.Stop()
@@ -195,7 +201,7 @@ func (d *Dialer) tellFaults(ctx context.Context, p *peer) error {
 	}
 }
 
-// dial connects, without a handshake of the link.
+// dial connects, without the handshake of the link.
 func (d *Dialer) dial(ctx context.Context) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, greetWithin)
 	defer cancel()
@@ -203,7 +209,7 @@ func (d *Dialer) dial(ctx context.Context) (*websocket.Conn, error) {
 	return conn, err
 }
 
-// greet does the handshake.
+// greet performs the handshake.
 func (d *Dialer) greet(ctx context.Context, conn *websocket.Conn) (Hello, *Welcome, error) {
 	conn.SetReadLimit(maxGreeting)
 	challenge, err := await(ctx, conn, typeChallenge)
@@ -224,7 +230,7 @@ func (d *Dialer) greet(ctx context.Context, conn *websocket.Conn) (Hello, *Welco
 	return hello, answer.Welcome, nil
 }
 
-// await reads the next frame of the handshake, which must be of one type.
+// await reads the next frame of the handshake, which must have the given type.
 func await(ctx context.Context, conn *websocket.Conn, kind string) (*frame, error) {
 	f, err := receive(ctx, conn, greetWithin)
 	switch {

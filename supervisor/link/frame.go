@@ -9,31 +9,31 @@ import (
 	"writ"
 )
 
-// Path is where a coordinator listens for links, below its URL.
+// Path is the path of the link endpoint, below the coordinator's URL.
 const Path = "/v1/link"
 
-// Limits of a link. Both ends keep them.
+// Limits of a link. Both ends enforce them.
 const (
-	// MaxFrame bounds an encoded frame, in bytes. A request or answer that does not fit is refused with TOO_LARGE; an event that
-	// does not fit cannot be sent at all, so what makes events must stay well below.
+	// MaxFrame limits an encoded frame, in bytes. A larger request or answer is refused with TOO_LARGE. A larger event
+	// cannot be sent at all, so the creators of events must stay well below.
 	MaxFrame = 1 << 20
-	// Window is how many events may be on their way without an ack.
+	// Window limits the unacknowledged events.
 	Window = 256
 
-	maxGreeting = 64 << 10 // frames before the other side has proved who it is
+	maxGreeting = 64 << 10 // frames before the other side is authenticated
 	maxBatch    = 256 << 10
 	maxID       = 128
 )
 
-// Times of a link.
+// Timeouts of a link.
 const (
 	greetWithin = 15 * time.Second // for each step of the handshake
-	pingEvery   = 20 * time.Second // so that three pings fit into readWithin
-	readWithin  = 60 * time.Second // without any frame the other side is given up
-	writeWithin = 30 * time.Second // a peer that takes no bytes for so long is given up
+	pingEvery   = 20 * time.Second // three pings fit into readWithin
+	readWithin  = 60 * time.Second // without any frame; then the session ends
+	writeWithin = 30 * time.Second // without progress of a write; then the session ends
 )
 
-// The types of frames. A type that an end does not know is passed over.
+// Types of frames. Unknown types are ignored.
 const (
 	typeChallenge = "challenge" // coordinator: nonce
 	typeHello     = "hello"     // supervisor: hello
@@ -44,14 +44,14 @@ const (
 	typeResponse  = "res"       // both: id, ok, result or error
 	typeEvent     = "event"     // supervisor: journal, and consecutive events of it
 	typeAck       = "ack"       // coordinator: seq of the last event that it stored
-	typeFault     = "fault"     // supervisor: detail, what keeps the datacenter from going on; nothing when that is over
+	typeFault     = "fault"     // supervisor: detail, why the datacenter cannot continue; empty once it can
 	typePing      = "ping"
 	typePong      = "pong"
 )
 
-// frame is one message of a link. Which fields count depends on its type.
+// frame is one message of a link. Its type determines which fields are used.
 type frame struct {
-	size int // as it was read
+	size int // encoded size of a received frame
 
 	Type    string          `json:"type"`
 	Nonce   []byte          `json:"nonce,omitempty"`
@@ -70,7 +70,7 @@ type frame struct {
 	Seq     int64           `json:"seq,omitempty"`
 }
 
-// failure is an error on the wire. Retryable is there for ends that do not know the code.
+// failure is an error on the wire. Retryable serves ends that do not know the code.
 type failure struct {
 	Code      writ.Code `json:"code"`
 	Message   string    `json:"message"`
@@ -84,8 +84,8 @@ func failureOf(err error) *failure {
 	return &failure{Code: e.Code, Message: e.Message, Hint: e.Hint, Retryable: e.Retryable(), Proof: e.Proof}
 }
 
-// asError returns the failure as an error of this side. INTERNAL of the other side is not INTERNAL here, and neither is a code
-// that only a newer version knows: both say that the other side could not do it.
+// asError converts the failure to an error of this side. INTERNAL of the other side becomes EXEC_ERROR, because it is
+// not a defect of this side, and so does a code of a newer version.
 func (f *failure) asError(other, request string) *writ.Error {
 	switch {
 	case f == nil || f.Code == writ.CodeInternal:
@@ -106,7 +106,7 @@ func (f *frame) encode() ([]byte, error) {
 	return data, checkFrame(f.Type, data)
 }
 
-// checkFrame returns TOO_LARGE for an encoded frame that no link carries.
+// checkFrame returns TOO_LARGE for an encoded frame that exceeds MaxFrame.
 func checkFrame(kind string, data []byte) error {
 	if len(data) > MaxFrame {
 		return writ.Errorf(writ.CodeTooLarge, "the %s frame has %d bytes; a link carries at most %d at once", kind, len(data), MaxFrame)
@@ -114,7 +114,7 @@ func checkFrame(kind string, data []byte) error {
 	return nil
 }
 
-// decodeFrame reads a frame of a type that may be unknown.
+// decodeFrame decodes and validates a frame. Its type may be unknown.
 func decodeFrame(data []byte) (*frame, error) {
 	f := &frame{}
 	if err := decode(data, f, false); err != nil {
@@ -143,10 +143,10 @@ func decodeFrame(data []byte) (*frame, error) {
 	return f, nil
 }
 
-// protocolError says how the other side broke the rules of the link. It ends the session.
+// protocolError describes a protocol violation of the other side. It ends the session.
 type protocolError struct{ what string }
 
 func (e protocolError) Error() string { return "protocol of the link broken: " + e.what }
 
-// errCut ends requests that were open when their session ended.
+// errCut is the error of requests that were open when their session ended.
 var errCut = errors.New("the link was cut")

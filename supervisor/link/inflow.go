@@ -14,16 +14,17 @@ import (
 // maxStored limits the bytes of frames that are stored in one transaction, so that other datacenters get their turn.
 const maxStored = 1 << 20
 
-// errIncomplete ends a session whose events were discarded during a pause. The next one continues after the last stored event.
+// errIncomplete ends a session whose events were discarded during a pause. The next one continues after the last stored
+// event.
 var errIncomplete = errors.New("events were discarded while the datacenter was paused; they are sent again")
 
-// inflow stores the events of one session: in order, without gap, each once.
+// inflow stores the events of one session: in order, without gaps, each once.
 type inflow struct {
 	sink     EventSink
 	hello    Hello
 	intake   *intake
 	backlog  *backlog
-	received int64               // the last event that was stored
+	received int64               // last stored event
 	paused   func(reason string) // called when a pause begins, and with "" when it ends
 }
 
@@ -74,7 +75,8 @@ func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 // immediate effect.
 const storeAgain = time.Second
 
-// insist stores the events of frames. It repeats failed attempts: no event may be lost, and requests continue meanwhile.
+// insist stores the events of frames. It repeats failed attempts: no event may be lost, and requests continue
+// meanwhile.
 func (in *inflow) insist(ctx context.Context, frames []waitingFrame, size frameSize, log *slog.Logger) (stored int, err error) {
 	for failing := false; ; {
 		stored, err = in.attempt(ctx, frames, size)

@@ -13,8 +13,8 @@ import (
 	"writ"
 )
 
-// Limits of the events that a coordinator receives. A datacenter at full speed on two cores sends 14,000 events and 6 MiB a
-// second, with 420,000 JSON values: its cost is 13 MiB.
+// Limits of the events that a coordinator receives. A datacenter at full speed on two cores sends 14,000 events and 6
+// MiB a second, with 420,000 JSON values: its cost is 13 MiB.
 const (
 	eventsPerSecond = 16 << 20 // cost of the events of a datacenter
 	eventsAtOnce    = 64 << 20 // cost that may come at once
@@ -27,8 +27,9 @@ const (
 	valueMemory  = 256      // bytes
 )
 
-// intake limits the memory and the rate of the events that a coordinator receives from all datacenters. Batches of frames are decoded
-// and stored in the order of their arrival, so each datacenter gets its turn. The zero value is ready to use.
+// intake limits the memory and the rate of the events that a coordinator receives from all datacenters. Batches of
+// frames are decoded and stored in the order of their arrival, so each datacenter gets its turn. The zero value is
+// ready to use.
 type intake struct {
 	perSecond, atOnce int // eventsPerSecond and eventsAtOnce if 0
 
@@ -51,7 +52,8 @@ func (i *intake) admit(bytes int) bool {
 
 func (i *intake) release(bytes int) { i.undecoded.Add(-int64(bytes)) }
 
-// begin waits until a batch of frames with so many JSON values may be decoded. The caller calls end afterwards.
+// begin waits until a batch of frames with this size and number of JSON values may be decoded. The caller calls end
+// afterwards.
 func (i *intake) begin(ctx context.Context, bytes, values int) (end func(), err error) {
 	i.once.Do(func() { i.decoding = semaphore.NewWeighted(maxDecoding) })
 	n := int64(min(bytes+values*valueMemory, maxDecoding))

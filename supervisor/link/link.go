@@ -1,5 +1,6 @@
-// Package link carries frames between a coordinator and the supervisors that dial it: a challenge and a proof, then requests and
-// answers in both directions, and the events of the datacenter, once and in order. It must not know what the verbs mean.
+// Package link carries frames between a coordinator and the supervisors that dial it: first a challenge and a proof,
+// then requests and answers in both directions, and the events of the datacenter, in order and once each. It does not
+// depend on the meaning of the verbs.
 package link
 
 import (
@@ -32,16 +33,16 @@ const (
 
 	VerbCertificates Verb = "certificates"
 	VerbNodeStanding Verb = "node-standing"
-	// VerbTokenStanding asks for the list that VerbTokens gives, signed.
+	// VerbTokenStanding asks for the list of VerbTokens, signed.
 	VerbTokenStanding Verb = "token-standing"
 	VerbHolds         Verb = "holds"
-	// VerbHoldStanding asks for the part of the list that VerbHolds gives which a person may see, signed.
+	// VerbHoldStanding asks for the part of the list of VerbHolds that a person may see, signed.
 	VerbHoldStanding Verb = "hold-standing"
 	VerbNodeLog      Verb = "node-log"
 	VerbBoots        Verb = "boots"
 )
 
-// Which side answers which verbs. A request with any other verb is refused before its parameters are read.
+// Verbs by answering side. A request with any other verb is refused before its parameters are decoded.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
@@ -51,8 +52,8 @@ var (
 	ToCoordinator = []Verb{VerbRoster}
 )
 
-// Hello is the supervisor's first word after the challenge. Signature is by its key in the roster over
-// "writ-link-v1\0" and, each behind its length, nonce, coordinator's URL, datacenter and journal.
+// Hello is the supervisor's answer to the challenge. Signature is made with its key in the roster, over
+// "writ-link-v1\0" and, each prefixed with its length, nonce, coordinator's URL, datacenter and journal.
 type Hello struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Journal    string            `json:"journal"`
@@ -65,33 +66,34 @@ type Hello struct {
 
 // Welcome ends the handshake.
 type Welcome struct {
-	Session      string    `json:"session"`
-	Roster       int       `json:"roster"`       // the coordinator's version; the other side asks for, or offers, what is missing
-	Coordinators []string  `json:"coordinators"` // other addresses to keep a link to
-	Ack          int64     `json:"ack"`          // the last event of this journal that the coordinator has
-	At           time.Time `json:"at,omitzero"`  // when that took place
+	Session string `json:"session"`
+	// Roster is the coordinator's version; the supervisor then requests or offers missing rosters.
+	Roster       int       `json:"roster"`
+	Coordinators []string  `json:"coordinators"` // other coordinators to connect to
+	Ack          int64     `json:"ack"`          // last event of this journal that the coordinator has
+	At           time.Time `json:"at,omitzero"`  // time of that event
 }
 
-// Handler answers requests of the other side. An answer that is an error is sent as its code, message and retryability.
+// Handler answers requests of the other side. An error is sent as its code, message and retryability.
 type Handler func(ctx context.Context, verb Verb, params json.RawMessage, progress func(stage, detail string)) (any, error)
 
-// EventSource is where a supervisor's end of the link to one coordinator takes events from.
+// EventSource supplies the events of a supervisor's link to one coordinator.
 type EventSource interface {
-	// Agree returns nil if the rest can be told to a coordinator that has the events of a journal up to seq, the last of which took place
-	// at a time. It cannot if one of the two stores came from a backup; then a new generation begins for this coordinator, under a new id, and
-	// the error says so.
+	// Agree returns nil if a coordinator that has the events of journal up to seq, the last of which happened at the
+	// given time, can receive the rest. It returns an error if one of the two stores came from a backup; a new
+	// generation then begins for this coordinator, under a new ID.
 	Agree(ctx context.Context, journal string, seq int64, at time.Time) error
-	// EncodedEvents returns at most max events after a sequence number, in order, and the id of their journal, waiting until there is one or
-	// ctx ends.
+	// EncodedEvents returns at most max events after a sequence number, in order, and the ID of their journal. It waits
+	// until there is one or ctx ends.
 	EncodedEvents(ctx context.Context, after int64, max int) (journal string, events []writ.EncodedEvent, err error)
-	// Acknowledge tells that the coordinator has stored everything up to seq.
+	// Acknowledge records that the coordinator has stored all events up to seq.
 	Acknowledge(ctx context.Context, seq int64) error
 }
 
-// EventSink is where a coordinator's end of the link puts events.
+// EventSink stores the events of a coordinator's links.
 type EventSink interface {
-	// LastEvent returns the sequence number of the last stored event of a journal and when it took place, 0 if there is none.
+	// LastEvent returns the sequence number and time of the last stored event of a journal, 0 if there is none.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
-	// StoreEvents stores consecutive events in one transaction. Those that it has already it passes over.
+	// StoreEvents stores consecutive events in one transaction. It skips those that are already stored.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
 }

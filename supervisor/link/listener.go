@@ -17,38 +17,38 @@ import (
 	"writ/internal/limit"
 )
 
-// Listener is a coordinator's end of the links of all its datacenters: an http.Handler for Path. Fill it in before use; Close it
-// after the HTTP server, which does not know about connections that became links.
+// Listener is a coordinator's end of the links of all its datacenters: an http.Handler for Path. Fill it in before use.
+// Close it after the HTTP server, which does not track connections that became links.
 type Listener struct {
-	// Authenticate decides whether the sender of hello speaks for its datacenter: whether the signature over nonce, this coordinator's
-	// URL, datacenter and journal is of the key that the roster has for it. Its error is told to the sender.
+	// Authenticate returns nil if hello comes from its datacenter: the signature over nonce, this coordinator's URL,
+	// datacenter and journal must verify with the datacenter's key in the roster. Its error is sent to the supervisor.
 	Authenticate func(ctx context.Context, hello Hello, nonce []byte) error
-	// Welcome returns what the other side is told about this coordinator. Session and Ack are filled in by the listener.
+	// Welcome returns the facts about this coordinator for the supervisor. The listener fills in Session and Ack.
 	Welcome func(ctx context.Context, hello Hello) (Welcome, error)
-	// Events stores the events of the datacenters. While it fails it is asked again and again, and the flow waits.
+	// Events stores the events of the datacenters. While it fails, the listener retries and the flow of events waits.
 	Events EventSink
-	// Verbs are the requests of supervisors that HandlerFor's handlers answer.
+	// Verbs lists the requests of supervisors that HandlerFor's handlers answer.
 	Verbs []Verb
-	// HandlerFor returns what answers the requests of the sender of hello. It may be nil if Verbs is empty.
+	// HandlerFor returns the handler for the requests of the sender of hello. It may be nil if Verbs is empty.
 	HandlerFor func(hello Hello) Handler
-	// Connected is told of each session, in a goroutine of its own; its context ends with the session. It may be nil.
+	// Connected is called for each session, in its own goroutine; its context ends with the session. It may be nil.
 	Connected func(ctx context.Context, session *Session)
 	Log       *slog.Logger
 
 	refusals limit.Lines
-	comings  limit.Lines // and goings
+	comings  limit.Lines // rate-limited log of connects and disconnects
 	intake   intake
 
 	mu       sync.Mutex
-	sessions map[writ.DatacenterID]*Session // the newest of each datacenter
+	sessions map[writ.DatacenterID]*Session // newest session per datacenter
 	desks    map[writ.DatacenterID]*desk
 	changed  chan struct{} // closed and replaced when a session is ready
 	base     context.Context
-	stop     context.CancelCauseFunc // ends base, and everything with it
-	serving  sync.WaitGroup          // of sessions and of answers to their requests
+	stop     context.CancelCauseFunc // ends base and everything under it
+	serving  sync.WaitGroup          // sessions and handlers of their requests
 }
 
-// Close ends all sessions, refuses new ones, and returns when nothing of them goes on.
+// Close ends all sessions, refuses new ones, and returns when all of their goroutines have ended.
 func (l *Listener) Close() {
 	l.mu.Lock()
 	l.open()
@@ -57,7 +57,7 @@ func (l *Listener) Close() {
 	l.serving.Wait()
 }
 
-// comingsAtOnce is how often the other end of a link may come or go before that is not logged each time.
+// comingsAtOnce is the number of connects or disconnects of a peer that are each logged before the rate limit applies.
 const comingsAtOnce = 20
 
 var (
@@ -92,10 +92,10 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refused logs that somebody got no session: anybody may come, as often as he likes.
+// refused logs a refused link, rate-limited: any host may connect, at any rate.
 func (l *Listener) refused(ctx context.Context, remote string, err error) {
 	if ctx.Err() != nil {
-		return // the listener ends
+		return // the listener is closing
 	}
 	code := writ.CodeOf(err)
 	if times, say := l.refusals.Say(string(code), time.Now()); say {
@@ -103,7 +103,8 @@ func (l *Listener) refused(ctx context.Context, remote string, err error) {
 	}
 }
 
-// enter counts a request in and returns the context of links, which is not the request's: the server forgets hijacked connections.
+// enter counts a request and returns the context of links. It is not the request's context, because the server forgets
+// hijacked connections.
 func (l *Listener) enter() (context.Context, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +116,7 @@ func (l *Listener) enter() (context.Context, error) {
 	return l.base, nil
 }
 
-// open readies the listener at its first use. The caller holds the lock.
+// open initializes the listener at its first use. The caller holds mu.
 func (l *Listener) open() {
 	if l.base != nil {
 		return
@@ -127,11 +128,11 @@ func (l *Listener) open() {
 	l.changed = make(chan struct{})
 }
 
-// greet challenges the other side and returns a session, not yet ready, if it proves who it is.
+// greet challenges the other side and returns a session if it proves its identity. The session is not ready yet.
 func (l *Listener) greet(ctx context.Context, conn *websocket.Conn, remote string) (*Session, error) {
 	conn.SetReadLimit(maxGreeting)
 	nonce := make([]byte, 32)
-	_, _ = rand.Read(nonce) // crypto/rand.Read never fails
+	_, _ = rand.Read(nonce) // never fails
 	if err := transmit(ctx, conn, &frame{Type: typeChallenge, Nonce: nonce}); err != nil {
 		return nil, writ.Errorf(writ.CodeBadRequest, "send a challenge: %w", err)
 	}
@@ -154,13 +155,14 @@ func (l *Listener) admit(ctx context.Context, hello Hello, nonce []byte) error {
 	return l.Authenticate(ctx, hello, nonce)
 }
 
-// refuse tells the other side why it gets no welcome.
+// refuse sends the other side the reason for the refusal and closes the connection.
 func refuse(ctx context.Context, conn *websocket.Conn, err error) {
 	_ = transmit(ctx, conn, &frame{Type: typeRefused, Error: failureOf(err)})
 	_ = conn.Close(websocket.StatusPolicyViolation, string(writ.CodeOf(err)))
 }
 
-// serve runs a session to its end. It begins when the one before it has ended, so that events are never stored by both.
+// serve runs a session to its end. It first waits until the previous session has ended, so that two sessions never
+// store events concurrently.
 func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, log *slog.Logger) error {
 	defer close(s.ended)
 	session, end := context.WithCancelCause(ctx)
@@ -196,7 +198,7 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 	return cmp.Or(context.Cause(session), err)
 }
 
-// works are what goes on besides reading and writing while a session stands.
+// works returns the other goroutines of a session, in addition to the reader and writer.
 func (l *Listener) works(s *Session, in *inflow, log *slog.Logger) []func(context.Context) error {
 	works := []func(context.Context) error{
 		func(ctx context.Context) error { return in.store(ctx, s.peer, log) },
@@ -210,8 +212,8 @@ func (l *Listener) works(s *Session, in *inflow, log *slog.Logger) []func(contex
 	return works
 }
 
-// claim makes s the session of its datacenter and returns the one that was. A supervisor whose epoch was taken by another one of the
-// same journal is refused: it does not know yet that it is fenced off.
+// claim makes s the session of its datacenter and returns the previous one. It refuses a supervisor if one with a
+// higher epoch of the same journal is connected: the refused one does not know yet that it is fenced.
 func (l *Listener) claim(s *Session) (before *Session, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +257,7 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 	return in, nil
 }
 
-// announce lets requests find s.
+// announce makes s available to requests.
 func (l *Listener) announce(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,7 +266,7 @@ func (l *Listener) announce(s *Session) {
 	l.changed = make(chan struct{})
 }
 
-// release takes s out of the list, unless another session took its place.
+// release removes s, unless another session has replaced it.
 func (l *Listener) release(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,13 +12,14 @@ import (
 	"writ/internal/limit"
 )
 
-// outflow sends the events of a journal in one session: in order, from what the coordinator has, at most Window unacknowledged.
+// outflow sends the events of a journal in one session: in order, starting after those that the coordinator has, with
+// at most Window unacknowledged.
 type outflow struct {
 	source EventSource
 
 	mu      sync.Mutex
-	sent    int64         // the last event on its way
-	acks    int64         // the last event that is stored there
+	sent    int64         // last event sent
+	acks    int64         // last event acknowledged
 	changed chan struct{} // closed and replaced when acks rises
 }
 
@@ -26,14 +27,14 @@ func newOutflow(source EventSource, after int64) *outflow {
 	return &outflow{source: source, sent: after, acks: after, changed: make(chan struct{})}
 }
 
-// state returns where the flow stands, and a channel that is closed when acks rises.
+// state returns the positions of the flow, and a channel that is closed when acks rises.
 func (o *outflow) state() (sent, acks int64, changed <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.sent, o.acks, o.changed
 }
 
-// acked takes an ack of the coordinator.
+// acked handles an ack of the coordinator.
 func (o *outflow) acked(seq int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +72,7 @@ func (o *outflow) send(ctx context.Context, p *peer) error {
 	}
 }
 
-// sendAll sends events, as many in a frame as fit well.
+// sendAll sends events in frames of about maxBatch bytes.
 func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events []writ.EncodedEvent) error {
 	for len(events) > 0 {
 		data, n, err := eventFrame(journal, events)
@@ -80,11 +81,11 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 		}
 		o.mu.Lock()
 		first, next := events[0].Seq, o.sent+1
-		if o.sent == 0 { // it has none of this journal, which may have forgotten its first events
+		if o.sent == 0 { // the coordinator has none of this journal, whose first events may have been deleted
 			o.acks, next = first-1, first
 		}
 		if first == next {
-			o.sent = events[n-1].Seq // before the frame is out: its ack may be faster than this goroutine
+			o.sent = events[n-1].Seq // before the frame is sent: its ack may arrive first
 		}
 		o.mu.Unlock()
 		if first != next {
@@ -98,7 +99,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 	return nil
 }
 
-// eventFrame makes a frame of the first n of events: as many as fit well, or one alone.
+// eventFrame encodes the first n of events in one frame of at most maxBatch bytes, or a single larger event.
 func eventFrame(journal string, events []writ.EncodedEvent) (data []byte, n int, err error) {
 	const head = `{"type":"` + typeEvent + `","journal":`
 	size := len(head) + len(journal) + len(`"","events":[]}`)
@@ -117,11 +118,12 @@ func eventFrame(journal string, events []writ.EncodedEvent) (data []byte, n int,
 	return data, n, checkFrame(typeEvent, data)
 }
 
-// confirmEvery is how long the source is told nothing after it was told: it needs to know what may be forgotten one day, and no more. What
-// a coordinator has it says itself when a session begins.
+// confirmEvery is the minimum interval between acknowledgements to the source. The source only needs them to delete old
+// events eventually. A coordinator reports its position again when a session begins.
 const confirmEvery = 200 * time.Millisecond
 
-// confirm tells the source what the coordinator has, the newest only if acks come faster than that.
+// confirm acknowledges the coordinator's position to the source. If acks arrive faster than confirmEvery, only the
+// newest is used.
 func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
 	var lines limit.Lines
 	confirmed := int64(0)

@@ -17,34 +17,34 @@ import (
 	"writ/internal/failpoint"
 )
 
-// requestWithin bounds a request whose context has no deadline.
+// requestWithin is the timeout of a request whose context has no deadline.
 const requestWithin = 30 * time.Second
 
-// peer is one end of a link after the handshake; besides events, which flow one way, both ends are alike.
+// peer is one end of a link after the handshake. Both ends are equal, except that events flow in one direction.
 type peer struct {
 	conn   *websocket.Conn
-	other  string    // who is at the other end, in words
-	gone   writ.Code // of requests when the other end is away
-	desk   *desk     // takes what the other end requests
+	other  string    // description of the other end
+	gone   writ.Code // code for requests while the other end is away
+	desk   *desk     // answers requests of the other end
 	answer Handler
-	verbs  []Verb        // that answer knows
-	pace   *rate.Limiter // of bytes that are read; nil if it has none
+	verbs  []Verb        // verbs that answer supports
+	pace   *rate.Limiter // limits the bytes read; nil means no limit
 
 	out  chan []byte
-	pong chan struct{} // the reader asks the writer for a pong
+	pong chan struct{} // signals the writer to send a pong
 	done chan struct{} // closed when the session is over
 
 	mu   sync.Mutex
-	open map[string]*exchange // requests of this side that wait for their answer; nil when the session is over
+	open map[string]*exchange // unanswered requests of this side; nil when the session is over
 }
 
-// exchange is one open request of this side.
+// exchange is an open request of this side.
 type exchange struct {
 	progress chan *frame
 	answer   chan *frame
 }
 
-// attach readies p for run on a connection whose handshake is done.
+// attach prepares p for run on a connection after the handshake.
 func (p *peer) attach(conn *websocket.Conn) {
 	conn.SetReadLimit(MaxFrame)
 	p.conn = conn
@@ -54,9 +54,9 @@ func (p *peer) attach(conn *websocket.Conn) {
 	p.open = map[string]*exchange{}
 }
 
-// run carries frames until the connection breaks, the other side breaks the rules, one of the works ends with an error, or ctx ends.
-// handlers is the context of answering requests, which outlives the session. on gets the frames that are not of requests. works may
-// use send. When run returns, all but the handlers have.
+// run transfers frames until the connection breaks, the other side violates the protocol, one of works returns an
+// error, or ctx ends. handlers is the context of request handlers, which outlives the session. on receives the frames
+// that do not belong to requests. works may use send. When run returns, all goroutines except handlers have ended.
 func (p *peer) run(ctx, handlers context.Context, on func(ctx context.Context, f *frame) error, works ...func(ctx context.Context) error) error {
 	group, session := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.read(session, handlers, on) })
@@ -77,7 +77,7 @@ func (p *peer) run(ctx, handlers context.Context, on func(ctx context.Context, f
 	return err
 }
 
-// read takes frames until it cannot. It never waits for the other side to read, so two ends cannot wait for each other.
+// read receives frames until an error. It never waits for the other side to read, so two ends cannot deadlock.
 func (p *peer) read(session, handlers context.Context, on func(ctx context.Context, f *frame) error) error {
 	for {
 		f, err := receive(session, p.conn, readWithin)
@@ -97,7 +97,7 @@ func (p *peer) read(session, handlers context.Context, on func(ctx context.Conte
 		case typePing:
 			select {
 			case p.pong <- struct{}{}:
-			default: // one is on its way
+			default: // one is pending
 			}
 		default:
 			if err := on(session, f); err != nil {
@@ -107,7 +107,7 @@ func (p *peer) read(session, handlers context.Context, on func(ctx context.Conte
 	}
 }
 
-// write is the only writer of frames.
+// write writes all frames; nothing else does.
 func (p *peer) write(session context.Context) error {
 	pong, err := (&frame{Type: typePong}).encode()
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *peer) write(session context.Context) error {
 	}
 }
 
-// ping keeps both ends sure of each other.
+// ping sends pings, which both ends need to detect a dead connection.
 func (p *peer) ping(session context.Context) error {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -144,7 +144,7 @@ func (p *peer) ping(session context.Context) error {
 	}
 }
 
-// send hands a frame to the writer.
+// send queues a frame for the writer.
 func (p *peer) send(ctx context.Context, f *frame) error {
 	data, err := f.encode()
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *peer) send(ctx context.Context, f *frame) error {
 	return p.hand(ctx, data)
 }
 
-// hand hands an encoded frame to the writer.
+// hand queues an encoded frame for the writer.
 func (p *peer) hand(ctx context.Context, data []byte) error {
 	select {
 	case p.out <- data:
@@ -165,8 +165,8 @@ func (p *peer) hand(ctx context.Context, data []byte) error {
 	}
 }
 
-// request asks the other side and reads its answer into result, which may be nil. It returns errCut if the session ends before
-// the answer; the same id may then be asked again in another session.
+// request sends a request to the other side and decodes its answer into result, which may be nil. It returns errCut if
+// the session ends before the answer; the request may then be repeated with the same ID in another session.
 func (p *peer) request(ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string)) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -212,7 +212,7 @@ func tell(progress func(stage, detail string), f *frame) {
 	}
 }
 
-// outcome turns an answer into result or its error.
+// outcome decodes an answer into result, or returns its error.
 func (p *peer) outcome(verb Verb, f *frame, result any) error {
 	if !f.OK {
 		return f.Error.asError(p.other, f.ID)
@@ -226,7 +226,8 @@ func (p *peer) outcome(verb Verb, f *frame, result any) error {
 	return nil
 }
 
-// resolve hands an answer or progress to the request that waits for it, if it still does. Progress is dropped rather than waited for.
+// resolve passes an answer or progress to the request that waits for it, if any. It never blocks; progress is dropped
+// instead.
 func (p *peer) resolve(f *frame) {
 	p.mu.Lock()
 	x := p.open[f.ID]
@@ -244,7 +245,7 @@ func (p *peer) resolve(f *frame) {
 	}
 }
 
-// bounded gives ctx the deadline that every request has, and a way to name what its end means.
+// bounded adds the default timeout to a context without a deadline.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -252,7 +253,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestWithin)
 }
 
-// failed says what the error of a request means to a caller whose own context is ctx.
+// failed converts the error of a request for the caller.
 func (p *peer) failed(err error, verb Verb) error {
 	switch {
 	case errors.Is(err, errCut):
@@ -310,7 +311,7 @@ func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
 	return nil
 }
 
-// shortened fits a reason into a close frame, which holds whole characters only.
+// shortened cuts a reason to the size of a close frame, between characters.
 func shortened(reason string) string {
 	const most = 120
 	return strings.ToValidUTF8(reason[:min(len(reason), most)], "")

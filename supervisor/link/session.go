@@ -11,15 +11,15 @@ import (
 	"writ"
 )
 
-// resumeWithin is how long an open request waits for a supervisor whose link was cut to come back: its first attempt comes
-// after at most one second.
+// resumeWithin limits how long an open request waits for a supervisor to reconnect after its link was cut. Its first
+// attempt comes after at most one second.
 const resumeWithin = 5 * time.Second
 
-// Session is a link that stands.
+// Session is an established link.
 type Session struct {
 	ID     string
 	Hello  Hello
-	Remote string // address of the supervisor, or of a proxy before it
+	Remote string // address of the supervisor, or of a proxy in front of it
 	Since  time.Time
 
 	fault  atomic.Pointer[string]
@@ -30,11 +30,11 @@ type Session struct {
 	ended  chan struct{} // closed after the last goroutine of the session
 }
 
-// End ends the session, for a reason that only the log shows. The supervisor dials again and is verified anew.
+// End ends the session; the reason appears only in the log. The supervisor dials again and is authenticated again.
 func (s *Session) End(reason error) { s.end(reason) }
 
-// Fault returns why the datacenter does not continue, or "": the reason that its supervisor gave, or the reason why this
-// coordinator does not store its events.
+// Fault returns why the datacenter does not continue, or "": the reason reported by its supervisor, or the reason why
+// this coordinator does not store its events.
 func (s *Session) Fault() string {
 	for _, reason := range []*string{s.paused.Load(), s.fault.Load()} {
 		if reason != nil && *reason != "" {
@@ -46,12 +46,13 @@ func (s *Session) Fault() string {
 
 func (s *Session) pause(reason string) { s.paused.Store(&reason) }
 
-// Done is closed when the session is over.
+// Done returns a channel that is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
-// Request asks the supervisor of this session and reads its answer into result, a pointer or nil. progress, which may be nil, is
-// called in between. A context without deadline gets 30 s. Errors besides those of the answer: DATACENTER_UNAVAILABLE when the session
-// ends before the answer; TIMEOUT; VERB_UNSUPPORTED, at once, for a verb that its hello did not name; TOO_LARGE.
+// Request sends a request to the supervisor of this session and decodes its answer into result, a pointer or nil.
+// progress may be nil. A context without a deadline gets 30 s. Errors in addition to those of the answer:
+// DATACENTER_UNAVAILABLE if the session ends before the answer; TIMEOUT; VERB_UNSUPPORTED, without sending, for a verb
+// that its hello does not list; TOO_LARGE.
 func (s *Session) Request(ctx context.Context, verb Verb, params, result any, progress func(stage, detail string)) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -73,7 +74,7 @@ func (l *Listener) Session(datacenter writ.DatacenterID) (*Session, bool) {
 	return s, s != nil && s.ready
 }
 
-// Sessions returns all sessions that stand, by datacenter.
+// Sessions returns all established sessions, ordered by datacenter.
 func (l *Listener) Sessions() []*Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,9 +88,10 @@ func (l *Listener) Sessions() []*Session {
 	return all
 }
 
-// Request is Request of the datacenter's session. When the link is cut before the answer and comes back within 5 s, the request
-// goes on in the new session under its old id, so that it is done once and its answer is not lost. DATACENTER_UNAVAILABLE means
-// that the datacenter is away; if the link was cut on the way, what was asked may have been done.
+// Request is Request of the datacenter's session. If the link is cut before the answer and restored within 5 s, the
+// request continues in the new session under its old ID, so that it is handled once and its answer is not lost.
+// DATACENTER_UNAVAILABLE means that the datacenter is away; if the link was cut during the request, it may have been
+// carried out.
 func (l *Listener) Request(ctx context.Context, datacenter writ.DatacenterID, verb Verb, params, result any, progress func(stage, detail string)) error {
 	s, ok := l.Session(datacenter)
 	if !ok {

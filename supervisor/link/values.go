@@ -11,8 +11,8 @@ import (
 	"writ"
 )
 
-// Decode reads the parameters of a request into v, a pointer. Fields that v does not have are refused, so that nobody believes that
-// an option was heard which was not. The error is BAD_REQUEST.
+// Decode decodes the parameters of a request into v, a pointer. It rejects unknown fields, so that no option is ignored
+// silently. The error is BAD_REQUEST.
 func Decode(params json.RawMessage, v any) error {
 	if len(params) == 0 {
 		return writ.Errorf(writ.CodeBadRequest, "the request has no parameters")
@@ -23,8 +23,8 @@ func Decode(params json.RawMessage, v any) error {
 	return nil
 }
 
-// decode reads one JSON text into v. Numbers that land in an interface become int64, as values are in this system: as the float64
-// of encoding/json they would lose digits.
+// decode decodes one JSON text into v. Numbers in interfaces become int64, the number type of writ's values: the
+// float64 of encoding/json would lose digits.
 func decode(data []byte, v any, strict bool) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -55,7 +55,7 @@ func decodeEvents(data []byte, limit int) ([]writ.Event, error) {
 
 var errTooMany = errors.New("the list is too long")
 
-// decodeList reads a list, or returns errTooMany.
+// decodeList decodes a list. It returns errTooMany if the list exceeds limit.
 func decodeList[T any](data []byte, limit int) ([]T, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -79,7 +79,7 @@ func decodeList[T any](data []byte, limit int) ([]T, error) {
 	return all, nil
 }
 
-// exact replaces every json.Number in an interface below v by its int64.
+// exact replaces every json.Number in an interface below v with its int64.
 func exact(v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -102,7 +102,7 @@ func exact(v reflect.Value) error {
 		return exact(v.Elem())
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			if field.CanInterface() { // it is exported
+			if field.CanInterface() { // exported
 				if err := exact(field); err != nil {
 					return err
 				}
@@ -139,7 +139,8 @@ func exactMap(v reflect.Value) error {
 	return nil
 }
 
-// mayHoldValues spares exact the elements that cannot hold an interface, the bytes of a []byte above all.
+// mayHoldValues reports whether a type may contain an interface. It lets exact skip the others, for example the bytes
+// of a []byte.
 func mayHoldValues(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:

@@ -1,7 +1,7 @@
 package link
 
-// countValues returns about how many JSON values a text has: its commas and opening brackets outside of strings. Decoded, a value can take a
-// hundred times the memory of its text.
+// countValues estimates the number of JSON values in a text: its commas and opening brackets outside of strings. A
+// decoded value can take a hundred times the memory of its text.
 func countValues(text []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
