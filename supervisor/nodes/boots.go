@@ -17,37 +17,41 @@ import (
 
 const (
 	pathBoots = "/v1/boots"
-	// bootScheme begins the header Authorization of a report. The proof is there, so that a stranger's list is not even read.
+	// bootScheme starts the Authorization header of a report. The proof is in a header, so that the list of an unknown
+	// client is not read.
 	bootScheme    = "Writ-Boot "
 	maxCredential = 2 << 10
-	// MaxBootList bounds the list of a boot server, in bytes.
+	// MaxBootList limits the list of a boot server, in bytes.
 	MaxBootList = 8 << 20
 )
 
-// BootCredential proves that a list is of a boot server whose token the datacenter knows: by the token, over identity.BootReportText.
+// BootCredential proves that a list is from a boot server with a valid token. Proof is made with the token over
+// identity.BootReportText.
 type BootCredential struct {
-	Token string      `json:"token"` // its id, never its secret
-	Nonce []byte      `json:"nonce"` // as BootNext says
-	Count int64       `json:"count"` // as BootNext says, or a later one
+	Token string      `json:"token"` // ID of the token, never its secret
+	Nonce []byte      `json:"nonce"` // from BootNext
+	Count int64       `json:"count"` // from BootNext, or larger
 	List  writ.Digest `json:"list"`  // SHA-256 of the list
 	Proof []byte      `json:"proof"`
 }
 
-// BootReports takes what boot servers say of machines that start. It is what a Backend may be besides.
+// BootReports receives reports of boot servers. A Backend may implement it.
 type BootReports interface {
-	// BootNext returns what the next report with a token is to name. It tells strangers only how many reports there were.
+	// BootNext returns the values for the next report with a token. An unknown client learns only the number of
+	// reports.
 	BootNext(ctx context.Context, token string) (BootNext, error)
-	// ReportBoots takes a list. It is CONFLICT if the credential is not of BootNext. read is called once the credential has been verified.
+	// ReportBoots stores a list. It returns CONFLICT if the credential does not match BootNext. It calls read after
+	// verifying the credential.
 	ReportBoots(ctx context.Context, credential BootCredential, read func() ([]byte, error)) error
 }
 
-// BootNext is what a report is to name. So none can be taken twice, also by a supervisor that was started again.
+// BootNext holds the values that a report must contain. They prevent replays, even after a restart of the supervisor.
 type BootNext struct {
-	Nonce []byte `json:"nonce"` // of the supervisor, since it was started
-	Count int64  `json:"count"` // a number that no report with this nonce has had
+	Nonce []byte `json:"nonce"` // created when the supervisor started
+	Count int64  `json:"count"` // number that no report with this nonce has used
 }
 
-// boots returns who takes reports of boot servers.
+// boots returns the backend for reports of boot servers.
 func (h *handler) boots() (BootReports, error) {
 	if b, ok := h.backend.(BootReports); ok {
 		return b, nil

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// clientTimeout bounds one request, unless the caller's context ends first.
+	// clientTimeout limits one request, unless the caller's context ends first.
 	clientTimeout = 30 * time.Second
 	// Limits of answers in bytes: a page of rosters in base64, a submission of at most 512 KiB, and any other answer.
 	maxRosters = 4 << 20
@@ -28,10 +28,10 @@ const (
 	maxAnswer  = 1 << 20
 )
 
-// Client is the node's side of the node API. It asks once; trying again is the caller's business. Errors are those of the supervisor,
-// UNREACHABLE if there is no answer, and the context's own if the caller cancelled it.
+// Client is the node's side of the node API. It sends each request once; the caller must retry. Errors are those of the
+// supervisor, UNREACHABLE if there is no answer, and the context's error if the caller cancelled it.
 type Client struct {
-	URL  string       // of the node API, "http://10.0.0.1:7441"
+	URL  string       // URL of the node API, "http://10.0.0.1:7441"
 	HTTP *http.Client // http.DefaultClient if nil
 }
 
@@ -101,18 +101,18 @@ func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) 
 
 func read[T any](c *Client, body []byte) (T, error) {
 	var v T
-	if err := json.Unmarshal(body, &v); err != nil { // fields that a newer supervisor adds are passed over
+	if err := json.Unmarshal(body, &v); err != nil { // unknown fields of a newer supervisor are ignored
 		return v, c.strange(fmt.Sprintf("its answer cannot be read: %v", err))
 	}
 	return v, nil
 }
 
-// do sends one request and returns the body of its answer, of at most so many bytes.
+// do sends one request and returns the body of its answer. A body of more than most bytes is an error.
 func (c *Client) do(ctx context.Context, method, path string, text []byte, most int64) ([]byte, error) {
 	return c.send(ctx, method, path, http.Header{}, text, most)
 }
 
-// send is do with headers besides.
+// send is do with request headers.
 func (c *Client) send(ctx context.Context, method, path string, header http.Header, text []byte, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
@@ -144,7 +144,7 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 	return body, nil
 }
 
-// refused turns a problem back into the error that the supervisor meant.
+// refused converts a problem back to the supervisor's error.
 func (c *Client) refused(response *http.Response, body []byte) error {
 	var p problem
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
@@ -161,7 +161,8 @@ func (c *Client) unreachable(ctx context.Context, cause error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	if known, ok := errors.AsType[*writ.Error](cause); ok { // somebody answers who is not believed to be the supervisor: nothing follows from that
+	// The server could not be authenticated as the supervisor, so its answer does not count.
+	if known, ok := errors.AsType[*writ.Error](cause); ok {
 		return &writ.Error{Code: writ.CodeUnreachable, Message: fmt.Sprintf("the node API at %s: %s", c.URL, known.Message), Hint: known.Hint, Err: known}
 	}
 	return &writ.Error{

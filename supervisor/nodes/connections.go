@@ -14,17 +14,18 @@ import (
 	"writ/identity/pki"
 )
 
-// lookAtConnections is the pause between two looks whose connections are open.
+// lookAtConnections is the interval between checks of the open connections.
 const lookAtConnections = 500 * time.Millisecond
 
-// Connections are those over which nodes have asked. One that a node opened while it was a member ends with its membership. What the
-// node asks for over another one is refused anyway; the Handler looks at each request. The zero value is ready.
+// Connections tracks the connections of nodes. A connection that belonged to a member is closed when the membership
+// ends. Requests over other connections are refused anyway, because Handler checks each request. The zero value is
+// ready to use.
 type Connections struct {
 	mu   sync.Mutex
-	open map[*tls.Conn]bool // whether it was a member's at the last look
+	open map[*tls.Conn]bool // value: whether it belonged to a member at the last check
 }
 
-// Note is the ConnState of the server that has the connections.
+// Note is the ConnState hook of the server.
 func (c *Connections) Note(conn net.Conn, state http.ConnState) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
@@ -33,7 +34,7 @@ func (c *Connections) Note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
-	case http.StateActive: // it has shown its certificate
+	case http.StateActive: // the handshake is done and the certificate known
 		if c.open == nil {
 			c.open = make(map[*tls.Conn]bool)
 		}
@@ -45,7 +46,7 @@ func (c *Connections) Note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// Watch closes the connections of nodes that are members no more, within a second, until ctx ends.
+// Watch closes the connections of nodes that are no longer members, within a second, until ctx ends.
 func (c *Connections) Watch(ctx context.Context, members Members) {
 	tick := time.NewTicker(lookAtConnections)
 	defer tick.Stop()
@@ -59,13 +60,14 @@ func (c *Connections) Watch(ctx context.Context, members Members) {
 	}
 }
 
-// Look closes the connections of nodes that were members at the last look, and are no more.
+// Look closes the connections of nodes that were members at the last check and no longer are.
 func (c *Connections) Look(members Members) {
 	c.mu.Lock()
 	open := maps.Clone(c.open)
 	c.mu.Unlock()
 	approved := make(map[string]bool) // by key: a node has several connections
-	for conn, before := range open {  // without the lock, for which each request waits: strangers can open any number
+	// Without the lock, which every request needs: unknown clients can open any number of connections.
+	for conn, before := range open {
 		key := pki.BareKey(conn.ConnectionState().PeerCertificates)
 		if key == nil {
 			continue
@@ -76,7 +78,7 @@ func (c *Connections) Look(members Members) {
 			approved[string(key)] = is
 		}
 		if before && !is {
-			_ = conn.NetConn().Close() // without a farewell, which could wait for the peer
+			_ = conn.NetConn().Close() // without a TLS close message, which could block on the peer
 		}
 		if before != is {
 			c.remember(conn, is)
@@ -84,7 +86,7 @@ func (c *Connections) Look(members Members) {
 	}
 }
 
-// remember keeps whether a connection that is still open is a member's.
+// remember stores whether an open connection belongs to a member.
 func (c *Connections) remember(conn *tls.Conn, is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,21 +31,21 @@ const (
 	pathPayloads = "/v1/payloads/"
 	pathAccounts = "/v1/accounts/"
 	pathNodes    = "/v1/nodes/"
-	pathFence    = "/fence" // behind the id of a node
+	pathFence    = "/fence" // after the ID of a node
 )
 
-// maxRequest bounds the body of a request: a claim has a few hundred bytes.
+// maxRequest limits the body of a request, in bytes: a claim has a few hundred.
 const maxRequest = 16 << 10
 
-// maxFenced bounds the answer of a node that is gone.
+// maxFenced limits the answer of a lost node, in bytes.
 const maxFenced = 512 << 10
 
-// fenced is the body of a request: a FenceAnswer as the node signed it.
+// fenced is the body of a request with a node's signed FenceAnswer.
 type fenced struct {
 	Signed []byte `json:"sealed"`
 }
 
-// The media types of texts that people signed, and of envelopes that a supervisor signed.
+// Media types of texts signed by people, and of envelopes signed by a supervisor.
 const (
 	contentSigned   = "application/vnd.writ.signed"
 	contentEnvelope = "application/vnd.writ.sealed"
@@ -62,14 +62,15 @@ type problem struct {
 	RequestID string    `json:"request_id"`
 }
 
-// Standby is the node API of a supervisor that does not serve its datacenter now: it refuses everything, with reason, so that nodes ask
-// again and whatever stands in front of several supervisors asks another one.
+// Standby returns the node API of a supervisor that does not serve its datacenter: it refuses each request with reason,
+// so that nodes retry and a load balancer chooses another supervisor.
 func Standby(reason error, log *slog.Logger) http.Handler {
 	h := &handler{log: log}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.fail(w, r, reason) })
 }
 
-// Guarded returns a handler that refuses what pages of strangers make browsers send: see httpguard. The names are those of the supervisor.
+// Guarded returns a handler that rejects cross-site requests from browsers; see httpguard. names are the host names of
+// the supervisor.
 func Guarded(next http.Handler, names []string, log *slog.Logger) http.Handler {
 	h := &handler{log: log}
 	guard := &httpguard.Guard{Names: names, Hint: "use the supervisor's address, or have it started with --allowed-host"}
@@ -82,8 +83,8 @@ func Guarded(next http.Handler, names []string, log *slog.Logger) http.Handler {
 	})
 }
 
-// What an address may ask for in a second. A node fetches one payload for each run that changes something there; who joins makes the supervisor
-// sign, or verify, each time.
+// Rate limits per client address. A node fetches one payload for each run that changes it. A join makes the supervisor
+// create or verify signatures.
 const (
 	requestsPerSecond = 1000
 	joinsPerSecond    = 50
@@ -91,16 +92,16 @@ const (
 
 // Handler returns the node API as HTTP. It limits the requests of each address.
 //
-// Joins, fences and boot reports are authenticated by their signatures and tokens; rosters are public. Over TLS, payloads
-// are for members and an account is for its node, which present the certificates of their keys. Without TLS, which is for
-// this machine only, a payload needs its digest, and only the node can decrypt its account. If members is nil, no client
-// is a member and the rosters must not change.
+// Joins, fences and boot reports are authenticated by their signatures and tokens; rosters are public. Over TLS,
+// payloads are for members and an account is for its node, which present the certificates of their keys. Without TLS,
+// which is for this machine only, a payload needs its digest, and only the node can decrypt its account. If members is
+// nil, no client is a member and the rosters must not change.
 func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	h := &handler{backend: backend, members: members, pages: newRosterPages(backend, members), log: log}
 	r := chi.NewRouter()
 	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}), meterBodies(new(limit.Bodies)))
 	joins := r.With(h.bounded(&limit.Addresses{PerSecond: joinsPerSecond}))
-	turns := new(limit.Turns) // of requests that prove no certificate
+	turns := new(limit.Turns) // for requests without a client certificate
 	inTurn := func(next http.Handler) http.Handler { return httpguard.InTurn(turns, next) }
 	joins.With(inTurn).Post(pathHello, answer(h, func(r *http.Request) (any, error) {
 		hello, err := decode[Hello](r, maxRequest)
@@ -122,7 +123,7 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	}))
 	joins.Get(pathBoots+"/{token}", answer(h, h.bootNext))
 	joins.Post(pathBoots, answer(h, h.bootReport))
-	r.Get(pathRosters, h.rosters) // it waits for the journal, and so has no turn
+	r.Get(pathRosters, h.rosters) // without a turn, because it waits for the journal
 	known := r.With(h.known)
 	known.Get(pathPayloads+"{sha256}", h.payload)
 	known.Get(pathAccounts+"{node}", h.account)
@@ -146,7 +147,8 @@ type handler struct {
 	lines   limit.Lines
 }
 
-// known refuses a request over TLS unless the certificate is that of an approved node: of the one in the path, where there is one.
+// known refuses a request over TLS unless its certificate belongs to an approved node. If the path names a node, it
+// must be that one.
 func (h *handler) known(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
@@ -159,7 +161,7 @@ func (h *handler) known(next http.Handler) http.Handler {
 	})
 }
 
-// admits returns nil if a key is that of an approved node, and of that one unless it is "".
+// admits returns nil if key belongs to an approved node, and to wanted unless that is "".
 func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	var n *writ.Node
 	if key != nil {
@@ -176,7 +178,8 @@ func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	return Admitted(n)
 }
 
-// Admitted returns why a node is not served: CONFLICT while it waits, and NODE_REJECTED if it was rejected or removed; nil if it is approved.
+// Admitted returns nil for an approved node, CONFLICT while it is pending, and NODE_REJECTED if it was rejected or
+// removed.
 func Admitted(n *writ.Node) error {
 	switch n.Admission {
 	case writ.AdmissionApproved:
@@ -188,7 +191,7 @@ func Admitted(n *writ.Node) error {
 	}
 }
 
-// bounded refuses what comes faster than limits allow.
+// bounded rejects requests that exceed limits.
 func (h *handler) bounded(limits *limit.Addresses) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -202,7 +205,7 @@ func (h *handler) bounded(limits *limit.Addresses) func(http.Handler) http.Handl
 	}
 }
 
-// answer writes what ask returns, as JSON or as a problem.
+// answer writes the result of ask, as JSON or as a problem.
 func answer(h *handler, ask func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
@@ -249,7 +252,7 @@ func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, contentEnvelope, signed)
 }
 
-// questioned reads a question about a node, which has a nonce, and asks it.
+// questioned decodes a signed-answer request about a node, which has a nonce, and calls ask.
 func questioned(r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)) ([]byte, error) {
 	nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
 	if err != nil {
@@ -272,7 +275,7 @@ func (h *handler) fenced(r *http.Request) (any, error) {
 	return struct{}{}, err
 }
 
-// NotGone returns the error for the fence of a node that no operator has declared lost.
+// NotGone returns the error for a fence request of a node that no person has declared lost.
 func NotGone(node writ.NodeID) error {
 	return writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 }
@@ -280,8 +283,8 @@ func NotGone(node writ.NodeID) error {
 // remote is the key of the context value that Remote returns.
 type remote struct{}
 
-// Remote returns the network that a request comes from: an IPv4 address, or the first half of an IPv6 one, which one host may have all of. It
-// is "" of what no network brought.
+// Remote returns the client network of a request: an IPv4 address, or the first half of an IPv6 address, because one
+// host may own all of the second half. It is "" outside of a request.
 func Remote(ctx context.Context) string {
 	network, _ := ctx.Value(remote{}).(string)
 	return network
@@ -305,7 +308,8 @@ func (h *handler) account(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, contentEnvelope, signed)
 }
 
-// fail writes an error. What is not meant for people is logged under the request's id, and only the id is shown.
+// fail writes an error. Details that are not for people are logged under the request's ID, and the answer contains only
+// the ID.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e, id := writ.AsError(err), writ.NewUUID()
 	if !errors.Is(err, context.Canceled) {
@@ -321,8 +325,8 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
-// note logs a refusal. How often somebody asks is his own choice; what is logged of it is not: one line in a while of each code at each route. What is
-// our own fault is logged each time.
+// note logs a refusal. The log is rate-limited per code and route, because clients may send any number of requests.
+// Internal errors are always logged.
 func (h *handler) note(r *http.Request, code writ.Code, id string, err error) {
 	level, times, say := slog.LevelError, 1, true
 	if code != writ.CodeInternal {
@@ -336,17 +340,17 @@ func (h *handler) note(r *http.Request, code writ.Code, id string, err error) {
 
 func writeBytes(w http.ResponseWriter, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write(body) // the client sees that it is cut off
+	_, _ = w.Write(body) // the client detects a truncated body
 }
 
 func writeJSON(w http.ResponseWriter, contentType string, status int, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client sees that it is cut off
+	_ = json.NewEncoder(w).Encode(v) // the client detects a truncated body
 }
 
-// meterBodies bounds the bytes of all bodies that are held at the same time.
+// meterBodies limits the total bytes of all request bodies in memory.
 func meterBodies(bodies *limit.Bodies) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -358,7 +362,7 @@ func meterBodies(bodies *limit.Bodies) func(http.Handler) http.Handler {
 	}
 }
 
-// decode reads a body strictly: one value, no unknown fields, no more than most bytes.
+// decode decodes a body strictly: one value, no unknown fields, at most most bytes.
 func decode[T any](r *http.Request, most int64) (T, error) {
 	var v T
 	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
@@ -381,5 +385,5 @@ func decode[T any](r *http.Request, most int64) (T, error) {
 	return v, nil
 }
 
-// statusText names a response that no node API of ours wrote.
+// statusText describes a response that was not written by a node API.
 func statusText(status int) string { return fmt.Sprintf("%d %s", status, http.StatusText(status)) }

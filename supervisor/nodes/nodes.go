@@ -1,5 +1,6 @@
-// Package nodes is the node API of a supervisor: the HTTP requests with which a node joins, learns the rosters and its
-// account at the queue, and fetches the signed text behind a job. It knows the messages and both ends of the wire, not how a run advances.
+// Package nodes is the node API of a supervisor: the HTTP requests with which a node joins, fetches rosters and its
+// account at the queue, and fetches the signed text of a job. It contains the messages and both ends of the protocol.
+// It does not know how a run advances.
 package nodes
 
 import (
@@ -10,38 +11,41 @@ import (
 	"writ"
 )
 
-// Hello opens a join: the joiner names its token (or none), its keys and a nonce.
+// Hello starts a join: it contains the joiner's token ID (or none), its keys and a nonce.
 type Hello struct {
-	Token   string `json:"token,omitempty"` // the token's id, never its secret; empty asks to be admitted by a statement
-	Name    string `json:"name"`            // what the node wants to be called
-	Key     []byte `json:"key"`             // ed25519 public key, 32 bytes
-	AgeKey  string `json:"age_key"`         // age recipient for secrets
-	Nonce   []byte `json:"nonce"`           // 32 random bytes
+	// Token is the ID of the token, never its secret. If it is empty, a statement must admit the node.
+	Token   string `json:"token,omitempty"`
+	Name    string `json:"name"`    // requested name
+	Key     []byte `json:"key"`     // ed25519 public key, 32 bytes
+	AgeKey  string `json:"age_key"` // age recipient for secrets
+	Nonce   []byte `json:"nonce"`   // 32 random bytes
 	Version string `json:"version"`
 }
 
-// Proof is the supervisor's answer: it proves itself first. The signature is by the supervisor's key of the newest roster over
-// "writ-join-v1\0" ‖ joiner's nonce ‖ supervisor's nonce ‖ joiner's key ‖ token id.
+// Proof is the supervisor's answer, which authenticates it first. Signature is made with the supervisor's key in the
+// newest roster, over "writ-join-v1\0" ‖ joiner's nonce ‖ supervisor's nonce ‖ joiner's key ‖ token id.
 type Proof struct {
 	Nonce     []byte `json:"nonce"`
 	Signature []byte `json:"signature"`
-	Serial    bool   `json:"serial,omitempty"` // whether the supervisor takes the serial number of a machine in a claim: earlier ones refuse it
+	// Serial is set if a claim may contain a machine's serial number: supervisors of earlier versions reject it.
+	Serial bool `json:"serial,omitempty"`
 }
 
-// Claim is the joiner's turn: its token's proof over both nonces and all that it says of itself (identity.JoinClaimText). It is sent only
-// after the supervisor was verified against the token's pin. Without a token Proof is empty and the signature of the joiner's own key, over
-// the same bytes, stands alone.
+// Claim is the joiner's second message. Proof is the token's proof over both nonces and all facts about the joiner
+// (identity.JoinClaimText). The joiner sends it only after verifying the supervisor against the token's pin. Without a
+// token Proof is empty, and only Signature covers the same bytes.
 type Claim struct {
 	Hello     Hello  `json:"hello"`
 	Nonce     []byte `json:"nonce"` // the supervisor's
 	Proof     []byte `json:"proof,omitempty"`
-	Signature []byte `json:"signature"` // by the joiner's key: possession
-	// Serial is the number of the joiner's machine, "" if it does not say. It proves nothing: a person may have said which are expected.
+	Signature []byte `json:"signature"` // by the joiner's key: proves possession
+	// Serial is the serial number of the joiner's machine, "" if unknown. It proves nothing by itself, but a person may
+	// have listed the expected ones.
 	Serial string `json:"serial,omitempty"`
 }
 
-// Welcome tells a node who it is. Only Signed counts, a Membership in an envelope of the supervisor; the other fields say the same to nodes
-// of an earlier version, which do not look into it.
+// Welcome is the result of a join. Only Signed is authoritative: a Membership in an envelope of the supervisor. The
+// other fields repeat it for nodes of an earlier version, which do not read Signed.
 type Welcome struct {
 	Node       writ.NodeID       `json:"node"`
 	Name       string            `json:"name"`
@@ -52,7 +56,7 @@ type Welcome struct {
 	Signed     []byte            `json:"signed,omitempty"`
 }
 
-// Membership is what a node is in its datacenter, as the supervisor signs it. It answers one question: that with the nonce.
+// Membership is the supervisor's signed statement about a node. It answers the request with the same nonce.
 type Membership struct {
 	Node       writ.NodeID       `json:"node"`
 	Name       string            `json:"name"`
@@ -61,147 +65,153 @@ type Membership struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Epoch      int64             `json:"epoch"`
-	Roster     int               `json:"roster"` // the newest version that the supervisor has
-	Digest     writ.Digest       `json:"digest"` // of its text
-	Nonce      []byte            `json:"nonce"`  // of the node's question
+	Roster     int               `json:"roster"` // newest version that the supervisor has
+	Digest     writ.Digest       `json:"digest"` // of that roster's text
+	Nonce      []byte            `json:"nonce"`  // from the node's request
 	Made       int64             `json:"made"`   // unix milliseconds
-	// Lost is the signed statement that the node never comes back, where the node is told that. The supervisor's word alone stops nothing.
+	// Lost is the signed statement that declares the node lost, in an answer to a fence request. The supervisor's
+	// signature alone stops nothing.
 	Lost []byte `json:"lost,omitempty"`
 }
 
-// Account is how a node gets into the queue. It travels signed by the supervisor.
+// Account holds the credentials of a node at the queue, in an envelope of the supervisor.
 type Account struct {
-	Node   writ.NodeID `json:"node"`
-	User   string      `json:"user,omitempty"`   // "" if the queue has no accounts: the node goes in as its own configuration says
-	Secret []byte      `json:"secret,omitempty"` // the password, encrypted to the age key that the node named when it joined
+	Node writ.NodeID `json:"node"`
+	// "" if the queue has no accounts: the node then uses its own configuration.
+	User   string `json:"user,omitempty"`
+	Secret []byte `json:"secret,omitempty"` // password, encrypted to the node's age key from its join
 }
 
-// AccountRequest is what a node says of itself when it asks for its account.
+// AccountRequest holds a node's facts for an account request.
 type AccountRequest struct {
 	Node    writ.NodeID `json:"node"`
 	Scripts int         `json:"scripts"` // ScriptsLoaded
 }
 
-// ScriptsLoaded says that the runner uses scripts that the supervisor has loaded, and brings none of its own to the queue.
+// ScriptsLoaded means that the runner uses the queue scripts loaded by the supervisor and loads none itself.
 const ScriptsLoaded = 1
 
-// FenceAnswer is what a node did when it had learned that it is gone for its datacenter. It travels signed by the node.
+// FenceAnswer reports the actions of a node that learned that it was declared lost. The node signs it.
 type FenceAnswer struct {
 	Node       writ.NodeID       `json:"node"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
-	Round      int64             `json:"round"` // counts the answers of the node, across its starts
+	Round      int64             `json:"round"` // number of the answer, counted across restarts
 	Clock      int64             `json:"clock"` // unix milliseconds
 	Stopped    []FencedResource  `json:"stopped,omitempty"`
-	Open       []string          `json:"open,omitempty"`    // what it could not stop yet, in sentences
-	Kept       []writ.Orphan     `json:"kept,omitempty"`    // what holds data and is still there, and what nobody has a record of
-	Results    []writ.JobKey     `json:"results,omitempty"` // jobs that it has results of which its supervisor did not take
+	Open       []string          `json:"open,omitempty"` // resources not stopped yet, as sentences
+	// Kept lists objects with data, which are kept, and objects without a record.
+	Kept    []writ.Orphan `json:"kept,omitempty"`
+	Results []writ.JobKey `json:"results,omitempty"` // jobs with unacknowledged results
 }
 
-// FencedResource is a resource that runs no more.
+// FencedResource is a stopped resource.
 type FencedResource struct {
 	writ.ResourceID
 	UID writ.UID `json:"uid,omitempty"`
 }
 
-// HostReport is what a node says of its machine, signed. It is sent when that has changed, when the supervisor has, and now and then besides. Its
-// kind is its own, so that a supervisor which does not know it loses nothing else.
+// HostReport holds signed facts about a node's machine. It is sent when the facts or the supervisor change, and
+// periodically. It has its own envelope kind, so that an older supervisor ignores only this report.
 type HostReport struct {
 	Node        writ.NodeID `json:"node"`
 	Incarnation int64       `json:"incarnation"`
-	Count       int64       `json:"count"` // numbers the host reports of an incarnation, from 1
-	Epoch       int64       `json:"epoch"` // the highest that the runner has seen
+	Count       int64       `json:"count"` // number of the report within an incarnation, from 1
+	Epoch       int64       `json:"epoch"` // highest epoch that the runner has seen
 	Host        writ.Host   `json:"hardware"`
 }
 
-// LogLine is a line of the log of a node, in the node's own words.
+// LogLine is a line of a node's log, as the node reported it.
 type LogLine struct {
 	Time   time.Time `json:"time"`           // by the node's clock
-	Boot   string    `json:"boot,omitempty"` // the kernel's id of the start of the machine in which it was written
+	Boot   string    `json:"boot,omitempty"` // kernel's boot ID when the line was written
 	Source string    `json:"source"`         // "runner", "boot", "kernel", or the name of a service
 	Level  string    `json:"level"`          // one of LogLevels
 	Text   string    `json:"text"`
 }
 
-// LogLevels are the levels of lines of nodes, lowest first.
+// LogLevels lists the levels of log lines, lowest first.
 var LogLevels = []string{"debug", "info", "warn", "error"}
 
-// LogQuery says which lines of its log a node is asked for: the newest, or those behind a position. It travels in a writ.Control, as CBOR.
+// LogQuery asks a node for lines of its log: the newest, or those after a position. It is sent in a writ.Control, as
+// CBOR.
 type LogQuery struct {
-	ID     string `json:"id"`               // the answer repeats it
-	Source string `json:"source,omitempty"` // only this one
+	ID     string `json:"id"`               // repeated in the answer
+	Source string `json:"source,omitempty"` // only lines of this source
 	Level  string `json:"level,omitempty"`  // only this level and higher ones
 	Since  int64  `json:"since,omitempty"`  // unix milliseconds
-	After  string `json:"after,omitempty"`  // the position behind an earlier answer
+	After  string `json:"after,omitempty"`  // position after an earlier answer
 	Lines  int    `json:"lines,omitempty"`
 }
 
-// LogReport is a part of the log of a node, signed: the answer to a query, or the last warnings, which a node tells by itself so that they can be read
-// while it is away.
+// LogReport is a signed part of a node's log: the answer to a query, or the last warnings. A node sends its warnings
+// without a query, so that they can be read while it is away.
 type LogReport struct {
 	Node        writ.NodeID `json:"node"`
 	Incarnation int64       `json:"incarnation"`
-	Epoch       int64       `json:"epoch"`             // the highest that the runner has seen
-	Query       string      `json:"query,omitempty"`   // the id of the query, "" for the last warnings
-	Count       int64       `json:"count,omitempty"`   // numbers the last warnings of an incarnation, from 1
-	Boot        string      `json:"boot"`              // the kernel's id of this start of the machine
-	Lines       []LogLine   `json:"log_lines"`         // oldest first; those of earlier starts of the machine come before those of this one
-	Next        string      `json:"next"`              // the position behind them
-	Lost        bool        `json:"lost,omitempty"`    // lines behind the position of the query are gone
-	More        bool        `json:"more,omitempty"`    // there are more lines behind Next already
-	Refused     string      `json:"refused,omitempty"` // why a query has no answer, "" if it has one
+	Epoch       int64       `json:"epoch"`           // highest epoch that the runner has seen
+	Query       string      `json:"query,omitempty"` // ID of the query, "" for the last warnings
+	Count       int64       `json:"count,omitempty"` // number of the warnings report within an incarnation, from 1
+	Boot        string      `json:"boot"`            // kernel's boot ID of the current start
+	// Lines are ordered oldest first; lines of earlier boots come before those of this one.
+	Lines   []LogLine `json:"log_lines"`
+	Next    string    `json:"next"`              // position after these lines
+	Lost    bool      `json:"lost,omitempty"`    // lines after the position of the query are gone
+	More    bool      `json:"more,omitempty"`    // there are more lines after Next already
+	Refused string    `json:"refused,omitempty"` // why a query has no answer, "" if it has one
 }
 
-// Bounds of a LogReport, which both sides keep.
+// Limits of a LogReport. Both sides enforce them.
 const (
 	MaxLogLines    = 1000
 	MaxLogText     = 1 << 10   // bytes of each text
-	MaxLogBytes    = 256 << 10 // of all lines together
+	MaxLogBytes    = 256 << 10 // all lines together
 	MaxLogPosition = 2 << 10   // bytes of a position
-	MaxLogWarnings = 20        // lines that are told without a query
+	MaxLogWarnings = 20        // lines sent without a query
 )
 
-// Bounds of a HostReport, which both sides keep.
+// Limits of a HostReport. Both sides enforce them.
 const (
-	MaxDisks     = 64  // of a host
-	MaxParts     = 128 // of all disks together
+	MaxDisks     = 64  // per host
+	MaxParts     = 128 // all disks together
 	MaxNICs      = 64
-	MaxAddresses = 8   // of a network card
+	MaxAddresses = 8   // per network card
 	MaxHostWord  = 128 // bytes of each text
 )
 
-// MaxFenced bounds each list of a FenceAnswer.
+// MaxFenced limits each list of a FenceAnswer.
 const MaxFenced = 300
 
-// Members knows the nodes of a datacenter.
+// Members provides the nodes of a datacenter.
 type Members interface {
-	// Member returns the node with a signing key, whatever was decided about it; nil if there is none.
+	// Member returns the node with a signing key, whatever its admission; nil if the key is unknown.
 	Member(key ed25519.PublicKey) *writ.Node
-	// Gone reports whether a person has signed that a node is lost.
+	// Gone reports whether a person has declared the node lost.
 	Gone(node writ.NodeID) bool
-	// RosterPage returns the version after which the page of rosters begins for a node with a version, and the newest version.
+	// RosterPage returns the version after which the page of rosters starts for a node that has version after, and the
+	// newest version.
 	RosterPage(after int) (start, newest int)
 }
 
-// Backend is what the node API needs of a supervisor.
+// Backend is the part of a supervisor that the node API uses.
 type Backend interface {
-	// Greet answers a hello. It remembers its nonce for a minute.
+	// Greet answers a hello. Its nonce is valid for a minute.
 	Greet(ctx context.Context, hello Hello) (Proof, error)
-	// Admit spends the token and records the node. The same claim, or another of the same key with the same token, is answered
-	// again, so that a lost answer costs nothing.
+	// Admit spends the token and records the node. A repeated claim, or another one with the same key and token, gets
+	// the same answer, so that a lost answer does no harm.
 	Admit(ctx context.Context, claim Claim) (Welcome, error)
-	// Standing returns the Membership of a node in an envelope, in answer to a question with a nonce. It is given to anybody who asks: only the
-	// node gains something by it, which learns from it that it was removed.
+	// Standing returns the Membership of a node in an envelope, for a request with a nonce. Any client may ask: only
+	// the node benefits from the answer, which tells it about its removal.
 	Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
-	// Fence returns the Membership of a node that is gone, in an envelope of its own kind, in answer to a question with a nonce: the node is to
-	// stop what it has. It is NOT_FOUND for all others.
+	// Fence returns the Membership of a lost node in an envelope of its own kind, for a request with a nonce. It orders
+	// the node to stop its resources. The error is NOT_FOUND for all other nodes.
 	Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
-	// Fenced takes the FenceAnswer of a node that is gone, as it signed it.
+	// Fenced stores the signed FenceAnswer of a lost node.
 	Fenced(ctx context.Context, node writ.NodeID, signed []byte) error
-	// Rosters returns a page of the links that lead from a version of the roster to the newest one; see identity.Roster.Path.
+	// Rosters returns a page of the links from a version of the roster to the newest one; see identity.Roster.Path.
 	Rosters(ctx context.Context, after int) ([][]byte, error)
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)
-	// Account returns the Account of an approved node, signed. Whoever asks can open nothing in it but the node. asked is an AccountRequest that
-	// the node has signed, nil if it does not say anything: then its runner is an older one.
+	// Account returns the signed Account of an approved node. Only the node can decrypt it. asked is a signed
+	// AccountRequest, or nil from an older runner.
 	Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error)
 }

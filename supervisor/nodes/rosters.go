@@ -14,11 +14,11 @@ import (
 	"writ/internal/pagecache"
 )
 
-// Limits of the memory and time that strangers can use for pages of rosters.
+// Limits of the memory and time that unknown clients can use for pages of rosters.
 const (
 	maxPages      = 24 << 20 // bytes of all pages
 	pagePatience  = 5 * time.Second
-	pageHold      = 2 * time.Second  // of a caller that reads slowly while others wait
+	pageHold      = 2 * time.Second  // for a slow caller while others wait
 	pageWriteTime = 30 * time.Second // for one page
 )
 
@@ -40,7 +40,7 @@ func (p *rosterPages) page(ctx context.Context, remote string, after int) (*page
 		start, newest = p.members.RosterPage(after)
 	}
 	lease, err := p.cache.Get(ctx, remote, fmt.Sprintf("%d/%d", start, newest), func(ctx context.Context) ([]byte, error) {
-		links, err := p.backend.Rosters(ctx, start) // may lead to a newer version by now
+		links, err := p.backend.Rosters(ctx, start) // the newest version may have increased in the meantime
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (h *handler) rosters(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// clip shortens a stranger's text for a message.
+// clip shortens a client's text for a message.
 func clip(text string) string {
 	const most = 80
 	if len(text) > most {

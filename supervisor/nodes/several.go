@@ -10,23 +10,25 @@ import (
 	"writ"
 )
 
-// Several asks the supervisors of a datacenter, of which one serves and the others stand by: the one that answered last, and the next one when
-// that does not answer or stands by. What a node has to believe it verifies itself, so it does not matter which one answers.
+// Several is a client of all supervisors of a datacenter, of which one serves and the others are standby. It asks the
+// one that answered last, and then the next if that is unreachable or standby. It does not matter which one answers,
+// because the node verifies every answer that must be trusted.
 type Several struct {
-	All      []Backend     // in the order in which they are asked at first
-	Patience time.Duration // how long one is waited for alone; patience if 0
+	All      []Backend     // in the initial order
+	Patience time.Duration // how long to wait for one before the next is asked as well; patience if 0
 
 	mu    sync.Mutex
 	at    int
-	since time.Time // when the last one stopped answering, zero while one does
+	since time.Time // when the answers stopped; zero while one answers
 }
 
 var _ Backend = (*Several)(nil)
 
-// patience is how long a supervisor that works is silent at the most, but for one with very much to do.
+// patience is longer than a supervisor takes to answer, unless it is heavily loaded.
 const patience = 3 * time.Second
 
-// NewSeveral returns the node APIs at some addresses. client reaches them, and verifies who answers; http.DefaultClient if nil.
+// NewSeveral returns a client of the node APIs at urls. client connects to them and authenticates them;
+// http.DefaultClient if nil.
 func NewSeveral(client *http.Client, urls ...string) *Several {
 	s := new(Several)
 	for _, url := range urls {
@@ -35,21 +37,21 @@ func NewSeveral(client *http.Client, urls ...string) *Several {
 	return s
 }
 
-// Away returns since when no supervisor has answered, zero if one does.
+// Away returns since when no supervisor has answered, zero if one answers.
 func (s *Several) Away() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.since
 }
 
-// current returns the one to be asked.
+// current returns the index of the supervisor to ask.
 func (s *Several) current() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at
 }
 
-// heard notes how the one at an index answered, and reports whether it did.
+// heard records the answer of a supervisor, and reports whether it was reachable and serving.
 func (s *Several) heard(ctx context.Context, at int, err error) bool {
 	away := writ.CodeOf(err) == writ.CodeUnreachable || writ.CodeOf(err).IsStoreUnavailable()
 	s.mu.Lock()
@@ -68,8 +70,9 @@ func (s *Several) heard(ctx context.Context, at int, err error) bool {
 	return !away
 }
 
-// ask asks one after the other until one answers: the next one when one is away, and besides it when one takes longer than Patience. Whoever
-// answers first counts, so that one which only hangs costs no more than that, and one which is slow is heard all the same.
+// ask calls question for one supervisor after the other until one answers. It calls the next one when one is away, and
+// additionally when one takes longer than Patience. The first answer counts: a hanging supervisor costs at most
+// Patience, and a slow one can still answer.
 func ask[T any](ctx context.Context, s *Several, question func(ctx context.Context, b Backend) (T, error)) (T, error) {
 	type reply struct {
 		at     int
@@ -112,7 +115,7 @@ func (s *Several) Greet(ctx context.Context, hello Hello) (Proof, error) {
 	return ask(ctx, s, func(ctx context.Context, b Backend) (Proof, error) { return b.Greet(ctx, hello) })
 }
 
-// Admit implements Backend. Only the supervisor that was greeted knows the nonce of the claim, so no other one is asked.
+// Admit implements Backend. It asks only the current supervisor, because no other one has the nonce of the claim.
 func (s *Several) Admit(ctx context.Context, claim Claim) (Welcome, error) {
 	at := s.current()
 	welcome, err := s.All[at].Admit(ctx, claim)
