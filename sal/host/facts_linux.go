@@ -66,7 +66,7 @@ func memoryMiB(meminfo []byte) (int64, error) {
 	return kib / 1024, err
 }
 
-// osName is what the distribution calls itself, "linux" if it does not say.
+// osName returns the name of the distribution, "linux" if it is unknown.
 func osName() string {
 	file, err := os.Open("/etc/os-release")
 	if err != nil {

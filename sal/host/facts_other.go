@@ -8,7 +8,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// read refuses: nodes run Linux, and only the command line is built for other systems.
+// read returns ErrUnsupported: nodes run Linux, and only the command line is built for other systems.
 func read(string) (catalog.NodeFacts, error) {
 	return catalog.NodeFacts{}, errors.ErrUnsupported
 }

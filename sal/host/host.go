@@ -1,5 +1,5 @@
-// Package host is the driver of module node: what the machine is, which drivers it has, and a ping that does nothing at all. It only
-// looks, and makes no resources. It must not know what the node is used for.
+// Package host is the driver of module node: facts about the machine, the list of drivers, and a ping without effect.
+// It only reads and creates no resources. It must not depend on the use of the node.
 package host
 
 import (
@@ -15,11 +15,11 @@ import (
 
 // Driver answers for the machine it runs on.
 type Driver struct {
-	Dir     string                   // required: a directory on the disk whose room counts
-	Drivers func() []writ.NodeDriver // required: what the node serves
+	Dir     string                   // required: a directory on the disk whose size is reported
+	Drivers func() []writ.NodeDriver // required: the drivers of the node
 }
 
-// Describe says that this is the real thing.
+// Describe describes the driver. It is not simulated.
 func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "node", Name: "host", Detail: runtime.GOOS + "/" + runtime.GOARCH}
 }
@@ -45,15 +45,15 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 }
 
-// Observe finds nothing: there are no resources of this module.
+// Observe returns a zero observation, because this module has no resources.
 func (d *Driver) Observe(ctx context.Context, _ writ.ResourceID) (sal.Observation, error) {
 	return sal.Observation{}, ctx.Err()
 }
 
-// List finds nothing, as Observe.
+// List returns no resources.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) { return nil, ctx.Err() }
 
-// Facts reads what the machine is.
+// Facts reads the facts about the machine.
 func (d *Driver) Facts() (catalog.NodeFacts, error) {
 	f, err := read(d.Dir)
 	if err != nil {
