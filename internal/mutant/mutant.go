@@ -1,5 +1,6 @@
-// Package mutant takes a mechanism out of a copy of this program, so that a test can show that other tests notice. An edit names its place by
-// function and syntax node, and is therefore independent of files, lines and comments. It does not know which mechanisms the program has.
+// Package mutant removes a mechanism from a copy of this program, so that a test can show that other tests detect the
+// removal. An edit selects its place by function and syntax node, and is therefore independent of files, lines and
+// comments. The package does not know which mechanisms the program has.
 package mutant
 
 import (
@@ -16,26 +17,26 @@ import (
 	"writ/internal/gosource"
 )
 
-// Edit replaces one syntax node of the program. It does not depend on files, lines, comments or the text around the node.
+// Edit replaces one syntax node of the program.
 type Edit struct {
-	// In is the function or the constant with the name of its package: "supervisor.watcher.miss". If it moved to another package, it is found
-	// there as long as no other one has its name.
+	// In is the function or constant, with the name of its package: "supervisor.watcher.miss". If it moved to another
+	// package, it is found there as long as its name is unique.
 	In    string
 	Node  Kind
-	Names string // an identifier that the node contains; "" if every node of its kind is meant
-	Nth   int    // the first of them is 1; 0 if there is only one
+	Names string // identifier that the node contains; "" matches every node of its kind
+	Nth   int    // number of the match, from 1; 0 if there is only one
 	// Becomes is the new text. $0 stands for the old text of the node, and $1, $2 and so on for its parts; see Kind.
 	Becomes string
 }
 
-// Templates for Edit.Becomes. They keep variables in use that would otherwise stop the program from compiling.
+// Templates for Edit.Becomes. They keep variables in use; without them the program would not compile.
 const (
 	Never  = "($0) && false"
 	Always = "($0) || true"
 	Negate = "!($0)"
 )
 
-// change is an edit whose place was found.
+// change is an edit with its place in a file.
 type change struct {
 	file       *gosource.File
 	begin, end int
@@ -57,12 +58,12 @@ func Load() (*Program, error) {
 	return &Program{files}, err
 }
 
-// Mutant is a program with some edits, not yet written to disk.
+// Mutant is a program with some edits. It is not on disk until Overlay.
 type Mutant struct {
 	changes []change
 }
 
-// Mutate finds the places of edits. The error says how to correct an edit whose place is missing or ambiguous.
+// Mutate finds the places of edits. The error explains how to correct an edit whose place is missing or ambiguous.
 func (p *Program) Mutate(edits ...Edit) (*Mutant, error) {
 	m := &Mutant{}
 	for _, e := range edits {
@@ -118,7 +119,7 @@ func (m *Mutant) Overlay(dir string) (string, error) {
 	return path, os.WriteFile(path, overlay, 0o600)
 }
 
-// apply replaces texts from the last one to the first one, so that offsets stay valid.
+// apply replaces texts from last to first, so that offsets stay valid.
 func apply(text []byte, changes []change) string {
 	changes = slices.SortedFunc(slices.Values(changes), func(a, b change) int { return b.begin - a.begin })
 	changed := string(text)
@@ -167,7 +168,7 @@ func (e Edit) spot() string {
 	return text
 }
 
-// show lists nodes for a message, a line each.
+// show lists nodes for a message, one per line.
 func show(f *gosource.File, found []node) string {
 	if len(found) == 0 {
 		return " none"
@@ -180,7 +181,8 @@ func show(f *gosource.File, found []node) string {
 	return text.String()
 }
 
-// function finds a function by its name with its package. A function that is not in a package of that name is found by the rest of its name.
+// function finds a function by package and name. If the package has no such function, a unique function of that name in
+// another package matches.
 func (p *Program) function(in string) (gosource.Function, error) {
 	_, name, _ := strings.Cut(in, ".")
 	var exact, elsewhere, similar []gosource.Function
@@ -241,7 +243,7 @@ func (p *Program) findValue(e Edit) (change, error) {
 
 var placeholder = regexp.MustCompile(`\$\d`)
 
-// replace returns the change of a node that was found.
+// replace returns the change of a node.
 func (e Edit) replace(f *gosource.File, n node) (change, error) {
 	begin, end := f.Span(n.whole)
 	if n.end.IsValid() {

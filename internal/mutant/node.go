@@ -9,28 +9,28 @@ import (
 	"writ/internal/gosource"
 )
 
-// Kind is the sort of syntax node that an edit replaces.
+// Kind is the kind of syntax node that an edit replaces.
 type Kind string
 
-// The kinds, and the parts that a template can name besides $0, the whole node.
+// The kinds, and the parts that a template can use in addition to $0, the whole node.
 const (
 	If      Kind = "if"         // the condition
-	Case    Kind = "case"       // the only condition of a case of a switch
+	Case    Kind = "case"       // the only condition of a case in a switch
 	Receive Kind = "receive"    // "case <-x" of a select, without its colon
-	Range   Kind = "range"      // what a loop ranges over
+	Range   Kind = "range"      // the expression that a loop ranges over
 	Compare Kind = "comparison" // $1 and $2 are its sides
-	Call    Kind = "call"       // $1, $2 and so on are its arguments; Names is the function that is called
+	Call    Kind = "call"       // $1, $2 and so on are its arguments; Names is the called function
 	Assign  Kind = "assignment" // $1 is the left side, $2 the right side
 	Return  Kind = "return"     // $0 is the statement; $1, $2 and so on are the results
-	Value   Kind = "value"      // of the constant or variable that Edit.In names
+	Value   Kind = "value"      // the value of the constant or variable in Edit.In
 )
 
 // node is a syntax node that matches a kind.
 type node struct {
 	whole ast.Node
-	end   token.Pos // of what is replaced, if it ends before the node does
+	end   token.Pos // end of the replaced text, if it is before the end of the node
 	parts []ast.Node
-	named ast.Node // contains the names
+	named ast.Node // node whose identifiers match Edit.Names
 }
 
 // nodes returns the nodes of a kind in a function, in source order.
@@ -86,7 +86,8 @@ func expressions(list []ast.Expr) (all []ast.Node) {
 	return all
 }
 
-// has reports whether a node contains an identifier. A call is named by the last word of its function: "Contains" for slices.Contains.
+// has reports whether a node contains an identifier. For a call, only the last part of its function's name matches:
+// "Contains" for slices.Contains.
 func (n node) has(kind Kind, name string) (found bool) {
 	if kind == Call {
 		called := gosource.Dotted(n.named.(ast.Expr))
@@ -104,7 +105,7 @@ func (n node) has(kind Kind, name string) (found bool) {
 	return found
 }
 
-// value returns the value of a constant or variable of a package, nil if the file does not declare it.
+// value returns the value of a constant or variable of a package, or nil if the file does not declare it.
 func value(f *gosource.File, name string) ast.Node {
 	for _, decl := range f.Syntax.Decls {
 		group, ok := decl.(*ast.GenDecl)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Lease is the use of a page by one caller. The page counts until the caller calls Release.
+// Lease is one caller's use of a page. The page occupies memory until the caller calls Release.
 type Lease struct {
 	Body []byte // must not be changed
 
@@ -32,7 +32,7 @@ func (l *Lease) Send(w io.Writer, deadline Deadline) error {
 	watching.Go(func() {
 		select {
 		case <-l.revoked:
-			_ = deadline.SetWriteDeadline(time.Unix(1, 0)) // long ago
+			_ = deadline.SetWriteDeadline(time.Unix(1, 0)) // in the past
 		case <-sent:
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"writ/internal/limit"
 )
 
-// ErrBusy means that the requested page did not fit beside the pages that other callers hold.
+// ErrBusy means that there was no room for the requested page beside the pages that other callers hold.
 var ErrBusy = errors.New("too many different pages are in use")
 
 // Cache builds each page once and keeps pages up to MaxBytes. Set the fields before the first call.
@@ -37,7 +37,7 @@ type page struct {
 	body    []byte
 	leases  map[*Lease]struct{}
 	used    int64 // value of the clock at the last use
-	dropped bool  // not in the map any more
+	dropped bool  // removed from the map
 }
 
 func (c *Cache) init() {
@@ -49,8 +49,9 @@ func (c *Cache) init() {
 	})
 }
 
-// Get returns the page of a key for a remote address ("host:port"). If it is missing, build makes it. Networks take turns to build, so that
-// one of them cannot keep another waiting. The error is ErrBusy, the error of build or the error of the context.
+// Get returns the page of a key for a remote address ("host:port"). If the page is missing, build creates it. Networks
+// take turns to build, so that one network cannot make another wait for long. The error is ErrBusy, the error of build
+// or the error of the context.
 func (c *Cache) Get(ctx context.Context, remote, key string, build func(context.Context) ([]byte, error)) (*Lease, error) {
 	c.init()
 	network := limit.NetworkOf(remote)
@@ -64,7 +65,7 @@ func (c *Cache) Get(ctx context.Context, remote, key string, build func(context.
 		return nil, context.Cause(patient)
 	}
 	defer endTurn()
-	if lease := c.find(network, key); lease != nil { // another caller has built it meanwhile
+	if lease := c.find(network, key); lease != nil { // another caller has built it in the meantime
 		return lease, nil
 	}
 	body, err := build(ctx)
@@ -91,7 +92,7 @@ func (c *Cache) find(network, key string) *Lease {
 	return nil
 }
 
-// lease returns a new lease of a page. The caller holds the lock.
+// lease returns a new lease of a page. The caller holds mu.
 func (c *Cache) lease(p *page, network string) *Lease {
 	c.clock++
 	p.used = c.clock
@@ -116,7 +117,8 @@ func (c *Cache) add(ctx context.Context, network string, p *page) (*Lease, error
 	}
 }
 
-// tryAdd stores a page if there is room for it. Otherwise it makes room and returns a channel that closes when a page is released.
+// tryAdd stores a page if there is room for it. Otherwise it makes room and returns a channel that closes when a page
+// is released.
 func (c *Cache) tryAdd(network string, p *page) (lease *Lease, freed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +145,7 @@ func (c *Cache) oldestIdle() (oldest *page) {
 	return oldest
 }
 
-// endPages drops pages in use. At least this number of bytes becomes free when their leases are revoked.
+// endPages drops pages in use, so that at least the given number of bytes becomes free when their leases are revoked.
 func (c *Cache) endPages(bytes int) {
 	for p := range c.inUse {
 		if p.dropped {
@@ -160,7 +162,7 @@ func (c *Cache) endPages(bytes int) {
 	}
 }
 
-// victim returns the cached page in use whose lease is the oldest one of the network that holds the most bytes, or nil.
+// victim returns the cached page in use with the oldest lease of the network that holds the most bytes, or nil.
 func (c *Cache) victim() (victim *page) {
 	held := make(map[string]int) // bytes by network
 	for p := range c.inUse {

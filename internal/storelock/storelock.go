@@ -17,14 +17,14 @@ var ErrLocked = errors.New("another process has the lock")
 
 const suffix = ".lock"
 
-// Lock is the lock of one store. The kernel releases it when the process ends, in whatever way.
+// Lock is the lock of one store. The kernel releases it when the process ends for any reason.
 type Lock struct{ file *os.File }
 
 // Path returns the path of the lock file of the store at path.
 func Path(store string) string { return store + suffix }
 
-// Acquire locks the store at path, which need not exist yet. It does not wait: if another process has the lock, it returns
-// ErrLocked.
+// Acquire locks the store at path, which need not exist yet. It does not wait: if another process has the lock, it
+// returns ErrLocked.
 func Acquire(store string) (*Lock, error) {
 	f, err := os.OpenFile(Path(store), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -43,7 +43,7 @@ func Acquire(store string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// Close releases the lock. The lock file stays.
+// Close releases the lock. The lock file is kept.
 func (l *Lock) Close() error { return l.file.Close() }
 
 // MarkOpened records in the lock file that the store was opened. If the store is missing later, it was lost.
