@@ -17,7 +17,8 @@ import (
 	"writ/sal"
 )
 
-// A refusal that could not be written down invites the next attempt. What comes late of the one before must not act beside it.
+// A refusal that cannot be recorded invites the next attempt. A late delivery of the abandoned attempt must then not
+// act.
 func TestAnAbandonedAttemptIsNotDoneLate(t *testing.T) {
 	for _, operation := range []string{"container.exec", "volume.create"} {
 		t.Run(operation, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAnAbandonedAttemptIsNotDoneLate(t *testing.T) {
 				if got := n.await(second.JobKey); got.Error != nil {
 					t.Fatalf("the second attempt: %+v", got.Error)
 				}
-				n.host.remove(second) // another job may have done that
+				n.host.remove(second) // as another job might
 				before := n.host.total()
 				first.Delivery = 2
 				n.push(first)
@@ -51,11 +52,11 @@ func TestAnAbandonedAttemptIsNotDoneLate(t *testing.T) {
 	}
 }
 
-// What a person was not told may have been done, and what was done all the same, stays so when a run is resumed.
+// After a resume, a failure that the person was not told about may have had an effect, and a known effect stays known.
 func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 	for _, tt := range []struct {
-		step    string // at which the runner dies with the first attempt
-		told    int    // what who resumes knows
+		step    string // the step at which the runner dies during the first attempt
+		told    int    // newest attempt whose failure the person knows
 		want    writ.Code
 		effects int
 	}{
@@ -64,7 +65,7 @@ func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 		{step: afterFinished, effects: 1},
 		{step: afterSent, effects: 1},
 		{step: afterStarted, told: 1, effects: 1},
-		{step: afterActed, told: 1, effects: 2}, // somebody looked, and wants it again
+		{step: afterActed, told: 1, effects: 2}, // the person has inspected it, and requests it again
 		{step: afterFinished, told: 1, effects: 1},
 	} {
 		t.Run(fmt.Sprintf("%s told %d", tt.step, tt.told), func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 	}
 }
 
-// A node that was away for days has not forgotten what it did of a run that still goes on.
+// A node that was disconnected for days still has its results for an open run.
 func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newFixture(t), newHost()
@@ -100,7 +101,7 @@ func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 		dir := killedAt(t, s, h, afterActed, job)
 		time.Sleep(6 * 24 * time.Hour)
 		n := s.start(dir, h, nil)
-		quiet(time.Minute) // long enough to forget what is too old
+		quiet(time.Minute) // long enough for prune to delete expired records
 		job.Delivery, job.StartBy, job.EndBy = 2, time.Now().Add(30*time.Second).UnixMilli(), time.Now().Add(time.Minute).UnixMilli()
 		job.Node = n.member.Node()
 		n.push(job)
@@ -113,7 +114,7 @@ func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 	})
 }
 
-// A tool that failed half way may have done what must be done at most once: no other attempt follows by itself.
+// A partial failure of a job that must be done at most once ends its attempts.
 func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 	for _, tt := range []struct {
 		operation  string
@@ -146,9 +147,9 @@ func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 	}
 }
 
-// TestACallActsOnceForAnyOrderOfMessages plays a supervisor that gives up attempts and sends others, a queue that delivers any of them
-// at any time and again, a disk that fills up, drivers that fail or take long, and a runner that is killed. Only somebody who was told
-// that it may have been done already can have it done again.
+// TestACallActsOnceForAnyOrderOfMessages simulates a supervisor that gives up attempts and sends others, a queue that
+// delivers and repeats any of them at any time, a full disk, drivers that fail or are slow, and a runner that is
+// killed. A second effect is only allowed if a person was told that there may be a first one.
 func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
@@ -164,7 +165,7 @@ func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	})
 }
 
-// callGame is one call, as its supervisor and its node see it.
+// callGame is one call, from the view of its supervisor and its node.
 type callGame struct {
 	*node
 	t          *testing.T
@@ -173,9 +174,9 @@ type callGame struct {
 	attempt    int // the newest
 	resumes    int
 	told       int
-	may        int // effects there may be
+	may        int // permitted number of effects
 	room       func()
-	mood       atomic.Value // of drivers, the step that set it
+	mood       atomic.Value // behavior of drivers, as the step that set it
 }
 
 func newCallGame(t *testing.T, operation string) *callGame {
@@ -193,11 +194,11 @@ func newCallGame(t *testing.T, operation string) *callGame {
 		}
 		return nil
 	})
-	quiet(time.Second) // it serves
+	quiet(time.Second) // the node serves
 	return g
 }
 
-// play goes through the steps, lets the call end, and says what is wrong, "" if nothing is.
+// play runs the steps, lets the call end, and returns a violation, or "".
 func (g *callGame) play(steps []string) string {
 	for _, step := range steps {
 		g.step(step)
@@ -208,7 +209,7 @@ func (g *callGame) play(steps []string) string {
 	for _, step := range []string{"drivers work", "make room", "kill", "wait"} {
 		g.step(step)
 	}
-	for range 5 { // an attempt may be refused because of the one before it
+	for range 5 { // an attempt may be refused because of the previous one
 		g.step("deliver")
 		g.step("next attempt")
 	}
@@ -230,7 +231,8 @@ func (g *callGame) step(step string) {
 		g.room()
 		dir, before := g.disk(), g.node
 		before.mu.Lock()
-		heard := slices.Clone(before.results) // what it says from now on, on its way down, nobody hears of one that is killed
+		// Messages that it sends during shutdown would not be sent by a killed process.
+		heard := slices.Clone(before.results)
 		before.mu.Unlock()
 		before.stop()
 		g.node = g.fixture.start(dir, before.host, nil)
@@ -259,13 +261,13 @@ func (g *callGame) deliver(attempt int) {
 	}))
 }
 
-// next gives the newest attempt up, after its failure or without having heard of it.
+// next gives up the newest attempt, after its failure or without an answer.
 func (g *callGame) next() {
 	end := g.end()
 	switch {
 	case end != nil && end.Error == nil:
 		return
-	case end == nil: // its node was lost, and a person had the run resumed
+	case end == nil: // its node was lost, and a person resumed the run
 		g.resumes++
 	case !end.Error.Retryable():
 		g.resumes++
@@ -278,7 +280,8 @@ func (g *callGame) next() {
 	g.attempt++
 }
 
-// hears notes that the newest attempt is known to have failed, and reports whether that tells of all attempts so far.
+// hears records that the failure of the newest attempt is known. It reports whether the failures of all attempts are
+// known.
 func (g *callGame) hears(code writ.Code) bool {
 	if g.told == g.attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
 		g.told = g.attempt
@@ -286,7 +289,7 @@ func (g *callGame) hears(code writ.Code) bool {
 	return g.told == g.attempt
 }
 
-// end returns what the supervisor knows of the newest attempt, nil if it has heard nothing.
+// end returns the supervisor's view of the newest attempt, nil without an answer.
 func (g *callGame) end() *writ.Result {
 	results := g.got(writ.JobKey{Run: g.job(1, "container.exec", "web", nil).Run, Seq: 1, Attempt: g.attempt})
 	if len(results) == 0 {
@@ -295,7 +298,7 @@ func (g *callGame) end() *writ.Result {
 	return &results[0]
 }
 
-// unwritten reports whether a result was said without being written down.
+// unwritten reports whether a result was sent without being recorded.
 func unwritten(r writ.Result) bool {
 	return codeOf(r) == writ.CodeNodeStore || codeOf(r) == writ.CodeStoreUnavailable
 }

@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-// follow is a job that waits for more of the log of a container which is there.
+// follow returns a job that waits for more of the log of an existing container.
 func follow(n *node, seq int, change func(j *writ.Job)) *writ.Job {
 	return n.job(seq, "container.logs", "web", func(j *writ.Job) {
 		j.Args = map[string]any{"after": "0123456789ab-7", "wait_seconds": int64(40)}
@@ -21,7 +21,7 @@ func follow(n *node, seq int, change func(j *writ.Job)) *writ.Job {
 	})
 }
 
-// following returns a node with a container, and what its drivers have looked at.
+// following returns a node with a container, and a function that counts the driver's observations.
 func following(t *testing.T) (n *node, looks func() int) {
 	n = newFixture(t).fresh(nil)
 	n.host.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"writ/runner/queue/memory"
 )
 
-// BenchmarkPing is the runner's part of a call: envelope opened, started and finished on disk, result signed and sent. What it costs
-// besides is the queue's.
+// BenchmarkPing measures the runner's part of a call without the queue: envelope opened, started and finished on disk,
+// result signed and sent.
 func BenchmarkPing(b *testing.B) {
 	s := newFixture(b)
 	dir := b.TempDir()

@@ -15,7 +15,7 @@ import (
 	"writ/runner"
 )
 
-// certificate makes one of a key for the machine deploy, which is valid for ten minutes.
+// certificate creates a certificate of a key for the machine deploy. It is valid for ten minutes.
 func (s *fixture) certificate(authority, key ed25519.PrivateKey, keyID string) *ssh.Certificate {
 	s.Helper()
 	cert := &ssh.Certificate{
@@ -28,7 +28,7 @@ func (s *fixture) certificate(authority, key ed25519.PrivateKey, keyID string) *
 	return cert
 }
 
-// byCertificate is a submission of the machine deploy. The payload of a fixture can be spoiled by its digest.
+// byCertificate returns a submission of the machine deploy. A test can modify a fixture's payload by its digest.
 func (s *fixture) byCertificate(key ed25519.PrivateKey, cert *ssh.Certificate) writ.Digest {
 	s.Helper()
 	signer, err := identity.NewCertifiedSigner(key, cert)
@@ -39,7 +39,7 @@ func (s *fixture) byCertificate(key ed25519.PrivateKey, cert *ssh.Certificate) w
 	})
 }
 
-// A node believes neither coordinator nor supervisor that somebody looked at a certificate.
+// A node verifies certificates even if coordinator and supervisor have accepted them.
 func TestANodeVerifiesCertificatesByItself(t *testing.T) {
 	authority, key := newKey(), newKey()
 	for name, tt := range map[string]struct {

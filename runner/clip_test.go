@@ -2,7 +2,7 @@ package runner
 
 import "testing"
 
-// TestMessagesOfADriverTravelAsOneLine: what shows it replaces the ends of lines by what cannot be read.
+// Clients escape line breaks when they print a message.
 func TestMessagesOfADriverTravelAsOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"one":                      "one",
@@ -17,7 +17,7 @@ func TestMessagesOfADriverTravelAsOneLine(t *testing.T) {
 	}
 }
 
-// A text is cut between two characters, and what is no character in it is shown as that.
+// A text is cut between two characters, and invalid UTF-8 is replaced.
 func TestATextIsNotCutInsideACharacter(t *testing.T) {
 	for _, tt := range []struct {
 		text string

@@ -15,14 +15,14 @@ import (
 
 // The steps of a job after which a process can be killed.
 const (
-	afterStarted  = "started"  // it is recorded, nothing was done
-	afterActed    = "acted"    // the effect is there, the runner does not know
-	afterFinished = "finished" // the result is recorded, nobody has it
-	afterSent     = "sent"     // the transport has it, the supervisor did not acknowledge it
+	afterStarted  = "started"  // recorded, nothing done
+	afterActed    = "acted"    // the effect exists, the runner does not know
+	afterFinished = "finished" // the result is recorded and not sent
+	afterSent     = "sent"     // the result is sent and not acknowledged
 )
 
-// killedAt lets a fresh node take a job, and returns what is on its disk when the job has reached a step. From then on the runner
-// does nothing that anybody sees: it is as good as killed.
+// killedAt gives a job to a new node, and returns a copy of its disk when the job has reached a step. Afterwards the
+// runner has no visible effects, as if it had been killed.
 func killedAt(t *testing.T, s *fixture, h *host, step string, job *writ.Job) (dir string) {
 	t.Helper()
 	n := s.fresh(func(r *runner.Runner) {
@@ -113,8 +113,8 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 	}
 }
 
-// A job that must not be repeated and was begun before a crash stays unknown whatever stands in its way afterwards: an answer that
-// invites another attempt would do it twice.
+// The outcome of a job that must not be repeated and that a crash interrupted stays unknown, whatever else prevents it
+// afterwards. An answer that invites another attempt would cause a second effect.
 func TestAnInterruptedJobIsNeverAnsweredAsIfItHadNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newFixture(t), newHost()

@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-// slowServed is a driver that finds the process of a resource once found is closed.
+// slowServed is a driver whose Process blocks until found is closed.
 type slowServed struct {
 	sal.Served
 	found  chan struct{}
@@ -22,7 +22,7 @@ func (s slowServed) Process(context.Context, writ.ResourceID) (sal.Process, erro
 	return endless{s.closed}, nil
 }
 
-// endless is a process that does not end.
+// endless is a process that does not exit.
 type endless struct{ closed chan struct{} }
 
 func (e endless) Wait(ctx context.Context) error {
@@ -37,7 +37,7 @@ func TestDeathWatchClosesProcessesBeforeItEnds(t *testing.T) {
 		w := newDeathWatch(slog.New(slog.DiscardHandler))
 		d := slowServed{found: make(chan struct{}), closed: make(chan struct{})}
 		go w.watch(d, writ.ResourceID{Name: "shop-db"})
-		synctest.Wait() // the driver looks for the process
+		synctest.Wait() // the driver is in Process
 		ended := make(chan struct{})
 		go func() {
 			w.close()

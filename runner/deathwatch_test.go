@@ -12,13 +12,14 @@ import (
 	"writ/sal"
 )
 
-// mortal is a driver whose volumes are served by processes that the test kills. Keep starts a new one if started says so.
+// mortal is a driver whose volumes are served by processes that the test kills. Keep starts a new one unless backs is
+// set.
 type mortal struct {
 	watchful
 	mu     sync.Mutex
-	alive  map[string]chan struct{} // by name of the resource; closed when the process ends
+	alive  map[string]chan struct{} // by name of the resource; closed when the process exits
 	kept   map[string]int           // calls of Keep that found no process
-	backs  bool                     // Keep leaves a dead resource alone, as if it backed off
+	backs  bool                     // Keep does not restart a process, as during a backoff
 	opened int
 }
 
@@ -60,7 +61,7 @@ func (m *mortal) Process(_ context.Context, r writ.ResourceID) (sal.Process, err
 	return doomed{m, m.alive[r.Name]}, nil
 }
 
-// open is how many processes are held.
+// open returns the number of processes that are held open.
 func (m *mortal) open() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +109,7 @@ func TestDeadProcessIsMendedAtOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := m.open(); got != 2 { // from the end of the jobs on
+		if got := m.open(); got != 2 { // since the end of the jobs
 			t.Fatalf("%d processes are watched", got)
 		}
 		m.kill("v")
@@ -121,7 +122,7 @@ func TestDeadProcessIsMendedAtOnce(t *testing.T) {
 			t.Errorf("within a second %d repairs are reported", r.Mended)
 		}
 
-		// The new process is watched as well, and one that the driver does not start yet is not tried again and again.
+		// The new process is watched as well. A process that the driver does not restart yet causes no repeated calls.
 		m.mu.Lock()
 		m.backs = true
 		m.mu.Unlock()
@@ -146,7 +147,7 @@ func TestDeadProcessIsMendedAtOnce(t *testing.T) {
 	})
 }
 
-// A process that dies during a job on its resource is noticed when the job ends.
+// An exit during a job on the resource is handled when the job ends.
 func TestDeathDuringJobIsPostponed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mortal{alive: map[string]chan struct{}{}, kept: map[string]int{}}

@@ -11,7 +11,7 @@ import (
 	"writ/runner"
 )
 
-// A file system that does not answer keeps no report back.
+// A file system that does not answer delays no report.
 func TestReportNamesDisks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs atomic.Bool

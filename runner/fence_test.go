@@ -17,12 +17,12 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// fenceable is a driver whose things run until they are fenced.
+// fenceable is a driver whose resources run until they are fenced.
 type fenceable struct {
 	*watchful
-	stubborn int // so often fencing fails
+	stubborn int // number of times that fencing fails
 	fenced   []string
-	kept     []string // looked after, in order
+	kept     []string // in order of maintenance
 }
 
 func newFenceable(n *runner.Runner, h *host) *fenceable {
@@ -60,7 +60,7 @@ func (s *fixture) setLost() {
 	s.lost, s.admission = true, writ.AdmissionRemoved
 }
 
-// rejected waits until the runner has ended as one does that was removed.
+// rejected waits until the runner has ended with NODE_REJECTED.
 func (n *node) rejected() {
 	n.Helper()
 	err := <-n.ended
@@ -72,7 +72,8 @@ func (n *node) rejected() {
 
 var web = writ.ResourceID{Project: shopProject, Kind: writ.KindMachine, Name: "web"}
 
-// A node that works on through a partition stops what it has once it hears that it is gone, tries again what does not end, says so and ends.
+// A node that worked through a partition stops its resources when it learns of its removal, retries failures, reports
+// and exits.
 func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -104,7 +105,7 @@ func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 	})
 }
 
-// A host that was started anew runs nothing of what it had before it has heard that it is gone.
+// A restarted host starts no resources before it has learned of its removal.
 func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -112,7 +113,7 @@ func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 		h.things[web] = "uid-of-web"
 		s.join(dir)
 		s.setLost()
-		s.closeAPI(1) // it answers at the second time
+		s.closeAPI(1) // the second request succeeds
 		var f *fenceable
 		n := s.start(dir, h, func(r *runner.Runner) { f = newFenceable(r, h) })
 		n.rejected()
@@ -122,7 +123,7 @@ func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 	})
 }
 
-// A supervisor that is away does not keep a host from running what it had.
+// An unavailable supervisor does not prevent a host from starting its resources.
 func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -141,7 +142,7 @@ func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
 	})
 }
 
-// Who was killed while it stopped things goes on with that, whether the supervisor is there or not.
+// A runner that was killed while stopping resources continues, whether the supervisor is available or not.
 func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -167,8 +168,8 @@ func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
 	})
 }
 
-// A node that was removed, and is not lost, leaves what runs as it is; one about which that is not signed properly, too. Whoever has the
-// supervisor's key signs envelopes as he likes, but cannot say what no person has signed.
+// A removed node that is not declared lost keeps its resources running. So does a node whose loss is not validly
+// signed: an attacker with the supervisor's key can sign envelopes, but not statements of a person.
 func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
 	misstated := func(change func(s *identity.Statement)) func(s *fixture) {
 		return func(s *fixture) {
@@ -199,7 +200,7 @@ func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
 			defer s.mu.Unlock()
 			asked := 0
 			s.spoil = func(m *nodes.Membership) {
-				if asked++; asked > 1 { // that it was removed is signed well
+				if asked++; asked > 1 { // the removal itself is signed correctly
 					m.Nonce = make([]byte, identity.NonceSize)
 				}
 			}

@@ -23,7 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	signal.Ignore(unix.SIGXFSZ) // for tests that fill a disk; not later, as the first use of package signal must be outside of a bubble
+	// For tests that fill a disk; here, because the first use of package signal must be outside of a bubble.
+	signal.Ignore(unix.SIGXFSZ)
 	goleak.VerifyTestMain(m)
 }
 
@@ -35,11 +36,12 @@ func must(t testing.TB, err error) {
 }
 
 func newKey() ed25519.PrivateKey {
-	_, key, _ := ed25519.GenerateKey(nil) // crypto/rand never fails
+	_, key, _ := ed25519.GenerateKey(nil) // never fails
 	return key
 }
 
-// fixture is a datacenter: root, roster, people, and its supervisor, which the test plays by hand with the real keys, texts and envelopes.
+// fixture is a datacenter: root, roster, people, and its supervisor. The test acts as the supervisor, with real keys,
+// texts and envelopes.
 type fixture struct {
 	testing.TB
 	root, alice, bob identity.Signer // bob has no destructive flag
@@ -51,24 +53,24 @@ type fixture struct {
 	roster    *identity.Roster
 	rosters   [][]byte // signed, version 1 first
 	tokens    map[string]identity.TokenKey
-	admission writ.Admission // of whoever joins
+	admission writ.Admission // of joining nodes
 	members   map[string]nodes.Welcome
 	claims    []nodes.Claim
-	// takesSerials says that it knows serial numbers in claims, as supervisors of earlier versions do not.
+	// takesSerials is set if the supervisor accepts serial numbers in claims, unlike earlier versions.
 	takesSerials bool
 	payloads     map[writ.Digest][]byte
-	everyday     writ.Digest                    // of the payload that jobs belong to
-	others       map[writ.ProjectID]writ.Digest // of such payloads of other projects
-	asked        int                            // for payloads
-	standing     envelope.Kind                  // of the envelope that says what a node is, if it is another one
-	spoil        func(m *nodes.Membership)      // changes what is signed
-	lost         bool                           // somebody has signed that the nodes are lost
-	loss         []byte                         // the statement of that, where it is told
-	misstate     func(s *identity.Statement)    // changes what alice signs of that
-	fenced       []nodes.FenceAnswer            // what nodes said of that
-	away         int                            // so many more requests find it closed
+	everyday     writ.Digest                    // payload of jobs by default
+	others       map[writ.ProjectID]writ.Digest // the same for other projects
+	asked        int                            // number of payload requests
+	standing     envelope.Kind                  // kind of the envelopes with a node's standing, if set
+	spoil        func(m *nodes.Membership)      // modifies memberships before they are signed
+	lost         bool                           // a person has declared the nodes lost
+	loss         []byte                         // statement of the loss, where it is served
+	misstate     func(s *identity.Statement)    // modifies that statement before alice signs it
+	fenced       []nodes.FenceAnswer            // answers of nodes to the fence
+	away         int                            // number of further requests that fail
 
-	account       func(node writ.NodeID) ([]byte, error) // what the node API answers; that there are none if nil
+	account       func(node writ.NodeID) ([]byte, error) // answer of the node API; if nil, the queue has no accounts
 	accountsAsked int
 }
 
@@ -117,7 +119,7 @@ func newFixture(t testing.TB) *fixture {
 	return s
 }
 
-// everydayOf is a payload that allows everything in a project, for as long as a payload can.
+// everydayOf returns a payload that allows everything in a project, for the longest possible time.
 func (s *fixture) everydayOf(project identity.Project) writ.Digest {
 	return s.submission(s.alice, func(p *identity.Payload) {
 		p.Project, p.ProjectName = project.ID, project.Name
@@ -126,7 +128,7 @@ func (s *fixture) everydayOf(project identity.Project) writ.Digest {
 	})
 }
 
-// everything are the names of all operations.
+// everything returns the names of all operations.
 func everything() (names []string) {
 	for _, o := range catalog.Operations() {
 		names = append(names, o.Name())
@@ -134,7 +136,7 @@ func everything() (names []string) {
 	return names
 }
 
-// sign adds a roster that is ready to the chain.
+// sign adds a complete roster to the chain.
 func (s *fixture) sign(r *identity.Roster) {
 	s.Helper()
 	signed, err := identity.SignRoster(r, s.root)
@@ -153,7 +155,7 @@ func (s *fixture) amend(change func(r *identity.Roster)) {
 	s.sign(next)
 }
 
-// token makes a join token.
+// token returns a new join token.
 func (s *fixture) token() string {
 	token, err := identity.NewToken(s.roster.Cluster).For(s.datacenter, s.roster)
 	must(s.TB, err)
@@ -163,10 +165,10 @@ func (s *fixture) token() string {
 	return token.String()
 }
 
-// Site is the node API of its supervisor.
+// fixture implements the node API of its supervisor.
 var _ nodes.Backend = (*fixture)(nil)
 
-// open reports whether the node API answers this time.
+// open returns an error while the node API is closed.
 func (s *fixture) open() error {
 	if s.away > 0 {
 		s.away--
@@ -210,10 +212,10 @@ func (s *fixture) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, er
 	if welcome.Signed, err = s.membership(envelope.Welcome, claim.Hello.Key, slices.Concat(claim.Hello.Nonce, claim.Nonce)); err != nil {
 		return nodes.Welcome{}, err
 	}
-	return welcome, s.open() // one that closes here admits, and its answer is lost
+	return welcome, s.open() // if it closes here, the admission happened and its answer is lost
 }
 
-// membership signs what a node is. The caller holds mu.
+// membership signs the standing of a node. The caller holds mu.
 func (s *fixture) membership(kind envelope.Kind, key, nonce []byte) ([]byte, error) {
 	digest, err := s.roster.Digest()
 	if err != nil {
@@ -244,7 +246,7 @@ func (s *fixture) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([
 	return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
 }
 
-// Fence answers whether a node is to stop what it has: that is so once lost is set.
+// Fence orders a node to stop its resources once lost is set.
 func (s *fixture) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +263,7 @@ func (s *fixture) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]by
 	return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 }
 
-// signLoss returns what alice signs of a node that never comes back. The caller holds mu.
+// signLoss returns alice's statement that a node is lost. The caller holds mu.
 func (s *fixture) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
 	digest, err := s.roster.Digest()
 	must(s.TB, err)
@@ -360,14 +362,14 @@ func (s *fixture) setRosters(signed [][]byte) {
 	s.rosters = signed
 }
 
-// closeAPI lets the next requests find nobody.
+// closeAPI makes the next requests fail.
 func (s *fixture) closeAPI(requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.away = requests
 }
 
-// join makes a member with a token.
+// join creates a member with a token.
 func (s *fixture) join(dir string) *runner.Member {
 	s.Helper()
 	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1", Version: "test"})
@@ -375,7 +377,7 @@ func (s *fixture) join(dir string) *runner.Member {
 	return m
 }
 
-// submission signs a script and returns its digest; the run that it makes is writ.RunIDOf of that.
+// submission signs a script and returns its digest; writ.RunIDOf of the digest is its run.
 func (s *fixture) submission(signer identity.Signer, change func(p *identity.Payload)) writ.Digest {
 	s.Helper()
 	name := "alice"

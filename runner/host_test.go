@@ -10,19 +10,18 @@ import (
 	"writ/sal/catalog"
 )
 
-// host is what the drivers of these tests act on. It outlives runners, as a machine outlives its processes, and counts effects by the
-// key of their job.
+// host is the machine on which the drivers of these tests act. It outlives runners and counts effects by job key.
 type host struct {
 	mu      sync.Mutex
 	things  map[writ.ResourceID]writ.UID
 	effects map[string]int
-	order   []string // of effects
+	order   []string // order of effects
 	atOnce  map[writ.ResourceID]int
-	most    int // jobs that ever worked on one resource at the same time
+	most    int // highest number of concurrent jobs on one resource
 	state   string
-	wrote   bool // there is more of every log
+	wrote   bool // every log has more lines
 
-	// pause is called when a driver begins with an operation, and when its effect is there; an error ends the operation.
+	// pause is called when a driver starts an operation, and when its effect exists; an error ends the operation.
 	pause func(ctx context.Context, step string, request sal.Request) error
 }
 
@@ -39,7 +38,7 @@ func newHost() *host {
 	}
 }
 
-// becomes lets every resource do something else, and write or not.
+// becomes sets the state of every resource, and whether logs have more lines.
 func (h *host) becomes(state string, wrote bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +57,7 @@ func (h *host) count(key string) int {
 	return h.effects[key]
 }
 
-// busy is how many jobs act now.
+// busy returns the number of jobs that act now.
 func (h *host) busy() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +67,7 @@ func (h *host) busy() (n int) {
 	return n
 }
 
-// remove takes away what a job made.
+// remove deletes the resource of a job.
 func (h *host) remove(job *writ.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +88,7 @@ func (h *host) drivers() []sal.Driver {
 	return []sal.Driver{&driver{h, "volume"}, &driver{h, "container"}, &driver{h, "node"}}
 }
 
-// driver acts on a host. It keeps the contract of sal.Driver unless the host's pause does not.
+// driver acts on a host. It keeps the contract of sal.Driver unless the host's pause violates it.
 type driver struct {
 	host   *host
 	module string

@@ -51,7 +51,7 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// A node says the serial number of its machine to a supervisor that has proved itself and knows what that is, and signs it.
+// A node sends its machine's serial number, signed, but only to an authenticated supervisor that supports it.
 func TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes        bool
@@ -156,7 +156,7 @@ func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// through is the supervisor behind a proxy in the network, that sees everything and changes what it likes.
+// through connects to the supervisor through a proxy that can read and modify everything.
 func (s *fixture) through(t *testing.T, change func(path string, body []byte) []byte) *nodes.Client {
 	t.Helper()
 	supervisor := httptest.NewServer(nodes.Handler(s, nil, slog.New(slog.DiscardHandler)))
@@ -179,7 +179,7 @@ func (s *fixture) through(t *testing.T, change func(path string, body []byte) []
 	return &nodes.Client{URL: middle.URL}
 }
 
-// welcome lets a proxy change the answer to a claim.
+// welcome makes a proxy modify the answer to a claim.
 func welcome(change func(w *nodes.Welcome)) func(path string, body []byte) []byte {
 	return func(path string, body []byte) []byte {
 		var w nodes.Welcome
@@ -231,10 +231,11 @@ func TestAWelcomeCannotBeChangedInTransit(t *testing.T) {
 	})
 }
 
-// Whoever holds back the newest roster would keep an old key alive. A supervisor that has adopted one in the middle of a join is asked again.
+// Withholding the newest roster must not keep an old key valid. If a supervisor adopts a roster during a join, the node
+// asks again.
 func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
 	s, dir := newFixture(t), t.TempDir()
-	token := s.token() // made before there was another roster, so that it does not tell of that one
+	token := s.token() // created before the second roster, so it does not mention that one
 	s.amend(func(*identity.Roster) {})
 	held := 0
 	api := s.through(t, func(path string, body []byte) []byte {
@@ -320,7 +321,7 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	}
 }
 
-// Whoever holds an old key of a supervisor must not lead a node back to the roster in which it counted.
+// An attacker with an old key of a supervisor must not lead a node back to the roster in which the key was valid.
 func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
@@ -344,7 +345,7 @@ func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 	})
 }
 
-// awayAPI is a node API that does not answer, for one reason after the other.
+// awayAPI is an unreachable node API, with one error after the other.
 type awayAPI struct {
 	nodes.Backend
 	reasons []string
@@ -362,7 +363,8 @@ func (a *awayAPI) Greet(context.Context, nodes.Hello) (nodes.Proof, error) {
 	return nodes.Proof{}, writ.Errorf(writ.CodeUnreachable, "%s", a.reasons[n])
 }
 
-// A node that cannot join asks seldom once that failed twice in the same way. It says so twice, with the pause, and again when the reason changes.
+// A node asks less often after it failed to join twice with the same error. It logs that error twice, with the pause,
+// and logs again when the error changes.
 func TestANodeThatCannotJoinAsksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

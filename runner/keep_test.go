@@ -19,16 +19,16 @@ import (
 	"writ/sal"
 )
 
-// watchful is a driver that looks after the things of its module as look says, and meters them as usage says.
+// watchful is a driver that maintains its resources by calling look, and returns usage as their use.
 type watchful struct {
 	*driver
-	mu      sync.Mutex // held while the test changes what follows, and what look reads
+	mu      sync.Mutex // the test holds it while it changes the fields below and the state that look reads
 	look    func(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error)
 	orphans []sal.Orphan
 	usage   sal.Usage
-	stands  map[string]any // the values of what it sees, "state" and "address"; nil is what the driver says
-	mute    bool           // it cannot say how networks do
-	meter   func()         // called by Usage; nil does nothing
+	stands  map[string]any // values of an observation, "state" and "address"; nil uses those of driver
+	mute    bool           // it cannot report the status of networks
+	meter   func()         // called by Usage; may be nil
 }
 
 func (w *watchful) List(context.Context) ([]writ.ResourceID, error) {
@@ -83,19 +83,19 @@ func (w *watchful) Usage(context.Context, writ.ResourceID) (sal.Usage, error) {
 	return w.usage, nil
 }
 
-// change changes what the driver says from now on.
+// change changes the driver's answers.
 func (w *watchful) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	do()
 }
 
-// watched starts a node whose volumes are looked after.
+// watched starts a node whose volumes are maintained by w.
 func watched(t *testing.T, w *watchful) *node {
 	return newFixture(t).fresh(func(r *runner.Runner) { w.put(r) })
 }
 
-// put takes the place of the driver for volumes.
+// put replaces the driver for volumes.
 func (w *watchful) put(r *runner.Runner) {
 	w.driver = r.Drivers[0].(*driver)
 	r.Drivers = append([]sal.Driver{w}, r.Drivers[1:]...)
@@ -155,7 +155,7 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 	})
 }
 
-// A file of the host may be called anything, and what takes it away may not be sendable. The rest of the report comes through.
+// A file on the host may have any name, and its removal command may not be sendable. The rest of the report is sent.
 func TestAnOrphanOfAnyNameIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}
@@ -188,7 +188,7 @@ func TestRecordsOfNetworksStay(t *testing.T) {
 	})
 }
 
-// What was mended is told in every report until the supervisor says that it has it.
+// A repair is in every report until the supervisor acknowledges it.
 func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken []sal.Drift
@@ -224,7 +224,8 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 		if diff := cmp.Diff(want, got.Mendings); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round - 3}}) // of a report that did not have it
+		// A report without the repair.
+		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round - 3}})
 		quiet(30 * time.Second)
 		if got = n.lastReport(); len(got.Mendings) != 1 {
 			t.Errorf("without an acknowledgement it is told %+v", got.Mendings)
@@ -235,7 +236,7 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 			t.Errorf("what was acknowledged is told again: %+v", got.Mendings)
 		}
 
-		// What breaks at each look is bounded, while nobody says that it is known; how often it was does not get lost.
+		// The list of unacknowledged repairs is limited; their count stays exact.
 		w.change(func() { broken = []sal.Drift{{What: "it had died", Mended: true}} })
 		quiet(20 * 30 * time.Second)
 		got = n.lastReport()
@@ -245,8 +246,8 @@ func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// How a resource stands is told when that changes, in every report until the supervisor says that it has it; and again after each operation, whose
-// answer may have been another, and to a supervisor that began since.
+// The state of a resource is reported when it changes, in every report until the supervisor acknowledges it. It is
+// reported again after each operation, because the operation's answer may differ, and to a new supervisor.
 func TestTheStatusOfAResourceIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -402,7 +403,8 @@ func TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork(t *testing.
 	})
 }
 
-// What a resource uses is told until the supervisor says that it has it, also by the next incarnation, and never less than before.
+// The use of a resource is reported until the supervisor acknowledges it, even by the next incarnation, and never
+// decreases.
 func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -413,7 +415,8 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 		made := n.job(1, "volume.create", "data", nil)
 		n.push(made)
 		n.await(made.JobKey)
-		quiet(time.Until(began.Add(5*time.Minute + time.Second))) // looks at 0:30, 1:00, … 5:00; the report of the last one tells
+		// Scans at 0:30, 1:00, … 5:00; the last report contains the usage.
+		quiet(time.Until(began.Add(5*time.Minute + time.Second)))
 		got := n.lastReport()
 		want := []writ.Usage{{
 			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, Hour: time.Now().UTC().Truncate(time.Hour),
@@ -425,7 +428,7 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 
 		n.stop()
 		time.Sleep(time.Until(began.Add(7 * time.Minute)))
-		w.change(func() { w.usage.Received = 30 }) // its counter began anew
+		w.change(func() { w.usage.Received = 30 }) // its counter restarted
 		n = n.fixture.start(n.dir, n.host, w.put)
 		quiet(time.Second)
 		got = n.lastReport()
@@ -433,7 +436,8 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 		if diff := cmp.Diff(want, got.Usage); diff != "" {
 			t.Fatalf("after a restart (-want +got):\n%s", diff)
 		}
-		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation - 1, Round: got.Round}}) // of another incarnation: nothing
+		// Another incarnation: no effect.
+		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation - 1, Round: got.Round}})
 		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round}})
 		w.change(func() { w.usage = sal.Usage{Received: 30} })
 		n.host.remove(made)
@@ -444,7 +448,7 @@ func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// Looks come every half minute. What is there for less than that, and for some of it, is charged for all of it.
+// Scans are half a minute apart. A resource that exists for a shorter time is charged for all of it.
 func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
@@ -467,7 +471,7 @@ func TestUseIsChargedFromTheFirstMomentToTheLast(t *testing.T) {
 			synctest.Wait()
 		}
 		act(1, "volume.create", "long")
-		at(40 * time.Second) // a look was at 0:30, the next is at 1:00
+		at(40 * time.Second) // the last scan was at 0:30, the next is at 1:00
 		act(2, "volume.create", "short")
 		at(50 * time.Second)
 		act(3, "volume.delete", "short")

@@ -48,7 +48,7 @@ func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 			t.Errorf("asked again after %s: who is refused hammers at the node API", waited)
 		}
 
-		// What is not from the supervisor, for this node, and about this node is not taken.
+		// Accounts that are not from the supervisor, for this node and about this node are rejected.
 		for name, forge := range map[string]func(){
 			"another key":   func() { key = newKey() },
 			"another node":  func() { forNode = writ.NodeID(writ.NewUUID()) },

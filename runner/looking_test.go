@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-// A driver that was late has given the lock back, and is not noted as done yet.
+// A late driver has released the lock, but its call is still registered.
 func TestASkippedInspectionKeepsNoLock(t *testing.T) {
 	k := newKeeper(&incarnation{log: slog.New(slog.DiscardHandler), now: time.Now}, nil)
 	volume := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "v"}

@@ -47,7 +47,7 @@ func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {
 	})
 }
 
-// A card whose driver is stuck can keep who asks for its speed waiting for ever. The node goes on with everything else.
+// Reading the speed of a network card with a stuck driver can block forever. All other work of the node continues.
 func TestAnUnreadableMachineBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})

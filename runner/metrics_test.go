@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-// What people read of a runner follows from what it did.
+// The metrics of a runner match its work.
 func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 1 })

@@ -23,7 +23,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// node is one runner at work, and the supervisor's end of its queue.
+// node is a running runner, and the supervisor's end of its queue.
 type node struct {
 	*fixture
 	dir    string
@@ -39,16 +39,16 @@ type node struct {
 	deaf      context.CancelFunc
 
 	mu       sync.Mutex
-	results  []writ.Result // as they came, repetitions too
-	messages int           // that carried them
+	results  []writ.Result // in order of arrival, with repetitions
+	messages int           // messages that contained results
 	beats    [][]byte      // signed
 	reports  []writ.Report
 	hosts    []nodes.HostReport
 	logs     []nodes.LogReport
 }
 
-// start runs a runner on a data directory, where the node must have joined. It works inside a bubble of synctest only: every wait
-// here takes no time. change may be nil.
+// start runs a runner on a data directory whose node has joined. It must be called in a synctest bubble: its waits take
+// no real time. change may be nil.
 func (s *fixture) start(dir string, h *host, change func(r *runner.Runner)) *node {
 	s.Helper()
 	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s})
@@ -74,7 +74,7 @@ func (s *fixture) start(dir string, h *host, change func(r *runner.Runner)) *nod
 	return n
 }
 
-// logger shows what the runner says when a test fails.
+// logger shows the runner's log when a test fails.
 func logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -87,7 +87,7 @@ func (s *fixture) fresh(change func(r *runner.Runner)) *node {
 	return s.start(dir, newHost(), change)
 }
 
-// again starts another incarnation on the same directory and host, once n was stopped.
+// again stops n and starts another incarnation on the same directory and host.
 func (n *node) again() *node {
 	n.Helper()
 	n.stop()
@@ -111,7 +111,7 @@ func (n *node) stop() {
 	n.cancel = nil
 }
 
-// hear collects what comes from the node.
+// hear collects the node's messages.
 func (n *node) hear(ctx context.Context) {
 	for ctx.Err() == nil {
 		messages, err := n.queue.Receive(ctx, time.Second, queue.Stream{Node: n.member.Node(), Direction: queue.Out})
@@ -125,7 +125,7 @@ func (n *node) hear(ctx context.Context) {
 	}
 }
 
-// take opens the envelope of results. That of a beat is opened when a test looks at it: there are many, and few matter.
+// take opens the envelope of results. Beats are opened only when a test needs one, because there are many.
 func (n *node) take(body []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,7 +153,7 @@ func (n *node) take(body []byte) {
 	n.messages++
 }
 
-// job makes a job of a run that alice signed. Jobs with the same sequence number have the same key.
+// job returns a job of a run that alice signed. Jobs with the same sequence number have the same key.
 func (s *fixture) job(seq int, operation, name string, change func(j *writ.Job)) *writ.Job {
 	now := time.Now()
 	payload := s.everyday
@@ -177,7 +177,7 @@ func (s *fixture) job(seq int, operation, name string, change func(j *writ.Job))
 	return j
 }
 
-// push signs a job with the supervisor's key and puts it into the node's queue.
+// push signs a job with the supervisor's key and adds it to the node's queue.
 func (n *node) push(j *writ.Job) {
 	n.Helper()
 	j.Node = cmp.Or(j.Node, n.member.Node())
@@ -196,7 +196,7 @@ func (n *node) pushBytes(id string, body []byte) {
 	must(n.TB, n.queue.Push(n.Context(), n.member.Node(), queue.Task{ID: id, Body: body, EndBy: time.Now().Add(time.Hour)}))
 }
 
-// tell sends control messages under one signature.
+// tell sends a control message.
 func (n *node) tell(c writ.Control) {
 	n.Helper()
 	c.Node = cmp.Or(c.Node, n.member.Node())
@@ -207,12 +207,12 @@ func (n *node) tell(c writ.Control) {
 	synctest.Wait()
 }
 
-// got returns the results of a job so far, repetitions too.
+// got returns the results of a job so far, with repetitions.
 func (n *node) got(key writ.JobKey) []writ.Result {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var results []writ.Result
-	for i := range n.results { // without a copy of each, which the race detector watches byte by byte
+	for i := range n.results { // without copies, which the race detector would check byte by byte
 		if n.results[i].JobKey == key {
 			results = append(results, n.results[i])
 		}
@@ -220,7 +220,7 @@ func (n *node) got(key writ.JobKey) []writ.Result {
 	return results
 }
 
-// await returns the first result of a job and fails the test if none comes within two minutes.
+// await returns the first result of a job. It fails the test after two minutes without one.
 func (n *node) await(key writ.JobKey) writ.Result {
 	n.Helper()
 	for range 1200 {
@@ -234,7 +234,7 @@ func (n *node) await(key writ.JobKey) writ.Result {
 	return writ.Result{}
 }
 
-// quiet lets time pass, and waits until all goroutines are idle.
+// quiet lets time pass, and waits until all goroutines are blocked.
 func quiet(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -264,7 +264,7 @@ func (n *node) lastReport() writ.Report {
 	return n.reports[len(n.reports)-1]
 }
 
-// active reports whether the node's newest beat names a job.
+// active reports whether the node's newest beat contains a job.
 func (n *node) active(key writ.JobKey) bool {
 	n.Helper()
 	return slices.Contains(n.lastBeat().Active, key)
@@ -277,7 +277,7 @@ func codeOf(r writ.Result) writ.Code {
 	return r.Error.Code
 }
 
-// disk copies what a data directory holds at this moment: what a process finds that starts after this one was killed.
+// disk copies the data directory: the state that a process finds if this one is killed now.
 func (n *node) disk() string {
 	n.Helper()
 	dir := filepath.Join(n.TempDir(), "disk")

@@ -26,7 +26,7 @@ func logged(t *testing.T, l *nodelog.Log, source, level string, texts ...string)
 	must(t, ring.Run(ctx, logring.File(l.Dir, source)))
 }
 
-// encoded is a query as it travels.
+// encoded returns the encoded form of a query.
 func encoded(t *testing.T, q nodes.LogQuery) []byte {
 	t.Helper()
 	text, err := cbor.Marshal(q)
@@ -34,7 +34,7 @@ func encoded(t *testing.T, q nodes.LogQuery) []byte {
 	return text
 }
 
-// tookLogs returns what the node told of its log since it was asked last, after it had some time.
+// tookLogs waits, then returns the log reports since the last call.
 func (n *node) tookLogs(silent time.Duration) []nodes.LogReport {
 	quiet(silent)
 	n.mu.Lock()

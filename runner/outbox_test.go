@@ -15,17 +15,17 @@ import (
 	"writ/runner/journal"
 )
 
-// mailed is an outbox that runs, and what it sent.
+// mailed is a running outbox, with the results that it sent.
 type mailed struct {
 	*outbox
 	refuse bool
-	note   func(results []*writ.Result) // nil does nothing; one call at a time
+	note   func(results []*writ.Result) // may be nil; not called concurrently
 
 	guard sync.Mutex
 	kept  [][]*writ.Result
 }
 
-// batches returns what was sent so far.
+// batches returns the batches sent so far.
 func (m *mailed) batches() [][]*writ.Result {
 	m.guard.Lock()
 	defer m.guard.Unlock()
@@ -99,7 +99,7 @@ func TestAResultThatIsPostedAgainWaitsAsIfItWereNew(t *testing.T) {
 func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
-		m.refuse = true // whether it was sent is unknown then
+		m.refuse = true // whether it was sent is then unknown
 		sent := m.post(resultOf(1), time.Now())
 		time.Sleep(10 * time.Second)
 		select {
@@ -164,7 +164,7 @@ func TestResultsAreSentSoonOnceTheSupervisorIsHeard(t *testing.T) {
 			m.post(resultOf(seq), time.Now())
 			time.Sleep(time.Second)
 		}
-		for range 10 { // wherever in a pause it happens
+		for range 10 { // at different points of the pause
 			time.Sleep(10*time.Minute + 7*time.Second)
 			synctest.Wait()
 			before := len(m.batches())

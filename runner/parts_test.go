@@ -19,8 +19,8 @@ import (
 	"writ/sal/simulated"
 )
 
-// The other tests here run in virtual time, with the queue in memory and a driver of their own. This one has the queue of Redis, which
-// loses everything in the middle, and the drivers of a node that can do no better.
+// The other tests of this package run in virtual time, with a queue in memory and their own driver. This one uses
+// Redis, which loses all data in the middle, and simulated drivers.
 func TestARunnerServesOverRedisWithSimulatedDrivers(t *testing.T) {
 	s, dir := newFixture(t), t.TempDir()
 	redis := embedded.New("127.0.0.1:0")

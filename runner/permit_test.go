@@ -14,7 +14,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// destroy makes a job that deletes a volume in the name of a payload.
+// destroy returns a job that deletes a volume under a payload.
 func (s *fixture) destroy(seq int, payload writ.Digest, change func(j *writ.Job)) *writ.Job {
 	return s.job(seq, "volume.delete", "data", func(j *writ.Job) {
 		j.Payload, j.Run = payload, writ.RunIDOf(payload)
@@ -163,7 +163,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 				if acted := n.host.count(job.JobKey.String()) == 1; acted != (tt.want == "") {
 					t.Errorf("it was destroyed: %v", acted)
 				}
-				// A key of the supervisor that somebody else has shows itself on the node by what is refused.
+				// A stolen supervisor key becomes visible by the refusals on the node.
 				if warned := log.Lines("level=WARN") == 1 && log.Lines("code="+string(tt.want)) == 1; warned != (tt.want != "") {
 					t.Errorf("that it was refused is logged: %v\n%s", warned, log)
 				}
@@ -214,7 +214,7 @@ func TestDestructionWaitsForTheNodeAPIAndGivesUpRetryably(t *testing.T) {
 	})
 }
 
-// A payload is verified once, but for what changes: the roster, and the time.
+// A payload is verified once, and again when the roster changes. The time is checked each time.
 func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 	for name, tt := range map[string]struct {
 		meanwhile func(n *node)
@@ -269,7 +269,8 @@ func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 	}
 }
 
-// The signer may know a newer roster than the node: then the node must get it first. That roster may be the first one that has the signer's key.
+// If the signer knows a newer roster than the node, the node must fetch it first, even if that roster is the first one
+// with the signer's key.
 func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
 	for name, key := range map[string]identity.Signer{"the same key": nil, "a new key": identity.NewSigner(newKey())} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +295,7 @@ func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
 	}
 }
 
-// hangingAPI never gives a payload.
+// hangingAPI never returns a payload.
 type hangingAPI struct{ nodes.Backend }
 
 func (hangingAPI) Payload(ctx context.Context, _ writ.Digest) ([]byte, error) {
@@ -326,7 +327,7 @@ func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// Whoever asks why the call waits reads it: what a job waits for travels with each beat.
+// The reason why a job waits is in each beat, for people who ask why the call waits.
 func TestAJobThatCannotGetItsSignedScriptSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

@@ -46,7 +46,7 @@ func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 			t.Errorf("result = %+v", first)
 		}
 		quiet(time.Second)
-		for _, job.Delivery = range []int{1, 4, 5} { // after it ended, the first one being the queue's own repetition
+		for _, job.Delivery = range []int{1, 4, 5} { // after its end; the first is a repetition by the queue itself
 			n.push(job)
 			quiet(time.Second)
 		}
@@ -156,7 +156,7 @@ func TestUnauthenticMessagesHaveNoEffect(t *testing.T) {
 	})
 }
 
-// Whoever has Redis can put into it what he likes, also what the supervisor has sent once.
+// An attacker with access to Redis can add any message, including repetitions of the supervisor's.
 func TestDroppedMessagesLogFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
@@ -201,7 +201,7 @@ func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 
 		n = n.again()
 		refused(n, 3, 4)
-		n.tell(writ.Control{Epoch: 7}) // a supervisor announces itself before it sends
+		n.tell(writ.Control{Epoch: 7}) // a new supervisor announces itself before it sends jobs
 		refused(n, 4, 6)
 		quiet(time.Second)
 		if got := n.lastBeat().Epoch; got != 7 {
@@ -266,13 +266,13 @@ func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 		if got > 70 {
 			t.Errorf("sent %d times in an hour in which nobody was there", got)
 		}
-		n.tell(writ.Control{Epoch: 2}) // a supervisor is there again
+		n.tell(writ.Control{Epoch: 2}) // a supervisor is available again
 		quiet(2 * time.Second)
 		if again := len(n.got(job.JobKey)) - got; again != 1 {
 			t.Errorf("sent %d times within 2 seconds after the supervisor was heard, want 1", again)
 		}
 
-		n = n.again() // it must come at once, without a delivery, though nobody pushes anything
+		n = n.again() // sent immediately after the restart, without a delivery
 		quiet(time.Second)
 		if got := len(n.got(job.JobKey)); got != 1 {
 			t.Errorf("sent %d times in the first second after a restart, want 1", got)
@@ -304,7 +304,7 @@ func TestResultsWaitWhileTheQueueIsAwayAndShareSignatures(t *testing.T) {
 		close(release)
 		quiet(10 * time.Second)
 		n.queue.Cut(false)
-		quiet(1500 * time.Millisecond) // less than it takes until they are sent again
+		quiet(1500 * time.Millisecond) // less than the resend delay
 		if len(n.results) != 130 || n.messages != 3 {
 			t.Errorf("%d results came in %d messages, want 130 in 3", len(n.results), n.messages)
 		}
@@ -516,7 +516,7 @@ func TestMissingToolsAreReportedOncePerModule(t *testing.T) {
 	})
 }
 
-// serving is a driver that says of its programs what they printed.
+// serving is a driver whose description contains the output of programs.
 type serving struct{ sal.Driver }
 
 func (serving) Describe() writ.NodeDriver {
@@ -601,7 +601,7 @@ func TestAnExpiredRosterIsNotObeyed(t *testing.T) {
 			t.Errorf("fault = %q", fault)
 		}
 		n.amend(func(*identity.Roster) {})
-		quiet(11 * time.Minute) // nobody tells the node; it asks by itself
+		quiet(11 * time.Minute) // without an announcement; the node asks periodically
 		job = n.job(2, "node.ping", "", nil)
 		n.push(job)
 		n.await(job.JobKey)

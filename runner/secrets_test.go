@@ -28,7 +28,7 @@ import (
 
 const canary = "canary-5f1d0c7b93e8\n"
 
-// reader is the key that the node has now.
+// reader returns the node's current key for secrets.
 func (n *node) reader() age.Recipient {
 	n.Helper()
 	text, err := os.ReadFile(filepath.Join(n.dir, "age.key"))
@@ -38,7 +38,7 @@ func (n *node) reader() age.Recipient {
 	return key.Recipient()
 }
 
-// withSecret is a job that gives a container a secret on its standard input, with the ciphertext that make makes.
+// withSecret returns a job that passes a secret to the standard input of a container, with the ciphertext from make.
 func (n *node) withSecret(seq int, make func(label secret.Label) []byte) *writ.Job {
 	return n.job(seq, "container.exec", "web", func(j *writ.Job) {
 		j.Args = map[string]any{"command": []any{"login"}, "stdin": map[string]any{"secret": "db-password@3"}}
@@ -57,7 +57,7 @@ func (n *node) encryptTo(to age.Recipient) func(label secret.Label) []byte {
 	}
 }
 
-// talker is a driver whose tool says everything that it is told.
+// talker is a driver whose tool repeats its input.
 type talker struct {
 	sal.Driver
 	say func(told string, r sal.Request) (sal.Outcome, error)
@@ -80,7 +80,7 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) {
 			d.Driver = r.Drivers[1]
 			r.Drivers[1] = d
-			r.Record = func(s tracing.Span) { spans = append(spans, s) } // of one job after the other
+			r.Record = func(s tracing.Span) { spans = append(spans, s) } // jobs run one after the other
 			r.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		told, beat := "", writ.Beat{}
@@ -143,7 +143,7 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 	})
 }
 
-// searchSpans sends spans to a collector, and looks for the secret in all that it gets.
+// searchSpans sends spans to a collector, and searches its input for the secret.
 func searchSpans(t *testing.T, spans []tracing.Span, want int) {
 	t.Helper()
 	var got bytes.Buffer
@@ -154,7 +154,7 @@ func searchSpans(t *testing.T, spans []tracing.Span, want int) {
 		exporter.Record(s)
 	}
 	must(t, exporter.Close())
-	collector.Close() // and no handler goes on
+	collector.Close() // waits for the handlers
 	if n := strings.Count(got.String(), "writ.operation"); len(spans) != want || n != want {
 		t.Errorf("%d spans, and %d of them at the collector; want %d", len(spans), n, want)
 	}

@@ -15,7 +15,7 @@ import (
 	"writ/sal"
 )
 
-// hang lets every operation on resources with such names wait until its time is over.
+// hang makes every operation on resources whose names have the prefix block until its deadline.
 func (n *node) hang(prefix string) {
 	n.host.setPause(func(ctx context.Context, step string, r sal.Request) error {
 		if step == begun && strings.HasPrefix(r.Resource.Name, prefix) {
@@ -26,7 +26,7 @@ func (n *node) hang(prefix string) {
 	})
 }
 
-// of makes a job that of a project, with a run of its own.
+// of makes a job one of a project, with its own run.
 func (s *fixture) of(project writ.ProjectID, more ...func(j *writ.Job)) func(j *writ.Job) {
 	return func(j *writ.Job) {
 		j.Project, j.Payload, j.Run = project, s.others[project], writ.RunIDOf(s.others[project])
@@ -41,7 +41,7 @@ func fetching(j *writ.Job) {
 	j.Args = map[string]any{"url": "https://example.com/" + j.Name, "sha256": strings.Repeat("0", 64), "format": "raw"}
 }
 
-// wide is a node with as many slots as usual, and images.
+// wide returns a node with the default number of slots, and images.
 func wide(s *fixture) *node {
 	h := newHost()
 	dir := s.TempDir()
@@ -106,8 +106,8 @@ func TestJobsThatTakeLongLeaveSlotsToOtherProjects(t *testing.T) {
 	})
 }
 
-// TestSlotsAreSharedByTimeAndWeight has three projects ask for more than a node can do, as a supervisor sends it. Their jobs take different
-// times, and one of them counts double.
+// TestSlotsAreSharedByTimeAndWeight has three projects request more than a node can do, at the rate of a supervisor.
+// Their jobs have different durations, and one project has weight two.
 func TestSlotsAreSharedByTimeAndWeight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil) // with 4 slots, and 12 jobs in hand
@@ -127,7 +127,7 @@ func TestSlotsAreSharedByTimeAndWeight(t *testing.T) {
 		defer stop()
 		var group sync.WaitGroup
 		for project := range takes {
-			for line := range 4 { // so many are out at a time
+			for line := range 4 { // jobs in flight per project
 				group.Go(func() {
 					for i := 0; ctx.Err() == nil; i++ {
 						j := n.job(4*i+line+1, "volume.create", fmt.Sprint("v", line, "-", i), n.of(project, func(j *writ.Job) { j.Weight = weights[project] }))

@@ -25,7 +25,7 @@ func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
 		}
 		n.stop()
 		again := s.start(n.dir, n.host, nil)
-		s.closeAPI(1 << 30) // it knows
+		s.closeAPI(1 << 30) // the node knows without asking
 		if err := <-again.ended; writ.CodeOf(err) != writ.CodeNodeRejected {
 			t.Errorf("the next runner ended with %v", err)
 		}
@@ -33,7 +33,7 @@ func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
 	})
 }
 
-// What is not signed, or was signed in answer to another question, about another node or for another purpose, ends no node.
+// An answer that is unsigned, or signed for another request, node or purpose, shuts no node down.
 func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
 	for name, lie := range map[string]func(s *fixture){
 		"an answer without signature": func(s *fixture) {
@@ -70,12 +70,12 @@ func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
 	}
 }
 
-// A node that the queue refuses asks at once, and what it is told then is what counts.
+// A node that the queue refuses asks immediately, and only the answer counts.
 func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)
-		n.hang("long") // a job that is under way keeps no node that was removed from its end
+		n.hang("long") // a running job does not delay the exit of a removed node
 		long := s.job(1, "volume.create", "long", nil)
 		n.push(long)
 		quiet(5 * time.Second)
@@ -89,7 +89,7 @@ func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 		began := time.Now()
 		login := n.member.Login(s)
 		_, _, _ = login(t.Context(), true)
-		// Connections that were refused, too, wait until they may ask again; the end of the node waits for them.
+		// Refused connections also wait until they may ask again, and the exit of the node waits for them.
 		var waiting sync.WaitGroup
 		for range 5 {
 			waiting.Go(func() {
@@ -107,7 +107,7 @@ func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 	})
 }
 
-// A queue without accounts refuses no node. One that was removed learns that within seconds all the same.
+// A queue without accounts refuses no node. A removed node still learns of it within seconds.
 func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -143,7 +143,7 @@ func TestAnEnvelopeOfAnotherKindDecidesNoMembership(t *testing.T) {
 	})
 }
 
-// An epoch is obeyed for ever: one that cannot be must not make a node deaf, whoever signed it.
+// An epoch is obeyed forever, so an impossible one must not block a node, whoever signed it.
 func TestAnEpochThatCannotBeDoesNotMakeANodeDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

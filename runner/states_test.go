@@ -9,7 +9,8 @@ import (
 	"writ"
 )
 
-// More than a report has room for is told in several, each acknowledged or not; nothing is taken for told that was in none of those.
+// States beyond the limit of a report follow in later ones, acknowledged or not. A state that was in no acknowledged
+// report stays pending.
 func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 	var s states
 	id := func(i int) writ.ResourceID {
@@ -30,7 +31,7 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 		}
 	}
 	tell(1, false)
-	s.note(writ.ResourceState{ResourceID: id(1), Standing: writ.Standing{State: "ready"}}) // comes before the others by name
+	s.note(writ.ResourceState{ResourceID: id(1), Standing: writ.Standing{State: "ready"}}) // first by name
 	tell(2, true)
 	for round := int64(3); round < 6; round++ {
 		tell(round, true)
@@ -46,7 +47,7 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 	}
 }
 
-// What is gone without an operation is told as such until that is acknowledged, and then no more.
+// A resource that disappeared without an operation is reported until that is acknowledged, and then no more.
 func TestALostResourceIsReportedOnce(t *testing.T) {
 	var s states
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
@@ -66,14 +67,14 @@ func TestALostResourceIsReportedOnce(t *testing.T) {
 		t.Errorf("it is told again: %+v, and remembered: %+v", got, s.all)
 	}
 	s.note(writ.ResourceState{ResourceID: id, UID: "w", Standing: writ.Standing{State: "ready"}})
-	s.forget(id) // a delete took it away
+	s.forget(id) // a delete removed it
 	s.markGone(nil)
 	if got := s.unacked(6, 1, 10); len(got) > 0 {
 		t.Errorf("what was deleted is told: %+v", got)
 	}
 }
 
-// What has a record and is not there itself is told once, too, as long as it stays so.
+// A missing resource with a record is also reported once, while that does not change.
 func TestALostResourceWithARecordIsReportedOnce(t *testing.T) {
 	var s states
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}

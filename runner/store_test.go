@@ -15,7 +15,7 @@ import (
 	"writ/sal"
 )
 
-// fill makes the node's journal unable to grow, as a full disk does, until the returned function makes room.
+// fill prevents the node's journal from growing, as a full disk does, until room is called.
 func (n *node) fill() (room func()) {
 	n.Helper()
 	wal, err := os.Stat(filepath.Join(n.dir, "runner.db-wal"))
@@ -55,12 +55,12 @@ func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 		if codeOf(got) != writ.CodeStoreUnavailable || !got.Error.Retryable() || n.host.count(comes.JobKey.String()) != 1 {
 			t.Errorf("result = %+v, want a retryable %s that says it was carried out", got.Error, writ.CodeStoreUnavailable)
 		}
-		known := n.job(3, "volume.create", "other", nil) // now that it knows, it does not even begin
+		known := n.job(3, "volume.create", "other", nil) // the node knows of the failure, so it does not start the job
 		n.push(known)
 		if got := n.await(known.JobKey); codeOf(got) != writ.CodeNodeStore || n.host.count(known.JobKey.String()) != 0 {
 			t.Errorf("result = %+v after %d effects, want %s after none", got.Error, n.host.count(known.JobKey.String()), writ.CodeNodeStore)
 		}
-		close(release) // what was done must be told, but not before it is remembered
+		close(release) // the result must be sent, but only after it is recorded
 		quiet(5 * time.Second)
 		if len(n.got(runs.JobKey)) != 0 {
 			t.Error("a result was sent that is not recorded")
@@ -109,7 +109,7 @@ func TestAFullDiskDoesNotMakeAnInterruptedJobLookUndone(t *testing.T) {
 			t.Errorf("fault = %q", fault)
 		}
 		room()
-		quiet(2 * time.Second) // nobody writes now; the node must find out by itself
+		quiet(2 * time.Second) // no job writes now; the node must find out by itself
 		if fault := n.lastBeat().Fault; fault != "" {
 			t.Errorf("fault = %q with room again", fault)
 		}

@@ -18,7 +18,8 @@ import (
 	"writ/sal/simulated"
 )
 
-// There is what a project has on the node before its supervisor's key is stolen, by kind and name, with what it is made by.
+// holdings are the resources of a project on the node before its supervisor's key is stolen, with the calls that
+// created them.
 var holdings = []struct {
 	operation, name string
 	args            map[string]any
@@ -36,7 +37,7 @@ var holdings = []struct {
 	{"herodb.backup", "store", map[string]any{"backup": "before"}},
 }
 
-// attempt is how a thief tries to make an operation destroy what there is.
+// attempt is a thief's attempt to destroy something with an operation.
 type attempt struct {
 	name string
 	args map[string]any
@@ -49,7 +50,8 @@ var (
 	grown    = map[string]any{"size_gib": int64(2)}
 )
 
-// attempts has at least one for each operation of the catalogue. What only reads is tried, too: it must change nothing.
+// attempts has at least one entry for each operation of the catalogue, including read-only ones, which must change
+// nothing.
 var attempts = map[string][]attempt{
 	"image.fetch":            {{"base", map[string]any{"url": "https://evil.example.com/base", "sha256": strings.Repeat("0a", 32), "format": "oci"}}, {"evil", map[string]any{"url": "https://evil.example.com/base", "sha256": strings.Repeat("0b", 32)}}},
 	"image.get":              {{"base", nil}},
@@ -108,19 +110,19 @@ var attempts = map[string][]attempt{
 	"run.now":                 {{"", nil}},
 }
 
-// held is a handle to what the project has.
+// held returns a handle to a resource of the project.
 func held(kind, name string) map[string]any {
 	return map[string]any{"kind": kind, "name": name, "uid": string(uidOf(kind, name))}
 }
 
-// uidOf is the same for the same resource: whoever has the supervisor's key knows it.
+// uidOf returns a fixed UID for a resource: a thief of the supervisor's key knows it.
 func uidOf(kind, name string) writ.UID {
 	digest := writ.DigestOf([]byte(kind + "/" + name)).String()
 	return writ.UID(digest[:8] + "-" + digest[8:12] + "-7" + digest[13:16] + "-8" + digest[17:20] + "-" + digest[20:32])
 }
 
-// victim is a node with everything that a project can have, and the supervisor's key in wrong hands: what the node gets, as jobs and from
-// the node API, is made by them.
+// victim is a node with all kinds of resources whose supervisor's key was stolen: its jobs and the answers of its node
+// API come from the thief.
 type victim struct {
 	*node
 	drivers []sal.Driver
@@ -136,7 +138,7 @@ func newVictim(t *testing.T) *victim {
 		v.drivers = append(v.drivers, d)
 	}
 	v.node = newFixture(t).fresh(func(r *runner.Runner) {
-		r.Drivers = append(slices.Clone(v.drivers), r.Drivers[len(r.Drivers)-1]) // that of the module node
+		r.Drivers = append(slices.Clone(v.drivers), r.Drivers[len(r.Drivers)-1]) // of the module node
 	})
 	for _, h := range holdings {
 		if got := v.try(h.operation, attempt{h.name, h.args}, v.everyday, time.Now()); got.Error != nil {
@@ -146,7 +148,7 @@ func newVictim(t *testing.T) *victim {
 	return v
 }
 
-// try sends a job that is signed with the supervisor's key, in the name of a payload.
+// try sends a job signed with the supervisor's key, under a payload.
 func (v *victim) try(operation string, a attempt, payload writ.Digest, accepted time.Time) writ.Result {
 	v.Helper()
 	v.seq++
@@ -162,7 +164,7 @@ func (v *victim) try(operation string, a attempt, payload writ.Digest, accepted 
 	return v.await(j.JobKey)
 }
 
-// state is all that there is on the node.
+// state returns the observations of all resources on the node.
 func (v *victim) state() map[string]sal.Observation {
 	v.Helper()
 	all := map[string]sal.Observation{}
@@ -178,8 +180,8 @@ func (v *victim) state() map[string]sal.Observation {
 	return all
 }
 
-// The supervisor's key alone changes nothing on a node: neither data nor what holds it, with whatever operation and whatever payload a thief
-// can come by.
+// The supervisor's key alone changes nothing on a node: neither data nor its owners, whatever the operation and
+// whatever payload a thief can get.
 func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVictim(t)
@@ -246,7 +248,7 @@ func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 				}
 			}
 		}
-		// The same with a payload that covers it is carried out: else all of the above says nothing.
+		// With a payload that covers it, the same attempt succeeds. Otherwise the checks above would prove nothing.
 		covers := without("", generous)
 		acted := 0
 		for _, op := range catalog.Operations() {
@@ -271,7 +273,7 @@ func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 	})
 }
 
-// However many jobs of a run come, also at the same time, its payload is fetched once; what only reads needs none.
+// Any number of concurrent jobs of a run fetch its payload once; read-only jobs need none.
 func TestAPayloadIsFetchedOnceForARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)

@@ -17,9 +17,8 @@ import (
 	"writ/sal"
 )
 
-// TestAJobWithATransferGrantHasAnOrigin has a driver look at what it is given: where to fetch, if the job has a transfer grant for this node,
-// and nothing
-// otherwise. A transfer grant that is not for this node, or not its supervisor's, refuses the job.
+// A driver gets an origin if its job has a transfer grant for this node, and none otherwise. A transfer grant for
+// another node, or not from its supervisor, makes the job fail.
 func TestAJobWithATransferGrantHasAnOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
@@ -74,17 +73,17 @@ func TestAJobWithATransferGrantHasAnOrigin(t *testing.T) {
 	})
 }
 
-// slowShipper is a driver that takes its time to keep what another node fetches.
+// slowShipper is a driver that takes long to prepare an archive for another node.
 type slowShipper struct {
 	*driver
-	keeping chan bool // told when it begins
+	keeping chan bool // receives when it starts
 	free    chan bool // closed when it may end
 }
 
 func (s *slowShipper) Ship(ctx context.Context, _ sal.Shipment) (sal.Archive, error) {
 	select {
 	case s.keeping <- true:
-	case <-s.free: // it is asked once more, and nobody listens any longer
+	case <-s.free: // a second call, without a receiver
 	}
 	<-s.free
 	return sal.Archive{}, writ.Errorf(writ.CodeDriverFailed, "told to fail")
@@ -112,8 +111,8 @@ func (w wires) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestAJobReportsThatItsResourceIsBeingCopied has a job wait for a volume while a driver keeps it for another node, as plain directories do for
-// long. It says so, and for which run.
+// A job waits for a volume while a driver prepares it for another node, which takes long with plain directories. The
+// job reports the wait and the run it waits for.
 func TestAJobReportsThatItsResourceIsBeingCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, listener := newFixture(t), make(wires)
@@ -153,7 +152,7 @@ func TestAJobReportsThatItsResourceIsBeingCopied(t *testing.T) {
 	})
 }
 
-// nothing is a part of which nothing is there.
+// nothing is an empty part.
 type nothing struct{ sal.Part }
 
 func (nothing) At() (string, int64) { return "", 0 }
