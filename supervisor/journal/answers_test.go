@@ -8,7 +8,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// aSentCall puts a call into the journal that is out at a node.
+// aSentCall adds a call that was sent to a node.
 func aSentCall(t *testing.T, j *journal.Journal, run writ.RunID, seq int) *journal.Call {
 	t.Helper()
 	c := aCall(run, seq)
@@ -41,7 +41,7 @@ func TestAFrameIsKeptOnceForAllItsResults(t *testing.T) {
 	})
 }
 
-// A summary names all results, in whichever order they came, and whether they stand in the row of their call or have one of their own.
+// A summary covers all results, in any order of arrival, whether they are in the row of their call or in their own.
 func TestAllResultsOfARunAreDigested(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

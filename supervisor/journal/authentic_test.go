@@ -38,7 +38,7 @@ func mustWrite(t *testing.T, j *Journal, do func(tx *Tx) error) {
 	}
 }
 
-// A column that is added to a table is covered by the code of its rows, or somebody says why it need not be.
+// Each new column of a table must be covered by the code of its rows, or listed with a reason.
 func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestEveryColumnIsCoveredOrDoesNoHarm(t *testing.T) {
 	}
 }
 
-// fill writes a row into every table that is covered.
+// fill writes a row into every covered table.
 func fill(t *testing.T, j *Journal) {
 	t.Helper()
 	digest := writ.DigestOf([]byte("x"))
@@ -153,7 +153,7 @@ func fill(t *testing.T, j *Journal) {
 	}
 }
 
-// readAll reads one row of every table that is covered, and returns the tables of which that was refused.
+// readAll reads one row of every covered table, and returns the tables whose row was refused.
 func readAll(t *testing.T, j *Journal) (refused []string) {
 	t.Helper()
 	err := j.Read(t.Context(), func(tx *Tx) error {
@@ -208,13 +208,13 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 	return slices.Compact(refused)
 }
 
-// bothEngines runs a test on a file and on PostgreSQL, where stores gives one.
+// bothEngines runs a test on a file and on PostgreSQL.
 func bothEngines(t *testing.T, test func(t *testing.T, path string)) {
 	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "journal.db")) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, StoreForTest(t)) })
 }
 
-// StoreForTest makes an empty store on PostgreSQL; the tests beside this one have the server.
+// StoreForTest creates an empty store on PostgreSQL; the external test package sets it.
 var StoreForTest func(t testing.TB) string
 
 func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
@@ -299,7 +299,7 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
 	})
 }
 
-// changed is what gives a column another value.
+// changed returns an SQL expression for another value of a column.
 func changed(column string) string {
 	switch column {
 	case "uses", "used", "expires", "spent", "set_at", "removed", "revision", "epoch", "sent":
@@ -317,10 +317,10 @@ func other(body any) []byte {
 	return b
 }
 
-// A row without a code is taken as it is once, when the journal is of an earlier version, and never again.
+// Rows without a code are adopted once, from an earlier version, and never again.
 func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
-		old, err := Open(t.Context(), path) // which writes as earlier versions did
+		old, err := Open(t.Context(), path) // writes as earlier versions did
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +332,7 @@ func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 			t.Fatalf("it is known that there are codes, and there are none: %v", err)
 		}
 		j, err := openProtected(t, path, Protection{Key: theKey, Adopted: count})
-		if err != nil || adopted != 2*len(coveredTables)+2 { // those with uses are tokens besides
+		if err != nil || adopted != 2*len(coveredTables)+2 { // tokens with uses count twice
 			t.Fatalf("%d rows are given codes: %v", adopted, err)
 		}
 		if refused := readAll(t, j); refused != nil {
@@ -355,7 +355,7 @@ func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustWrite(t, plain, func(tx *Tx) error { // somebody else adds a node that is approved
+		mustWrite(t, plain, func(tx *Tx) error { // an attacker adds an approved node
 			return tx.PutNode(&Node{Node: writ.Node{ID: "evil", Name: "evil", Admission: writ.AdmissionApproved}, PublicKey: []byte("evil")})
 		})
 		mustWrite(t, plain, func(tx *Tx) error { return tx.exec(`DELETE FROM meta WHERE name = 'protected'`) })
@@ -368,7 +368,7 @@ func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 	})
 }
 
-// The mark alone is worth nothing: who takes it away achieves nothing.
+// An attacker who deletes the mark gains nothing.
 func TestAJournalWithoutItsMarkIsProtectedStill(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		j, err := openProtected(t, path, Protection{Key: theKey})
@@ -388,7 +388,7 @@ func TestAJournalWithoutItsMarkIsProtectedStill(t *testing.T) {
 	})
 }
 
-// Two runs under one number must not read each other's calls.
+// Two runs with the same number must not read each other's calls.
 func TestCallsOfAnotherRunAreRefused(t *testing.T) {
 	j, err := openProtected(t, ":memory:", Protection{Key: theKey})
 	if err != nil {
@@ -414,7 +414,7 @@ func TestCallsOfAnotherRunAreRefused(t *testing.T) {
 	}
 }
 
-// A token that was spent is spent, and its row says by whom in a way that the database cannot change.
+// A spent token stays spent, and an attacker with write access to the database cannot change who spent it.
 func TestASpentTokenIsProtected(t *testing.T) {
 	j, err := openProtected(t, ":memory:", Protection{Key: theKey})
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"writ/supervisor/journal"
 )
 
-// BenchmarkAppend measures what one step of a run writes: a result, the call that it ends, the next call with its delivery, the run, and
-// two events; by one run at a time, and by many whose steps share commits, without codes and with them.
+// BenchmarkAppend measures the writes of one step of a run: a result, the call that it ends, the next call with its
+// delivery, the run, and two events. It runs with one run, and with many runs that share commits, with and without
+// codes.
 func BenchmarkAppend(b *testing.B) {
 	for _, runs := range []int{1, 50} {
 		for _, protected := range []bool{false, true} {
@@ -67,7 +68,7 @@ func benchmarkAppend(b *testing.B, runs int, protected bool) {
 	group.Wait()
 }
 
-// step ends a call, if there is one, and sends the next.
+// step ends a call, if any, and sends the next one.
 func step(tx *journal.Tx, run *journal.Run, last, next *journal.Call) error {
 	if last != nil {
 		if _, err := tx.AddResult(last, last.Attempt, aFrame(last.Key().String())); err != nil {
@@ -93,7 +94,7 @@ func step(tx *journal.Tx, run *journal.Run, last, next *journal.Call) error {
 	return nil
 }
 
-// BenchmarkReadCall measures reading a call, without a code and with one.
+// BenchmarkReadCall measures reading a call, with and without a code.
 func BenchmarkReadCall(b *testing.B) {
 	for _, protected := range []bool{false, true} {
 		b.Run(fmt.Sprintf("protected=%v", protected), func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// fill sets everything that others may set of a value to something, each to something else.
+// fill sets all exported parts of a value to distinct values.
 func fill(v reflect.Value, next *int) {
 	*next++
 	switch v.Kind() {
@@ -40,7 +40,7 @@ func fill(v reflect.Value, next *int) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), next)
-	case reflect.Interface: // the cause of an error, which is not kept
+	case reflect.Interface: // the cause of an error, which is not stored
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			v.Set(reflect.ValueOf(time.UnixMicro(1795000000000000 + int64(*next)).UTC()))
@@ -54,7 +54,7 @@ func fill(v reflect.Value, next *int) {
 	}
 }
 
-// aFullCall is a call of which everything is set.
+// aFullCall returns a call with all fields set.
 func aFullCall() *journal.Call {
 	c := new(journal.Call)
 	n := 0
@@ -62,11 +62,11 @@ func aFullCall() *journal.Call {
 	return c
 }
 
-// A field that somebody adds to a call and forgets in its record is noticed here.
+// A field that was added to Call and not to callRecord is detected here.
 func TestEveryFieldOfACallIsKept(t *testing.T) {
 	full, elsewhere := aFullCall(), aFullCall()
 	elsewhere.Seq++
-	elsewhere.Sent.Node = elsewhere.Node // as it mostly is
+	elsewhere.Sent.Node = elsewhere.Node // the usual case
 	j := open(t, filepath.Join(t.TempDir(), "journal.db"))
 	for _, c := range []*journal.Call{full, elsewhere, {Call: writ.Call{Run: full.Run, Seq: elsewhere.Seq + 1}}} {
 		write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })

@@ -9,7 +9,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// wasSent asks an own reader of the journal, which remembers nothing, about a delivery of call 1.
+// wasSent asks a second reader of the journal, without cached state, about a delivery of call 1.
 func wasSent(t *testing.T, path string, run writ.RunID, attempt int, node writ.NodeID, job string) (sent bool) {
 	t.Helper()
 	err := open(t, path).Read(t.Context(), func(tx *journal.Tx) error {
@@ -26,7 +26,7 @@ func wasSent(t *testing.T, path string, run writ.RunID, attempt int, node writ.N
 	return sent
 }
 
-// A result may answer any delivery of an attempt, and come late.
+// A result may answer any delivery of an attempt, and may be late.
 func TestEveryDeliveryIsRemembered(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
@@ -60,7 +60,7 @@ func TestEveryDeliveryIsRemembered(t *testing.T) {
 	})
 }
 
-// An earlier version gave each delivery a row, also the newest.
+// An earlier version stored every delivery in a row, including the newest.
 func TestDeliveriesOfAnEarlierVersionAreRemembered(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

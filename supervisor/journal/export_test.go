@@ -6,7 +6,7 @@ import (
 	"writ/internal/sqldb"
 )
 
-// ExpireLeaseForTest does what ten seconds without renewal do.
+// ExpireLeaseForTest expires the lease, as ten seconds without renewal do.
 func (j *Journal) ExpireLeaseForTest(ctx context.Context) error {
 	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE meta SET value = '1' WHERE name = 'lease'`)
@@ -14,14 +14,14 @@ func (j *Journal) ExpireLeaseForTest(ctx context.Context) error {
 	})
 }
 
-// ForgetRowsForTest, ForgetEventsForTest and EventsKeptForTest are what Forget keeps to.
+// Limits of Forget.
 const (
 	ForgetRowsForTest   = forgetRows
 	ForgetEventsForTest = forgetEvents
 	EventsKeptForTest   = eventsKept
 )
 
-// ExecForTest changes the journal behind its back.
+// ExecForTest changes the store without the journal's knowledge.
 func (j *Journal) ExecForTest(ctx context.Context, query string, args ...any) error {
 	return j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, query, args...)
@@ -29,7 +29,7 @@ func (j *Journal) ExecForTest(ctx context.Context, query string, args ...any) er
 	})
 }
 
-// NumberForTest returns the one number that a query finds.
+// NumberForTest returns the number that a query selects.
 func (j *Journal) NumberForTest(ctx context.Context, query string) (n int, err error) {
 	err = j.db.QueryRow(ctx, query).Scan(&n)
 	return n, err
@@ -41,14 +41,14 @@ func MigrationForTest(name string) (string, error) {
 	return string(text), err
 }
 
-// TailForTest is how many events are kept in memory.
+// TailForTest is the number of events kept in memory.
 const TailForTest = maxTail
 
-// MigrationsForTest returns the names of all migrations, in their order.
+// MigrationsForTest returns the names of all migrations in order.
 func MigrationsForTest() (names []string) {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil {
-		panic(err) // they are part of the program
+		panic(err) // embedded
 	}
 	for _, f := range files {
 		names = append(names, f.Name())

@@ -8,17 +8,17 @@ import (
 	"writ/supervisor/journal"
 )
 
-// TestAGenerationHasOneSequenceOfEvents shows journals to coordinators that know something else of them. A journal that cannot go on from there
-// takes another name, tells all that it has kept, and then all that stands.
+// TestAGenerationHasOneSequenceOfEvents compares journals with coordinators that have other events. If a journal cannot
+// continue from there, it takes a new ID and sends all stored events, and then its whole state.
 func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		seq   int64                        // the coordinator's last event
-		at    func(e writ.Event) time.Time // when it says that it took place, if it is wrong
-		after int64                        // the journal's last event that is forgotten
+		seq   int64                        // last event of the coordinator
+		at    func(e writ.Event) time.Time // time that the coordinator reports for it, if wrong
+		after int64                        // last deleted event of the journal
 		goOn  bool
 
-		together bool // the events were of one commit
+		together bool // the events were written by one commit
 	}{
 		{name: "nothing", goOn: true},
 		{name: "a part", seq: 2, goOn: true},

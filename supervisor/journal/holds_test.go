@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// A journal of the version before has nothing on hold, and keeps what is from then on.
+// A journal of the previous version has no holds, and stores new ones.
 func TestHoldsAreKept(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		on(t, path, ofVersion(t, "0018"))

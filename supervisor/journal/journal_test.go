@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is the PostgreSQL of all tests.
+// server is the PostgreSQL server of all tests.
 var server testenv.SharedPostgres
 
 func init() { journal.StoreForTest = server.Store }
@@ -41,7 +41,7 @@ func open(t *testing.T, path string) *journal.Journal {
 	return j
 }
 
-// stores runs a test on a journal in a file and on one on PostgreSQL. path is where to open it, any number of times.
+// stores runs a test on a journal in a file and on one on PostgreSQL. path may be opened any number of times.
 func stores(t *testing.T, test func(t *testing.T, path string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "journal.db")) })
 	t.Run("postgresql", func(t *testing.T) { test(t, server.Store(t)) })
@@ -65,14 +65,14 @@ func aRun(name string) *journal.Run {
 	}
 }
 
-// accept puts a run with an id into the journal, if there is none.
+// accept adds a run with an ID, unless it exists.
 func accept(tx *journal.Tx, id writ.RunID) error {
 	run := &journal.Run{Run: writ.Run{ID: id, Payload: writ.DigestOf([]byte(id)), State: writ.RunAccepted}}
 	_, err := tx.AddRun(run, 1, []byte("signed"))
 	return err
 }
 
-// putFirst keeps the first call of a run, and the run.
+// putFirst stores the first call of a run, and the run.
 func putFirst(tx *journal.Tx, c *journal.Call) error {
 	if err := accept(tx, c.Run); err != nil {
 		return err
@@ -315,7 +315,7 @@ func TestEpochsOnlyRise(t *testing.T) {
 	})
 }
 
-// A journal of an earlier version gave every node its name, also those that nobody admitted.
+// A journal of an earlier version gave every node its name, even before admission.
 func TestNodesThatAreNotAdmittedLetGoOfTheirNames(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

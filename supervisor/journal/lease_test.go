@@ -10,7 +10,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// steal ends the lease of a journal as time would, and begins an epoch for another process.
+// steal expires the lease of a journal, and begins an epoch for another process.
 func steal(t *testing.T, path string) *journal.Journal {
 	t.Helper()
 	other := open(t, path)
@@ -30,7 +30,7 @@ func TestASupervisorOfAnEarlierEpochCannotWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		goOn, ended := make(chan struct{}), make(chan error, 1)
-		go func() { // it wakes up after the other has taken over
+		go func() { // it wakes up after the other process has taken over
 			<-goOn
 			ended <- old.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRoster(&identity.Roster{Version: 1}, []byte("late")) })
 		}()
@@ -84,7 +84,8 @@ func TestALeaseHasOneHolder(t *testing.T) {
 	}
 }
 
-// Whoever can write into the journal's database cannot make its supervisor take an epoch after which nodes would obey nobody any more.
+// An attacker with write access to the database cannot make its supervisor begin an epoch after which nodes would obey
+// no later one.
 func TestAnEpochThatCannotBeIsNotFollowed(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

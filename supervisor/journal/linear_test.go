@@ -13,8 +13,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// What several clients ask of a journal at once, while it is closed and opened again under them, must be what they could have been answered
-// one after the other. Each history has a twin, on a journal that lacks what makes it so, and the twin must be found out.
+// Concurrent requests of several clients to a journal, while it is closed and opened again, must be linearizable. Each
+// history has a twin on a journal without the responsible mechanism, and the twin must fail the check.
 
 const (
 	linearClients = 4
@@ -22,7 +22,7 @@ const (
 	linearSeed    = 20261121
 )
 
-// want fails the test unless a history is, or is not, explained by the model.
+// want fails the test unless the model explains the history, or does not, as expected by legal.
 func want[S comparable, In, Out any](t *testing.T, m linear.Model[S, In, Out], h *linear.History[In, Out], legal bool) {
 	t.Helper()
 	known, lost := h.Count()
@@ -32,16 +32,16 @@ func want[S comparable, In, Out any](t *testing.T, m linear.Model[S, In, Out], h
 	}
 }
 
-// stored is one of several values that clients want to keep under a key.
+// stored is one of several values that clients try to store under a key.
 type stored struct{ key, value string }
 
-// kept is the answer: whether it was the first, and what stands.
+// kept is the answer: whether the value was the first, and the stored value.
 type kept struct {
 	first  bool
 	stands string
 }
 
-// firstWins is a place that keeps the first value.
+// firstWins is the model of a register that keeps the first value.
 var firstWins = linear.Model[string, stored, kept]{
 	Step: func(stands string, in stored, out kept) (string, bool) {
 		if stands == "" {
@@ -58,10 +58,11 @@ var firstWins = linear.Model[string, stored, kept]{
 	Key: func(in stored) string { return in.key },
 }
 
-// keeper is a way to keep a value in a journal.
+// keeper stores a value in a journal.
 type keeper func(ctx context.Context, j *journal.Journal, in stored) (kept, error)
 
-// keepAll lets clients keep different values under the same keys, each twice, on journals that die if there are any deaths.
+// keepAll lets clients store different values under the same keys, each twice, on journals that are closed and reopened
+// deaths times.
 func keepAll(t *testing.T, path string, deaths int, keep keeper) *linear.History[stored, kept] {
 	t.Helper()
 	h := new(linear.History[stored, kept])
@@ -117,7 +118,7 @@ func TestConcurrentSubmissionsAreOneRun(t *testing.T) {
 	})
 }
 
-// Who looks first and then writes, without a key that only one can have, accepts the same payload twice.
+// A check before the write, without a unique key, accepts the same payload twice.
 func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		looked := linear.Barrier{Of: linearClients}
@@ -138,7 +139,7 @@ func TestConcurrentSubmissionsWithoutAUniquePayloadAreFoundOut(t *testing.T) {
 	})
 }
 
-// answered keeps the first result of an attempt and says which one stands.
+// answered stores the first result of an attempt and returns the stored one.
 func answered(add func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error)) keeper {
 	return func(ctx context.Context, j *journal.Journal, in stored) (out kept, err error) {
 		err = j.Write(ctx, func(tx *journal.Tx) error {
@@ -163,7 +164,7 @@ func answered(add func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (b
 	}
 }
 
-// theCall returns the only call of a run. Until there is one it is made, and sent.
+// theCall returns the only call of a run. It creates and sends it if it is missing.
 func theCall(tx *journal.Tx, run writ.RunID) (*journal.Call, error) {
 	calls, err := tx.Calls(run)
 	if err != nil {
@@ -181,7 +182,7 @@ func theCall(tx *journal.Tx, run writ.RunID) (*journal.Call, error) {
 	return c, nil
 }
 
-// byDigest is firstWins where the digest of a value stands for it.
+// byDigest is firstWins for answers that contain the digest of a value.
 var byDigest = linear.Model[string, stored, kept]{
 	Step: func(stands string, in stored, out kept) (string, bool) {
 		return firstWins.Step(stands, stored{in.key, writ.DigestOf([]byte(in.value)).String()}, out)
@@ -211,7 +212,7 @@ func TestResultsThatReplaceEachOtherAreFoundOut(t *testing.T) {
 	})
 }
 
-// The lease. A supervisor takes it, writes under its epoch, stands still for longer than the lease lasts, and goes on.
+// The lease: a supervisor takes it, writes under its epoch, pauses for longer than the lease lasts, and continues.
 
 type leaseAct string
 
@@ -219,18 +220,18 @@ const (
 	takes  leaseAct = "takes"
 	writes leaseAct = "writes"
 	looks  leaseAct = "looks"
-	pauses leaseAct = "pauses" // all of them, until the lease is over
+	pauses leaseAct = "pauses" // all clients, until the lease has expired
 )
 
 type leaseAsk struct {
 	act   leaseAct
-	epoch int64 // of who asks, 0 for none
-	value int   // to write
+	epoch int64 // epoch of the client, 0 for none
+	value int   // value to write
 	at    time.Time
 }
 
 type leaseAnswer struct {
-	refused bool // held by another, or fenced off
+	refused bool // held by another process, or fenced
 	epoch   int64
 	value   int
 	at      time.Time
@@ -240,10 +241,10 @@ type leaseState struct {
 	epoch int64
 	value int
 	held  bool
-	since time.Time // when it was taken, at the earliest
+	since time.Time // earliest time at which it was taken
 }
 
-// leases is the model of a lease that several processes share, or that nobody has to wait for.
+// leases is the model of a lease that several processes share, or of a journal with a single process.
 func leases(shared bool) linear.Model[leaseState, leaseAsk, leaseAnswer] {
 	return linear.Model[leaseState, leaseAsk, leaseAnswer]{
 		Step: func(s leaseState, in leaseAsk, out leaseAnswer) (leaseState, bool) {
@@ -277,11 +278,11 @@ func leases(shared bool) linear.Model[leaseState, leaseAsk, leaseAnswer] {
 	}
 }
 
-// reigns lets supervisors compete for a lease and write, each through write and with its own connection to the journal, and die.
+// reigns lets supervisors compete for a lease, write through write with their own connections, and die.
 func reigns(t *testing.T, path string, write func(j *journal.Journal, value int) error) *linear.History[leaseAsk, leaseAnswer] {
 	t.Helper()
 	h := new(linear.History[leaseAsk, leaseAnswer])
-	open(t, path) // one makes the journal
+	open(t, path) // creates the journal
 	together := linear.Barrier{Of: linearClients}
 	linear.Clients(linearClients, linearSeed, func(id int, random *rand.Rand) {
 		mine := &linear.Store[*journal.Journal]{Open: func() (*journal.Journal, error) { return journal.Open(t.Context(), path) }}
@@ -319,7 +320,7 @@ func reigns(t *testing.T, path string, write func(j *journal.Journal, value int)
 				if err := mine.Dying(func() { h.Ask(id, in, ask) }); err != nil {
 					t.Error(err)
 				}
-				epoch = 0 // who comes back has none
+				epoch = 0 // a restarted supervisor has none
 				continue
 			}
 			out, err := h.Ask(id, in, ask)
@@ -348,7 +349,7 @@ func TestOnlyWhoHasTheLeaseWrites(t *testing.T) {
 	})
 }
 
-// A journal that never began an epoch writes without comparing it.
+// A journal without an epoch writes without comparing it.
 func TestAnOldHolderThatIsNotFencedOffIsFoundOut(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		bare := open(t, path)

@@ -12,8 +12,8 @@ import (
 	"writ"
 )
 
-// TestLoadsAreWhatCountingWouldSay changes calls and resources at random, several in a transaction and some in ones that are undone, and
-// counts.
+// TestLoadsAreWhatCountingWouldSay makes random changes to calls and resources, several per transaction, some of which
+// roll back, and compares the loads with a count.
 func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
 	testenv.CheckProperty(t, func(r *rapid.T) {
 		j, err := Open(t.Context(), ":memory:")
@@ -34,7 +34,7 @@ func TestLoadsAreWhatCountingWouldSay(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(r, "transactions") {
 			undone := rapid.Bool().Draw(r, "undone")
 			err := j.Write(t.Context(), func(tx *Tx) error {
-				for seq := 1; seq <= 3; seq++ { // a call is written once in a transaction
+				for seq := 1; seq <= 3; seq++ { // a call is written once per transaction
 					if err := changeCall(r, tx, seq, nodes.Draw(r, "node"), capacity.Draw(r, "need")); err != nil {
 						return err
 					}
@@ -104,7 +104,7 @@ func loadsOf(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 	return all
 }
 
-// counted is what loads must say.
+// counted returns the expected loads.
 func counted(r *rapid.T, tx *Tx) map[writ.NodeID]Load {
 	all := make(map[writ.NodeID]Load)
 	calls, err := tx.calls(`SELECT place, body FROM calls WHERE open`)

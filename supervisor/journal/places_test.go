@@ -19,7 +19,7 @@ func TestARunHasAPlaceForEachOfItsCalls(t *testing.T) {
 	}
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
-		for _, id := range []writ.RunID{"a", "b"} { // neighbours
+		for _, id := range []writ.RunID{"a", "b"} { // neighbors
 			write(t, j, func(tx *journal.Tx) error {
 				for _, seq := range []int{1, journal.MaxCalls} {
 					if err := putFirst(tx, aCall(id, seq)); err != nil {
@@ -55,7 +55,7 @@ func seqsOf(t *testing.T, j *journal.Journal, run writ.RunID) (seqs []int) {
 	return seqs
 }
 
-// In journals of earlier versions a call is found by the name of its run.
+// In journals of earlier versions a call is found by the ID of its run.
 func TestCallsOfAnEarlierVersionGetTheirPlaces(t *testing.T) {
 	earlier := ofVersion(t, "0009")
 	stores(t, func(t *testing.T, path string) {
@@ -82,7 +82,7 @@ func TestCallsOfAnEarlierVersionGetTheirPlaces(t *testing.T) {
 	})
 }
 
-// keepAsEarlier writes two runs with calls, and calls of a run that is gone.
+// keepAsEarlier writes two runs with calls, and calls of a deleted run, as an earlier version did.
 func keepAsEarlier(t *testing.T, tx *sqldb.Tx) error {
 	for i, id := range []writ.RunID{"second", "first", "gone"} {
 		run, err := cbor.Marshal(&journal.Run{Run: writ.Run{ID: id, State: writ.RunRunning}})

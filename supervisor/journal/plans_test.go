@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNoQuestionReadsMoreThanItsAnswer holds that what is asked every second, or for every call, is answered from an index that has the
-// answer in its order: otherwise it costs more because more runs wait.
+// TestNoQuestionReadsMoreThanItsAnswer checks that the frequent queries, every second or for every call, use an index
+// in the order of the answer. Otherwise their cost would grow with the number of waiting runs.
 func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 	j, err := Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"))
 	if err != nil {

@@ -42,12 +42,12 @@ func TestAJournalThatWasRestoredReconcilesUntilItsFirstEpoch(t *testing.T) {
 	}
 }
 
-// A coordinator that claims what never happened could make every run wait for the word of dead nodes.
+// A coordinator that claims false events could otherwise make every run wait for answers of dead nodes.
 func TestNoCoordinatorStartsAReconciliation(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		seq     int64
-		late    time.Duration // of the coordinator's last event
+		late    time.Duration // added to the time of the coordinator's last event
 		forgets int64
 	}{
 		{name: "all", seq: 3},
@@ -74,7 +74,7 @@ func TestNoCoordinatorStartsAReconciliation(t *testing.T) {
 					_, err := tx.ExecContext(t.Context(), `DELETE FROM events WHERE seq <= $1`, tt.forgets)
 					return err
 				})
-				_ = j.Feed("c").Agree(t.Context(), j.ID(), tt.seq, at) // an error where a new generation begins
+				_ = j.Feed("c").Agree(t.Context(), j.ID(), tt.seq, at) // it returns an error if a new generation begins
 				if got := j.ReconcilesUntil(); !got.IsZero() {
 					t.Errorf("it is reconciled until %s", got)
 				}
@@ -137,7 +137,7 @@ func TestRunsFromBeforeARestoreAreReconciled(t *testing.T) {
 	until := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name             string
-		signed, accepted time.Duration // after until
+		signed, accepted time.Duration // relative to until
 		want             bool
 	}{
 		{"open in the backup", -2 * time.Hour, -time.Hour, true},

@@ -15,11 +15,11 @@ import (
 
 var longAgo = time.Now().Add(-100 * 24 * time.Hour)
 
-// sharers are the runs with results in a frame, if there are several.
+// sharers lists the runs with results in a frame, if there are several.
 var sharers = map[string][]string{"shared": {"old", "young"}, "f": {"old", "open"}}
 
-// addOld puts a run into the journal that ended at a time, with calls that have two deliveries, a result and a line each. The result of every
-// other call came when the call had ended already.
+// addOld adds a run that ended at the given time. Its calls have two deliveries, a result and a log line each. The
+// result of every other call arrived after the call had ended.
 func addOld(t *testing.T, j *journal.Journal, name string, calls int, ended, expires time.Time, frame string) *journal.Run {
 	t.Helper()
 	payload := writ.DigestOf([]byte(name))
@@ -76,7 +76,7 @@ func frameRuns(run, frame string) []string {
 	return []string{run}
 }
 
-// aFrame is a message of a node with results of runs.
+// aFrame returns a message of a node with results of runs.
 func aFrame(name string, runs ...string) *journal.Frame {
 	f := &journal.Frame{Digest: writ.DigestOf([]byte(name)), Signed: make([]byte, 4000)}
 	for _, run := range runs {
@@ -85,7 +85,7 @@ func aFrame(name string, runs ...string) *journal.Frame {
 	return f
 }
 
-// counts returns how many rows each table has that Forget deletes from.
+// counts returns the number of rows of each table that Forget deletes from.
 func counts(t *testing.T, j *journal.Journal) map[string]int {
 	t.Helper()
 	all := make(map[string]int)
@@ -132,7 +132,7 @@ func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 			if was-now > 2*journal.ForgetRowsForTest {
 				t.Errorf("one step deleted %d rows", was-now)
 			}
-			if first { // gone for everybody at once
+			if first { // invisible at once
 				if err := j.Read(t.Context(), func(tx *journal.Tx) error {
 					if r, err := tx.Run(big.ID); r != nil || err != nil {
 						t.Errorf("after one step: %v, %v", r, err)
@@ -143,7 +143,7 @@ func TestOldRunsAreForgottenWholeInSmallSteps(t *testing.T) {
 				}
 			}
 			rows += was - now
-			if err := j.Close(); err != nil { // it goes on where it was broken off
+			if err := j.Close(); err != nil { // it continues where it stopped
 				t.Fatal(err)
 			}
 			if j, err = journal.Open(t.Context(), path); err != nil {
@@ -288,7 +288,7 @@ func TestStatementsAreAnsweredAgainUntilADayAfterTheyExpire(t *testing.T) {
 	})
 }
 
-// The file does not shrink; what was forgotten makes room for what comes.
+// The file does not shrink; the space of deleted rows is reused.
 func TestAJournalThatForgetsDoesNotGrow(t *testing.T) {
 	j, err := journal.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"))
 	if err != nil {
@@ -337,7 +337,7 @@ func TestRunsThatEndedUnderAnEarlierVersionAreForgottenToo(t *testing.T) {
 	})
 }
 
-// Of earlier versions each result has a row, and no frame says for whom it is kept.
+// In earlier versions each result has a row, and frames do not list their runs.
 func TestFramesOfAnEarlierVersionGoWithTheirLastResult(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

@@ -8,7 +8,8 @@ import (
 	"writ"
 )
 
-// One signer fills no journal: no statement and no refusal too many is taken, and none that is kept makes room for it. Others do not notice.
+// A single signer cannot fill a journal: excess statements and refusals are rejected, and they evict none. Other
+// signers are not affected.
 func TestRecordsOfASignerAreBounded(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		j, err := openProtected(t, path, Protection{Key: theKey})

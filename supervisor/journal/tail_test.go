@@ -21,7 +21,7 @@ func tell(t *testing.T, j *journal.Journal, name string, n int) {
 		write(t, j, func(tx *journal.Tx) error {
 			for i := range min(left, together) {
 				run := aRun(fmt.Sprint(name, left, i))
-				run.Output = nil // is not told
+				run.Output = nil // not in events
 				tx.AddEvents(writ.Event{Run: &run.Run})
 			}
 			return nil
@@ -38,7 +38,7 @@ func eventsAfter(t *testing.T, j *journal.Journal, after int64, max int) []writ.
 	return events
 }
 
-// Whoever follows closely is told from memory what others read.
+// A close follower gets from memory the same events that others read from the store.
 func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
@@ -57,7 +57,7 @@ func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
 				t.Errorf("after %d the journal told %d of %s", at.after, want[0].Seq, want[0].Journal)
 			}
 		}
-		if err := j.ExecForTest(t.Context(), "DELETE FROM events"); err != nil { // nobody looks there
+		if err := j.ExecForTest(t.Context(), "DELETE FROM events"); err != nil { // the store is not read
 			t.Fatal(err)
 		}
 		if events := eventsAfter(t, j, 50, all); len(events) != all-50 {
@@ -66,7 +66,7 @@ func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
 	})
 }
 
-// What another process told while it had the epoch is told by this one, too.
+// Events that another process wrote during its epoch are sent by this one, too.
 func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		first := open(t, path)
@@ -94,7 +94,7 @@ func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 	})
 }
 
-// Earlier versions kept events that no link carries: they are read as they are written now, without most of what a node said.
+// Earlier versions stored events that are too large for a link. They are shortened when they are read.
 func TestEventsThatNoLinkCarriesAreShortened(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
@@ -134,7 +134,7 @@ func TestEventsThatNoLinkCarriesAreShortened(t *testing.T) {
 	})
 }
 
-// Earlier versions gave each event a row.
+// Earlier versions stored each event in a row.
 func TestEventsOfAnEarlierVersionAreSent(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)

@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// ofVersion are the migrations of the journal up to a version.
+// ofVersion returns the migrations of the journal up to a version.
 func ofVersion(t *testing.T, last string) fstest.MapFS {
 	t.Helper()
 	earlier := make(fstest.MapFS)
@@ -29,7 +29,7 @@ func ofVersion(t *testing.T, last string) fstest.MapFS {
 	return earlier
 }
 
-// on runs statements on a database as it is.
+// on migrates a database to a version and runs statements on it.
 func on(t *testing.T, path string, migrations fstest.MapFS, statements ...string) {
 	t.Helper()
 	db, err := sqldb.Open(t.Context(), path, migrations)
@@ -52,7 +52,7 @@ func TestAServedJournalIsNotUpgraded(t *testing.T) {
 	if writ.CodeOf(err) != writ.CodeStoreUnavailable || !testenv.Mentions(writ.AsError(err).Hint, "stop") {
 		t.Fatalf("opening a journal that an earlier version serves with: %v", err)
 	}
-	on(t, path, earlier, "UPDATE meta SET value = '0' WHERE name = 'lease'") // it is of the earlier version still
+	on(t, path, earlier, "UPDATE meta SET value = '0' WHERE name = 'lease'") // still of the earlier version
 	j, err := journal.Open(t.Context(), path)
 	if err != nil {
 		t.Fatalf("now that nobody serves: %v", err)
@@ -79,7 +79,7 @@ func TestNoTwoRunsHaveOneNumber(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		write(t, j, func(tx *journal.Tx) error { return accept(tx, "ra") })
-		err := j.Write(t.Context(), func(tx *journal.Tx) error { // as a program writes that knows of no numbers
+		err := j.Write(t.Context(), func(tx *journal.Tx) error { // as a program without numbers writes
 			_, err := tx.Exec(`INSERT INTO runs (id, state, open, project, deployment, revision, accepted, due, body, number)
 				SELECT 'rb', state, open, project, deployment, revision, accepted, due, body, number FROM runs WHERE id = 'ra'`)
 			return err

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A value that is added to meta carries a code, or somebody says why it need not.
+// Each new value in meta must carry a code, or be listed with a reason.
 func TestEveryValueCarriesACodeOrDoesNoHarm(t *testing.T) {
 	constants, named := make(map[string]string), make(map[string]bool)
 	var names []ast.Expr
@@ -55,7 +55,7 @@ func TestEveryValueCarriesACodeOrDoesNoHarm(t *testing.T) {
 		switch id, ok := name.(*ast.Ident); {
 		case !ok:
 			t.Errorf("a value has a name that is no constant: %#v", name)
-		case id.Name != "name": // that of meta, setMeta and number themselves, which refuse what stands in no table
+		case id.Name != "name": // the parameter of meta, setMeta and number, which reject unlisted names
 			named[constants[id.Name]] = true
 		}
 	}
@@ -119,7 +119,7 @@ func floorOf(j *Journal) (at time.Time, err error) {
 	return at, err
 }
 
-// Values of an earlier version are taken as they are once, and never again when something beside the database knows that.
+// Values of an earlier version are adopted once, and never again if a source outside the database knows of their codes.
 func TestValuesWithoutACodeAreGivenOneOnce(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		begun := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

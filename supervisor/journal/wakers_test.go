@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// What wakes a run, and what only looks as if it did, in one journal: it has to tell them apart.
+// Runs with and without a cause that wakes them, in one journal.
 func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	planned := func(change func(c *journal.Call)) *journal.Call {
@@ -36,7 +36,7 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 		name  string
 		run   func(r *journal.Run)
 		calls []*journal.Call
-		want  string // of what nothing wakes, "" if all is well
+		want  string // expected sleeper, "" for none
 	}{
 		{"a pass is due", func(*journal.Run) {}, nil, ""},
 		{"it has ended", func(r *journal.Run) { r.Idle, r.State = true, writ.RunFailed }, nil, ""},
@@ -77,7 +77,7 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 			}
 			for i, tt := range cases {
 				r := aRun(tt.name)
-				r.Deadline = r.Deadline.Add(time.Duration(i%3) * time.Second) // some have the same
+				r.Deadline = r.Deadline.Add(time.Duration(i%3) * time.Second) // some are equal
 				tt.run(r)
 				names[r.ID] = tt.name
 				if _, err := tx.AddRun(r, 1, []byte("signed")); err != nil {
@@ -104,7 +104,7 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 				}
 			}
 		}
-		for _, max := range []int{1, 2, 1000} { // looked at together, or some at a time
+		for _, max := range []int{1, 2, 1000} { // checked at once, or in several steps
 			t.Run(fmt.Sprint(max), func(t *testing.T) {
 				found := make(map[string]string)
 				looks := 0
