@@ -53,7 +53,7 @@ func (b *brittle) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Connections break at any byte; the store fails before or after it stored; coordinators crash in between and come back.
+// Connections break at any byte; the store fails before or after storing; coordinators crash and restart.
 func TestEventsArriveOnceAndInOrderThroughAllFaults(t *testing.T) {
 	const events = 600
 	for seed := range uint64(40) {
@@ -108,7 +108,7 @@ func TestEventsArriveOnceAndInOrderThroughAllFaults(t *testing.T) {
 	}
 }
 
-// brittleness lets most connections live for a random number of bytes, and every fourth for good.
+// brittleness gives most connections a random lifetime in bytes, and every fourth an unlimited one.
 func brittleness(below func(int) int) func(net.Conn) net.Conn {
 	return func(c net.Conn) net.Conn {
 		if below(4) == 0 {
@@ -141,7 +141,7 @@ func TestEventsGoOnAfterACutOverLoopback(t *testing.T) {
 
 	first := within(t, sessions, "the first session")
 	journal.write(1000)
-	first.end(errors.New("cut")) // as the network would: without a word
+	first.end(errors.New("cut")) // without a close frame, like a network failure
 	second := within(t, sessions, "the second session")
 	if first.ID == second.ID {
 		t.Error("both sessions have one id")
@@ -185,7 +185,7 @@ func TestUnacknowledgedEventsStayWithinTheWindow(t *testing.T) {
 	})
 }
 
-// A ledger that cannot be written holds events back, not requests; nothing is lost when it comes back.
+// A ledger that cannot be written delays events, not requests. No event is lost.
 func TestEventsWaitForAStoreThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journal, ledger, net := newBook(), newArchive(50), newWire()
@@ -226,17 +226,17 @@ func TestCoordinatorCannotAcknowledgeWhatItDidNotGet(t *testing.T) {
 	}
 }
 
-// aged is a journal that has forgotten its first events.
+// aged is a journal whose first events are deleted.
 type aged struct {
 	*book
-	first int64 // that is still there
+	first int64 // first remaining event
 }
 
 func (a aged) EncodedEvents(ctx context.Context, after int64, most int) (string, []writ.EncodedEvent, error) {
 	return a.book.EncodedEvents(ctx, max(after, a.first-1), most)
 }
 
-// seqs is a new ledger, that takes whatever comes.
+// seqs is a new ledger that accepts any event.
 type seqs struct {
 	mu  sync.Mutex
 	all []int64
@@ -313,7 +313,7 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	journal := newBook()
 	journal.write(3)
 	for i := range journal.events {
-		journal.events[i].Log.Text = string(make([]byte, 200<<10)) // encodes to six times as much
+		journal.events[i].Log.Text = string(make([]byte, 200<<10)) // its encoding is six times as large
 	}
 	journal.events[0].Log.Text = "short"
 	journal.events[1].Log.Text = "short"

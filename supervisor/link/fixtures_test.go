@@ -27,15 +27,15 @@ const (
 	coordAt = "http://coord.test"
 )
 
-// book is a journal with events, as a supervisor keeps one.
+// book is a supervisor's journal with events.
 type book struct {
 	mu      sync.Mutex
 	events  []writ.Event
 	changed chan struct{}
-	handed  int64 // the last event that was handed out
+	handed  int64 // last event handed out
 	acked   int64
-	ledger  *archive // where acknowledged events must be, if set
-	lost    string   // an acknowledged event that is not there
+	ledger  *archive // ledger that must have the acknowledged events, if set
+	lost    string   // an acknowledged event that is missing
 }
 
 func newBook() *book { return &book{changed: make(chan struct{})} }
@@ -70,7 +70,7 @@ func (b *book) EncodedEvents(ctx context.Context, after int64, most int) (string
 	}
 }
 
-// encode returns events as a journal has them.
+// encode returns events in the form of a journal.
 func encode(events []writ.Event) ([]writ.EncodedEvent, error) {
 	encoded := make([]writ.EncodedEvent, len(events))
 	for i, e := range events {
@@ -119,13 +119,13 @@ func (b *book) acknowledged() int64 {
 	return b.acked
 }
 
-// archive is a ledger of events, as a coordinator keeps one. It notes when an event comes twice or too early to be stored.
+// archive is a coordinator's ledger of events. It detects repeated and out-of-order events.
 type archive struct {
 	mu      sync.Mutex
 	stored  []writ.Event
 	full    chan struct{} // closed when want events are stored
 	want    int
-	trouble func(stored bool) error // is asked before and after storing, if set
+	trouble func(stored bool) error // called before and after storing, if set
 	broken  string
 }
 
@@ -164,7 +164,7 @@ func (a *archive) StoreEvents(_ context.Context, _ writ.DatacenterID, events []w
 	return nil
 }
 
-// check fails the test unless events 1 to n are there, each as it was written.
+// check fails the test unless events 1 to n are stored unchanged.
 func (a *archive) check(t *testing.T, n int) {
 	t.Helper()
 	a.mu.Lock()
@@ -182,7 +182,7 @@ func (a *archive) check(t *testing.T, n int) {
 	}
 }
 
-// wire is a network of pipes that works in a bubble. One address, one listener at a time.
+// wire is a network of pipes that works in a synctest bubble, with one address and one listener at a time.
 type wire struct {
 	mu    sync.Mutex
 	calls chan net.Conn
@@ -251,7 +251,7 @@ func (w *wire) serve(l *Listener) (stop func()) {
 	})
 }
 
-// coordinator returns a listener that lets everybody in.
+// coordinator returns a listener that admits every supervisor with a valid proof.
 func coordinator(events EventSink) *Listener {
 	return &Listener{
 		Authenticate: func(_ context.Context, hello Hello, nonce []byte) error {
@@ -268,13 +268,13 @@ func coordinator(events EventSink) *Listener {
 	}
 }
 
-// proof stands for a signature: what matters here is that it depends on nonce and URL.
+// proof stands for a signature: it depends on nonce and URL.
 func proof(nonce []byte, url string) []byte {
 	sum := writ.DigestOf(append([]byte(url), nonce...))
 	return sum[:]
 }
 
-// supervisor returns a dialer with one verb for each thing that a handler may do.
+// supervisor returns a dialer with one verb for each behavior of a handler.
 func supervisor(client *http.Client, events EventSource) *Dialer {
 	return &Dialer{
 		URL: coordAt,
@@ -302,7 +302,7 @@ func supervisor(client *http.Client, events EventSource) *Dialer {
 	}
 }
 
-// start runs d until the test or stop ends it.
+// start runs d until the end of the test or stop.
 func start(t *testing.T, d *Dialer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -318,14 +318,14 @@ func start(t *testing.T, d *Dialer) (stop func()) {
 	return stop
 }
 
-// connected returns a channel that gets each session of l.
+// connected returns a channel that receives each session of l.
 func connected(l *Listener) <-chan *Session {
 	sessions := make(chan *Session, 100)
 	l.Connected = func(_ context.Context, s *Session) { sessions <- s }
 	return sessions
 }
 
-// within receives from c, or fails the test: it is a guard against hanging, not a measurement.
+// within receives from c, or fails the test. It guards against hanging and measures nothing.
 func within[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -337,7 +337,7 @@ func within[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// stranger is a raw WebSocket client that speaks the handshake by hand.
+// stranger is a raw WebSocket client that performs the handshake by hand.
 type stranger struct {
 	t    *testing.T
 	conn *websocket.Conn
@@ -383,7 +383,7 @@ func (s *stranger) next(kind string) *frame {
 	}
 }
 
-// greet does the handshake as datacenter dc.
+// greet performs the handshake as datacenter dc.
 func (s *stranger) greet(hello Hello) *frame {
 	s.t.Helper()
 	hello.Signature = proof(s.next(typeChallenge).Nonce, coordAt)

@@ -12,7 +12,7 @@ import (
 	"writ"
 )
 
-// Whatever a stranger sends is a frame or a protocol error; what is a frame stays the same when it is sent on.
+// Any input is a frame or a protocol error. A frame is unchanged when it is encoded again.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"challenge","nonce":"MDEyMzQ1Njc4OWFiY2RlZg=="}`,
@@ -58,7 +58,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// BenchmarkEventsHeard is what a coordinator does with a frame of events before it stores them.
+// BenchmarkEventsHeard measures a coordinator's work on a frame of events before it stores them.
 func BenchmarkEventsHeard(b *testing.B) {
 	var events []writ.Event
 	for seq := range int64(20) {

@@ -131,7 +131,7 @@ func (h held) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ.
 	return nil
 }
 
-// denseFrame is a frame of 1 MiB with one event, whose list has a value for each three bytes.
+// denseFrame returns a frame of 1 MiB with one event, whose list has a value for each three bytes.
 func denseFrame() waitingFrame {
 	list := strings.Repeat("{},", (MaxFrame-1024)/3)
 	return waitingFrame{events: []byte(`[{"seq":1,"time":"2026-11-21T10:00:00Z","node":{"id":"n","wedged":[` + list[:len(list)-1] + `]}}]`)}
@@ -188,7 +188,8 @@ func TestValuesAreCountedOutsideOfStrings(t *testing.T) {
 	}
 }
 
-// TestBenchmarkLoadIsNotSlowedDown charges what a datacenter sends at full speed on two cores, measured with `writ bench`.
+// TestBenchmarkLoadIsNotSlowedDown charges the events of a datacenter at full speed on two cores, measured with `writ
+// bench`.
 func TestBenchmarkLoadIsNotSlowedDown(t *testing.T) {
 	const events, bytes, values, batches = 14_000, 6 << 20, 420_000, 100
 	synctest.Test(t, func(t *testing.T) {
@@ -202,8 +203,8 @@ func TestBenchmarkLoadIsNotSlowedDown(t *testing.T) {
 	})
 }
 
-// TestPausedDatacenterAnswersRequests has a store refuse the large events of a datacenter for two minutes. Requests pass, the reason
-// is shown, and no event is lost.
+// TestPausedDatacenterAnswersRequests has a store refuse the large events of a datacenter for two minutes. Requests
+// pass, the reason is shown, and no event is lost.
 func TestPausedDatacenterAnswersRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 60

@@ -135,10 +135,11 @@ func TestRequestsEndInTime(t *testing.T) {
 	})
 }
 
-// The supervisor goes on with what it was asked when its link is cut, and answers in the next session; it does it once.
+// The supervisor continues a request when its link is cut, and answers in the next session. It handles the request
+// once.
 func TestRequestOutlivesItsSession(t *testing.T) {
 	var calls atomic.Int32
-	var begun, finish chan struct{} // of the bubble
+	var begun, finish chan struct{} // created in the bubble
 	linked(t, func(_ *Listener, d *Dialer) {
 		begun, finish = make(chan struct{}, 1), make(chan struct{})
 		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) {
@@ -166,7 +167,7 @@ func TestRequestOutlivesItsSession(t *testing.T) {
 		if err := within(t, cut, "the end of the session's request"); writ.CodeOf(err) != writ.CodeDatacenterAway {
 			t.Errorf("Session.Request = %v, want DATACENTER_UNAVAILABLE", err)
 		}
-		time.Sleep(3 * time.Second) // the link is back
+		time.Sleep(3 * time.Second) // the link is restored
 		close(finish)
 		if o := within(t, asked, "the answer"); o.err != nil || o.text != "done" {
 			t.Errorf("Listener.Request = %+v", o)
@@ -217,9 +218,10 @@ func TestHandlerPanicIsAnAnswer(t *testing.T) {
 	})
 }
 
-// The other side asks again elsewhere when the link is cut; an answer that only says "I stop" would end its request for good.
+// The other side repeats a request elsewhere when the link is cut. An answer that only reports the shutdown would end
+// its request for good.
 func TestNoRequestIsAnsweredAfterAStop(t *testing.T) {
-	for range 64 { // a select would take either way
+	for range 64 { // a select would choose either case
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &peer{out: make(chan []byte, 1), done: make(chan struct{}), verbs: []Verb{VerbSubmit}}
 		p.answer = func(ctx context.Context, _ Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
@@ -235,7 +237,7 @@ func TestNoRequestIsAnsweredAfterAStop(t *testing.T) {
 	}
 }
 
-// What a supervisor cannot answer because it stops is nobody's fault.
+// Requests that fail only because of a shutdown are not logged as errors.
 func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
 	var said bytes.Buffer
 	linked(t, func(_ *Listener, d *Dialer) {
@@ -249,7 +251,7 @@ func TestAnAnswerThatTheEndCutsOffIsNoError(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.Request(ctx, VerbSubmit, 1, nil, nil) }()
 		synctest.Wait()
-		stop() // nobody waits for it any more; then the supervisor ends
+		stop() // the caller has given up; then the supervisor stops
 		<-done
 	})
 	if said.Len() > 0 {
@@ -349,7 +351,7 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// To read what a coordinator sends takes the supervisor's processors, whatever is in it: so much is read in a second.
+// Reading a coordinator's frames costs CPU, whatever their content, so the rate is limited.
 func TestOfACoordinatorSoMuchIsReadInASecond(t *testing.T) {
 	linked(t, func(_ *Listener, d *Dialer) {
 		d.Handle = func(context.Context, Verb, json.RawMessage, func(stage, detail string)) (any, error) { return nil, nil }

@@ -55,7 +55,8 @@ func TestRefusalSaysWhy(t *testing.T) {
 			url   string
 			code  writ.Code
 		}{
-			{Hello{Datacenter: dc, Journal: journal}, "http://evil.test", writ.CodeSignatureInvalid}, // relayed from elsewhere
+			// Relayed from another URL.
+			{Hello{Datacenter: dc, Journal: journal}, "http://evil.test", writ.CodeSignatureInvalid},
 			{Hello{Datacenter: "dc", Journal: journal}, coordAt, writ.CodeBadRequest},
 			{Hello{Datacenter: dc}, coordAt, writ.CodeBadRequest},
 		} {
@@ -109,7 +110,7 @@ func TestAFlappingLinkLogsFewLines(t *testing.T) {
 		began := time.Now()
 		for range times {
 			session := <-came
-			time.Sleep(minRetry) // shorter sessions are tried again less and less often
+			time.Sleep(minRetry) // shorter sessions are retried less and less often
 			session.end(errors.New("cut by the test"))
 		}
 		most := 2 * (comingsAtOnce + int(time.Since(began)/(10*time.Second)) + 1)
@@ -151,7 +152,7 @@ func TestNewestSessionReplacesTheOneBefore(t *testing.T) {
 		if got, ok := l.Session(dc); !ok || got != second {
 			t.Errorf("Session = %v, %v, want the second", got, ok)
 		}
-		hello.Epoch = 4 // was fenced off, and does not know it yet
+		hello.Epoch = 4 // fenced without knowing it yet
 		if f := net.stranger(t).greet(hello); f.Type != typeRefused || f.Error.Code != writ.CodeConflict {
 			t.Errorf("a supervisor of an older epoch gets %+v", f)
 		}
@@ -262,7 +263,7 @@ func TestPeersThatDoNotKeepTheRulesAreGivenUp(t *testing.T) {
 		},
 		"takes no bytes": func(t *testing.T, s *stranger, session *Session) {
 			began := time.Now()
-			for time.Since(began) < 5*time.Minute { // it speaks, but does not listen
+			for time.Since(began) < 5*time.Minute { // it sends, but does not read
 				if s.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"ping"}`)) != nil {
 					break
 				}
@@ -285,8 +286,10 @@ func TestPeersThatDoNotKeepTheRulesAreGivenUp(t *testing.T) {
 			s.refused(websocket.StatusPolicyViolation)
 		},
 		"event out of order": func(t *testing.T, s *stranger, session *Session) {
-			const event = `{"journal":"j1","seq":%d,"time":"2026-11-21T10:00:00Z"}` // the first of a journal may have any number
-			// In one frame: no acknowledgement is on its way then, which the end of the session would cut, and the connection with it.
+			// The first event of a journal may have any number.
+			const event = `{"journal":"j1","seq":%d,"time":"2026-11-21T10:00:00Z"}`
+			// In one frame, so that no acknowledgement is in flight: the end of the session would cut it, and the
+			// connection with it.
 			s.write(fmt.Sprintf(`{"type":"event","events":[`+event+`,`+event+`]}`, 7, 9))
 			s.refused(websocket.StatusPolicyViolation)
 		},
@@ -307,7 +310,7 @@ func TestPeersThatDoNotKeepTheRulesAreGivenUp(t *testing.T) {
 	}
 }
 
-// refused reads until the coordinator closes the connection, with a status that says why.
+// refused reads until the coordinator closes the connection with the given status.
 func (s *stranger) refused(want websocket.StatusCode) {
 	s.t.Helper()
 	for {
@@ -355,7 +358,8 @@ func TestFramesOfLaterVersionsArePassedOver(t *testing.T) {
 	})
 }
 
-// TestShortSessionsAreRetriedLessOften is the case of a coordinator whose ledger is damaged: it welcomes each session and ends it at once.
+// TestShortSessionsAreRetriedLessOften covers a coordinator with a damaged ledger: it welcomes each session and ends it
+// immediately.
 func TestShortSessionsAreRetriedLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const times = 20

@@ -19,7 +19,8 @@ import (
 	"writ/internal/gosource"
 )
 
-// asked says of a verb whom one may ask with it. It is written by hand, and not taken from ToSupervisor and ToCoordinator.
+// asked holds which sides may receive a verb. The table is written by hand, independently of ToSupervisor and
+// ToCoordinator.
 type asked struct{ ofSupervisor, ofCoordinator bool }
 
 var verbRights = map[Verb]asked{
@@ -74,8 +75,8 @@ func declaredVerbs(t *testing.T) (all []Verb) {
 	return all
 }
 
-// Each verb in both directions, and a word that is none. A verb without a row fails. What one side must not ask, its handler never sees, whatever the
-// other side's hello says.
+// Each verb in both directions, and unknown verbs. A verb without a row fails the test. A forbidden request never
+// reaches a handler, whatever the other side's hello lists.
 func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(verbRights)), declaredVerbs(t)); diff != "" {
 		t.Fatalf("verbs with a row (-), verbs of the package (+):\n%s", diff)
@@ -104,7 +105,7 @@ func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 		for verb, row := range rows {
 			for _, way := range []struct {
 				side string
-				from *peer // past what its own side would not send
+				from *peer // bypasses the checks of its own side
 				may  bool
 			}{{"supervisor", s.peer, row.ofSupervisor}, {"coordinator", d.peer, row.ofCoordinator}} {
 				ctx, cancel := bounded(t.Context())
@@ -123,7 +124,7 @@ func TestEachSideAnswersItsOwnVerbsOnly(t *testing.T) {
 	})
 }
 
-// Who has not proved that he speaks for a datacenter asks nothing, says nothing and hears nothing.
+// A client that has not authenticated as a datacenter can neither request, report nor receive anything.
 func TestAStrangersFramesAreNotRead(t *testing.T) {
 	frames := []string{
 		`{"type":"event","events":[{"journal":"j1","seq":1,"time":"2026-11-21T10:00:00Z"}]}`, `{"type":"fault","detail":"x"}`, `{"type":"ack","seq":9}`,
@@ -162,7 +163,8 @@ func TestAStrangersFramesAreNotRead(t *testing.T) {
 			if f := forged.next(typeRefused); f.Error == nil || f.Error.Code != writ.CodeSignatureInvalid {
 				t.Errorf("refused with %+v", f.Error)
 			}
-			_ = forged.conn.Write(t.Context(), websocket.MessageText, []byte(frame)) // the connection may be closed by now
+			// The connection may be closed by now.
+			_ = forged.conn.Write(t.Context(), websocket.MessageText, []byte(frame))
 			if f, err := forged.read(); err == nil {
 				t.Errorf("%s after a refusal: answered with %q", frame, f.Type)
 			}
