@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// bootDesk takes the lists of one boot server.
+// bootDesk receives the lists of one boot server.
 type bootDesk struct {
 	desk
 	took [][]byte
@@ -34,7 +34,7 @@ func (d *bootDesk) ReportBoots(_ context.Context, c nodes.BootCredential, read f
 	return err
 }
 
-// unreadable is a body that no one may read.
+// unreadable is a body that must not be read.
 type unreadable struct{ t *testing.T }
 
 func (u unreadable) Read([]byte) (int, error) {
@@ -42,7 +42,7 @@ func (u unreadable) Read([]byte) (int, error) {
 	return 0, http.ErrBodyReadAfterClose
 }
 
-// A list is read only after its boot server has proved itself, up to its bound.
+// A list is read only after its boot server is authenticated, up to the limit.
 func TestTheListOfABootServerIsBoundedAndReadLast(t *testing.T) {
 	d := &bootDesk{}
 	api := nodes.Handler(d, nil, slog.New(slog.DiscardHandler))

@@ -20,7 +20,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// members are nodes by their keys.
+// members holds nodes by key.
 type members map[string]*atomic.Pointer[writ.Node]
 
 func (m members) Member(key ed25519.PublicKey) *writ.Node {
@@ -34,7 +34,7 @@ func (members) Gone(node writ.NodeID) bool { return node == "gone" }
 
 func (members) RosterPage(after int) (start, newest int) { return after, 0 }
 
-// add makes a node with a key.
+// add creates a node with a key.
 func (m members) add(name string, admission writ.Admission) ed25519.PrivateKey {
 	public, key, _ := ed25519.GenerateKey(nil)
 	m[string(public)] = new(atomic.Pointer[writ.Node])
@@ -42,7 +42,7 @@ func (m members) add(name string, admission writ.Admission) ed25519.PrivateKey {
 	return key
 }
 
-// serveTLS is a node API as other hosts reach it. Its certificate says who it is to nobody: that is not looked at here.
+// serveTLS serves the node API over TLS. Clients of these tests do not check its certificate.
 func serveTLS(t *testing.T, m members, c *nodes.Connections) *httptest.Server {
 	t.Helper()
 	_, key, _ := ed25519.GenerateKey(nil)
@@ -58,7 +58,7 @@ func serveTLS(t *testing.T, m members, c *nodes.Connections) *httptest.Server {
 	return server
 }
 
-// as is how a node with a key connects, one without a key if that is nil.
+// as returns the TLS configuration of a node with a key; nil connects without a certificate.
 func as(t *testing.T, key ed25519.PrivateKey) *tls.Config {
 	t.Helper()
 	var shown func() (*tls.Certificate, error)
@@ -72,7 +72,7 @@ func as(t *testing.T, key ed25519.PrivateKey) *tls.Config {
 	return pki.Client(func([]*x509.Certificate) error { return nil }, shown)
 }
 
-// Whoever has a digest, or knows the id of a node, gets nothing for it without the key of a node.
+// A client that knows a digest, or the ID of a node, gets nothing for it without the key of a node.
 func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
 	m := members{}
 	server := serveTLS(t, m, &nodes.Connections{})
@@ -89,7 +89,7 @@ func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
 		config           *tls.Config
-		payload, account writ.Code // "" if it gets them
+		payload, account writ.Code // "" if the request succeeds
 	}{
 		{"the node", as(t, n1), "", ""},
 		{"another node", as(t, n2), "", writ.CodeCertificateRole},
@@ -158,7 +158,7 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// ask has an open connection answer a request.
+// ask sends a request on an open connection and waits for the answer.
 func ask(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if _, err := io.WriteString(conn, "GET /v1/rosters HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
@@ -173,7 +173,7 @@ func ask(t *testing.T, conn net.Conn) {
 	}
 }
 
-// lookedUp does something else while a node is looked up.
+// lookedUp runs meanwhile during the lookup of a node.
 type lookedUp struct {
 	members
 	meanwhile func()
@@ -184,7 +184,7 @@ func (l lookedUp) Member(key ed25519.PublicKey) *writ.Node {
 	return l.members.Member(key)
 }
 
-// Strangers can open any number of connections, each with another key. To look these up must hold up nobody's requests.
+// Unknown clients can open any number of connections, each with another key. Checking these must not delay requests.
 func TestAScanOfConnectionsBlocksNoRequest(t *testing.T) {
 	m, c := members{}, &nodes.Connections{}
 	server := serveTLS(t, m, c)

@@ -16,7 +16,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// desk answers as the test says and remembers what it was asked.
+// desk gives fixed answers and records the requests.
 type desk struct {
 	asked any
 	err   error
@@ -198,7 +198,7 @@ func TestAnythingElseAtTheAddressIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestAFloodOfRequestsIsBoundedAndLoggedOnce asks as often as it can: who joins makes the supervisor sign each time, and every refusal was a line.
+// A join makes the supervisor sign each time, and every refusal used to be a log line.
 func TestAFloodOfRequestsIsBoundedAndLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	api := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, nil, slog.New(slog.NewTextHandler(&log, nil)))

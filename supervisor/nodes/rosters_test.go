@@ -17,7 +17,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// pagesOf counts how often a page of rosters is made.
+// pagesOf counts how often a page of rosters is built.
 type pagesOf struct {
 	desk
 	made atomic.Int32
@@ -31,7 +31,7 @@ func (p *pagesOf) Rosters(_ context.Context, after int) ([][]byte, error) {
 	return [][]byte{bytes.Repeat([]byte("x"), 300<<10)}, nil
 }
 
-// onePage begins the pages of all callers after version 4.
+// onePage starts the pages of all callers after version 4.
 type onePage struct{ members }
 
 func (onePage) RosterPage(int) (start, newest int) { return 4, 9 }
@@ -77,7 +77,7 @@ func TestAHelloIsAnsweredWithoutRosters(t *testing.T) {
 	}
 }
 
-// endless is a body that nobody reads to its end.
+// endless is a body without end.
 type endless struct{ read atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) {

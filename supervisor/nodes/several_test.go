@@ -13,7 +13,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// One supervisor is gone, one stands by, and one serves: a node finds it, stays with it, and finds the next when they change.
+// One supervisor is gone, one is standby, and one serves: a node finds it, stays with it, and finds the next one after
+// a change.
 func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -59,10 +60,11 @@ func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 	}
 }
 
-// TestANodePassesASupervisorThatHangs, and asks the one that answered from then on. One that is merely slow is heard though others were asked.
+// A node passes a hanging supervisor, and prefers the one that answered from then on. A slow one can still answer after
+// others were asked.
 func TestANodePassesASupervisorThatHangs(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // whoever is connected hears nothing
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // connections are never answered
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,8 @@ func TestANodePassesASupervisorThatHangs(t *testing.T) {
 		nodes.Handler(&desk{}, nil, log).ServeHTTP(w, r)
 	}))
 	defer serves.Close()
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second) // a client gives one that hangs longer than that
+	// A client waits longer than that for a hanging server.
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	s := nodes.NewSeveral(nil, "http://"+hangs.Addr().String(), serves.URL)
 	s.Patience = time.Millisecond

@@ -16,7 +16,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// largePages makes another page of 8 MiB for each version.
+// largePages returns a different page of 8 MiB for each version.
 type largePages struct{ desk }
 
 func (largePages) Rosters(context.Context, int) ([][]byte, error) {
@@ -25,12 +25,12 @@ func (largePages) Rosters(context.Context, int) ([][]byte, error) {
 
 func (largePages) Greet(context.Context, nodes.Hello) (nodes.Proof, error) { return nodes.Proof{}, nil }
 
-// manyPages begins the page of a caller after its version.
+// manyPages starts the page of a caller after its version.
 type manyPages struct{ members }
 
 func (manyPages) RosterPage(after int) (start, newest int) { return after, 99 }
 
-// clientFrom returns a client with an address of its own.
+// clientFrom returns a client with its own address.
 func clientFrom(t *testing.T, address string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
@@ -38,7 +38,8 @@ func clientFrom(t *testing.T, address string) *http.Client {
 	return client
 }
 
-// TestSlowReadersKeepNoPageFromOthers has a client read nothing of pages that fill the memory for pages. Clients with another address are answered.
+// TestSlowReadersKeepNoPageFromOthers has a client not read pages that fill the memory for pages. Clients with other
+// addresses are answered.
 func TestSlowReadersKeepNoPageFromOthers(t *testing.T) {
 	server := httptest.NewServer(nodes.Handler(&largePages{}, manyPages{members{}}, slog.New(slog.DiscardHandler)))
 	defer server.Close()
@@ -68,7 +69,7 @@ func TestSlowReadersKeepNoPageFromOthers(t *testing.T) {
 				t.Errorf("the page of an honest client: %s", got)
 			}
 			return
-		case <-time.After(200 * time.Millisecond): // joins go on while a client waits for its page
+		case <-time.After(200 * time.Millisecond): // joins continue while a client waits for its page
 			ctx, stop := context.WithTimeout(t.Context(), time.Second)
 			request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/v1/join/hello", strings.NewReader(`{"name":"n1"}`))
 			if err != nil {
