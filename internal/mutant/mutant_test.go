@@ -43,7 +43,7 @@ func (j *Journal) note(a, b int) {}
 func write() {}
 `
 
-// parsed returns a program with the package store in a folder, and another one if its text is not empty.
+// parsed returns a program with the package store in a folder, and another package if its text is not empty.
 func parsed(t *testing.T, folder, other string) *Program {
 	t.Helper()
 	root := t.TempDir()
@@ -82,7 +82,8 @@ func TestEditReplacesOneNode(t *testing.T) {
 		{Edit{In: "store.Journal.write", Node: Receive, Becomes: "default"}, "default:"},
 		{Edit{In: "store.Journal.write", Node: Return, Names: "epoch", Becomes: "_ = $1; return 0, $2"}, "_ = epoch; return 0, nil"},
 		{Edit{In: "store.limit", Node: Value, Becomes: "7"}, "const limit = 7"},
-		{Edit{In: "journal.Journal.write", Node: Call, Names: "max", Becomes: "$1"}, "epoch = epoch"}, // the package had another name
+		// The package had another name.
+		{Edit{In: "journal.Journal.write", Node: Call, Names: "max", Becomes: "$1"}, "epoch = epoch"},
 	} {
 		m, err := p.Mutate(test.edit)
 		if err != nil {
@@ -110,7 +111,7 @@ func TestUnclearEditIsRejected(t *testing.T) {
 	p := parsed(t, "store", "package other\n\ntype Journal struct{}\n\nfunc (Journal) note() {}\n")
 	for name, test := range map[string]struct {
 		edit Edit
-		want []string // of the error: what to correct, and the candidates
+		want []string // expected parts of the error: the field to correct, and the candidates
 	}{
 		"ambiguous node":     {Edit{In: "store.Journal.write", Node: If, Becomes: Never}, []string{"Nth", "store/store.go:9", "store/store.go:12"}},
 		"missing node":       {Edit{In: "store.Journal.write", Node: If, Names: "closed", Becomes: Never}, []string{"Names", "store/store.go:9"}},

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// made returns a function that makes a page of a size and counts how often it is called.
+// made returns a function that makes a page of a size and counts its calls.
 func made(size int, calls *atomic.Int32) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) {
 		calls.Add(1)
@@ -34,7 +34,7 @@ func TestCallersShareOnePage(t *testing.T) {
 				return
 			}
 			lease.Release()
-			lease.Release() // twice counts once
+			lease.Release() // has no effect
 		})
 	}
 	all.Wait()
@@ -104,8 +104,8 @@ func TestSlowCallersKeepNoPageFromOthers(t *testing.T) {
 			t.Errorf("a caller of another network lost its page: %v", err)
 		default:
 		}
-		big, waited := get("203.0.113.1:1", "5", 90) // needs the room of all
-		if waited != 0 {                             // their time is over
+		big, waited := get("203.0.113.1:1", "5", 90) // needs all of the room
+		if waited != 0 {                             // all leases are older than MinHold
 			t.Errorf("it waited %v for all others", waited)
 		}
 		big.Release()
@@ -134,7 +134,7 @@ func TestWaitForAPageIsBounded(t *testing.T) {
 			t.Fatalf("after a release: %v, %d bytes", err, c.Bytes())
 		}
 		second.Release()
-		for i := range 10 { // idle pages make room
+		for i := range 10 { // idle pages are evicted
 			lease, err := c.Get(t.Context(), near, fmt.Sprint("x", i), made(60, &calls))
 			if err != nil || c.Bytes() > 100 {
 				t.Fatalf("%v, %d bytes", err, c.Bytes())
@@ -151,7 +151,8 @@ func TestAFailedPageIsBuiltAgain(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var calls atomic.Int32
-	if _, err := c.Get(t.Context(), near, "1", made(200, &calls)); err != nil || calls.Load() != 1 { // alone, it may be larger than the bound
+	// Alone, it may exceed MaxBytes.
+	if _, err := c.Get(t.Context(), near, "1", made(200, &calls)); err != nil || calls.Load() != 1 {
 		t.Errorf("%v", err)
 	}
 }

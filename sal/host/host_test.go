@@ -24,7 +24,7 @@ func driver(t *testing.T) *Driver {
 	}}
 }
 
-// do carries out an operation and holds its result against the catalogue.
+// do carries out an operation and checks its result against the catalogue.
 func do(t *testing.T, d *Driver, operation string) map[string]any {
 	t.Helper()
 	o, ok := catalog.Lookup(operation)
