@@ -15,16 +15,17 @@ import (
 	"writ/internal/meant"
 )
 
-// analysis is a bundle that was read: its syntax trees, what its names mean, and what is wrong. It holds only what the engine itself
-// needs to be right; what the catalogue says comes on top in Check. So a journal replays with a later catalogue as well.
+// analysis is a parsed bundle: its syntax trees, the symbols of its names, and the diagnostics so far. It applies only
+// the rules that the engine itself depends on; Check adds the rules of the catalogue. So a journal also replays with a
+// later catalogue.
 type analysis struct {
 	findings
 	bundle  Bundle
 	files   *parser.SourceFileSet
 	main    *unit
-	modules []*unit // those that are imported, each after the ones it imports itself
+	modules []*unit // the imported modules, each after its own imports
 	symbols map[*parser.Ident]*symbol
-	tests   []*parser.Ident // the functions of a test file, where they are defined
+	tests   []*parser.Ident // the test functions of a test file, where they are defined
 
 	state map[string]visit
 }
@@ -73,7 +74,8 @@ func (a *analysis) unit(s Source) *unit {
 	return u
 }
 
-// sourceName is what payloads allow. The natives of the engine have names that it does not, and positions hold short ones only.
+// sourceName matches the names that payloads accept. It excludes the names of the engine's natives, and limits the
+// length of positions.
 var sourceName = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,128}$`)
 
 func (a *analysis) named(u *unit) {
@@ -83,7 +85,7 @@ func (a *analysis) named(u *unit) {
 	}
 }
 
-// visit reads a unit and what it imports.
+// visit parses a unit and its imports.
 func (a *analysis) visit(u *unit) {
 	if a.parse(u); u.tree == nil {
 		return
@@ -115,7 +117,7 @@ func (a *analysis) follow(i *parser.ImportExpr) {
 	}
 }
 
-// source finds a module that is written in Tengo. The one of Tengo's own that is offered comes with it.
+// source returns the Tengo source of a module: one of the bundle, or `enum` of Tengo's standard library.
 func (a *analysis) source(name string) (Source, bool) {
 	if name == "enum" {
 		return Source{Name: name, Text: []byte(stdlib.SourceModules[name])}, true
@@ -127,7 +129,7 @@ func (a *analysis) source(name string) (Source, bool) {
 	return a.bundle.Modules[i], true
 }
 
-// unknownModule reports an import of what is not there, and says what there is instead.
+// unknownModule reports an import of an unknown module and suggests existing ones.
 func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	name := i.ModuleName
 	if !strings.HasPrefix(name, library.Prefix) {

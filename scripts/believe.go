@@ -10,16 +10,17 @@ import (
 	"writ/sal/catalog"
 )
 
-// ErrImpossible is the error of what no pass can have found.
+// ErrImpossible reports an outcome that no pass can have produced.
 var ErrImpossible = errors.New("no script can cause that")
 
 func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, why) }
 
-// Check returns an error (ErrImpossible) unless a pass over the journal can have found o. A process in which scripts are evaluated may
-// have been taken over by one of them, so whoever gets an outcome from there checks it: then all that it can say is what the script could
-// have said, within what the signed header allows. Only the hashes of calls cannot be checked; a wrong one fails the next honest pass.
+// Check returns ErrImpossible unless a pass over the journal can have produced o. A script may have taken over the
+// process that evaluated it, so every outcome of such a process is checked. An outcome that passes contains only calls
+// and texts that the script itself could have produced within its signed header. The hashes of calls cannot be checked;
+// a wrong hash fails the next honest pass.
 //
-// The text of the error holds nothing of o.
+// The text of the error contains nothing of o.
 func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	states := make([]EntryState, len(journal), len(journal)+len(o.Calls)) // by seq
 	for _, e := range journal {
@@ -49,7 +50,7 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	return nil
 }
 
-// checkEnd checks how the pass ended.
+// checkEnd checks the status of the pass and the fields that belong to it.
 func (o *Outcome) checkEnd(states []EntryState) error {
 	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 || o.Status != Failed && o.Failure != nil {
 		return impossible("it ended in two ways")
@@ -72,7 +73,7 @@ func (o *Outcome) checkEnd(states []EntryState) error {
 }
 
 func checkFailure(f *writ.Failure, calls int) error {
-	const most = 2 * MaxLogLine // a message with a place before it
+	const most = 2 * MaxLogLine // a message with a position before it
 	switch {
 	case f == nil, f.Code.Info().Code != f.Code, f.Seq < 0, f.Seq > calls, len(f.Trace) > maxTrace:
 		return impossible("it failed without a reason that there is")
@@ -84,7 +85,7 @@ func checkFailure(f *writ.Failure, calls int) error {
 	return nil
 }
 
-// check checks a new call, which has to be that of seq.
+// check checks a new call, which must have the sequence number seq.
 func (c *NewCall) check(inputs Inputs, seq int) error {
 	op, known := catalog.Lookup(c.Operation)
 	switch {
@@ -97,7 +98,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	case !place(c.Position), c.Read != "" && !place(c.Read):
 		return impossible("it makes a call nowhere")
 	}
-	const heads = 9 // how much more sizeOf may say, and defaults may add
+	const heads = 9 // the factor by which sizeOf may overestimate and defaults may add
 	if writ.CheckValue(c.Args) != nil || sizeOf(c.Args) > heads*MaxArguments {
 		return impossible("it makes a call with what are no arguments")
 	}
@@ -129,7 +130,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	return nil
 }
 
-// optionsOf returns options as a script gives them, without the timeout, which is a text there.
+// optionsOf returns options in the form of a script, without the timeout, which is a string there.
 func optionsOf(o writ.CallOptions) map[string]any {
 	given := map[string]any{"idempotent": o.Idempotent, "adopt": o.Adopt}
 	if o.Retries != nil {
@@ -151,7 +152,7 @@ func optionsOf(o writ.CallOptions) map[string]any {
 	return given
 }
 
-// ascending reports whether seqs are of calls up to last, each once and in order.
+// ascending reports whether seqs are strictly ascending sequence numbers from 1 to last.
 func ascending(seqs []int, last int) bool {
 	before := 0
 	for _, seq := range seqs {
@@ -163,5 +164,5 @@ func ascending(seqs []int, last int) bool {
 	return true
 }
 
-// place reports whether text is a position, or nothing.
+// place reports whether text is a position, or empty.
 func place(text string) bool { return presentable(text, 200) && !strings.Contains(text, "\t") }

@@ -18,7 +18,7 @@ type lexeme struct {
 
 func (l lexeme) end() int { return l.offset + len(l.text) }
 
-// lexemes returns all tokens of a source, and whether the scanner refused none.
+// lexemes returns all tokens of a source. Ok is false if the scanner reported an error.
 func lexemes(u *unit) (all []lexeme, ok bool) {
 	ok = true
 	refuse := func(parser.SourceFilePos, string) { ok = false }
@@ -41,13 +41,13 @@ func lexemes(u *unit) (all []lexeme, ok bool) {
 	}
 }
 
-// indentAt returns the bytes of white space at the beginning of the line with an offset.
+// indentAt returns the length in bytes of the white space that begins the line of an offset.
 func indentAt(text []byte, offset int) int {
 	line := text[bytes.LastIndexByte(text[:offset], '\n')+1:]
 	return len(line) - len(bytes.TrimLeft(line, " \t"))
 }
 
-// closing returns the bracket that closes another one, token.Illegal for other tokens.
+// closing returns the bracket that closes open, or token.Illegal for other tokens.
 func closing(open token.Token) token.Token {
 	switch open {
 	case token.LParen:
@@ -64,15 +64,16 @@ func closing(open token.Token) token.Token {
 // bracket is an opening bracket.
 type bracket struct {
 	lexeme
-	list bool // it encloses elements, and not statements
+	list bool // it encloses elements instead of statements
 }
 
 // brackets pairs the brackets of a source.
 type brackets struct {
 	all      []lexeme
 	stack    []bracket
-	trailing []int    // offsets of the commas that no element follows
-	misfit   *bracket // the first pair whose closing bracket is indented less than its line: an inner one was forgotten
+	trailing []int // offsets of the commas after the last element of a list
+	// The first pair whose closing bracket is indented less than its opening line: an inner bracket is missing.
+	misfit   *bracket
 	unclosed *bracket // the first opening bracket without its closing bracket
 	extra    *lexeme  // the first closing bracket without an opening bracket
 }
@@ -128,14 +129,14 @@ func (b *brackets) close(i int) {
 // first reports whether the token at i is the first one of its line.
 func (b *brackets) first(i int) bool { return i == 0 || b.all[i-1].line < b.all[i].line }
 
-// before returns the index of the token before i, other than the end of a line.
+// before returns the index of the token before i, skipping ends of lines.
 func (b *brackets) before(i int) int {
 	for i--; i >= 0 && b.all[i].tok == token.Semicolon && b.all[i].text == "\n"; i-- {
 	}
 	return i
 }
 
-// literalFollows reports whether a brace after a token begins a map, and not a block.
+// literalFollows reports whether a brace after the token before begins a map instead of a block.
 func literalFollows(before token.Token) bool {
 	switch before {
 	case token.LParen, token.LBrack, token.Comma, token.Colon, token.Return, token.Export, token.In, token.Question:
@@ -147,8 +148,8 @@ func literalFollows(before token.Token) bool {
 	}
 }
 
-// withoutCommas returns a source with spaces in place of the commas that no element follows. All other bytes keep their
-// places. It returns nil if there are no such commas.
+// withoutCommas returns a source with spaces in place of the commas after last elements. All other bytes keep their
+// offsets. It returns nil if there are no such commas.
 func withoutCommas(u *unit) []byte {
 	all, _ := lexemes(u)
 	commas := pairBrackets(all).trailing
@@ -162,8 +163,8 @@ func withoutCommas(u *unit) []byte {
 	return text
 }
 
-// reportBracket reports the first bracket without a counterpart, and returns its position. Errors of the parser behind
-// that position are consequences.
+// reportBracket reports the first bracket without a counterpart and returns its position. Parser errors after that
+// position are consequences of it.
 func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (at parser.Pos, reported bool) {
 	switch {
 	case b.unclosed != nil:

@@ -7,9 +7,9 @@ import (
 	"github.com/d5/tengo/v2"
 )
 
-// bounded are the builtin functions of Tengo that are not left as they are: because one call can take all memory or recurse without end
-// (range, bytes, copy, string, format, splice) or read a long text (int, float), because their result depends on how Go grows slices
-// (append, splice), or on the time zone of the host (time).
+// bounded holds the builtin functions that replace those of Tengo. In Tengo one call can use all memory or recurse
+// without end (range, bytes, copy, string, format, splice) or parse a long text (int, float). The result of append and
+// splice depends on how Go grows slices, and that of time on the time zone of the host.
 var bounded = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
 	"append": builtinAppend,
 	"bytes":  builtinBytes,
@@ -23,7 +23,7 @@ var bounded = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error
 	"time":   builtinTime,
 }
 
-// weighed is a builtin function of Tengo that may read a text.
+// weighed wraps a builtin function of Tengo that may parse a text, so that it burns fuel for its arguments.
 func weighed(name string) func(p *pass, args []tengo.Object) (tengo.Object, error) {
 	all := tengo.GetAllBuiltinFunctions()
 	builtin := all[slices.IndexFunc(all, func(f *tengo.BuiltinFunction) bool { return f.Name == name })]
@@ -41,8 +41,9 @@ func mismatch(name, expected string, found tengo.Object) error {
 	return tengo.ErrInvalidArgumentType{Name: name, Expected: expected, Found: found.TypeName()}
 }
 
-// append never changes an element that another list has. In Tengo it may: how lists share their elements depends there on how Go grows
-// slices. Here the end of a list that append made says how much of it is in use, so that only the longest list grows in its place.
+// builtinAppend never changes an element that another list shares. In Tengo it may: which lists share their elements
+// depends there on how Go grows slices. Here the last slot of a slice that append made records the length in use, so
+// only the longest list on that slice grows in place.
 func builtinAppend(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 2 {
 		return nil, tengo.ErrWrongNumArguments
@@ -70,10 +71,10 @@ func builtinAppend(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.Array{Value: whole[:need]}, nil
 }
 
-// spare is the last element of a slice that append made, behind its room to grow.
+// spare is the last element of a slice that append made, after its free capacity.
 type spare struct {
 	tengo.ObjectImpl
-	first *tengo.Object // of the slice: a part of it may not grow
+	first *tengo.Object // the first element of the whole slice: a subslice must not grow
 	used  int
 }
 
@@ -86,7 +87,7 @@ func builtinSplice(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, mismatch("first", "array", args[0])
 	}
 	n := int64(len(list.Value))
-	bounds := [2]int64{0, n} // where, and how many
+	bounds := [2]int64{0, n} // start and count
 	for i, name := range []string{"second", "third"} {
 		if len(args) <= i+1 {
 			break
@@ -126,7 +127,8 @@ func builtinRange(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if step <= 0 {
 		return nil, tengo.ErrInvalidRangeStep
 	}
-	way := uint64(max(start, stop)) - uint64(min(start, stop)) // fits even if the difference of the two does not fit an int64
+	// The unsigned distance fits even if the signed difference overflows int64.
+	way := uint64(max(start, stop)) - uint64(min(start, stop))
 	count := way / uint64(step)
 	if way%uint64(step) > 0 {
 		count++
@@ -163,7 +165,7 @@ func builtinBytes(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return otherwise(args)
 }
 
-// otherwise returns the second argument of a conversion that is not possible, undefined if there is none.
+// otherwise returns the second argument of a failed conversion, or undefined without one.
 func otherwise(args []tengo.Object) (tengo.Object, error) {
 	if len(args) == 2 {
 		return args[1], nil
@@ -219,7 +221,7 @@ func builtinFormat(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.String{Value: text}, p.keep(len(format.Value) + 2*len(text))
 }
 
-// printed stands for a value in a format.
+// printed replaces an argument of format by its text.
 type printed struct {
 	tengo.ObjectImpl
 	typeName, text string
@@ -228,7 +230,7 @@ type printed struct {
 func (o *printed) TypeName() string { return o.typeName }
 func (o *printed) String() string   { return o.text }
 
-// time converts to a time in UTC.
+// builtinTime converts to a time in UTC.
 func builtinTime(_ *pass, args []tengo.Object) (tengo.Object, error) {
 	if len(args) < 1 || len(args) > 2 {
 		return nil, tengo.ErrWrongNumArguments

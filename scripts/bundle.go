@@ -17,7 +17,7 @@ import (
 	"writ/scripts/library"
 )
 
-// Digest identifies the bundle: two bundles with the same digest are the same program.
+// Digest identifies the bundle: equal digests mean equal programs.
 func (b Bundle) Digest() writ.Digest {
 	h := sha256.New()
 	var size [binary.MaxVarintLen64]byte
@@ -33,10 +33,10 @@ func (b Bundle) Digest() writ.Digest {
 	return writ.Digest(h.Sum(nil))
 }
 
-// Resolve makes a bundle of a script: it reads what the script imports, what that imports, and so on. Modules are sorted by name. Those
-// of the library come with the binary; find returns the text of any other. A module that is not found (fs.ErrNotExist) is left out, and
-// Check says where it is imported. Find is asked neither for what is built in nor for a name of the library, so that nothing takes the
-// place of either.
+// Resolve makes the bundle of a script with all its direct and indirect imports. Modules are sorted by name. Modules of
+// the library come with the binary; find returns the text of all others. A module that find does not have
+// (fs.ErrNotExist) is omitted, and Check reports its import. Find is never called for built-in modules and names of the
+// library, so no file can replace them.
 func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, error) {
 	bundle := Bundle{Main: main}
 	seen := make(map[string]bool)
@@ -73,7 +73,8 @@ func findModule(name string, find func(module string) ([]byte, error)) ([]byte, 
 	return []byte(m.Text), nil
 }
 
-// importsOf returns the names that a source imports. It reads tokens only, so that a source with mistakes has imports too.
+// importsOf returns the names that a source imports. It scans tokens only, so it works for sources with syntax errors,
+// too.
 func importsOf(text []byte) []string {
 	var names []string
 	var before [2]token.Token

@@ -12,8 +12,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// Check reads a script and its modules and says everything that is wrong with them, at once and without running anything: what the
-// compiler refuses, and what the catalogue of operations knows. It also says what the script is: its parameters and its operations.
+// Check returns all diagnostics of a script and its modules, without running them: errors of the compiler, and
+// violations of the catalogue of operations. The report also lists the parameters and operations of the script.
 func Check(bundle Bundle) Report {
 	a := analyse(bundle)
 	c := newChecker(a)
@@ -67,22 +67,22 @@ func destructive(operations []string) bool {
 	})
 }
 
-// checker finds what a script does with the modules that are built in.
+// checker checks how a script uses the built-in modules.
 type checker struct {
 	*analysis
 	operations map[string]bool
 	secrets    map[string]bool
 	targets    targets
 	timeouts   []Timeout
-	seen       map[parser.Expr]bool // names of modules that stand where they may
+	seen       map[parser.Expr]bool // module names in permitted positions
 
 	reads        []paramRead
 	paramsSymbol *symbol
-	misdeclared  map[string]bool // parameters whose declaration was reported; what reads them is right
-	undeclared   bool            // the declaration of all of them was
+	misdeclared  map[string]bool // parameters whose declaration was reported; reads of them are not reported
+	undeclared   bool            // the whole declaration of parameters was reported
 }
 
-// paramRead is a place where a parameter is read by its name.
+// paramRead is a read of a parameter by its name.
 type paramRead struct {
 	name string
 	at   parser.Expr
@@ -125,7 +125,7 @@ func (c *checker) nodes(n parser.Node) {
 	children(n, c.nodes)
 }
 
-// namesModule reports whether e is a variable that is defined here as a module and keeps it.
+// namesModule reports whether e is a variable that is defined here as a module and never assigned again.
 func (c *checker) namesModule(e parser.Expr) bool {
 	name, ok := e.(*parser.Ident)
 	if !ok {
@@ -136,7 +136,7 @@ func (c *checker) namesModule(e parser.Expr) bool {
 	return s != nil && !s.assigned
 }
 
-// value refuses a module of operations that does not stand where it may.
+// value reports a module of operations that is used as a value.
 func (c *checker) value(e parser.Expr) {
 	module := c.module(e)
 	if module == "" || c.seen[e] || !ofOperations(module) {
@@ -145,7 +145,7 @@ func (c *checker) value(e parser.Expr) {
 	c.at(codeModuleAsValue, e, "the module %q is used as a value", module).Help = "use it as " + module + ".operation(…)"
 }
 
-// module returns the built-in module that an expression is, "" if it is none or cannot be seen.
+// module returns the built-in module that an expression denotes, or "" if it denotes none or is not statically known.
 func (c *checker) module(e parser.Expr) string {
 	switch e := e.(type) {
 	case *parser.ParenExpr:
@@ -166,7 +166,7 @@ func (c *checker) module(e parser.Expr) string {
 	return ""
 }
 
-// operation returns the operation that an expression is, nil if it is none or cannot be seen.
+// operation returns the operation that an expression denotes, or nil if it denotes none or is not statically known.
 func (c *checker) operation(e parser.Expr) *catalog.Operation {
 	base, key := selected(e)
 	if key == nil {
@@ -180,7 +180,7 @@ func (c *checker) operation(e parser.Expr) *catalog.Operation {
 	return nil
 }
 
-// selected takes x.key and x["key"] apart.
+// selected splits x.key and x["key"].
 func selected(e parser.Expr) (base parser.Expr, key *parser.StringLit) {
 	switch e := e.(type) {
 	case *parser.SelectorExpr:
@@ -222,7 +222,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 // member checks module.key.
 func (c *checker) member(module string, key *parser.StringLit) {
 	if module == "enum" {
-		return // a map that Tengo source exports
+		return // enum is Tengo source that exports a map
 	}
 	if op, ok := catalog.Lookup(module + "." + key.Value); ok {
 		c.operations[op.Name()] = true
@@ -234,7 +234,8 @@ func (c *checker) member(module string, key *parser.StringLit) {
 	}
 }
 
-// handle returns the operation whose handle an expression is for sure: a call, or a variable that holds nothing else.
+// handle returns the operation whose handle an expression certainly is: a call, or a variable that is assigned only
+// once.
 func (c *checker) handle(e parser.Expr) *catalog.Operation {
 	if name, ok := e.(*parser.Ident); ok {
 		s := c.symbols[name]
@@ -251,7 +252,7 @@ func (c *checker) handle(e parser.Expr) *catalog.Operation {
 	return nil
 }
 
-// isParams reports whether an expression is run.params, or a variable that holds nothing else.
+// isParams reports whether an expression is run.params, or a variable that is assigned only that.
 func (c *checker) isParams(e parser.Expr) bool {
 	if name, ok := e.(*parser.Ident); ok {
 		s := c.symbols[name]
@@ -294,7 +295,7 @@ func (c *checker) duplicates(m *parser.MapLit) {
 	}
 }
 
-// call checks the arguments of a call of something built in.
+// call checks the arguments of a call of a built-in member.
 func (c *checker) call(e *parser.CallExpr) {
 	c.secretCall(e)
 	if e.Ellipsis.IsValid() {
@@ -319,7 +320,7 @@ func (c *checker) call(e *parser.CallExpr) {
 	}
 }
 
-// operate checks the arguments of an operation as far as they are written out.
+// operate checks the arguments of an operation as far as they are literals.
 func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	least, most := arity(op)
 	if len(e.Args) < least || len(e.Args) > most {
@@ -357,7 +358,7 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	}
 }
 
-// misspelt reports whether a missing field is there under a name that one of the problems takes for it.
+// misspelt reports whether a missing field is present under a name for which one of the problems suggests it.
 func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
 	last := len(missing.Path) - 1
 	return slices.ContainsFunc(problems, func(p catalog.Problem) bool {
@@ -390,7 +391,7 @@ func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 	}
 }
 
-// mapOf returns a spec or options as far as they are written out.
+// mapOf returns the literal part of a spec or of options.
 func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, bool) {
 	v := c.literal(e)
 	if m, ok := v.(map[string]any); ok {
@@ -402,7 +403,7 @@ func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, b
 	return nil, false
 }
 
-// handleOf stands for a handle in a literal. Handles that one call made are equal.
+// handleOf represents a handle in a literal. Handles from the same call are equal.
 type handleOf struct {
 	kind writ.ResourceKind
 	call parser.Expr
@@ -421,7 +422,7 @@ func (c *checker) madeBy(e parser.Expr) parser.Expr {
 	return e
 }
 
-// literal is literalValue that knows handles.
+// literal is literalValue that also recognizes handles and secrets.
 func (c *checker) literal(e parser.Expr) any {
 	switch e := e.(type) {
 	case *parser.ParenExpr:
@@ -447,14 +448,14 @@ func (c *checker) literal(e parser.Expr) any {
 			return handleOf{kind: kind, call: c.madeBy(e)}
 		}
 		if c.isSecret(e) {
-			return catalog.Secret("") // whichever
+			return catalog.Secret("") // the name of the secret does not matter here
 		}
 	}
 	v, _ := literalValue(e)
 	return v
 }
 
-// problem reports what does not fit the schema of an operation, at the place in the text.
+// problem reports a violation of the schema of an operation at its place in the source.
 func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Problem) {
 	key, value := nodeAt(spec, p.Path)
 	switch {

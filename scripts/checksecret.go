@@ -9,7 +9,8 @@ import (
 	"writ"
 )
 
-// isSecret reports whether an expression is a secret for sure: a call of run.secret, or a variable that holds nothing else.
+// isSecret reports whether an expression is certainly a secret: a call of run.secret, or a variable that is assigned
+// only that.
 func (c *checker) isSecret(e parser.Expr) bool {
 	switch v := e.(type) {
 	case *parser.ParenExpr:
@@ -29,7 +30,8 @@ func (c *checker) isSecret(e parser.Expr) bool {
 	return key != nil && key.Value == "secret" && c.module(base) == "run"
 }
 
-// secretCall notes which secret a call asks for, and reports secrets among the arguments of what would make texts of them.
+// secretCall records the secret that a call requests, and reports secrets in the arguments of functions that make
+// texts.
 func (c *checker) secretCall(e *parser.CallExpr) {
 	if c.isSecret(e) && len(e.Args) == 1 {
 		c.secretName(e.Args[0])
@@ -46,7 +48,7 @@ func (c *checker) secretCall(e *parser.CallExpr) {
 	}
 }
 
-// secretName checks the argument of run.secret, if it is written out.
+// secretName checks the argument of run.secret if it is a literal.
 func (c *checker) secretName(e parser.Expr) {
 	v, complete := literalValue(e)
 	name, isText := v.(string)
@@ -61,7 +63,8 @@ func (c *checker) secretName(e parser.Expr) {
 	}
 }
 
-// writes names the function that f is if it makes something readable of its arguments, "" if it does not or cannot be seen.
+// writes returns the name of the function f if f makes its arguments readable. It returns "" if f does not, or is not
+// statically known.
 func (c *checker) writes(f parser.Expr) string {
 	if name, ok := f.(*parser.Ident); ok {
 		if s := c.symbols[name]; s != nil && s.builtin && slices.Contains([]string{"string", "format", "bytes"}, name.Name) {
@@ -81,7 +84,7 @@ func (c *checker) writes(f parser.Expr) string {
 	return ""
 }
 
-// secretIn finds a secret in an expression that is written out, nil if there is none.
+// secretIn returns the first secret in a literal expression, or nil.
 func (c *checker) secretIn(e parser.Expr) parser.Expr {
 	if c.isSecret(e) {
 		return e
@@ -105,7 +108,7 @@ func (c *checker) secretIn(e parser.Expr) parser.Expr {
 	return nil
 }
 
-// operands reports secrets that are compared or put into a text.
+// operands reports secrets that are compared or concatenated.
 func (c *checker) operands(e *parser.BinaryExpr) {
 	if e.Token == token.LAnd || e.Token == token.LOr {
 		return

@@ -6,7 +6,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// checkTests checks what only test files have: their tests, and what those do with t.
+// checkTests checks the parts that only test files have: the tests and their use of t.
 func (c *checker) checkTests() {
 	for _, name := range c.tests {
 		fn := c.symbols[name].init.(*parser.FuncLit)
@@ -48,13 +48,13 @@ func (c *checker) ofTest(t *symbol, n parser.Node) {
 	children(n, func(child parser.Node) { c.ofTest(t, child) })
 }
 
-// is reports whether an expression is a variable that never holds anything else.
+// is reports whether an expression is the variable s and s is never assigned again.
 func (c *checker) is(e parser.Expr, s *symbol) bool {
 	name, ok := e.(*parser.Ident)
 	return ok && s != nil && c.symbols[name] == s && !s.assigned
 }
 
-// testCall checks the arguments of t.run and the like as far as they are written out.
+// testCall checks the arguments of t.run and the other members of t as far as they are literals.
 func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	base, key := selected(e.Func)
 	if key == nil || !c.is(base, t) || e.Ellipsis.IsValid() {
@@ -82,7 +82,8 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	}
 	for _, p := range problems {
 		element, value := nodeAt(e.Args[1], p.Path)
-		if element != nil && (p.Reason == catalog.UnknownField || p.Reason == catalog.WrongValue && len(p.Path) == 2) { // how a call is named
+		// A path of two elements is the key that names a call.
+		if element != nil && (p.Reason == catalog.UnknownField || p.Reason == catalog.WrongValue && len(p.Path) == 2) {
 			c.add(codeTestOption, element.KeyPos, keyWidth(element), "%s", p.Message).meant(p.Suggestion)
 			continue
 		}

@@ -2,7 +2,7 @@ package scripts
 
 import "slices"
 
-// Severity says whether a diagnostic stops a script.
+// Severity is error or warning. Only an error stops a script.
 type Severity string
 
 // The severities.
@@ -11,18 +11,18 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// CodeInfo is what is known about the code of a diagnostic.
+// CodeInfo describes the code of a diagnostic.
 type CodeInfo struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
-	Explain  string   `json:"explain"` // what it means and what to do, for `writ explain`
-	Wrong    string   `json:"wrong"`   // a script that gets it, and nothing else
-	Right    string   `json:"right"`   // what was probably meant, without any diagnostic
+	Explain  string   `json:"explain"` // meaning and remedy, for `writ explain`
+	Wrong    string   `json:"wrong"`   // a script with this diagnostic and no other
+	Right    string   `json:"right"`   // the corrected script, without any diagnostic
 }
 
-// The codes of diagnostics: 00 the source and its size, 01 operations and their arguments, 02 names and imports, 03 parameters,
-// 04 what is possible and most likely a mistake, 05 tests.
+// The codes of diagnostics: 00 the source and its size, 01 operations and their arguments, 02 names and imports, 03
+// parameters, 04 valid code that is most likely a mistake, 05 tests.
 const (
 	codeSyntax       = "W0001"
 	codeTooBig       = "W0002"
@@ -89,7 +89,7 @@ const (
 	codeTestOption    = "W0504"
 )
 
-// LookupCode finds a row of Codes.
+// LookupCode returns the row of a code in Codes.
 func LookupCode(code string) (CodeInfo, bool) {
 	i := slices.IndexFunc(Codes, func(c CodeInfo) bool { return c.Code == code })
 	if i < 0 {

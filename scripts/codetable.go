@@ -2,8 +2,8 @@ package scripts
 
 import "slices"
 
-// Codes is the one table of diagnostics. A wrong example with an ellipsis in it is only hinted at: it would be too long, or takes several
-// files; tests check every other, and every right one.
+// Codes lists every diagnostic. Tests check the examples. A wrong example that contains an ellipsis is only a sketch,
+// because it would be too long or need several files; tests skip it.
 var Codes = slices.Concat(checkCodes, lintCodes)
 
 // checkCodes are the codes of check: errors of the text, calls, names and parameters.

@@ -1,6 +1,6 @@
 package scripts
 
-// lintCodes are the codes of lint, and of files with tests.
+// lintCodes are the codes of lint and of test files.
 var lintCodes = []CodeInfo{
 	{codeUnusedResult, SeverityWarning, "the result is not used",
 		"The expression has no effect except its result. `append`, for example, returns a longer list and does not change the old one: `list = append(list, x)`.",

@@ -11,7 +11,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 )
 
-// Program is a bundle that is ready for passes. It does not change, and any number of passes may run at the same time.
+// Program is a compiled bundle. It is immutable and safe for concurrent passes.
 type Program struct {
 	constants []tengo.Object
 	bindings  []binding
@@ -21,14 +21,15 @@ type Program struct {
 	idle      atomic.Pointer[machine]
 }
 
-// binding says which constant each pass replaces by one of its own.
+// binding identifies a constant that each pass replaces by its own object. Exactly one of native and imported is set.
 type binding struct {
 	constant int
-	native   *native // one of the two
+	native   *native
 	imported *imported
 }
 
-// Compile makes a program of a bundle. An error is SCRIPT_INVALID with the first thing that is wrong; Check tells all of it, and more.
+// Compile compiles a bundle. An error is SCRIPT_INVALID with the first diagnostic; Check returns all of them, and
+// warnings.
 func Compile(bundle Bundle) (*Program, error) {
 	a := analyse(bundle)
 	if err := a.err(); err != nil {
@@ -42,7 +43,7 @@ func Compile(bundle Bundle) (*Program, error) {
 	return program, nil
 }
 
-// boundStrings sets the bounds that Tengo keeps for the whole process. Nothing else in it uses Tengo.
+// boundStrings sets Tengo's limits, which apply to the whole process. No other code in the process uses Tengo.
 var boundStrings = sync.OnceFunc(func() {
 	tengo.MaxStringLen, tengo.MaxBytesLen = maxString, maxString
 })
@@ -65,7 +66,7 @@ func (a *analysis) compile(plan bool) (program *Program, err error) {
 	getter := &importer{natives: make(map[string]*native), compiled: make(map[string]*tengo.CompiledFunction)}
 	var constants []tengo.Object
 	for _, u := range a.modules {
-		// As a function the module has variables of its own and cannot see those of the script.
+		// As a function, the module has its own variables and cannot access those of the script.
 		at := parser.Pos(u.file.Base)
 		body := in.expr(&parser.FuncLit{
 			Type: &parser.FuncType{FuncPos: at, Params: &parser.IdentList{}},
@@ -94,8 +95,8 @@ func (a *analysis) compile(plan bool) (program *Program, err error) {
 	return program, nil
 }
 
-// bindConstants notes which constants a pass binds, and warms the others: Tengo fills in a cache of strings when it first reads one, which would
-// be a data race between two passes.
+// bindConstants records the constants that a pass binds, and fills Tengo's cache in every string constant. Tengo fills
+// it on the first read, which would be a data race between two passes.
 func (p *Program) bindConstants() {
 	for i, c := range p.constants {
 		switch c := c.(type) {
@@ -109,7 +110,7 @@ func (p *Program) bindConstants() {
 	}
 }
 
-// refused turns an error of Tengo's compiler into a diagnostic.
+// refused adds an error of Tengo's compiler as a diagnostic.
 func (f *findings) refused(err error) {
 	var refusal *tengo.CompilerError
 	switch {
@@ -122,7 +123,7 @@ func (f *findings) refused(err error) {
 	}
 }
 
-// importer gives the compiler what `import` means: natives, built-in modules, and modules that are compiled already.
+// importer resolves imports for the compiler: natives, built-in modules, and modules that are already compiled.
 type importer struct {
 	natives  map[string]*native // by name
 	compiled map[string]*tengo.CompiledFunction
@@ -141,7 +142,7 @@ func (im *importer) compile(file *parser.SourceFile, tree *parser.File, constant
 	return bytecode, table.MaxSymbols(), nil
 }
 
-// Get finds what an import names.
+// Get returns the object for an import, or nil if the name is unknown.
 func (im *importer) Get(name string) tengo.Importable {
 	if fn := im.compiled[name]; fn != nil {
 		return importable{fn}

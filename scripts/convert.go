@@ -12,14 +12,14 @@ import (
 	"writ"
 )
 
-// encoder writes the arguments of a call as deterministic CBOR, as package internal/cbor would, straight from the values of a script:
-// every call of a run is encoded in every pass. A handle is {"ref": seq}, a secret {"secret": "name@version"},
-// a key whose value is undefined is left out.
+// encoder writes the arguments of a call as deterministic CBOR, equal to the encoding of package internal/cbor. It
+// encodes the objects of a script directly, because every pass encodes every call of its run. A handle is {"ref": seq}
+// and a secret {"secret": "name@version"}. Keys whose value is undefined are omitted.
 type encoder struct {
-	pass    *pass // burns for what is read, be it written or not
-	plain   bool  // a handle is no value, and neither is a secret
+	pass    *pass // burns fuel for everything that is read, even if it is not written
+	plain   bool  // handles and secrets are errors
 	buf     []byte
-	unknown bool // something of it is not known
+	unknown bool // a part of the value is unknown
 }
 
 // The major types of CBOR that values use.
@@ -62,12 +62,12 @@ func (e *encoder) integer(n int64) {
 	e.head(majorUnsigned, uint64(n))
 }
 
-// misfit is an object that is not a value, and the way to it.
+// misfit reports an object that is not a value, and its path.
 type misfit struct{ path, why string }
 
 func (m *misfit) Error() string { return m.path + " " + m.why }
 
-// within adds where something is to the way to it.
+// within prepends a step to the path of a misfit.
 func within(step string, err error) error {
 	if m, ok := err.(*misfit); ok {
 		return &misfit{path: step + m.path, why: m.why}
@@ -79,7 +79,7 @@ var errArguments = writ.Errorf(writ.CodeScriptLimit, "the arguments of a call ma
 
 var errNotText = &misfit{why: "is not valid UTF-8"}
 
-// object writes o.
+// object encodes o.
 func (e *encoder) object(o tengo.Object, depth int) error {
 	if depth > writ.MaxValueDepth {
 		return &misfit{why: fmt.Sprintf("is nested deeper than %d, or contains itself", writ.MaxValueDepth)}
@@ -140,7 +140,7 @@ func (e *encoder) reference(h *handle) {
 	e.integer(int64(h.seq))
 }
 
-// later writes the place of a value that a plan does not know: {"(known after)": [seq, …]}.
+// later encodes a value that a plan does not know: {"(known after)": [seq, …]}.
 func (e *encoder) later(u *unknown) {
 	e.unknown = true
 	e.head(majorMap, 1)
@@ -161,7 +161,8 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) }) // the order of their encodings
+	// The order of their encodings.
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) })
 	e.head(majorMap, uint64(len(keys)))
 	for _, key := range keys {
 		if !utf8.ValidString(key) {
@@ -175,8 +176,8 @@ func (e *encoder) pairs(m map[string]tengo.Object, depth int) error {
 	return nil
 }
 
-// valueOf returns a value of a script as one of the system. Handles stay handles, and what is not known stays so; a secret is a
-// catalog.Secret. O was encoded before and is known to be possible.
+// valueOf converts an object of a script to a value of the system. Handles and unknown values stay themselves; a secret
+// becomes a catalog.Secret. The caller has encoded o before, so o is a valid value.
 func valueOf(o tengo.Object) any {
 	if list, ok := elementsOf(o); ok {
 		values := make([]any, len(list))
@@ -216,7 +217,8 @@ func valuesOf(m map[string]tengo.Object) map[string]any {
 	return values
 }
 
-// objectOf returns a value of the system as one of a script, fresh each time: a script may change what it got.
+// objectOf converts a value of the system to an object of a script. The object is new each time, because the script may
+// change it.
 func objectOf(v any) (tengo.Object, error) {
 	switch v := v.(type) {
 	case nil:
@@ -252,7 +254,7 @@ func objectOf(v any) (tengo.Object, error) {
 	}
 }
 
-// rewritten returns a copy of a value in which every part for which replace reports true is what it returns.
+// rewritten returns a copy of a value. Each part for which replace returns true becomes the returned value.
 func rewritten(v any, replace func(part any) (any, bool)) any {
 	if other, ok := replace(v); ok {
 		return other
@@ -275,7 +277,7 @@ func rewritten(v any, replace func(part any) (any, bool)) any {
 	}
 }
 
-// sizeOf is about how many bytes v takes when it is encoded, and never less.
+// sizeOf estimates the size of the encoding of v in bytes. The estimate is never too low.
 func sizeOf(v any) int {
 	const head, number = 5, 9
 	switch v := v.(type) {

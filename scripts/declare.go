@@ -13,7 +13,7 @@ import (
 // paramsName is the variable that declares parameters.
 const paramsName = "params"
 
-// paramSchema is what the declaration of one parameter may hold.
+// paramSchema describes the declaration of one parameter.
 var paramSchema = catalog.Schema{
 	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}, Help: "what it is"},
 	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}, Help: "what a list holds"},
@@ -21,12 +21,12 @@ var paramSchema = catalog.Schema{
 	{Name: "max", Type: catalog.Int, Help: "greatest value of an int, bytes of a string, elements of a list"},
 	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern)), Help: "what a string, or each of a list, must match as a whole (RE2)"},
 	{Name: "help", Type: catalog.String, Help: "what it is for, for people"},
-	// default and enum are of the parameter's own type.
+	// The type of default and enum is that of the parameter.
 	{Name: "default", Help: "its value if none is given; without a default one must be given"},
 	{Name: "enum", Help: "a list of the only values that are possible"},
 }
 
-// declared reads the parameters that the script declares. Nothing runs: the declaration is a literal.
+// declared returns the parameters that the script declares. The declaration is a literal, so the script does not run.
 func (c *checker) declared() Params {
 	literal := c.declaration()
 	if literal == nil {
@@ -43,7 +43,7 @@ func (c *checker) declared() Params {
 	return params
 }
 
-// declaration finds params := {…} at the top level, nil if there is none that can be read.
+// declaration returns the literal of params := {…} at the top level, or nil if it is missing or unreadable.
 func (c *checker) declaration() *parser.MapLit {
 	for _, s := range c.main.tree.Stmts {
 		assign, ok := s.(*parser.AssignStmt)
@@ -77,7 +77,7 @@ func (c *checker) declaration() *parser.MapLit {
 	return nil
 }
 
-// unreadable finds the first part of a literal that cannot be seen without running it.
+// unreadable returns the first part of a literal whose value depends on running the script.
 func unreadable(e parser.Expr) parser.Expr {
 	found := e
 	children(e, func(n parser.Node) {
@@ -156,7 +156,7 @@ func (c *checker) param(e *parser.MapElementLit) (Param, bool) {
 	return p, true
 }
 
-// contradiction says which key of a declaration does not go with the others, and why.
+// contradiction returns the key of a declaration that contradicts the other keys, and the reason.
 func (p *Param) contradiction(enum any) (key, why string) {
 	base := p.Type
 	switch {

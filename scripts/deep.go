@@ -8,12 +8,12 @@ import (
 	"github.com/d5/tengo/v2"
 )
 
-// Tengo prints, compares and copies values by recursion without a bound, and a value can contain itself: a := [0]; a[0] = a. The
-// functions here do the same within bounds, and print maps in the order of their keys.
+// Tengo prints, compares and copies values by unbounded recursion, and a value can contain itself: a := [0]; a[0] = a.
+// The functions here have limits, and print maps in the order of their keys.
 
 var errDepth = errors.New("the value is nested too deeply, or contains itself")
 
-// scalar reports whether o holds no other values.
+// scalar reports whether o contains no other values.
 func scalar(o tengo.Object) bool {
 	switch o.(type) {
 	case *tengo.Int, *tengo.String, *tengo.Bool, *tengo.Float, *tengo.Char, *tengo.Bytes, *tengo.Time, *tengo.Undefined:
@@ -23,8 +23,8 @@ func scalar(o tengo.Object) bool {
 	}
 }
 
-// text returns o as "" + o would: a string as it is, everything else printed. A secret is an error: whoever makes a text of it wants its
-// value there, and would get its name.
+// text returns o as "" + o would: a string unchanged, all other values printed. A secret is an error, because the
+// script wants its value in the text and would get its name.
 func (p *pass) text(o tengo.Object) (string, error) {
 	if s, ok := o.(*tengo.String); ok {
 		return s.Value, nil
@@ -39,7 +39,8 @@ func (p *pass) text(o tengo.Object) (string, error) {
 	return b.String(), p.keep(b.Len())
 }
 
-// printableText is the text of o for people: secrets are shown by their names, and values that are not known as what they wait for.
+// printableText returns the text of o for people. It shows secrets by name, and unknown values by the calls that they
+// wait for.
 func (p *pass) printableText(o tengo.Object) (string, error) {
 	p.showing = true
 	defer func() { p.showing = false }()
@@ -68,7 +69,7 @@ func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
 		})
 	}
 	switch o := o.(type) {
-	case *tengo.Int: // the frequent one
+	case *tengo.Int: // the most frequent type
 		b.WriteString(strconv.FormatInt(o.Value, 10))
 		return nil
 	case *tengo.Error:
@@ -80,7 +81,7 @@ func (p *pass) print(b *strings.Builder, o tengo.Object, depth int) error {
 		return p.print(b, o.Value, depth+1)
 	case *unknown:
 		if !p.showing {
-			panic(o.here("a text")) // which the script was about to get
+			panic(o.here("a text")) // the script was about to get this text
 		}
 		b.WriteString(knownAfterText(p.plan.calls, o.after))
 		return nil
@@ -138,7 +139,7 @@ func (p *pass) equal(x, y tengo.Object, depth int) (bool, error) {
 		if !ok || len(m) != len(other) {
 			return false, nil
 		}
-		keys, err := p.keys(m) // in order: what fails or burns first must not depend on chance
+		keys, err := p.keys(m) // in order: the first failure and the fuel burned must be deterministic
 		if err != nil {
 			return false, err
 		}
@@ -159,7 +160,7 @@ func (p *pass) equal(x, y tengo.Object, depth int) (bool, error) {
 	return x.Equals(y), nil
 }
 
-// copied returns a deep copy as copy() makes it: lists and maps of it can be changed.
+// copied returns a deep copy, as copy() does: its lists and maps can be changed.
 func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
 	if depth > maxDepth {
 		return nil, errDepth
@@ -206,7 +207,7 @@ func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
 	case *tengo.Bytes:
 		return o.Copy(), p.keep(len(o.Value))
 	case *tengo.CompiledFunction:
-		return o, p.burn(1) // a copy would lose the positions in its source
+		return o, p.burn(1) // a copy would lose its source positions
 	default:
 		return o.Copy(), nil
 	}

@@ -17,35 +17,35 @@ import (
 	"writ/internal/hidden"
 )
 
-// Diagnostic is one thing that is wrong with a script, and where.
+// Diagnostic is one finding in a script, and its place.
 type Diagnostic struct {
-	Code     string   `json:"code"` // of the table Codes
+	Code     string   `json:"code"` // a row of the table Codes
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
-	Help     string   `json:"help,omitempty"` // what to do instead: `did you mean "memory_mib"?`
+	Help     string   `json:"help,omitempty"` // the suggested correction: `did you mean "memory_mib"?`
 	File     string   `json:"file"`
 	Line     int      `json:"line"`   // from 1
 	Column   int      `json:"column"` // from 1, in bytes, as in every position of a script
 	Width    int      `json:"width"`  // of the span, in bytes; it stays on its line
-	Text     string   `json:"text"`   // the line, "" if it is longer than 1,000 bytes
+	Text     string   `json:"text"`   // the line, or "" if it is longer than 1,000 bytes
 	// Same counts the equal diagnostics at later places of the file. It is set on the first of them.
 	Same int `json:"same,omitempty"`
-	// Operation is the one whose arguments it is about, "" if it is about something else.
+	// Operation is set if the finding is about the arguments of an operation.
 	Operation string `json:"operation,omitempty"`
 }
 
-// Topic is what `writ explain` tells more about: the operation whose arguments are wrong, or else the code.
+// Topic returns the argument for `writ explain`: the operation whose arguments are wrong, or else the code.
 func (d Diagnostic) Topic() string { return cmp.Or(d.Operation, d.Code) }
 
 const (
 	maxLine        = 1_000
-	maxDiagnostics = 100 // of a report; what follows is counted
+	maxDiagnostics = 100 // of a report; further errors are counted
 )
 
 // Position returns "file:line:column".
 func (d Diagnostic) Position() string { return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column) }
 
-// String returns the diagnostic as it is shown on a terminal, without colours: message, place, the line and what is meant on it.
+// String formats the diagnostic for a terminal, without colours: message, place, line and marked span.
 func (d Diagnostic) String() string {
 	if d.Text == "" {
 		return strings.TrimRight(fmt.Sprintf("%s[%s]: %s\n--> %s  %s", d.Severity, d.Code, d.Message, d.Position(), d.Help), " ") + "\n"
@@ -54,7 +54,7 @@ func (d Diagnostic) String() string {
 	return fmt.Sprintf("%s[%s]: %s\n%s--> %s\n%s |\n%s\n", d.Severity, d.Code, d.Message, margin, d.Position(), margin, d.excerpt())
 }
 
-// excerpt returns the line of the source, and below it carets and the help.
+// excerpt returns the source line, and below it carets and the help.
 func (d Diagnostic) excerpt() string {
 	number := strconv.Itoa(d.Line)
 	margin := strings.Repeat(" ", len(number))
@@ -68,39 +68,40 @@ func (d Diagnostic) excerpt() string {
 
 func untab(s string) string { return strings.ReplaceAll(s, "\t", "  ") }
 
-// Report is what a check found. It is made from the text alone: nothing runs.
+// Report is the result of a check. It is derived from the text alone, without running it.
 type Report struct {
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // by file and place, the first 100
-	More        int          `json:"more,omitempty"`        // errors that are not among them
+	More        int          `json:"more,omitempty"`        // errors beyond these
 	Params      Params       `json:"params,omitempty"`
-	Operations  []string     `json:"operations,omitempty"`  // every operation that the script mentions, sorted: its `allow`
-	Destructive bool         `json:"destructive,omitempty"` // one of them deletes or overwrites data
-	// Targets are what these are about as far as the text tells, sorted: "volume/web-0", or "volume/web-*" where only the run knows the rest
-	// of the name. MoreTargets says that there is more, of which it does not tell enough.
+	// Every operation in the text, sorted: the `allow` list of the script.
+	Operations  []string `json:"operations,omitempty"`
+	Destructive bool     `json:"destructive,omitempty"` // one of them deletes or overwrites data
+	// Targets are the resources of these operations as far as the text names them, sorted: "volume/web-0", or
+	// "volume/web-*" if the rest of the name is known only in the run. MoreTargets reports further targets that the
+	// text does not name.
 	Targets     []string  `json:"targets,omitempty"`
 	MoreTargets bool      `json:"more_targets,omitempty"`
-	Secrets     []string  `json:"secrets,omitempty"`  // the names of all secrets that the script writes out, sorted
-	Timeouts    []Timeout `json:"timeouts,omitempty"` // of calls, as far as the script writes them out
-	Modules     []string  `json:"modules,omitempty"`  // of the bundle that it needs, sorted
+	Secrets     []string  `json:"secrets,omitempty"`  // the names of all literal secrets, sorted
+	Timeouts    []Timeout `json:"timeouts,omitempty"` // of calls, as far as they are literals
+	Modules     []string  `json:"modules,omitempty"`  // modules of the bundle that the script needs, sorted
 	Tests       []Test    `json:"tests,omitempty"`    // of a test file, in its order
 }
 
-// Timeout is the option timeout of a call in the text of a script.
+// Timeout is a literal timeout option of a call.
 type Timeout struct {
 	Operation string `json:"operation"`
 	Position  string `json:"position"` // of the options: "web.tengo:14:11"
 	Millis    int64  `json:"milliseconds"`
 }
 
-// String names the call with its timeout: "machine.create at web.tengo:14:11 has the timeout 2h".
+// String returns the call with its timeout: "machine.create at web.tengo:14:11 has the timeout 2h".
 func (t Timeout) String() string {
 	return fmt.Sprintf("%s at %s has the timeout %s", t.Operation, t.Position, shortest(t.Duration()))
 }
 
-// Duration returns the timeout.
 func (t Timeout) Duration() time.Duration { return time.Duration(t.Millis) * time.Millisecond }
 
-// shortest formats a duration without the parts that are zero: "2h" in place of "2h0m0s".
+// shortest formats a duration without zero parts: "2h" instead of "2h0m0s".
 func shortest(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -112,7 +113,7 @@ func shortest(d time.Duration) string {
 	return text
 }
 
-// OK reports whether nothing stops the script.
+// OK reports whether the script has no errors.
 func (r Report) OK() bool { return r.Errors() == 0 }
 
 // Errors counts the diagnostics that are errors.
@@ -126,7 +127,8 @@ func (r Report) Errors() int {
 	return n
 }
 
-// Err returns nil if the script is OK, else SCRIPT_INVALID with the first error and how many there are.
+// Err returns nil if the script is OK. Otherwise it returns SCRIPT_INVALID with the first error and the number of
+// others.
 func (r Report) Err() error {
 	n := r.Errors()
 	if n == 0 {
@@ -213,7 +215,7 @@ type findings struct {
 	list  []Diagnostic
 }
 
-// add reports what is wrong with the source from pos, width bytes of it.
+// add adds a diagnostic for width bytes of the source from pos.
 func (f *findings) add(code string, pos parser.Pos, width int, format string, args ...any) *Diagnostic {
 	d := Diagnostic{Code: code, Message: printable(fmt.Sprintf(format, args...)), Width: max(width, 1)}
 	if info, ok := LookupCode(code); ok {
@@ -230,16 +232,16 @@ func (f *findings) add(code string, pos parser.Pos, width int, format string, ar
 	return &f.list[len(f.list)-1]
 }
 
-// at reports what is wrong with a node.
+// at adds a diagnostic for a node.
 func (f *findings) at(code string, n parser.Node, format string, args ...any) *Diagnostic {
 	pos := n.Pos()
 	if u, ok := n.(*parser.UnaryExpr); ok {
-		pos = u.TokenPos // it says where its operand is
+		pos = u.TokenPos // Pos returns the position of the operand
 	}
 	return f.add(code, pos, int(n.End()-pos), format, args...)
 }
 
-// meant adds a suggestion, if there is one.
+// meant sets the help to a suggestion, unless it is empty.
 func (d *Diagnostic) meant(suggestion string) {
 	if suggestion != "" {
 		d.Help = fmt.Sprintf("did you mean %q?", suggestion)
@@ -249,8 +251,8 @@ func (d *Diagnostic) meant(suggestion string) {
 // helps sets the help.
 func (d *Diagnostic) helps(text string) { d.Help = text }
 
-// sorted returns at most maxDiagnostics diagnostics, ordered by file and place, and the number of errors that it
-// omitted. It drops duplicates at one place, and prefers the first diagnostic of each kind.
+// sorted returns at most maxDiagnostics diagnostics, ordered by file and place, and the number of omitted errors. It
+// drops duplicates at one place, and prefers the first diagnostic of each kind.
 func (f *findings) sorted() (list []Diagnostic, more int) {
 	order := make(map[string]int, len(f.units))
 	for i, u := range f.units {
@@ -294,8 +296,8 @@ func firstOfEachKind(all []Diagnostic) (first, rest []Diagnostic) {
 	return first, rest
 }
 
-// illustrate adds the line of the source. A source of one long line may have a finding for every few bytes, so only those that are shown
-// get theirs.
+// illustrate adds the source line. Only shown diagnostics get one, because a long line may have a diagnostic every few
+// bytes.
 func (d *Diagnostic) illustrate(u *unit) {
 	line := lineAt(u.source.Text, u.file.Lines[d.Line-1])
 	d.Width = max(1, min(d.Width, len(line)-d.Column+1))
@@ -304,10 +306,11 @@ func (d *Diagnostic) illustrate(u *unit) {
 	}
 }
 
-// crowded reports whether there are more findings than a report shows, so that more need no suggestions: to find one takes time.
+// crowded reports whether the report is already full. Further diagnostics then need no suggestions, which take time to
+// compute.
 func (f *findings) crowded() bool { return len(f.list) > maxDiagnostics }
 
-// err is that of a report of what was found.
+// err returns the error of a report of all findings.
 func (f *findings) err() error {
 	list, more := f.sorted()
 	return Report{Diagnostics: list, More: more}.Err()
@@ -317,7 +320,8 @@ func (f *findings) failed() bool {
 	return slices.ContainsFunc(f.list, func(d Diagnostic) bool { return d.Severity == SeverityError })
 }
 
-// lineAt returns the line that holds offset, without its end and with nothing in it that a terminal would act on. Its bytes keep their places.
+// lineAt returns the line that contains offset, without its end. Characters that would act on a terminal become "?".
+// All other bytes keep their offsets.
 func lineAt(text []byte, offset int) string {
 	offset = min(offset, len(text))
 	begin := bytes.LastIndexByte(text[:offset], '\n') + 1

@@ -8,10 +8,10 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// maxPrettyLine is how long a value may be to stay on one line.
+// maxPrettyLine is the maximum length of a value on one line, in bytes.
 const maxPrettyLine = 60
 
-// difference says how two values differ: in one line if both are short, line by line otherwise.
+// difference describes how two values differ: on one line if both are short, otherwise line by line.
 func (p *pass) difference(got, want tengo.Object) (string, error) {
 	g, w, err := p.prettyBoth(got, want, maxPrettyLine)
 	if err != nil {
@@ -23,14 +23,15 @@ func (p *pass) difference(got, want tengo.Object) (string, error) {
 	case !strings.Contains(g, "\n") && !strings.Contains(w, "\n"):
 		return "got " + g + ", want " + w, nil
 	}
-	if g, w, err = p.prettyBoth(got, want, 0); err != nil { // an element a line in both, so that equal ones have equal lines
+	// One element per line, so that equal elements have equal lines.
+	if g, w, err = p.prettyBoth(got, want, 0); err != nil {
 		return "", err
 	}
 	if err := p.keep(8 * (len(g) + len(w))); err != nil {
 		return "", err
 	}
 	text := string(diff.Diff("want", []byte(w+"\n"), "got", []byte(g+"\n")))
-	if _, rest, ok := strings.Cut(text, "@@\n"); ok { // what is above says only the names
+	if _, rest, ok := strings.Cut(text, "@@\n"); ok { // the text before it holds only the names
 		text = rest
 	}
 	return "not equal (-want +got):\n" + indent(strings.TrimSuffix(text, "\n")), nil
@@ -45,12 +46,12 @@ func (p *pass) prettyBoth(got, want tengo.Object, most int) (g, w string, err er
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
-// pretty prints a value as a script would write it. What does not fit a line has an element a line.
+// pretty formats a value as a script would write it. A value that does not fit on a line has one element per line.
 func (p *pass) pretty(o tengo.Object) (string, error) {
 	return p.prettyAt(o, 0, maxPrettyLine)
 }
 
-// prettyAt prints a value that is depth deep in another. It stays on its line if that has at most so many bytes.
+// prettyAt formats a value at the given depth inside another. A value of at most most bytes stays on one line.
 func (p *pass) prettyAt(o tengo.Object, depth, most int) (string, error) {
 	if depth > maxDepth {
 		return "", errDepth
@@ -96,7 +97,7 @@ func (p *pass) prettyAt(o tengo.Object, depth, most int) (string, error) {
 	return p.bracket("{", parts, "}", most)
 }
 
-// bracket joins elements on one line, or one each.
+// bracket joins elements on one line, or one per line.
 func (p *pass) bracket(begin string, parts []string, end string, most int) (string, error) {
 	size := 0
 	for _, part := range parts {
@@ -110,7 +111,8 @@ func (p *pass) bracket(begin string, parts []string, end string, most int) (stri
 		return line, nil
 	}
 	between := ",\n"
-	if most == 0 { // for a comparison: without commas the last line of the shorter one has its equal in the longer
+	if most == 0 {
+		// For a comparison: without commas, the last line of the shorter value equals a line of the longer one.
 		between = "\n"
 	}
 	return begin + "\n" + indent(strings.Join(parts, between)) + "\n" + end, nil

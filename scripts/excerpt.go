@@ -7,7 +7,7 @@ import (
 )
 
 // Excerpt returns the source line at a position "file:line:column", with a caret below the column. It returns "" if the
-// position is not in a source of the bundle, or if the line is longer than maxLine.
+// bundle does not contain the position, or if the line is longer than maxLine.
 func (b Bundle) Excerpt(position string) string {
 	name, line, column, ok := parsePosition(position)
 	if !ok {

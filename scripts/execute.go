@@ -17,25 +17,25 @@ import (
 // pass is one evaluation of a program.
 type pass struct {
 	inputs  Inputs
-	entries []Entry // by seq: entries[i].Seq == i+1
+	entries []Entry // by sequence number: entries[i].Seq == i+1
 	sizes   []int   // of their values, in bytes
 	vm      *tengo.VM
 	files   *parser.SourceFileSet
 
-	fuel    int64 // left
+	fuel    int64 // remaining
 	seq     int   // of the last call
-	bytes   int   // of the results of all calls, and of the arguments of those so far
+	bytes   int   // of all results, and of the arguments of all calls so far
 	encoded []byte
 	calls   []NewCall
 	logs    []string
 	reads   callReads
 	output  map[string]any
-	// suspended is the wait that ended the pass, if the VM was stopped for it.
+	// suspended is the wait that stopped the VM and ended the pass.
 	suspended *suspension
-	record    *record   // of the parameters, once they were read
-	plan      *planning // nil if this is no plan
-	showing   bool      // a text is for people only
-	test      *trial    // what is tested, nil outside of test files
+	record    *record   // the parameters, after the first read
+	plan      *planning // nil outside of plans
+	showing   bool      // the current text is for people only
+	test      *trial    // the running test, nil outside of test files
 }
 
 var (
@@ -44,10 +44,11 @@ var (
 	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all", MaxJournal)
 )
 
-// Pass evaluates the program against a journal: all calls of the run so far, in any order. What it finds is a function of program,
-// inputs and journal alone. The error is only that of ctx; then there was no pass.
+// Pass evaluates the program against a journal: all calls of the run so far, in any order. The outcome is a function of
+// program, inputs and journal alone. The only error is the cause of a cancelled ctx; the pass then has no outcome.
 //
-// Nothing is allowed that inputs.Allow does not name, and no more calls than inputs.MaxCalls; so the zero Inputs allow nothing.
+// The script may make at most inputs.MaxCalls calls, and only of operations in inputs.Allow. The zero Inputs allow no
+// calls.
 func (p *Program) Pass(ctx context.Context, inputs Inputs, journal []Entry) (Outcome, error) {
 	run := &pass{inputs: inputs, fuel: MaxFuel, reads: newCallReads(len(journal))}
 	err := run.read(journal)
@@ -60,7 +61,7 @@ func (p *Program) Pass(ctx context.Context, inputs Inputs, journal []Entry) (Out
 	return run.outcome(err), nil
 }
 
-// read puts the journal in order, if it is not.
+// read stores the journal in order. It sorts a copy if necessary.
 func (p *pass) read(journal []Entry) error {
 	bySeq := func(a, b Entry) int { return a.Seq - b.Seq }
 	if p.entries = journal; !slices.IsSortedFunc(journal, bySeq) {
@@ -81,7 +82,7 @@ func (p *pass) read(journal []Entry) error {
 	return nil
 }
 
-// evaluate runs the program to its end, its first wait or its failure.
+// evaluate runs the program until its end, its first wait or its failure.
 func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	m := program.machine(p)
 	p.vm, p.files = m.vm, &m.files
@@ -97,7 +98,7 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 		program.rest(m)
 	}
 	switch {
-	case p.suspended != nil: // whatever the instruction made of it that was under way
+	case p.suspended != nil: // the interrupted instruction may have returned another error
 		return p.suspended
 	case err != nil:
 		return err
@@ -107,7 +108,7 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	return nil
 }
 
-// entry returns the journaled call of a seq, nil if there is none.
+// entry returns the journaled call with a sequence number, or nil.
 func (p *pass) entry(seq int) *Entry {
 	if seq > len(p.entries) {
 		return nil
@@ -115,7 +116,7 @@ func (p *pass) entry(seq int) *Entry {
 	return &p.entries[seq-1]
 }
 
-// params are the parameters of the run.
+// params returns the parameters of the run.
 func (p *pass) params() (tengo.Object, error) {
 	if p.record != nil {
 		return p.record, nil
@@ -132,8 +133,8 @@ func (p *pass) params() (tengo.Object, error) {
 	return r, nil
 }
 
-// operate is a call of an operation: the next seq, the journal's if it is there, else a new one. Only a new one is looked at closely: rules
-// that are made later must not break runs that were accepted before.
+// operate makes a call with the next sequence number: the journaled call if there is one, else a new one. Only new
+// calls are validated, because later rules must not break runs that were accepted before.
 func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, error) {
 	request, err := newRequest(op, args)
 	if err != nil {
@@ -181,7 +182,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	return made, nil
 }
 
-// permit checks a new call against what was signed.
+// permit checks a new call against the signed header.
 func (in *Inputs) permit(op *catalog.Operation, seq int) error {
 	if !slices.Contains(in.Allow, op.Name()) {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()).
@@ -206,7 +207,7 @@ func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, erro
 	return objectOf(v)
 }
 
-// outcome says how the pass ended.
+// outcome returns the outcome of a pass that ended with err.
 func (p *pass) outcome(err error) Outcome {
 	o := Outcome{Calls: p.calls, Logs: p.logs[min(p.inputs.Logged, len(p.logs)):], Handled: p.reads.handledCalls()}
 	var waits *suspension
@@ -224,7 +225,8 @@ func (p *pass) outcome(err error) Outcome {
 	return o
 }
 
-// unasked is the error of a pass that waits before it has made all calls of the journal: an earlier pass came further, with less.
+// unasked returns an error if the pass waits before it has made all calls of the journal: an earlier pass made more
+// calls with fewer results.
 func (p *pass) unasked() error {
 	if p.seq >= len(p.entries) {
 		return nil
@@ -232,7 +234,7 @@ func (p *pass) unasked() error {
 	return writ.Errorf(writ.CodeNonDeterminism, "the script waits after %d calls; the journal has %d", p.seq, len(p.entries))
 }
 
-// failure says why and where a script failed.
+// failure converts an error to the failure of the script, with its position.
 func failure(err error) *writ.Failure {
 	trace, cause := unwind(err)
 	f := &writ.Failure{Error: writ.Error{Code: writ.CodeScriptFailed, Message: cause.Error()}}
@@ -249,7 +251,7 @@ func failure(err error) *writ.Failure {
 	return f
 }
 
-// crash is a panic of the VM, and where it was.
+// crash is a panic of the VM, with its position.
 type crash struct {
 	cause  any
 	frames []string

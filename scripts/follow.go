@@ -10,9 +10,10 @@ import (
 	"writ/sal/catalog"
 )
 
-// Follow holds the outcome of a pass to the plan that its run is bound to; the run has made so many calls before. The first new call that
-// is not the planned one is cut off with all after it, and the run fails with CodePlanDeviated at its position. A script that ends before
-// all planned calls were made deviates, too. Behind the horizon of a plan calls are free.
+// Follow checks the outcome of a pass against the plan that its run is bound to. Made is the number of earlier calls of
+// the run. At the first new call that differs from its planned call, Follow drops it and all later calls, and the run
+// fails with CodePlanDeviated at its position. A script that ends before all planned calls were made deviates, too.
+// Calls after the horizon of the plan are not checked.
 func (p *Plan) Follow(o Outcome, made int) Outcome {
 	for i, c := range o.Calls {
 		if why := p.refuse(&c); why != "" {
@@ -35,7 +36,7 @@ func deviated(o Outcome, calls []NewCall, position, why string) Outcome {
 	}
 }
 
-// refuse says why a call is not the one that is planned in its place, "" if it is.
+// refuse returns why a call differs from the planned one, or "" if it does not.
 func (p *Plan) refuse(c *NewCall) string {
 	if c.Seq > len(p.Calls) {
 		if p.Horizon != nil {
@@ -59,7 +60,7 @@ func (p *Plan) refuse(c *NewCall) string {
 	switch {
 	case !fitOptions(planned.Options, c.Options):
 		return what + ", has other options than planned"
-	case !planned.Hash.IsZero(): // all of it was known
+	case !planned.Hash.IsZero(): // the whole call was known
 		return what + ", is given in another way than planned"
 	default:
 		return ""
@@ -97,7 +98,7 @@ func merged(a, b map[string]any) map[string]any {
 	return both
 }
 
-// fits reports whether everything that is known of a planned value is so in v.
+// fits reports whether v agrees with all known parts of a planned value.
 func fits(planned, v any) bool {
 	if _, unknown := KnownAfter(planned); unknown {
 		return true
@@ -122,7 +123,7 @@ func fits(planned, v any) bool {
 	}
 }
 
-// fitOptions reports whether everything that is known of planned options is so in those of a call. What is not known is left out of both.
+// fitOptions reports whether the options of a call agree with all known parts of planned options.
 func fitOptions(planned map[string]any, got writ.CallOptions) bool {
 	known := make(map[string]any, len(planned))
 	got.Labels = maps.Clone(got.Labels)
@@ -153,7 +154,7 @@ func fitOptions(planned map[string]any, got writ.CallOptions) bool {
 	return len(problems) == 0 && reflect.DeepEqual(want, got)
 }
 
-// forget sets an option to what parseOptions makes of one that is not known.
+// forget sets an option to the result of parseOptions for an unknown value.
 func forget(o *writ.CallOptions, name string) {
 	switch name {
 	case "retries":

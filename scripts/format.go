@@ -8,12 +8,12 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// Format returns a source in the one layout that scripts have, which is that of Go as far as Tengo allows: tabs, one statement per line,
-// one space where there is any. Where an author broke a line inside of an expression it stays broken; everything else about lines and
-// spaces is decided here. Comments keep their place and their order, and only white space, semicolons that nothing needs and the ends of
-// lines change, so the meaning does not. What is formatted already stays as it is.
+// Format returns a source in the one layout of scripts, which follows gofmt as far as Tengo allows: tabs, one statement
+// per line, one space between tokens that need any. Line breaks inside of an expression stay; all other line breaks and
+// spaces are determined here. Comments keep their place and order. Only white space, unnecessary semicolons and ends of
+// lines change, so the meaning stays the same. A formatted source does not change.
 //
-// The error is SCRIPT_INVALID if the source cannot be read; whether it means anything is not asked.
+// The error is SCRIPT_INVALID if the source has syntax errors. Format makes no other checks.
 func Format(source Source) ([]byte, error) {
 	u := &unit{source: source, file: parser.NewFileSet().AddFile(source.Name, -1, len(source.Text))}
 	f := &findings{units: []*unit{u}}
@@ -26,31 +26,32 @@ func Format(source Source) ([]byte, error) {
 	return w.write(), nil
 }
 
-// enclosure is what a pair of brackets holds.
+// enclosure is the kind of a pair of brackets.
 type enclosure int
 
 const (
 	inList     enclosure = iota + 1 // of expressions or names: f(…), (…), a[…]
-	inLiteral                       // a map or a list that is written out: {…}, […]
+	inLiteral                       // a literal map or list: {…}, […]
 	inFunction                      // the body of a function, which may stay on one line
-	inBlock                         // the body of an if or for, and the file itself, which has no brackets
+	inBlock                         // the body of an if or for, or the file itself, which has no brackets
 )
 
-// block reports whether statements are inside.
+// block reports whether the brackets enclose statements.
 func (e enclosure) block() bool { return e == inFunction || e == inBlock }
 
-// piece is a token or a comment, and what its layout depends on. Semicolons are pieces only in the head of an if or for.
+// piece is a token or a comment with the properties that determine its layout. Semicolons are pieces only in the head
+// of an if or for.
 type piece struct {
 	tok       token.Token
 	text      string
-	lines     int       // how many lines after what is before it in the source
-	statement bool      // it begins one
+	lines     int       // lines between the end of the previous piece and this one
+	statement bool      // it begins a statement
 	unary     bool      // it is an operator with one operand
-	tight     bool      // no space belongs before it
+	tight     bool      // no space before it
 	slice     bool      // it is the colon between two bounds
 	opens     enclosure // it is an opening bracket
 	closes    enclosure // it is a closing bracket
-	broken    bool      // of the brackets of a function: not on one line
+	broken    bool      // the brackets of a function are not on one line
 }
 
 func (p *piece) comment() bool { return p.tok == token.Comment }
@@ -58,29 +59,29 @@ func (p *piece) comment() bool { return p.tok == token.Comment }
 // note reports whether p is a comment that ends with its line.
 func (p *piece) note() bool { return p.comment() && strings.HasPrefix(p.text, "//") }
 
-// pieceReader takes a source that can be parsed apart. Tengo's parser drops comments and its scanner does not know what a brace or a
-// colon is for; the two together know everything.
+// pieceReader splits a source without syntax errors into pieces. Tengo's parser drops comments, and its scanner does
+// not distinguish the uses of braces and colons; the reader combines both.
 type pieceReader struct {
-	braces map[parser.Pos]enclosure // opening ones that are no map
+	braces map[parser.Pos]enclosure // opening braces of blocks, not of maps
 	pieces []*piece
 	frames []readFrame // the innermost is the last
-	last   *piece      // the last one that is no comment
-	line   int         // on which the last piece ends
-	fresh  bool        // a statement begins next
+	last   *piece      // the last piece that is not a comment
+	line   int         // the line on which the last piece ends
+	fresh  bool        // the next piece begins a statement
 }
 
-// readFrame is a pair of brackets that is open.
+// readFrame is an open pair of brackets.
 type readFrame struct {
 	enclosure
 	open       *piece
 	head       bool // inside the head of an if or for
-	ternaries  int  // that wait for their colon
+	ternaries  int  // conditional operators without their colon yet
 	statements int
-	filled     bool // anything is inside, be it a comment
-	broken     bool // it cannot be on one line
+	filled     bool // it contains a piece, possibly a comment
+	broken     bool // it cannot stay on one line
 }
 
-// findBraces notes which braces are blocks.
+// findBraces records which braces are blocks.
 func (r *pieceReader) findBraces(n parser.Node) {
 	switch n := n.(type) {
 	case *parser.FuncLit:
