@@ -149,7 +149,7 @@ func (r *pieceReader) add(p *piece, pos parser.Pos) {
 	r.last = p
 }
 
-// classify finds out what a token is for; operand says whether one ends before it.
+// classify determines the use of a token. Operand reports whether an operand ends before it.
 func (r *pieceReader) classify(p *piece, pos parser.Pos, operand bool) {
 	top := r.top()
 	switch p.tok {
@@ -187,7 +187,7 @@ func (r *pieceReader) classify(p *piece, pos parser.Pos, operand bool) {
 	}
 }
 
-// close ends the innermost frame. Where a function has several lines, so has what is around it.
+// close ends the innermost frame. If a function has several lines, the brackets around it are broken, too.
 func (r *pieceReader) close(p *piece) {
 	inner := *r.top()
 	r.frames = r.frames[:len(r.frames)-1]
@@ -197,7 +197,7 @@ func (r *pieceReader) close(p *piece) {
 	r.top().broken = r.top().broken || inner.broken || broken
 }
 
-// endsOperand reports whether an operand may end with p, so that an operator, a call or an index may follow.
+// endsOperand reports whether p may end an operand, so that an operator, a call or an index may follow.
 func endsOperand(p *piece) bool {
 	switch p.tok {
 	case token.RParen, token.RBrack, token.RBrace, token.True, token.False, token.Undefined:

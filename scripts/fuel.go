@@ -11,7 +11,7 @@ import (
 var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", MaxFuel).
 	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")
 
-// burn takes fuel.
+// burn uses 1 + n units of fuel.
 func (p *pass) burn(n int64) error {
 	if p.fuel -= 1 + n; p.fuel < 0 {
 		return errFuel
@@ -19,17 +19,17 @@ func (p *pass) burn(n int64) error {
 	return nil
 }
 
-// About how many bytes values take in memory.
+// Approximate sizes of values in memory, in bytes.
 const (
-	sizeObject = 16  // a place for a value in a list; a number is as much again
+	sizeObject = 16  // an element of a list; a number needs the same again
 	sizeMap    = 350 // a map with up to 8 keys
 	sizeKey    = 64  // each key of a bigger map
 )
 
-// keep takes fuel for memory that may stay in use.
+// keep burns fuel for memory that may stay in use.
 func (p *pass) keep(bytes int) error { return p.burn(int64(bytes) / 6) }
 
-// weigh takes fuel for reading a text, a unit for so many bytes of it.
+// weigh burns fuel for reading a text: one unit for every given number of bytes.
 func (p *pass) weigh(o tengo.Object, bytes int) error {
 	switch o := o.(type) {
 	case *tengo.String:
@@ -41,7 +41,8 @@ func (p *pass) weigh(o tengo.Object, bytes int) error {
 	}
 }
 
-// runes takes fuel for the characters of a text, which Tengo keeps from the first time that one of them is asked for.
+// runes burns fuel for the decoded characters of a text. Tengo decodes and stores them at the first access to a
+// character.
 func (p *pass) runes(o tengo.Object) error {
 	s, ok := o.(*tengo.String)
 	if !ok || !reflect.ValueOf(s).Elem().FieldByName("runeStr").IsNil() {

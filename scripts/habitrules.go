@@ -8,7 +8,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// foreignExpressions maps words that begin expressions in other languages to hints, if another word follows them.
+// foreignExpressions maps words that begin expressions in other languages, before another word, to hints.
 var foreignExpressions = map[string]string{
 	"lambda": insteadOfFunction, "fn": insteadOfFunction, "fun": insteadOfFunction, "function": insteadOfFunction,
 	"def":   insteadOfFunction,
@@ -16,7 +16,8 @@ var foreignExpressions = map[string]string{
 	"await": insteadOfAwait, "async": insteadOfAwait, "typeof": "write type_name(value)",
 }
 
-// foreignRunes maps characters outside of ASCII that editors and web pages write to what a script has in their place.
+// foreignRunes maps characters outside of ASCII, as editors and web pages insert them, to their replacements in a
+// script.
 var foreignRunes = map[string]string{
 	"\u00a0": "a plain space", "\u202f": "a plain space", "\u2009": "a plain space", "\u3000": "a plain space",
 	"–": "-", "—": "-", "−": "-", "×": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=", "¬": "!", "…": "...",
@@ -82,7 +83,7 @@ func habitOfIf(line []lexeme, message string) *habit {
 	return nil
 }
 
-// habitOfWord finds words of other languages before another word or value, and single characters.
+// habitOfWord detects words of other languages before another word or value, and single characters.
 func habitOfWord(line []lexeme, message string) *habit {
 	for i, l := range line {
 		switch {
@@ -113,7 +114,7 @@ func followsWord(line []lexeme, i int) bool {
 	return false
 }
 
-// habitOfAssignment finds increments and second assignments in an expression, and names with a colon.
+// habitOfAssignment detects increments and second assignments in an expression, and names with a colon.
 func habitOfAssignment(line []lexeme, message string) *habit {
 	step := find(line, token.Inc, token.Dec)
 	switch {

@@ -179,7 +179,7 @@ func lineOf(all []lexeme, line int) []lexeme {
 	return all[begin:end]
 }
 
-// headBefore returns the head of an if or for with its brace on the next line, where the parser expects a map.
+// headBefore returns the head of an if or for whose brace is on the next line, where the parser expects a map.
 func headBefore(all []lexeme, e *parser.Error) []lexeme {
 	if !strings.HasSuffix(e.Msg, "'{', found newline") {
 		return nil
@@ -232,7 +232,7 @@ func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 	}
 }
 
-// syntaxHelp explains a message of the parser, as far as the message alone can tell.
+// syntaxHelp explains a message of the parser as far as the message determines the cause.
 func syntaxHelp(message string) string {
 	expected, found, _ := strings.Cut(message, ", found ")
 	switch {
@@ -279,8 +279,8 @@ func beginsValue(found string) bool {
 	return found != "" && found != "newline" && found[0] != '\''
 }
 
-// expectedBefore returns the hint with the place at which the parser expected a closing bracket, "" at the end of the
-// source.
+// expectedBefore returns the hint with the place at which the parser expected a closing bracket, or "" at the end of
+// the source.
 func expectedBefore(want string, e *parser.Error, size int) string {
 	if e.Pos.Offset >= size || bytes.HasSuffix([]byte(e.Msg), []byte("found 'EOF'")) {
 		return ""

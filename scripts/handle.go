@@ -10,8 +10,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// handle is what a call of an operation returns at once: it stands for what the call makes. Reading a field waits for the call's
-// result; passing the handle to another call makes that call wait instead.
+// handle is the immediate result of a call: it represents the future result. Reading a field waits for the call. If the
+// handle is an argument of another call, that call waits instead.
 type handle struct {
 	tengo.ObjectImpl
 	pass *pass
@@ -19,21 +19,21 @@ type handle struct {
 	seq  int
 	name string // of the resource, "" if the operation has none
 
-	later *unknown // the name, in a plan that does not know it yet
+	later *unknown // the name, while a plan does not know it
 }
 
-// The fields that every handle has besides those of its operation's result.
+// The fields of every handle, in addition to the result fields of its operation.
 const (
-	fieldErr  = "err"  // waits; undefined, or what went wrong
+	fieldErr  = "err"  // waits; undefined, or the error
 	fieldName = "name" // of handles to resources: known at once
 )
 
 func (h *handle) TypeName() string   { return "handle" }
 func (h *handle) Copy() tengo.Object { return h }
 
-// String is the same in every pass, and waits for nothing.
+// String is the same in every pass and does not wait.
 func (h *handle) String() string {
-	if h.name == "" { // or not known yet
+	if h.name == "" { // or unknown in a plan
 		return "<" + h.op.Name() + " " + strconv.Itoa(h.seq) + ">"
 	}
 	return "<" + string(h.op.Kind) + " " + h.name + ">"
@@ -44,7 +44,8 @@ func (h *handle) Equals(other tengo.Object) bool {
 	return ok && o.seq == h.seq
 }
 
-// kind is what the handle is to, as arguments see it. Handles of operations without a resource fit no argument.
+// kind returns the kind of resource that the handle represents as an argument. Handles of operations without a resource
+// fit no argument.
 func (h *handle) kind() writ.ResourceKind {
 	if h.op.Kind == "" {
 		return writ.ResourceKind(h.op.Module)
@@ -52,20 +53,20 @@ func (h *handle) kind() writ.ResourceKind {
 	return h.op.Kind
 }
 
-// refKey is the only key of a handle among values that travel.
+// refKey is the only key of an encoded handle.
 const refKey = "ref"
 
-// form is the handle among values that travel.
+// form returns the handle as an encodable value.
 func (h *handle) form() map[string]any { return map[string]any{refKey: int64(h.seq)} }
 
-// RefOf reads a handle among values that travel, {"ref": seq}.
+// RefOf decodes an encoded handle, {"ref": seq}.
 func RefOf(v any) (seq int, ok bool) {
 	m, _ := v.(map[string]any)
 	n, ok := m[refKey].(int64)
 	return int(n), ok && len(m) == 1
 }
 
-// isHandle tells the catalogue what is a handle among values.
+// isHandle recognizes handles for the catalogue.
 func isHandle(v any) (writ.ResourceKind, bool) {
 	h, ok := v.(*handle)
 	if !ok {
@@ -74,12 +75,12 @@ func isHandle(v any) (writ.ResourceKind, bool) {
 	return h.kind(), true
 }
 
-// handleFields returns the fields that a handle of op has.
 func handleFields(op *catalog.Operation) []string {
 	return append(op.Result.Names(), fieldErr)
 }
 
-// IndexGet reads a field. A wait is no error, for which the VM could not be used again: the VM stops before its next instruction.
+// IndexGet reads a field. A wait is not returned as an error, because a VM that met an error cannot be reused. Instead
+// the VM stops before its next instruction.
 func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
 	o, err := h.field(index)
 	if wait, ok := err.(*suspension); ok {
@@ -122,7 +123,7 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 	return h.pass.result(h, entry, field.Name)
 }
 
-// planned is a field in a plan: not known, unless the plan was given the result.
+// planned returns a field in a plan. It is unknown unless the plan has the result.
 func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 	plan := h.pass.plan
 	plan.reads(h.seq)
@@ -130,7 +131,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 	switch {
 	case !given:
 		return plan.unknown([]int{h.seq}), nil
-	case !ofResult: // err: what was given succeeds
+	case !ofResult: // err: a call with a given result succeeds
 		return tengo.UndefinedValue, nil
 	}
 	if err := h.pass.keep(4 * sizeOf(values[field])); err != nil {
@@ -143,7 +144,7 @@ func (h *handle) noField(name string) error {
 	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, memberHelp("it", name, handleFields(h.op)))
 }
 
-// failure is the value of the field err.
+// failure returns the value of the field err.
 func (h *handle) failure(entry *Entry) (tengo.Object, error) {
 	h.pass.reads.handled[h.seq] = true
 	if entry.State != EntryFailed {
@@ -160,7 +161,7 @@ func (h *handle) failure(entry *Entry) (tengo.Object, error) {
 	}}, nil
 }
 
-// failed is the error that ends a script which reads a result that will never be there.
+// failed returns the error that ends a script when it reads the result of a failed call.
 func (h *handle) failed(entry *Entry) error {
 	err := *reason(entry)
 	what := h.op.Name()
@@ -171,7 +172,7 @@ func (h *handle) failed(entry *Entry) error {
 	return &callFailure{seq: h.seq, err: &err}
 }
 
-// reason is why a call failed; a journal that does not say is damaged.
+// reason returns the error of a failed call. A journal without it is damaged.
 func reason(entry *Entry) *writ.Error {
 	if entry.Error != nil {
 		return entry.Error
@@ -179,7 +180,7 @@ func reason(entry *Entry) *writ.Error {
 	return writ.Errorf(writ.CodeInternal, "the journal does not say why")
 }
 
-// suspension ends a pass that reads what is not there yet.
+// suspension ends a pass that reads a missing result.
 type suspension struct{ seq int }
 
 func (s *suspension) Error() string { return fmt.Sprintf("waits for call %d", s.seq) }

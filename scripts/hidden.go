@@ -9,10 +9,11 @@ import (
 	"writ/internal/hidden"
 )
 
-// maxHidden bounds how much a report says of each kind of text that reads other than it is, for each source.
+// maxHidden limits the diagnostics of each code per source.
 const maxHidden = 10
 
-// disguises reports text that reads other than it is, anywhere in a source: in comments, texts and names. Of each kind one place of a line is enough.
+// disguises reports misleading text anywhere in a source: in comments, texts and names. It reports each code at most
+// once per line.
 func (c *checker) disguises(u *unit) {
 	names, text := namesIn(u.tree), u.source.Text
 	line, said, found := 1, map[string]int{}, map[string]int{}
@@ -23,7 +24,7 @@ func (c *checker) disguises(u *unit) {
 		said[code], found[code] = line, found[code]+1
 		return c.add(code, parser.Pos(u.file.Base+at), size, format, args...)
 	}
-	word, mixed := 0, false // where the word began, and whether it is more than ASCII
+	word, mixed := 0, false // the start of the current word, and whether the word contains non-ASCII characters
 	end := func(at int) {
 		if mixed && hidden.Disguised(string(text[word:at]), names[u.file.Base+word]) {
 			report(codeDisguised, word, at-word, "%q has letters that look like others", text[word:at])
@@ -44,7 +45,7 @@ func (c *checker) disguises(u *unit) {
 		switch {
 		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
 			report(codeControl, at, size, "the line ends as on Windows, with CR LF").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
-		case hidden.IsControl(r) && r != 0: // of NUL the reader says so
+		case hidden.IsControl(r) && r != 0: // the parser reports NUL
 			report(codeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
 		case hidden.Turns(r):
 			report(codeHidden, at, size, "the character %U turns the direction of what follows", r)
@@ -60,7 +61,7 @@ func (c *checker) disguises(u *unit) {
 	}
 }
 
-// namesIn are the places at which names stand in a tree.
+// namesIn returns the positions of all names in a tree.
 func namesIn(tree *parser.File) map[int]bool {
 	names := make(map[int]bool)
 	var visit func(n parser.Node)

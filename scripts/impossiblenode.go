@@ -9,7 +9,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// impossibleNodes returns the options of a call that no node can match. Such a call would wait for its node in vain.
+// impossibleNodes returns the options of a call that no node can match. The call would wait forever.
 func impossibleNodes(options map[string]any) (problems []catalog.Problem) {
 	add := func(at catalog.Path, format string, args ...any) {
 		problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongValue, Message: fmt.Sprintf(format, args...)})

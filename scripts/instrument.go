@@ -7,21 +7,21 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// instrumenter changes the tree of a unit so that what it does is deterministic and bounded, without changing what it means:
+// instrumenter changes the tree of a unit to make it deterministic and bounded, without changing its meaning:
 //
-//   - `for … in` walks over maps in the order of their keys;
-//   - loops and functions burn fuel for the nodes of their body;
-//   - +, ++, /, % and == become functions that know bounds, unless the operands that are written out show that it takes none: as operators
-//     of Tengo they can take all memory, recurse until the process dies, or panic;
-//   - what <, >, <= and >= compare is weighed, because texts may be long;
-//   - x[i] becomes a function, because Tengo prints an index to make a key of it, and takes a text apart to find a character;
-//   - builtins that are not bounded are replaced;
-//   - a module of the bundle, which is compiled as a function, is called.
+//   - `for … in` iterates over maps in the order of their keys.
+//   - Loops and functions burn fuel for the nodes of their body.
+//   - +, ++, /, % and == become functions with limits, unless literal operands make limits unnecessary. The operators of
+//     Tengo can use all memory, recurse until the process dies, or panic.
+//   - The operands of <, >, <= and >= burn fuel, because texts may be long.
+//   - x[i] becomes a function, because Tengo prints an index to make a key, and decodes a text to find a character.
+//   - Builtins without limits are replaced.
+//   - A module of the bundle is compiled as a function, and its import becomes a call.
 //
-// For a plan every operator, condition and builtin becomes a function besides, so that each of them sees the values that are not known:
-// Tengo's own would take them for values. It is not done for a pass, which must be fast.
+// For a plan, every other operator, condition and builtin also becomes a function that handles unknown values; those of
+// Tengo would treat them as values. A pass skips this, because it must be fast.
 //
-// The tree is changed, not the text, so every node keeps the position that the author knows.
+// The tree is changed, not the text, so every node keeps its source position.
 type instrumenter struct {
 	symbols map[*parser.Ident]*symbol
 	modules map[string]bool // of the bundle
@@ -41,7 +41,7 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		return in.assign(s)
 	case *parser.IncDecStmt:
 		in.target(s.Expr)
-		if s.Token == token.Inc { // of a text it is one longer
+		if s.Token == token.Inc { // x++ on a text appends to it
 			one := &parser.IntLit{Value: 1, ValuePos: s.TokenPos}
 			sum := in.binary(&parser.BinaryExpr{LHS: s.Expr, RHS: one, Token: token.Add, TokenPos: s.TokenPos})
 			return &parser.AssignStmt{LHS: []parser.Expr{s.Expr}, RHS: []parser.Expr{sum}, Token: token.Assign, TokenPos: s.TokenPos}
@@ -83,28 +83,28 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		if in.main {
 			return &parser.EmptyStmt{Semicolon: s.ExportPos, Implicit: true} // as Tengo does
 		}
-		// A module is compiled as a function, and what it exports is what this returns.
+		// A module is compiled as a function that returns its export.
 		return &parser.ReturnStmt{ReturnPos: s.ExportPos, Result: &parser.ImmutableExpr{Expr: in.expr(s.Result), ErrorPos: s.ExportPos}}
 	}
 	return s
 }
 
-// body instruments the body of a loop or function, and lets it burn fuel first.
+// body instruments the body of a loop or function, and burns fuel at its start.
 func (in *instrumenter) body(b *parser.BlockStmt, fuel int, pos parser.Pos) {
 	in.stmts(b.Stmts)
 	burn := &parser.ExprStmt{Expr: call(nativeFuel+strconv.Itoa(fuel), pos)}
 	b.Stmts = append([]parser.Stmt{burn}, b.Stmts...)
 }
 
-// cost counts the nodes below n that are evaluated when n is, without what burns for itself. A node that makes a value counts more, about
-// one for 6 bytes.
+// cost counts the nodes that an evaluation of n evaluates, without nodes that burn fuel themselves. A node that makes a
+// value counts more: about one unit for 6 bytes.
 func cost(n parser.Node) int {
 	sum := 1
 	switch n := n.(type) {
 	case nil:
 		return 0
 	case *parser.FuncLit:
-		return 24 // a closure; its body burns when it is called
+		return 24 // a closure; its body burns fuel when it is called
 	case *parser.ForStmt:
 		return 1 + cost(n.Init)
 	case *parser.ForInStmt:
@@ -126,7 +126,8 @@ func cost(n parser.Node) int {
 	return sum
 }
 
-// assign instruments an assignment. x += y becomes x = x + y where the operator needs bounds; Tengo evaluates x twice either way.
+// assign instruments an assignment. x += y becomes x = x + y if the operator needs limits; Tengo evaluates x twice
+// either way.
 func (in *instrumenter) assign(s *parser.AssignStmt) parser.Stmt {
 	s.RHS[0] = in.expr(s.RHS[0])
 	in.target(s.LHS[0])
@@ -142,7 +143,7 @@ func (in *instrumenter) assign(s *parser.AssignStmt) parser.Stmt {
 	return s
 }
 
-// compound are the operators of all assignments that have one.
+// compound maps each assignment token to its operator.
 var compound = map[token.Token]token.Token{
 	token.AddAssign: token.Add, token.SubAssign: token.Sub, token.MulAssign: token.Mul, token.QuoAssign: token.Quo, token.RemAssign: token.Rem,
 	token.AndAssign: token.And, token.OrAssign: token.Or, token.XorAssign: token.Xor, token.AndNotAssign: token.AndNot,
@@ -232,7 +233,7 @@ func (in *instrumenter) call(e *parser.CallExpr) {
 	}
 }
 
-// decision instruments what decides which way the script goes.
+// decision instruments an expression that determines the control flow.
 func (in *instrumenter) decision(e parser.Expr) parser.Expr {
 	return in.decides(in.expr(e))
 }
@@ -259,7 +260,7 @@ func (in *instrumenter) index(e parser.Expr) parser.Expr {
 	return call(nativeIndex, e.Pos(), in.expr(e))
 }
 
-// binary returns what takes the place of an operator whose operands are instrumented.
+// binary returns the replacement of an operator whose operands are instrumented.
 func (in *instrumenter) binary(e *parser.BinaryExpr) parser.Expr {
 	switch e.Token {
 	case token.Add:
@@ -297,7 +298,7 @@ func (in *instrumenter) binary(e *parser.BinaryExpr) parser.Expr {
 	return e
 }
 
-// number reports whether e is a number that is written out.
+// number reports whether e is a literal number.
 func number(e parser.Expr) bool {
 	switch e.(type) {
 	case *parser.IntLit, *parser.FloatLit, *parser.CharLit:
@@ -307,7 +308,7 @@ func number(e parser.Expr) bool {
 	}
 }
 
-// literal reports whether e is a scalar that is written out.
+// literal reports whether e is a literal scalar.
 func literal(e parser.Expr) bool {
 	switch e.(type) {
 	case *parser.StringLit, *parser.BoolLit, *parser.UndefinedLit:
@@ -317,7 +318,7 @@ func literal(e parser.Expr) bool {
 	}
 }
 
-// call makes the call of a native at a position of the source.
+// call returns a call of a native at a source position.
 func call(native string, pos parser.Pos, args ...parser.Expr) *parser.CallExpr {
 	return &parser.CallExpr{Func: &parser.ImportExpr{ModuleName: native, Token: token.Import, TokenPos: pos}, Args: args}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/d5/tengo/v2"
 )
 
-// jsonModule writes keys in order, which Tengo's own does not, and bounds how deep it goes.
+// jsonModule encodes keys in order, unlike Tengo's own module, and limits the nesting.
 var jsonModule = map[string]member{
 	"encode": {least: 1, most: 1, call: jsonEncode},
 	"decode": {least: 1, most: 1, call: jsonDecode},
 }
 
-// jsonEncode returns bytes, as in Tengo; string(json.encode(v)) is text.
+// jsonEncode returns bytes, as in Tengo. string(json.encode(v)) is a text.
 func jsonEncode(p *pass, args []tengo.Object) (tengo.Object, error) {
 	var b bytes.Buffer
 	if err := p.writeJSON(&b, args[0], 0); err != nil {
@@ -125,7 +125,8 @@ func (p *pass) writeText(b *bytes.Buffer, s string) error {
 	return nil
 }
 
-// jsonDecode returns an error value, as in Tengo, if the text is not JSON. Whole numbers that fit are ints, others floats.
+// jsonDecode returns an error value, as in Tengo, if the text is not JSON. Whole numbers that fit are ints, all others
+// floats.
 func jsonDecode(p *pass, args []tengo.Object) (tengo.Object, error) {
 	text, ok := tengo.ToByteSlice(args[0])
 	if !ok {

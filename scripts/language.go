@@ -14,23 +14,23 @@ import (
 	"writ/sal/catalog"
 )
 
-// What the language is made of, for manuals and editors. All of it is read from the tables by which scripts are checked and evaluated.
+// The parts of the language, for manuals and editors. All of them come from the tables that check and evaluate scripts.
 
-// Member is something that a built-in module offers besides operations.
+// Member is a member of a built-in module that is not an operation.
 type Member struct {
 	Name string
-	Call bool   // it is called; otherwise it is read
-	Args string // of one that is called: "map", "2 arguments"
-	Help string // "" if Tengo's own documents say it
+	Call bool   // it is a function; otherwise a value
+	Args string // the arguments of a function: "map", "2 arguments"
+	Help string // "" if Tengo's own manual describes it
 }
 
-// Modules returns the names of all modules that are built in, sorted.
+// Modules returns the names of all built-in modules, sorted.
 func Modules() []string { return builtinModules() }
 
-// BuiltIn reports whether import(name) means a module that is built in, whatever else has the name.
+// BuiltIn reports whether import(name) imports a built-in module. Built-in modules take precedence over all others.
 func BuiltIn(name string) bool { return builtinModule(name) }
 
-// Members returns what a built-in module offers besides the operations of the catalogue, sorted by name.
+// Members returns the members of a built-in module except operations of the catalogue, sorted by name.
 func Members(module string) []Member {
 	if module == "enum" {
 		return enumMembers()
@@ -47,7 +47,7 @@ func Members(module string) []Member {
 	return all
 }
 
-// enumMembers are the keys of the map that the source of enum exports.
+// enumMembers returns the keys of the map that the source of enum exports.
 func enumMembers() []Member {
 	text := []byte(stdlib.SourceModules["enum"])
 	file := parser.NewFileSet().AddFile("enum", -1, len(text))
@@ -95,8 +95,8 @@ func Builtins() []string {
 	return names
 }
 
-// Options returns what the options of a call may be.
+// Options returns the schema of the options of a call.
 func Options() catalog.Schema { return slices.Clone(optionSchema) }
 
-// ParamFields returns what the declaration of a parameter may say. Those without a type are of the parameter's own.
+// ParamFields returns the schema of a parameter's declaration. Fields without a type have the type of the parameter.
 func ParamFields() catalog.Schema { return slices.Clone(paramSchema) }

@@ -8,31 +8,31 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// layoutWriter puts pieces on lines. Whether a line is broken depends only on what stays the same when its own output is read again;
-// that is what makes it idempotent.
+// layoutWriter arranges pieces on lines. The decision to break a line depends only on properties that survive a second
+// formatting, so the layout is idempotent.
 type layoutWriter struct {
 	pieces []*piece
 	lines  []layoutLine
 	frames []writeFrame // the innermost is the last
-	head   int          // indent of the line that the last `func` is on
-	bare   bool         // the line holds nothing but comments so far
+	head   int          // indent of the line with the last `func`
+	bare   bool         // the line contains only comments so far
 }
 
 type layoutLine struct {
 	indent int
-	blank  bool // an empty line comes before it
+	blank  bool // an empty line precedes it
 	code   strings.Builder
-	note   string // the comment that ends it
+	note   string // the comment at its end
 }
 
-// writeFrame is a pair of brackets that is open.
+// writeFrame is an open pair of brackets.
 type writeFrame struct {
 	enclosure
-	inner, outer int  // indents of lines inside, and of one that begins with the closing bracket
-	broken       bool // every statement is on a line of its own
+	inner, outer int  // indents of lines inside, and of a line that begins with the closing bracket
+	broken       bool // every statement is on its own line
 	spread       bool // a line ends after the opening bracket
-	next         bool // an element begins next
-	led          bool // the element that is being written is the first on its line
+	next         bool // the next piece begins an element
+	led          bool // the current element is the first on its line
 }
 
 func (w *layoutWriter) top() *writeFrame { return &w.frames[len(w.frames)-1] }
@@ -57,7 +57,7 @@ func (w *layoutWriter) write() []byte {
 	return w.text()
 }
 
-// codes returns for each piece the first one from there that is no comment, nil if there is none.
+// codes returns, for each piece, the first piece from there on that is not a comment, or nil.
 func (w *layoutWriter) codes() []*piece {
 	codes := make([]*piece, len(w.pieces))
 	var code *piece
@@ -70,7 +70,7 @@ func (w *layoutWriter) codes() []*piece {
 	return codes
 }
 
-// put writes a piece at the end of the line.
+// put appends a piece to the current line.
 func (w *layoutWriter) put(p *piece) {
 	if p.note() && !w.bare {
 		w.line().note = p.text
@@ -127,7 +127,7 @@ func (w *layoutWriter) breaks(before, p *piece) bool {
 	}
 }
 
-// joined reports whether a line never ends between two pieces, even if the author ended it there.
+// joined reports whether two pieces stay on one line even if the author broke the line there.
 func joined(before, p *piece) bool {
 	switch before.tok {
 	case token.If, token.For, token.In, token.Else, token.Func, token.Import, token.Error, token.Immutable, token.Semicolon:
@@ -136,13 +136,14 @@ func joined(before, p *piece) bool {
 	return before.unary || p.opens.block() || before.opens != 0 && p.closes != 0
 }
 
-// parts reports whether an empty line before p stays: between statements and between elements, but not beside a bracket.
+// parts reports whether an empty line before p stays: between statements and between elements, but not next to a
+// bracket.
 func (w *layoutWriter) parts(before, p, code *piece) bool {
 	between := code == nil || code.statement || code.closes != 0 && p != code || w.top().next
 	return p.lines > 1 && between && before.opens == 0 && p.closes == 0
 }
 
-// indent returns that of a line that begins with p; code is the first piece from there that is no comment.
+// indent returns the indent of a line that begins with p. Code is the first piece from there on that is not a comment.
 func (w *layoutWriter) indent(p, code *piece) int {
 	top := w.top()
 	switch {
@@ -151,13 +152,13 @@ func (w *layoutWriter) indent(p, code *piece) int {
 	case code == nil || code.statement || code.closes != 0 || top.next:
 		return top.inner
 	case top.block() || top.led:
-		return top.inner + 1 // it goes on with what an earlier line began
+		return top.inner + 1 // it continues an earlier line
 	default:
 		return top.inner
 	}
 }
 
-// spaced reports whether a space belongs between two pieces of one line.
+// spaced reports whether a space belongs between two pieces on one line.
 func spaced(before, p *piece) bool {
 	number := before.tok == token.Int || before.tok == token.Float
 	switch {
@@ -188,7 +189,7 @@ func spaced(before, p *piece) bool {
 	}
 }
 
-// text joins the lines. Comments that end lines which follow each other begin in the same column.
+// text joins the lines. Comments at the ends of consecutive lines are aligned.
 func (w *layoutWriter) text() []byte {
 	var b []byte
 	column := 0
@@ -216,7 +217,7 @@ func (w *layoutWriter) text() []byte {
 	return b
 }
 
-// column returns where the comments begin that end the i-th line and those which are aligned with it.
+// column returns the common column of the comments at the end of the i-th line and the lines aligned with it.
 func (w *layoutWriter) column(i int) int {
 	widest := 0
 	for ; ; i++ {
@@ -227,7 +228,7 @@ func (w *layoutWriter) column(i int) int {
 	}
 }
 
-// aligned reports whether the comments that end two lines, one after the other, begin in the same column.
+// aligned reports whether the comments at the ends of two consecutive lines begin in the same column.
 func aligned(a, b *layoutLine) bool {
 	return a.note != "" && b.note != "" && !b.blank && a.indent == b.indent &&
 		!strings.Contains(a.code.String(), "\n") && !strings.Contains(b.code.String(), "\n")

@@ -10,42 +10,42 @@ import (
 	"writ/internal/meant"
 )
 
-// linter finds what is possible and most likely a mistake. It looks only at scripts without errors, where names mean what they seem to,
-// and says nothing where it cannot be sure.
+// linter finds valid code that is most likely a mistake. It checks only scripts without errors, whose names are all
+// resolved, and reports only certain findings.
 //
-// Some traps of Tengo are none here and need no lint: the engine sorts the keys of maps wherever they are walked over or printed, and
-// its append never changes a list that somebody else has.
+// Some traps of Tengo need no lint here: the engine sorts the keys of maps for every iteration and output, and its
+// append never changes a shared list.
 type linter struct {
 	*checker
-	main    bool // the unit that is looked at is the script itself
+	main    bool // the current unit is the script itself
 	defined []*symbol
 	read    map[*symbol]bool
-	loose   map[*symbol]bool // used so that what it holds may be changed
+	loose   map[*symbol]bool // used in a way that may change its value
 	fields  []fieldRead
-	all     bool // the parameters are used as a whole, so any of them may be read
+	all     bool // the parameters are used as a whole, so every one may be read
 	loops   []loop
 	kept    map[*parser.FuncLit]bool
 }
 
-// fieldRead is a place where a variable is read by a key that is written out.
+// fieldRead is a read of a variable with a literal key.
 type fieldRead struct {
 	of  *symbol
 	key *parser.StringLit
 }
 
-// loop is a loop around what is looked at.
+// loop is a loop around the current node.
 type loop struct {
 	from, to         parser.Pos
 	initFrom, initTo parser.Pos // of `i := 0`
-	here             bool       // in the function that is looked at
-	ends             bool       // it may be left early
+	here             bool       // in the current function
+	ends             bool       // it may end early
 }
 
-// lint looks at the script and at the modules that came with it.
+// lint checks the script and its modules.
 func (c *checker) lint(params Params) {
 	l := &linter{checker: c, read: make(map[*symbol]bool), loose: make(map[*symbol]bool), kept: make(map[*parser.FuncLit]bool)}
 	for _, u := range c.units {
-		if u.tree == nil || u.source.Name == "enum" { // is not the author's
+		if u.tree == nil || u.source.Name == "enum" { // not written by the author
 			continue
 		}
 		l.main = u.main
@@ -62,7 +62,7 @@ func (c *checker) lint(params Params) {
 	l.missingKeys()
 }
 
-// eachBody calls visit with a list of statements, and with the body of each function in it.
+// eachBody calls visit for a list of statements, and for the body of each function in it.
 func eachBody(list []parser.Stmt, visit func([]parser.Stmt)) {
 	visit(list)
 	var functions func(parser.Node)
@@ -78,7 +78,7 @@ func eachBody(list []parser.Stmt, visit func([]parser.Stmt)) {
 	}
 }
 
-// warn reports a node, unless there is more to say already than a report shows.
+// warn reports a node, unless the report is already full.
 func (l *linter) warn(code string, n parser.Node, format string, args ...any) *Diagnostic {
 	if l.crowded() {
 		return &Diagnostic{}
@@ -86,7 +86,7 @@ func (l *linter) warn(code string, n parser.Node, format string, args ...any) *D
 	return l.at(code, n, format, args...)
 }
 
-// nodes looks at n and everything below it.
+// nodes checks n and everything below it.
 func (l *linter) nodes(n parser.Node) {
 	switch n := n.(type) {
 	case *parser.AssignStmt:
@@ -140,7 +140,7 @@ func (l *linter) nodes(n parser.Node) {
 	children(n, l.nodes)
 }
 
-// statements looks at a list of statements: what is without effect, and what is never reached.
+// statements reports statements without effect, and unreachable ones.
 func (l *linter) statements(list []parser.Stmt) {
 	list = slices.DeleteFunc(slices.Clone(list), func(s parser.Stmt) bool {
 		_, empty := s.(*parser.EmptyStmt)
@@ -157,7 +157,7 @@ func (l *linter) statements(list []parser.Stmt) {
 	}
 }
 
-// leave returns what a statement that always leaves its block does, "" if it is none.
+// leave returns the name of a statement that always leaves its block, or "" for other statements.
 func (l *linter) leave(s parser.Stmt) string {
 	switch s := s.(type) {
 	case *parser.ReturnStmt:
@@ -185,7 +185,7 @@ func (l *linter) assign(s *parser.AssignStmt) {
 			l.defined = append(l.defined, symbol)
 			l.hiding(name)
 			if l.isParams(name) {
-				l.paramsSource(s.RHS[0]) // another name for the parameters, whose own uses count
+				l.paramsSource(s.RHS[0]) // an alias of the parameters; its own uses count
 				return
 			}
 		}
@@ -198,7 +198,7 @@ func (l *linter) assign(s *parser.AssignStmt) {
 	l.nodes(s.RHS[0])
 }
 
-// paramsSource marks a variable as read if e takes the parameters from it.
+// paramsSource marks a variable as read if e gets the parameters from it.
 func (l *linter) paramsSource(e parser.Expr) {
 	if base, _ := selected(e); base != nil {
 		e = base
@@ -208,12 +208,12 @@ func (l *linter) paramsSource(e parser.Expr) {
 	}
 }
 
-// outlives reports whether a variable is there before the innermost loop begins.
+// outlives reports whether a variable exists before the innermost loop begins.
 func (l *linter) outlives(s *symbol) bool {
 	return s != nil && s.name != nil && len(l.loops) > 0 && s.name.Pos() < l.loops[len(l.loops)-1].from
 }
 
-// target looks at what is assigned to. That alone does not read a variable, but changes what it holds.
+// target checks the target of an assignment. An assignment changes a variable without reading it.
 func (l *linter) target(e parser.Expr) {
 	if _, ok := e.(*parser.Ident); ok {
 		return
@@ -233,7 +233,7 @@ func (l *linter) target(e parser.Expr) {
 	l.nodes(e)
 }
 
-// value notes that a variable is used in a way that says nothing about what becomes of its value.
+// value records a use of a variable that may change its value.
 func (l *linter) value(name *parser.Ident) {
 	if s := l.symbols[name]; s != nil && s.name != name {
 		l.read[s], l.loose[s] = true, true
@@ -241,7 +241,7 @@ func (l *linter) value(name *parser.Ident) {
 	l.all = l.all || l.isParams(name)
 }
 
-// harmless looks at an expression whose value is only read.
+// harmless checks an expression whose value is only read.
 func (l *linter) harmless(e parser.Expr) {
 	name, ok := e.(*parser.Ident)
 	if !ok || l.isParams(e) {
@@ -251,7 +251,7 @@ func (l *linter) harmless(e parser.Expr) {
 	l.read[l.symbols[name]] = true
 }
 
-// selector looks at x.key and x[key].
+// selector checks x.key and x[key].
 func (l *linter) selector(e parser.Expr) {
 	base, key := selected(e)
 	if key == nil {
@@ -296,7 +296,7 @@ func (l *linter) call(n *parser.CallExpr) {
 	}
 }
 
-// unusedResult reports an expression that stands alone and does nothing.
+// unusedResult reports an expression statement without effect.
 func (l *linter) unusedResult(e parser.Expr) {
 	if call, ok := e.(*parser.CallExpr); ok {
 		if name := l.pure(call); name != "" {
@@ -309,7 +309,7 @@ func (l *linter) unusedResult(e parser.Expr) {
 	}
 }
 
-// pure returns the name of the function that is called if it does nothing but give a result, "" otherwise.
+// pure returns the name of the called function if its only effect is its result, or "" otherwise.
 func (l *linter) pure(call *parser.CallExpr) string {
 	if name, ok := call.Func.(*parser.Ident); ok {
 		s := l.symbols[name]
@@ -329,7 +329,7 @@ func (l *linter) pure(call *parser.CallExpr) string {
 	return ""
 }
 
-// acts reports whether evaluating e may do anything: call, wait for a field, import.
+// acts reports whether evaluating e may have an effect: a call, a wait for a field, an import.
 func (l *linter) acts(e parser.Node) bool {
 	switch e := e.(type) {
 	case *parser.SelectorExpr, *parser.IndexExpr, *parser.ImportExpr, *parser.BadExpr:
@@ -346,7 +346,7 @@ func (l *linter) acts(e parser.Node) bool {
 	return found
 }
 
-// binary reports comparisons of handles that give the same in every run.
+// binary reports comparisons of handles that have the same result in every run.
 func (l *linter) binary(n *parser.BinaryExpr) {
 	switch n.Token {
 	case token.LAnd, token.LOr:
@@ -380,7 +380,7 @@ func (l *linter) compared(n *parser.BinaryExpr, e, with parser.Expr) {
 	}
 }
 
-// condition reports handles that are used as if they could be false.
+// condition reports handles that are used as conditions.
 func (l *linter) condition(e parser.Expr) {
 	switch e := e.(type) {
 	case *parser.ParenExpr:
@@ -397,7 +397,7 @@ func (l *linter) condition(e parser.Expr) {
 	}
 }
 
-// hiding reports a variable whose name was that of a module.
+// hiding reports a variable that hides a module of the same name.
 func (l *linter) hiding(name *parser.Ident) {
 	s := l.symbols[name]
 	if s == nil || s.hides == nil {
@@ -413,7 +413,7 @@ func (l *linter) hiding(name *parser.Ident) {
 	l.warn(codeHiddenImport, name, "%q hides the module that is imported under this name", name.Name)
 }
 
-// unusedNames reports variables and modules that nothing reads.
+// unusedNames reports variables and modules that are never read.
 func (l *linter) unusedNames() {
 	for _, s := range l.defined {
 		if l.read[s] || strings.HasPrefix(s.name.Name, "_") || s == l.paramsSymbol || slices.Contains(l.tests, s.name) {
@@ -429,7 +429,7 @@ func (l *linter) unusedNames() {
 	}
 }
 
-// unusedParams reports parameters that nothing reads, where all that is read can be seen.
+// unusedParams reports parameters that are never read, if all reads are known.
 func (l *linter) unusedParams(params Params) {
 	if l.all || l.paramsSymbol == nil {
 		return
@@ -446,7 +446,7 @@ func (l *linter) unusedParams(params Params) {
 	}
 }
 
-// missingKeys reports what is read from maps that are written out and do not have it.
+// missingKeys reports reads of keys that a literal map does not have.
 func (l *linter) missingKeys() {
 	for _, f := range l.fields {
 		if l.crowded() {

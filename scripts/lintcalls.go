@@ -18,7 +18,7 @@ type callCounter struct {
 // tooManyCalls reports a script that exceeds MaxCalls: each of its runs would fail with SCRIPT_LIMIT.
 func (l *linter) tooManyCalls(tree *parser.File) {
 	for _, u := range l.units {
-		if u.tree != nil && l.endsItself(u.tree) { // a module may do so for the script
+		if u.tree != nil && l.endsItself(u.tree) { // a module may end the run of the script
 			return
 		}
 	}
@@ -32,7 +32,7 @@ func (l *linter) tooManyCalls(tree *parser.File) {
 	}
 }
 
-// endsItself reports whether something in a tree calls run.fail, so that the script may end before its last call.
+// endsItself reports whether a tree contains a call of run.fail, so that the script may end before its last call.
 func (l *linter) endsItself(n parser.Node) bool {
 	if call, ok := n.(*parser.CallExpr); ok {
 		if base, key := selected(call.Func); key != nil && key.Value == "fail" && l.module(base) == "run" {
@@ -44,14 +44,14 @@ func (l *linter) endsItself(n parser.Node) bool {
 	return found
 }
 
-// add counts calls that a statement of the top level makes.
+// add adds the calls of a statement at the top level.
 func (c *callCounter) add(n parser.Node, calls int) {
 	if c.count = sum(c.count, calls); c.count > MaxCalls && c.over == nil {
 		c.over = n
 	}
 }
 
-// stmt returns the least number of calls that a statement makes.
+// stmt returns the minimum number of calls of a statement.
 func (c *callCounter) stmt(s parser.Stmt) (calls int) {
 	switch s := s.(type) {
 	case *parser.BlockStmt:
@@ -82,7 +82,7 @@ func (c *callCounter) stmt(s parser.Stmt) (calls int) {
 	return calls
 }
 
-// body returns the calls of one round of a loop, 0 if a round may end before it has made them.
+// body returns the calls of one round of a loop, or 0 if a round may end before it has made them.
 func (c *callCounter) body(b *parser.BlockStmt) int {
 	if leaves(b) || continues(b) {
 		return 0
@@ -90,7 +90,7 @@ func (c *callCounter) body(b *parser.BlockStmt) int {
 	return c.stmt(b)
 }
 
-// continues reports whether a loop has a `continue` of its own or in a loop inside.
+// continues reports whether a loop contains a `continue`, possibly of an inner loop.
 func continues(n parser.Node) bool {
 	switch n := n.(type) {
 	case *parser.BranchStmt:
@@ -104,7 +104,7 @@ func continues(n parser.Node) bool {
 	}
 }
 
-// expr returns the least number of calls that an expression makes.
+// expr returns the minimum number of calls of an expression.
 func (c *callCounter) expr(e parser.Expr) (calls int) {
 	switch e := e.(type) {
 	case *parser.FuncLit:
@@ -207,13 +207,13 @@ func (c *callCounter) elements(e parser.Expr) int {
 	return 0
 }
 
-// means reports whether an expression is a variable.
+// means reports whether an expression is the variable s.
 func (c *callCounter) means(e parser.Expr, s *symbol) bool {
 	name, ok := e.(*parser.Ident)
 	return ok && s != nil && c.symbols[name] == s
 }
 
-// changes reports whether statements give a variable another value.
+// changes reports whether statements assign to a variable.
 func (c *callCounter) changes(n parser.Node, s *symbol) bool {
 	switch n := n.(type) {
 	case *parser.AssignStmt:
@@ -237,7 +237,7 @@ func intLiteral(e parser.Expr) (int64, bool) {
 	return n, ok && n > math.MinInt32 && n < math.MaxInt32
 }
 
-// sum and product stay below 32 bits.
+// sum and product saturate at 31 bits.
 func sum(a, b int) int { return min(a+b, math.MaxInt32) }
 
 func product(a, b int) int { return int(min(int64(a)*int64(b), math.MaxInt32)) }

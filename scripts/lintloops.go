@@ -25,7 +25,7 @@ func (l *linter) forStmt(n *parser.ForStmt) {
 	l.inLoop(around, append(inside, n.Body)...)
 }
 
-// inLoop looks at what a loop does in each round.
+// inLoop checks the nodes that a loop evaluates in each round.
 func (l *linter) inLoop(around loop, inside ...parser.Node) {
 	around.here = true
 	l.loops = append(l.loops, around)
@@ -35,7 +35,7 @@ func (l *linter) inLoop(around loop, inside ...parser.Node) {
 	l.loops = l.loops[:len(l.loops)-1]
 }
 
-// function looks at a function. Loops around it are not its own.
+// function checks a function. Loops around it are marked as not its own.
 func (l *linter) function(n *parser.FuncLit) {
 	for _, p := range n.Type.Params.List {
 		l.hiding(p)
@@ -52,7 +52,7 @@ func (l *linter) function(n *parser.FuncLit) {
 	l.loops = outer
 }
 
-// keep notes which of some expressions are functions that are put where they may be called in a later round.
+// keep records which of the expressions are functions that are stored, so that a later round may call them.
 func (l *linter) keep(list ...parser.Expr) {
 	for _, e := range list {
 		if f, ok := e.(*parser.FuncLit); ok {
@@ -61,7 +61,7 @@ func (l *linter) keep(list ...parser.Expr) {
 	}
 }
 
-// lateVariables reports the variables of loops that a function keeps; each is looked at once.
+// lateVariables reports the loop variables that a stored function captures. Each variable is checked once.
 func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, said map[*symbol]bool) {
 	if name, ok := n.(*parser.Ident); ok {
 		if s := l.symbols[name]; s != nil && s.name != nil && !said[s] {
@@ -75,8 +75,8 @@ func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, said map[*symbo
 	children(n, func(c parser.Node) { l.lateVariables(f, c, said) })
 }
 
-// shared reports whether all rounds of a loop have one variable: at the top level that is so for all that are defined inside, in
-// functions for that of `i := 0` only.
+// shared reports whether all rounds of a loop share a variable. At the top level that applies to every variable defined
+// inside the loop, in functions only to that of `i := 0`.
 func (l *linter) shared(s *symbol) bool {
 	if _, constant := literalValue(s.init); constant && s.init != nil && !s.assigned {
 		return false
@@ -87,7 +87,8 @@ func (l *linter) shared(s *symbol) bool {
 	})
 }
 
-// sameEachRound reports a resource that is made again and again under one name. A loop that may be left early may try until it works.
+// sameEachRound reports a resource that a loop makes repeatedly under one name. Loops that may end early are excluded:
+// they may be retries.
 func (l *linter) sameEachRound(n *parser.CallExpr) {
 	op := l.operation(n.Func)
 	if op == nil || !op.Named() || op.Effect != catalog.Make || len(n.Args) == 0 {
@@ -100,7 +101,7 @@ func (l *linter) sameEachRound(n *parser.CallExpr) {
 	}
 }
 
-// leaves reports whether the body of a loop has a way out besides its end.
+// leaves reports whether the body of a loop may end the loop early.
 func leaves(n parser.Node) bool {
 	switch n := n.(type) {
 	case *parser.ReturnStmt:

@@ -10,10 +10,11 @@ import (
 	"writ/sal/catalog"
 )
 
-// orderer finds pairs of calls about related resources that run at the same time although their order matters. Example: machine.stop, then
-// volume.restore of its disk. Calls are ordered by handles, by reads of fields, and if they have the same resource.
+// orderer finds pairs of calls about related resources that run at the same time although their order matters. Example:
+// machine.stop, then volume.restore of its disk. Calls are ordered by handles, by reads of fields, and by having the
+// same resource.
 //
-// orderer follows the statements of one function. It assumes that an expression that it cannot follow waits for all earlier calls.
+// orderer follows the statements of one function. It assumes that an unknown expression waits for all earlier calls.
 type orderer struct {
 	*linter
 	calls    []orderedCall
@@ -29,13 +30,13 @@ type orderedCall struct {
 	at       *parser.CallExpr
 	op       *catalog.Operation
 	resource string
-	content  string // the resource whose content the call reads or changes, "" if none
-	taken    string // the volume that machine.detach or machine.attach names, "" for other operations
+	content  string // the resource whose content the call reads or changes, or ""
+	taken    string // the volume in the arguments of machine.detach or machine.attach, "" for other operations
 	after    []int  // the calls on which it depends
 	racing   []int  // the earlier calls that may still run
 }
 
-// partsList holds the resources that a machine or container uses. It is complete if the script shows all of them.
+// partsList holds the resources that a machine or container uses. It is complete if the script lists all of them.
 type partsList struct {
 	names    []string
 	complete bool
@@ -101,7 +102,7 @@ func (o *orderer) node(n parser.Node) {
 	o.statement(n)
 }
 
-// branch follows a block that may be skipped. Afterwards its calls count as not made, and its reads count as done.
+// branch follows a block that may be skipped. After it, its calls count as not made, and its reads count as done.
 func (o *orderer) branch(n parser.Stmt) {
 	calls, parts, resets := len(o.calls), maps.Clone(o.parts), o.resets
 	o.statement(n)
@@ -172,7 +173,7 @@ func (o *orderer) logs(e *parser.CallExpr) bool {
 	return key != nil && key.Value == "log" && o.module(base) == "run"
 }
 
-// maxOrdered bounds the calls that are compared with each other.
+// maxOrdered limits the number of calls that are compared with each other.
 const maxOrdered = 200
 
 // add records a call and compares it with the earlier ones.
@@ -224,7 +225,8 @@ func (o *orderer) collect(calls []int, into map[int]bool) {
 	}
 }
 
-// contentOf returns the resource whose content a call reads, replaces or deletes; "" if the order of the call does not matter here.
+// contentOf returns the resource whose content a call reads, replaces or deletes, or "" if the order of the call does
+// not matter here.
 func (o *orderer) contentOf(c *orderedCall, mentioned []string) string {
 	switch c.op.Verb {
 	case "restore", "snapshot", "delete_snapshot", "send", "backup", "delete":
@@ -237,7 +239,7 @@ func (o *orderer) contentOf(c *orderedCall, mentioned []string) string {
 	return ""
 }
 
-// resource identifies the resource of a call: by its name if that is written out, else by the text of the expression.
+// resource identifies the resource of a call by its literal name, or else by the text of the expression.
 func (o *orderer) resource(kind writ.ResourceKind, name parser.Expr) string {
 	for range 20 { // handles to handles
 		if call := callOf(o.linter, name); call != nil && len(call.Args) > 0 {
@@ -256,8 +258,8 @@ func (o *orderer) resource(kind writ.ResourceKind, name parser.Expr) string {
 	return string(kind) + " " + name.String()
 }
 
-// mentioned returns the resources of the handles in args, and adds the calls that returned these handles to c.after. The list is incomplete
-// if an argument is built elsewhere.
+// mentioned returns the resources of the handles in args, and adds the calls that returned these handles to c.after.
+// The list is incomplete if an argument is built elsewhere.
 func (o *orderer) mentioned(args []parser.Expr, c *orderedCall) (names []string, complete bool) {
 	complete = true
 	var visit func(parser.Node)
@@ -286,7 +288,7 @@ func (o *orderer) mentioned(args []parser.Expr, c *orderedCall) (names []string,
 	return names, complete
 }
 
-// callOf returns the call whose handle an expression is, nil if that is unknown.
+// callOf returns the call whose handle an expression is, or nil if it is unknown.
 func callOf(l *linter, e parser.Expr) *parser.CallExpr {
 	if l.handle(e) == nil {
 		return nil

@@ -28,7 +28,7 @@ func (o *orderer) compare(c *orderedCall) {
 			continue
 		}
 		uses := slices.Contains(list.names, work.content) && (stopped >= 0 && stopped < i || work.op.Verb == "restore")
-		// The spec is elsewhere: work between stop and start of one resource is work on its parts.
+		// The spec is unknown: work between stop and start of one resource is assumed to be work on its parts.
 		between := !known && stopped >= 0 && stopped < i && work.op.Kind != writ.KindNetwork
 		if !uses && !between {
 			continue
@@ -42,7 +42,7 @@ func (o *orderer) compare(c *orderedCall) {
 	}
 }
 
-// releases reports whether work can start only after an earlier call, because the call ends the use of its resource.
+// releases reports whether work must wait for an earlier call, because that call ends the use of its resource.
 func (o *orderer) releases(earlier, work *orderedCall) bool {
 	uses := slices.Contains(o.parts[earlier.resource].names, work.content)
 	switch earlier.op.Verb {
@@ -52,13 +52,14 @@ func (o *orderer) releases(earlier, work *orderedCall) bool {
 		return uses && earlier.content == ""
 	case "detach":
 		return earlier.taken == work.content
-	case "clone", "copy": // of a snapshot, perhaps
+	case "clone", "copy": // possibly of a snapshot
 		return work.op.Verb == "delete_snapshot" && earlier.content == work.content
 	}
 	return false
 }
 
-// reportOnce warns that a call does not wait for call i. One read mends all pairs of the same two resources, so only one pair is reported.
+// reportOnce warns that a call does not wait for call i. One read fixes all pairs of the same two resources, so only
+// one pair is reported.
 func (o *orderer) reportOnce(i int, later *orderedCall) {
 	earlier := &o.calls[i]
 	pair := earlier.resource + " " + later.resource

@@ -10,34 +10,35 @@ import (
 	"writ/sal/catalog"
 )
 
-// splitter finds reads that split a group. Calls that handles link get one node together if the script asks for all of them before it waits. A
-// read of a result is a wait: what was asked for before it gets its node without what comes after. So it is reported if a later call needs
-// several things on one node that have theirs by then. splitter follows the statements of one function in their order, and is silent about what it cannot follow.
+// splitter finds reads that split a group. Calls linked by handles get one node together if the script makes all of
+// them before it waits. A read of a result is a wait: the calls before it get a node without the later ones. So a read
+// is reported if a later call needs several resources on one node that have their nodes by then. splitter follows the
+// statements of one function in order, and ignores unknown expressions.
 type splitter struct {
 	*linter
 	waits []parser.Node // the reads so far
 	holds map[*symbol]held
-	mute  bool // what is looked at may not happen
+	mute  bool // the current code may not run
 	said  map[parser.Node]bool
 }
 
-// held is what an expression holds as far as placement is concerned.
+// held is the value of an expression, as far as it matters for placement.
 type held struct {
-	first    *made // the first call that made anything of it, nil if none is known
-	second   *made // the first of those that made something else of it
-	many     bool  // there are others, made by the same call in a loop
-	anchored bool  // something of it has a node for another reason
-	handle   bool  // it is a handle itself, not a list or map of some
+	first    *made // the first call that made a part of it, nil if unknown
+	second   *made // the first call that made another part of it
+	many     bool  // the same call made more parts in a loop
+	anchored bool  // a part of it has a node for another reason
+	handle   bool  // it is a handle itself, not a list or map of handles
 }
 
-// made is a call that makes something on a node which it does not name.
+// made is a call that makes a resource without naming a node.
 type made struct {
 	call  *parser.CallExpr
-	waits int  // how many came before
+	waits int  // number of waits before it
 	read  bool // the script has waited for it
 }
 
-// with is what holds both.
+// with returns the union of both.
 func (h held) with(other held) held {
 	both := held{many: h.many || other.many, anchored: h.anchored || other.anchored}
 	for _, m := range []*made{h.first, h.second, other.first, other.second} {
@@ -54,7 +55,7 @@ func (h held) with(other held) held {
 	return both
 }
 
-// split reports whether several things of it were asked for before the last of so many waits, each for itself.
+// split reports whether several parts were made before the last of the given number of waits, by separate calls.
 func (h held) split(waits int) bool {
 	return h.many && h.first.waits < waits || h.second != nil && h.second.waits < waits
 }
@@ -112,7 +113,7 @@ func (s *splitter) statement(n parser.Stmt) {
 	}
 }
 
-// maybe looks at what happens only sometimes: what it joins counts, what it waits for does not.
+// maybe follows a statement that may not run. Its calls count, its waits do not.
 func (s *splitter) maybe(n parser.Stmt) {
 	before := s.mute
 	s.mute = true
@@ -120,7 +121,7 @@ func (s *splitter) maybe(n parser.Stmt) {
 	s.mute = before
 }
 
-// loop looks at the body of a loop. What it makes and puts into a variable from before the loop are many.
+// loop follows the body of a loop. The resources that it makes and stores in a variable from before the loop are many.
 func (s *splitter) loop(n parser.Node, body *parser.BlockStmt) {
 	s.body(body.Stmts)
 	for symbol, h := range s.holds {
@@ -149,7 +150,7 @@ func (s *splitter) assignment(n *parser.AssignStmt) {
 	}
 }
 
-// partsOf takes x.key and x[key] apart.
+// partsOf splits x.key and x[key].
 func partsOf(e parser.Expr) (base, key parser.Expr) {
 	switch e := e.(type) {
 	case *parser.SelectorExpr:
@@ -160,7 +161,7 @@ func partsOf(e parser.Expr) (base, key parser.Expr) {
 	return nil, nil
 }
 
-// value follows an expression in the order in which it is evaluated.
+// value follows an expression in the order of its evaluation.
 func (s *splitter) value(e parser.Expr) held {
 	switch e := e.(type) {
 	case nil, *parser.FuncLit:
@@ -183,7 +184,7 @@ func (s *splitter) value(e parser.Expr) held {
 	return all
 }
 
-// part is x.key: a field of a handle, which is a wait, or a member of a list or map.
+// part follows x.key: a field of a handle, which is a wait, or a member of a list or map.
 func (s *splitter) part(e parser.Expr) held {
 	base, key := partsOf(e)
 	of := s.value(base)
@@ -196,7 +197,7 @@ func (s *splitter) part(e parser.Expr) held {
 		of.handle = of.first != nil
 		return of
 	case !written || field.Value == fieldName || s.mute || of.first != nil && of.first.read && !of.many && of.second == nil:
-		return held{} // no wait, or none any more
+		return held{} // no wait, or an earlier read has waited already
 	}
 	if of.first != nil {
 		of.first.read = true
@@ -205,7 +206,7 @@ func (s *splitter) part(e parser.Expr) held {
 	return held{}
 }
 
-// called is a call: of an operation, which may join what it is given, of append, or of anything else.
+// called follows a call of an operation, which may link its arguments, of append, or of another function.
 func (s *splitter) called(e *parser.CallExpr) held {
 	op := s.operation(e.Func)
 	var given held
@@ -230,14 +231,14 @@ func (s *splitter) called(e *parser.CallExpr) held {
 		if given.split(len(s.waits)) {
 			s.splitBy(s.waits[given.first.waits], op, e)
 		}
-		return held{first: given.first, handle: true} // it is where these are
+		return held{first: given.first, handle: true} // it gets the node of its arguments
 	case op.Effect != catalog.Make:
 		return held{}
 	}
 	return held{first: &made{call: e, waits: len(s.waits)}, handle: true}
 }
 
-// optionsAt is the index of the argument that has the options of a call.
+// optionsAt returns the index of the options among the arguments of a call.
 func optionsAt(op *catalog.Operation) int {
 	if op.Named() {
 		return 2
@@ -245,7 +246,7 @@ func optionsAt(op *catalog.Operation) int {
 	return 1
 }
 
-// isAnchored reports whether a call says itself where it goes, or may do so.
+// isAnchored reports whether the options of a call name or may name its node.
 func (s *splitter) isAnchored(op *catalog.Operation, e *parser.CallExpr) bool {
 	if len(e.Args) <= optionsAt(op) {
 		return false
@@ -254,7 +255,7 @@ func (s *splitter) isAnchored(op *catalog.Operation, e *parser.CallExpr) bool {
 	return !literal || slices.ContainsFunc(options.Elements, func(o *parser.MapElementLit) bool { return o.Key == "node" || o.Key == "labels" })
 }
 
-// splitBy reports a read that comes between what a call joins.
+// splitBy reports a read that splits the arguments of a call.
 func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.CallExpr) {
 	if s.said[read] {
 		return
@@ -265,7 +266,7 @@ func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.Ca
 		op.Name(), s.line(e)).Help = "ask for all that goes together first and read results after that, or give each call the option node"
 }
 
-// line is where a node begins.
+// line returns the line of a node.
 func (l *linter) line(n parser.Node) int {
 	for _, u := range l.units {
 		if int(n.Pos()) >= u.file.Base && int(n.Pos()) <= u.file.Base+u.file.Size {

@@ -9,8 +9,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// literalValue returns what an expression is worth if that can be seen without running anything, and whether all of it can be seen. What
-// cannot is catalog.Unknown: names, calls, operators. A float stays a float64, which fits nothing.
+// literalValue returns the value of an expression as far as it is literal. Complete reports whether all of it is.
+// Names, calls and operators become catalog.Unknown. A float becomes a float64, which fits no type.
 func literalValue(e parser.Expr) (v any, complete bool) {
 	switch e := e.(type) {
 	case *parser.StringLit:
@@ -51,7 +51,8 @@ func literalValue(e parser.Expr) (v any, complete bool) {
 	return catalog.Unknown{}, false
 }
 
-// nodeAt follows a path into a literal: it returns the key and the value that the path ends at, the innermost that there is.
+// nodeAt follows a path into a literal. It returns the key and the value at the end of the path, or the innermost ones
+// that exist.
 func nodeAt(e parser.Expr, path catalog.Path) (key *parser.MapElementLit, value parser.Expr) {
 	value = e
 	for _, step := range path {
@@ -78,7 +79,7 @@ func nodeAt(e parser.Expr, path catalog.Path) (key *parser.MapElementLit, value 
 	return key, value
 }
 
-// elementNamed finds a key of a map, the last of its name as that is what counts.
+// elementNamed returns the last element of a map with the given key, because the last one counts.
 func elementNamed(m *parser.MapLit, name any) *parser.MapElementLit {
 	for _, element := range slices.Backward(m.Elements) {
 		if element.Key == name {
@@ -88,7 +89,7 @@ func elementNamed(m *parser.MapLit, name any) *parser.MapElementLit {
 	return nil
 }
 
-// keyWidth is how long the key of a map is in the text; it may be written as a string.
+// keyWidth returns the length of the key of a map in the text, without the quotes that it may have.
 func keyWidth(e *parser.MapElementLit) int {
 	return max(len(e.Key), 1)
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/d5/tengo/v2/parser"
 )
 
-// smallPass is how much fuel a pass may take whose VM is used again: what is left on its stack stays in memory until then.
+// smallPass is the maximum fuel of a pass whose VM is reused. The values on the stack of an idle VM stay in memory.
 const smallPass = 100_000
 
-// machine is a VM with what it works on. It carries out the passes of one program, one after the other: a VM has its whole stack in it, and to
-// make one of 94 KB for each pass took more than all that a short script does.
+// machine is a VM with its data. It runs the passes of one program, one after the other. A VM contains its whole stack;
+// allocating these 94 KB for each pass took longer than a short script.
 //
-// A VM that met an error is of no use any more, because it keeps the error; nor is one that may still be told to stop.
+// A VM that met an error cannot be reused, because it keeps the error. Neither can a VM that may still be aborted.
 type machine struct {
 	vm        *tengo.VM
 	constants []tengo.Object
 	globals   []tengo.Object
-	files     parser.SourceFileSet // with a cache of its own
+	files     parser.SourceFileSet // with its own cache
 }
 
-// machine returns one that is ready for a pass.
+// machine returns a machine that is ready for a pass.
 func (p *Program) machine(run *pass) *machine {
 	m := p.idle.Swap(nil)
 	if m == nil {
@@ -41,7 +41,7 @@ func (p *Program) machine(run *pass) *machine {
 	return m
 }
 
-// rest keeps a machine for the next pass, without what it has of the last one.
+// rest stores a machine for the next pass, without the data of the last one.
 func (p *Program) rest(m *machine) {
 	clear(m.globals)
 	for _, b := range p.bindings {
@@ -50,5 +50,5 @@ func (p *Program) rest(m *machine) {
 	p.idle.Store(m)
 }
 
-// Rest gives up what makes the next pass of the program faster: there will hardly be one soon.
+// Rest releases the idle VM of the program. Call it if no pass is expected soon.
 func (p *Program) Rest() { p.idle.Store(nil) }

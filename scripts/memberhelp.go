@@ -7,7 +7,7 @@ import (
 	"writ/internal/meant"
 )
 
-// maxMembers limits the members that a help lists.
+// maxMembers limits the members in a help text.
 const maxMembers = 16
 
 // memberHelp returns the help for an unknown member of owner: the closest member, otherwise the list of members.
@@ -29,5 +29,5 @@ func memberList(owner string, members []string) string {
 	return owner + " has " + strings.Join(members, ", ")
 }
 
-// MemberText formats all that a built-in module has, for people. It is "" for an unknown module.
+// MemberText lists all members of a built-in module, for people. It returns "" for an unknown module.
 func MemberText(module string) string { return memberList("module "+module, membersOf(module)) }

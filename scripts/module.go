@@ -10,18 +10,18 @@ import (
 	"writ/sal/catalog"
 )
 
-// member is something that a built-in module offers. Exactly one of call, read and value is set.
+// member is a member of a built-in module. Exactly one of call, read and value is set.
 type member struct {
-	least, most int // arguments of call; most is -1 if there is no bound
+	least, most int // arguments of call; most is -1 without a limit
 	call        func(p *pass, args []tengo.Object) (tengo.Object, error)
 	read        func(p *pass) (tengo.Object, error)
-	value       tengo.Object // shared: it is copied whenever it is read
+	value       tengo.Object // shared; each read returns a copy
 	unknown     unknownRule  // of call, see native
 	args, help  string       // for manuals; may be missing
 }
 
-// Modules that are not made of operations alone: what a run knows of itself, and pure functions. They have no clock, no randomness, no
-// files and no network.
+// goModules are the modules with members that are not operations: the data of a run, and pure functions. They have no
+// access to a clock, randomness, files or the network.
 var goModules = map[string]map[string]member{
 	"run":    runModule,
 	"math":   mathModule,
@@ -32,7 +32,7 @@ var goModules = map[string]map[string]member{
 	"hex":    hexModule,
 }
 
-// builtinModules returns the names of all modules that need no file: "enum" is one, though written in Tengo.
+// builtinModules returns the names of all modules that need no file. This includes "enum", which is written in Tengo.
 func builtinModules() []string {
 	names := append(catalog.Modules(), slices.Collect(maps.Keys(goModules))...)
 	names = append(names, "enum")
@@ -44,10 +44,10 @@ func builtinModule(name string) bool {
 	return name == "enum" || goModules[name] != nil || len(catalog.Of(name)) > 0
 }
 
-// ofOperations reports whether using the module can change something, so that its use must be visible in the text.
+// ofOperations reports whether the module has operations, so that its use must be visible in the text.
 func ofOperations(module string) bool { return len(catalog.Of(module)) > 0 }
 
-// membersOf returns the names of what a module of Go offers, sorted.
+// membersOf returns the member names of a built-in module, sorted.
 func membersOf(module string) []string {
 	names := slices.Collect(maps.Keys(goModules[module]))
 	for _, op := range catalog.Of(module) {
@@ -57,7 +57,7 @@ func membersOf(module string) []string {
 	return slices.Compact(names)
 }
 
-// imported is a built-in module as a constant of a program. Each pass puts a module of its own there.
+// imported is a built-in module as a constant of a program. Each pass replaces it by its own module.
 type imported struct {
 	tengo.ObjectImpl
 	name string
@@ -72,7 +72,7 @@ type module struct {
 	pass *pass
 }
 
-// in returns what takes the constant's place in a pass.
+// in returns the replacement of the constant in a pass.
 func (m *imported) in(p *pass) tengo.Object {
 	if m.name == nativeTester {
 		return &tester{pass: p}
@@ -82,7 +82,7 @@ func (m *imported) in(p *pass) tengo.Object {
 
 func (m *module) Copy() tengo.Object { return m }
 
-// IndexGet returns a member. What a module does not have is an error, not undefined.
+// IndexGet returns a member. An unknown member is an error, not undefined.
 func (m *module) IndexGet(index tengo.Object) (tengo.Object, error) {
 	o, err := m.member(index)
 	return o, throw(err)
@@ -113,7 +113,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	return found.function(m.pass, m.name+"."+key.Value), nil
 }
 
-// function returns a member that is called as a value of one pass.
+// function returns a member as a callable of one pass.
 func (m member) function(p *pass, name string) *callable {
 	return &callable{native: &native{name: name, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
 		if len(args) < m.least || m.most >= 0 && len(args) > m.most {
@@ -123,7 +123,7 @@ func (m member) function(p *pass, name string) *callable {
 	}, unknown: m.unknown}, pass: p}
 }
 
-// arguments says how many arguments a function takes.
+// arguments describes how many arguments a function takes.
 func (m member) arguments() string {
 	switch {
 	case m.most < 0:

@@ -14,34 +14,35 @@ import (
 
 // symbol is a variable of a script.
 type symbol struct {
-	name     *parser.Ident // where it is defined, nil if builtin
-	fn       *function     // whose variable it is, nil at the top level
-	init     parser.Expr   // what it is defined as, nil for parameters and variables of loops
-	hides    *symbol       // what its name means outside of its block, nil if nothing
-	assigned bool          // it gets another value later
+	name     *parser.Ident // its definition, nil for builtins
+	fn       *function     // the function that defines it, nil at the top level
+	init     parser.Expr   // its initial value, nil for parameters and loop variables
+	hides    *symbol       // the outer symbol with the same name, or nil
+	assigned bool          // it is assigned again later
 	builtin  bool
 }
 
-// function is what is counted per function.
+// function holds the counts of one function.
 type function struct {
 	outer    *function
 	literal  *parser.FuncLit // nil for the body of a module
-	locals   int             // the most that are alive together
+	locals   int             // the maximum alive at the same time
 	captured map[*symbol]bool
-	loops    int // around the statement that is looked at
+	loops    int // around the current statement
 }
 
-// scope is a block. Tengo keeps a variable per name and block; those of blocks inside a function give their place back, those of
-// blocks at the top level do not.
+// scope is a block. Tengo allocates a variable per name and block. A block inside a function frees its variables; a
+// block at the top level does not.
 type scope struct {
 	outer  *scope
 	fn     *function
 	names  map[string]*symbol
-	locals int // alive in this block and those around it, within the function
+	locals int // alive in this and the outer blocks of the function
 }
 
-// resolver gives every name of a unit its variable, as Tengo's compiler does, and reports all that the compiler would refuse (it stops
-// at the first) or, worse, would accept: jumps out of functions, labels, names of builtins.
+// resolver maps every name of a unit to its variable, as Tengo's compiler does. It reports every error that the
+// compiler would stop at, and code that the compiler wrongly accepts: jumps out of functions, labels, names of
+// builtins.
 type resolver struct {
 	*findings
 	unit    *unit
@@ -75,7 +76,7 @@ func (f *findings) resolve(u *unit, symbols map[*parser.Ident]*symbol) {
 	}
 }
 
-// enter opens a scope, that of a function if fn is not nil.
+// enter opens a scope. It is that of a function if fn is not nil.
 func (r *resolver) enter(fn *function) (leave func()) {
 	outer := r.scope
 	r.scope = &scope{outer: outer, fn: outer.fn, names: make(map[string]*symbol), locals: outer.locals}
@@ -85,7 +86,7 @@ func (r *resolver) enter(fn *function) (leave func()) {
 	return func() { r.scope = outer }
 }
 
-// slot counts one more variable in this scope.
+// slot counts a new variable in this scope.
 func (r *resolver) slot() {
 	if r.scope.fn == nil {
 		r.globals++
@@ -111,7 +112,7 @@ func (r *resolver) define(name *parser.Ident, init parser.Expr) {
 	r.slot()
 }
 
-// find returns the variable of a name, nil if there is none.
+// find returns the variable of a name, or nil.
 func (r *resolver) find(name string) *symbol {
 	for s := r.scope; s != nil; s = s.outer {
 		if found := s.names[name]; found != nil {
@@ -121,7 +122,7 @@ func (r *resolver) find(name string) *symbol {
 	return nil
 }
 
-// lookup finds the variable that a name means here, and notes what functions capture.
+// lookup returns the variable of a name at this point, and records the variables that functions capture.
 func (r *resolver) lookup(name *parser.Ident) *symbol {
 	if found := r.find(name.Name); found != nil {
 		r.symbols[name] = found
@@ -145,7 +146,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 	return nil
 }
 
-// visible returns the names that may be used here, sorted.
+// visible returns the names in scope, sorted.
 func (r *resolver) visible() []string {
 	all := make(map[string]bool)
 	for s := r.scope; s != nil; s = s.outer {
@@ -227,7 +228,7 @@ func (r *resolver) loop(body *parser.BlockStmt) {
 	*loops--
 }
 
-// loops counts the loops around this statement within its function.
+// loops returns the counter of the loops around this statement within its function.
 func (r *resolver) loops() *int {
 	if r.scope.fn == nil {
 		return &r.unit.loops
@@ -260,7 +261,7 @@ func (r *resolver) assign(s *parser.AssignStmt) {
 		for _, e := range s.RHS {
 			r.expr(e)
 		}
-		for _, e := range s.LHS { // what follows is checked as if it had been right
+		for _, e := range s.LHS { // the rest is checked as if the statement were correct
 			if name, ok := e.(*parser.Ident); ok && s.Token == token.Define {
 				r.define(name, nil)
 			}
@@ -287,7 +288,7 @@ func (r *resolver) assign(s *parser.AssignStmt) {
 	r.define(name, s.RHS[0])
 }
 
-// target resolves what is assigned to.
+// target resolves the target of an assignment.
 func (r *resolver) target(e parser.Expr) {
 	base := e
 	for {
@@ -347,7 +348,7 @@ func (r *resolver) funcLit(e *parser.FuncLit) {
 	for _, p := range e.Type.Params.List {
 		r.define(p, nil)
 		if p.Name == "_" {
-			r.slot() // define passes it over
+			r.slot() // define skips it
 		}
 	}
 	r.stmt(e.Body)

@@ -7,11 +7,12 @@ import (
 	"github.com/d5/tengo/v2"
 )
 
-// native is a function of Go that a program calls. The program holds it as a constant; each pass puts a callable of its own there.
+// native is a Go function that a program calls. The program holds it as a constant; each pass replaces it by its own
+// callable.
 type native struct {
 	name    string
 	call    func(p *pass, args []tengo.Object) (tengo.Object, error)
-	unknown unknownRule // in a plan, of arguments that are not known
+	unknown unknownRule // in a plan, for unknown arguments
 }
 
 // callable is a native in one pass.
@@ -37,14 +38,15 @@ func (c *callable) Call(args ...tengo.Object) (tengo.Object, error) {
 	return o, throw(err)
 }
 
-// thrown takes an error through the VM, which writes down its text once for each call that is under way: a text of 256 KiB in a recursion
-// would take all memory.
+// thrown passes an error through the VM. The VM copies the text of an error once for each active call: a text of 256
+// KiB in a recursion would use all memory.
 type thrown struct{ cause error }
 
 func (t *thrown) Error() string { return "stopped" }
 func (t *thrown) Unwrap() error { return t.cause }
 
-// throw prepares an error for the VM. Those of Tengo, which are short, it must see as they are.
+// throw wraps an error for the VM. Some errors of Tengo stay unwrapped, because the VM compares them; their texts are
+// short.
 func throw(err error) error {
 	switch err.(type) {
 	case nil, *thrown, tengo.ErrInvalidArgumentType:
@@ -57,7 +59,7 @@ func throw(err error) error {
 	return &thrown{err}
 }
 
-// The natives that take the place of operators and statements; see instrument.go. Their names cannot be written in a script.
+// The natives that replace operators and statements; see instrument.go. A script cannot contain their names.
 const (
 	nativeIterate = "\x00iterate"
 	nativeAdd     = "\x00add"
@@ -68,7 +70,7 @@ const (
 	nativeIndex   = "\x00index"
 	nativeElement = "\x00element"
 	nativeSpread  = "\x00spread"
-	nativeFuel    = "\x00fuel:" // followed by how much
+	nativeFuel    = "\x00fuel:" // followed by the amount
 
 	// Only in plans.
 	nativeDecide   = "\x00decide"
@@ -80,7 +82,7 @@ const (
 // nativeBuiltin is followed by the name of a bounded builtin.
 const nativeBuiltin = "\x00builtin:"
 
-// nativeNamed returns the native of a name that only the instrumentation writes, nil if there is none.
+// nativeNamed returns the native of an instrumented name, or nil.
 func nativeNamed(name string) *native {
 	if cost, ok := strings.CutPrefix(name, nativeFuel); ok {
 		n, _ := strconv.ParseInt(cost, 10, 64)
@@ -98,7 +100,7 @@ func nativeNamed(name string) *native {
 	return operatorNamed(name)
 }
 
-// builtinNamed returns a builtin function as a native. Those of Tengo that need no bounds are natives in plans only.
+// builtinNamed returns a builtin function as a native. Builtins of Tengo without replacement are natives in plans only.
 func builtinNamed(name string) *native {
 	n := &native{name: name, call: bounded[name], unknown: unknownRules[nativeBuiltin+name]}
 	for _, own := range tengo.GetAllBuiltinFunctions() {

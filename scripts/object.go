@@ -40,7 +40,7 @@ func pairsOf(o tengo.Object) (map[string]tengo.Object, bool) {
 	}
 }
 
-// keys returns the keys of a map in their order. What that takes depends on how long they are, too.
+// keys returns the keys of a map in order. The fuel depends on the lengths of the keys, too.
 func (p *pass) keys(m map[string]tengo.Object) ([]string, error) {
 	size := len(m)
 	for key := range m {
@@ -52,7 +52,8 @@ func (p *pass) keys(m map[string]tengo.Object) ([]string, error) {
 	return slices.Sorted(maps.Keys(m)), nil
 }
 
-// sortedMap walks over a map in the order of its keys. A key that is deleted on the way is passed over; one that is added is not seen.
+// sortedMap iterates over a map in the order of its keys. Keys deleted during the iteration are skipped; added keys do
+// not appear.
 type sortedMap struct {
 	tengo.ObjectImpl
 	pairs map[string]tengo.Object

@@ -13,16 +13,16 @@ import (
 	"writ/sal/catalog"
 )
 
-// request is one call of an operation as the script makes it.
+// request is one call of an operation by the script.
 type request struct {
 	op      *catalog.Operation
 	name    tengo.Object // a string, or a handle to the resource; nil if the operation has none
 	spec    tengo.Object // nil if not given
 	options tengo.Object
-	unknown bool // something of it is not known, as encode found
+	unknown bool // a part of it is unknown, as found by encode
 }
 
-// newRequest sorts the arguments of an operation.
+// newRequest assigns the arguments of an operation.
 func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
 	least, most := arity(op)
 	if len(args) < least || len(args) > most {
@@ -44,7 +44,7 @@ func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
 	return r, nil
 }
 
-// arity returns how many arguments op takes.
+// arity returns the minimum and maximum number of arguments of op.
 func arity(op *catalog.Operation) (least, most int) {
 	if op.Named() {
 		least, most = 1, 1
@@ -58,7 +58,7 @@ func arity(op *catalog.Operation) (least, most int) {
 	return least, most + 2
 }
 
-// argumentsOf says what op takes, for errors.
+// argumentsOf describes the arguments of op, for errors.
 func argumentsOf(op *catalog.Operation) string {
 	if op.Effect == catalog.Find {
 		if op.Named() {
@@ -72,8 +72,8 @@ func argumentsOf(op *catalog.Operation) string {
 	return "a spec and options"
 }
 
-// encode appends CBOR [operation, name, spec, options] to buf, what the hash of a call is made of: everything that the script said, and
-// nothing that a later catalogue could fill in differently.
+// encode appends CBOR [operation, name, spec, options] to buf, the input of the hash of a call. It contains everything
+// that the script gave, and no defaults, which a later catalogue could change.
 func (r *request) encode(p *pass, buf []byte) ([]byte, error) {
 	e := encoder{pass: p, buf: buf}
 	e.head(majorList, 4)
@@ -112,7 +112,7 @@ func (r *request) encode(p *pass, buf []byte) ([]byte, error) {
 	return e.buf, nil
 }
 
-// resource returns the name of the resource that the call is about.
+// resource returns the name of the call's resource.
 func (r *request) resource() string {
 	switch name := r.name.(type) {
 	case *tengo.String:
@@ -136,7 +136,7 @@ func (r *request) later() *unknown {
 	}
 }
 
-// checkable returns values as the catalogue can check them.
+// checkable returns values in the form that the catalogue can check.
 func (r *request) checkable(values map[string]any) map[string]any {
 	if !r.unknown {
 		return values
