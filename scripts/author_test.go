@@ -9,9 +9,9 @@ import (
 	"writ/scripts"
 )
 
-// grammar is what random scripts are made of: for each symbol the texts that may take its place, with other symbols in them. Deep
-// inside, only texts without symbols are chosen, so each symbol has one. <new> is a name that is not used elsewhere. All whole numbers
-// stay positive, so that few scripts fail before they have done something.
+// grammar generates random scripts: it maps each symbol to its possible texts, which may contain other symbols. At the
+// maximum depth only texts without symbols are chosen, so each symbol has one. <new> is an unused name. All whole
+// numbers stay positive, so that few scripts fail before they have done anything.
 var grammar = map[string][]string{
 	"script": {
 		"<head>\n<part>\n<part>\n<part>\n<part>\n<tail>",
@@ -81,7 +81,7 @@ first := volume.create("first", {size_gib: 4}); hs := [first]; hm := {b: first, 
 	},
 }
 
-// tools is a module that random scripts import: with functions, with something that it remembers, and with calls of its own.
+// tools is a module that random scripts import. It has functions, state and calls of its own.
 const tools = `volume := import("volume")
 calls := 0
 export {
@@ -92,7 +92,7 @@ export {
 
 var symbolOf = regexp.MustCompile("<[a-z]+>")
 
-// randomScript writes a script that compiles; most of them run, too.
+// randomScript writes a script that compiles. Most of them also run.
 func randomScript(chance *rand.Rand) scripts.Bundle {
 	names := 0
 	var write func(symbol string, depth int) string

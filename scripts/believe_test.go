@@ -8,7 +8,7 @@ import (
 	"writ/scripts"
 )
 
-// A journal in which a call is missing can only be complained of.
+// A pass over a journal without one of its calls can only report the damage.
 func TestADamagedJournalAllowsNothing(t *testing.T) {
 	damaged := []scripts.Entry{{Seq: 2, State: scripts.EntryOpen}}
 	in := everything()

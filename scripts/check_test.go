@@ -27,7 +27,7 @@ func findings(r scripts.Report) []string {
 	return all
 }
 
-// many joins n texts that f makes.
+// many joins n texts of f.
 func many(n int, f func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
@@ -64,7 +64,7 @@ var wrong = []struct {
 	text string
 	want []string
 }{
-	// What can be read.
+	// Syntax.
 	{"a := 1 2\nb := 3\nif {}\nfor c := }", []string{"W0001 1:8", "W0001 3:4", "W0001 4:10"}},
 	{"a := [1, 2,]\nb := {c: 1,}\nlen(a,)", nil},
 	{"a := [1, , 2]", []string{"W0001 1:10"}},
@@ -171,7 +171,7 @@ var wrong = []struct {
 	{use + "params := {count: {type: \"int\", default: 1}}\np := r.params\np.cuont; r.params.x; p[\"y\"]; p.count", []string{"W0304 4:3", "W0304 4:19", "W0304 4:24"}},
 	{"params := {a: {type: \"int\", default: 1}}\nx := params.a", []string{"W0305 2:6"}},
 
-	// Nothing wrong.
+	// Valid scripts.
 	{"", nil},
 	{"#!", []string{"W0001 1:1"}},
 	{use + "f := func(x) { return x.anything }\nf({})\nf(v.get(\"a\" + 1))\nv.create(r.id, {size_gib: f({})}, f({}))\nv.create(\"a\", r.params...)", nil},
@@ -207,13 +207,14 @@ func TestCheckFindsEverythingAtItsPlace(t *testing.T) {
 		if strings.HasPrefix(info.Code, "W05") { // of test files: TestCheckUnderstandsTestFiles
 			continue
 		}
-		if !provoked[info.Code] && info.Code != "W0007" && info.Code != "W0008" { // a bundle may not be so big; the compiler finds nothing new
+		// A bundle cannot be big enough for W0007, and the compiler finds nothing new (W0008).
+		if !provoked[info.Code] && info.Code != "W0007" && info.Code != "W0008" {
 			t.Errorf("nothing above provokes %s (%s)", info.Code, info.Title)
 		}
 	}
 }
 
-// withoutLints leaves out what is only most likely a mistake; lint_test.go has that.
+// withoutLints omits lints; lint_test.go tests them.
 func withoutLints(findings []string) (rest []string) {
 	for _, s := range findings {
 		if !strings.HasPrefix(s, "W04") {
@@ -241,7 +242,7 @@ func modules() []string {
 	return codes
 }
 
-// A script with too many calls may end before, by run.fail in one of its modules.
+// A script with too many calls may end earlier, by run.fail in one of its modules.
 func TestModulesMayEndAScriptEarly(t *testing.T) {
 	r := scripts.Check(scripts.Bundle{
 		Main: scripts.Source{Name: "main.tengo", Text: []byte("stop := import(\"stop\")\nn := import(\"node\")\nstop(n.ping().err)\n" +
@@ -410,7 +411,7 @@ s := "import(\"string\")"; import("machine"); import("missing"); import("enum"`)
 	}
 }
 
-// Nothing of an author's own takes the place of what comes with the binary.
+// No file of the author replaces a module of the binary.
 func TestResolveTakesTheLibraryFromTheBinary(t *testing.T) {
 	find := func(name string) ([]byte, error) {
 		if strings.HasPrefix(name, "lib/") || name == "text" {
@@ -452,7 +453,7 @@ func BenchmarkCheck(b *testing.B) {
 	text := use + many(100, func(i int) string {
 		return fmt.Sprintf("m.create(\"web-%d\", {cpus: 2, memory_mib: 2048, env: {A: \"b\"}}, {retries: 3})\n", i)
 	})
-	varied := use + many(40, func(i int) string { // an editor checks on each key; 50 ms would be noticed
+	varied := use + many(40, func(i int) string { // an editor checks on each key; 50 ms would be noticeable
 		return fmt.Sprintf("f%d := func(n) {\n\tv%d := v.create(\"v-\" + n, {size_gib: %d})\n\treturn m.create(\"m-\" + n, {cpus: 2, memory_mib: 64, disks: [v%d]})\n}\nf%d(%d).err\n", i, i, i+1, i, i, i)
 	})
 	b.Run("check-200-lines", func(b *testing.B) {

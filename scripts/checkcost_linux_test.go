@@ -12,7 +12,7 @@ import (
 	"writ/scripts"
 )
 
-// numbered writes n lines that are alike but for a number.
+// numbered writes n lines that differ only in a number.
 func numbered(n int, line string) string {
 	var b strings.Builder
 	for i := range n {
@@ -21,8 +21,8 @@ func numbered(n int, line string) string {
 	return b.String()
 }
 
-// costly are sources of up to 64 KiB that a checker can spend minutes on. Whoever may submit can send them to a supervisor, which checks
-// in its own process.
+// costly are sources of up to 64 KiB on which a checker can spend minutes. Any submitter can send them to a supervisor,
+// which checks in its own process.
 var costly = map[string]string{
 	"findings on one line":        strings.Repeat("aaaa;", 13_000),
 	"bytes that are no text":      strings.Repeat("\x86", 65_000),
@@ -43,7 +43,8 @@ var costly = map[string]string{
 
 // TestCheckingTakesNoTime measures the CPU time of the thread that checks, compiles and formats.
 func TestCheckingTakesNoTime(t *testing.T) {
-	const most = 3 * time.Second // the worst takes half a second, and three times that with the race detector; before, it was up to eight
+	// The slowest takes 0.5 s, and three times that with the race detector; before the fix up to 8 s.
+	const most = 3 * time.Second
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for name, text := range costly {

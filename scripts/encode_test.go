@@ -15,7 +15,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// value draws a value of the system.
+// value draws a random value of the system.
 func value(depth int) *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		kinds := 4
@@ -43,7 +43,7 @@ func anyMap(depth int) *rapid.Generator[map[string]any] {
 	return rapid.MapOfN(rapid.StringN(0, -1, 300), value(depth-1), 0, 30)
 }
 
-// withoutNil is v without the keys that stand for undefined, which are not encoded.
+// withoutNil returns v without keys that stand for undefined, which are not encoded.
 func withoutNil(v any) any {
 	switch v := v.(type) {
 	case []any:

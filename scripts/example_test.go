@@ -15,8 +15,8 @@ data := volume.create("data", {size_gib: 10})
 run.log("data is ready", data.node)
 `
 
-// A plan is what a script asks for, as far as that is known before it runs. Where the script reads a result to decide what comes next, the
-// plan ends.
+// A plan lists the calls of a script, as far as they are known before it runs. It ends where the script reads a result
+// to decide on the next call.
 func ExamplePlanOf() {
 	bundle := scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(web)}}
 	plan, err := scripts.PlanOf(context.Background(), bundle, scripts.Inputs{Project: "shop", Allow: []string{"volume.create"}, MaxCalls: 10})
@@ -30,8 +30,8 @@ func ExamplePlanOf() {
 	// Output: 1 volume.create data 10 web.tengo:5:9
 }
 
-// A pass is a pure function of the script, its inputs and the journal of the run. It stops where it needs a result that the journal does not
-// have yet; the next pass begins anew, and gets the results that there are.
+// A pass is a pure function of the script, its inputs and the journal of the run. It stops where it needs a result that
+// the journal does not have yet. The next pass starts from the beginning with more results.
 func ExampleProgram_Pass() {
 	program, err := scripts.Compile(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(web)}})
 	if err != nil {
@@ -58,7 +58,7 @@ func ExampleProgram_Pass() {
 	// completed [data is ready n1]
 }
 
-// Check reads a script without running it, and says everything that is wrong with it at once.
+// Check reads a script without running it and reports all its diagnostics.
 func ExampleCheck() {
 	text := `
 volume := import("volume")

@@ -117,7 +117,7 @@ func TestEveryExampleIsTested(t *testing.T) {
 	}
 }
 
-// What they say when they are carried out, cmd/writ tests.
+// Tests in cmd/writ check their output.
 func TestTestsOfExamplesPassTheirCheck(t *testing.T) {
 	files, err := filepath.Glob("examples/*" + scripts.TestEnding)
 	if err != nil || len(files) == 0 {

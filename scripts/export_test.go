@@ -10,7 +10,7 @@ import (
 	"github.com/d5/tengo/v2/stdlib"
 )
 
-// Functions returns what scripts can use besides operations: "text.join", "run.params", "len".
+// Functions returns the names that scripts can use in addition to operations: "text.join", "run.params", "len".
 func Functions() []string {
 	names := make(map[string]bool)
 	for module, members := range goModules {
@@ -29,7 +29,7 @@ func Functions() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// WithoutCommas returns a text without the commas that no element follows.
+// WithoutCommas returns a text without the commas after last elements.
 func WithoutCommas(text string) string {
 	u := &unit{source: Source{Text: []byte(text)}, file: parser.NewFileSet().AddFile("test.tengo", -1, len(text))}
 	if _, err := parseFile(u); err != nil {

@@ -11,16 +11,16 @@ import (
 	"writ/scripts"
 )
 
-// fixture answers the calls of a run as a datacenter would, from nothing but the call.
+// fixture answers the calls of a run like a datacenter, from the calls alone.
 type fixture struct {
 	journal []scripts.Entry
 	calls   []scripts.NewCall
 	open    []int // indexes of entries without a result
 
-	whim *rand.Rand // if set, results and failures are by chance
+	whim *rand.Rand // if set, results and failures are random
 }
 
-// take puts new calls into the journal.
+// take adds new calls to the journal.
 func (w *fixture) take(t testing.TB, calls []scripts.NewCall) {
 	t.Helper()
 	for _, c := range calls {
@@ -38,7 +38,7 @@ func (w *fixture) take(t testing.TB, calls []scripts.NewCall) {
 	}
 }
 
-// answer gives the i-th open call its result. Names that begin with fail- fail.
+// answer sets the result of the i-th open call. Calls with names that begin with fail- fail.
 func (w *fixture) answer(i int) {
 	n := w.open[i]
 	w.open = append(w.open[:i], w.open[i+1:]...)
@@ -66,7 +66,7 @@ func (w *fixture) answer(i int) {
 	}
 }
 
-// values makes a result that fits a schema.
+// values returns a result that fits a schema.
 func values(s catalog.Schema, c scripts.NewCall) map[string]any {
 	m := make(map[string]any)
 	for _, f := range s {
@@ -100,7 +100,8 @@ func (w *fixture) ended(seqs []int) bool {
 	return false
 }
 
-// play runs a program to its end. Results come in the order that chance, if any, says: a pass takes place when one came that it waits for.
+// play runs a program to its end. Results arrive in random order if chance is set. A pass runs when a result arrives
+// for which the script waits.
 func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *fixture) {
 	t.Helper()
 	w := &fixture{}
@@ -143,7 +144,7 @@ func compile(t testing.TB, b scripts.Bundle) *scripts.Program {
 	return p
 }
 
-// everything allows all that there is.
+// everything returns inputs that allow every operation.
 func everything() scripts.Inputs {
 	in := scripts.Inputs{Run: "abc", Project: "shop", DatacenterName: "home", MaxCalls: scripts.MaxCalls}
 	for _, op := range catalog.Operations() {
@@ -152,7 +153,7 @@ func everything() scripts.Inputs {
 	return in
 }
 
-// first is the first pass of a script.
+// first runs the first pass of a script.
 func first(t testing.TB, text string) scripts.Outcome {
 	t.Helper()
 	o, err := compile(t, bundleOf(text)).Pass(t.Context(), everything(), nil)

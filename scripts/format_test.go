@@ -23,8 +23,7 @@ func format(text string) (string, error) {
 	return string(out), err
 }
 
-// formatsWell fails if text, which can be read, is not formatted as it should be: once and for all, to the same meaning and with the same
-// comments.
+// formatsWell fails if the formatting of a readable text is not idempotent, or changes its meaning or comments.
 func formatsWell(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -35,7 +34,7 @@ func formatsWell(t interface {
 		t.Fatalf("%v of\n%s", err, text)
 	}
 	if len(once) > scripts.MaxSource {
-		return // indents made it too big to be read again
+		return // indentation made it too big to be read again
 	}
 	twice, err := format(once)
 	if err != nil || once != twice {
@@ -54,7 +53,8 @@ func formatsWell(t interface {
 		t.Fatalf("the comments change (-before +after):\n%s\nof\n%s\nto\n%s", diff, text, once)
 	}
 	for i, line := range strings.Split(once, "\n") {
-		if strings.TrimRight(line, " \t") != line && !strings.ContainsAny(once, "`*") { // texts and comments of several lines are left alone
+		// Texts and comments of several lines stay unchanged.
+		if strings.TrimRight(line, " \t") != line && !strings.ContainsAny(once, "`*") {
 			t.Fatalf("line %d ends with white space:\n%s", i+1, once)
 		}
 	}
@@ -80,7 +80,7 @@ func scan(text string) (tokens, comments []string) {
 	}
 }
 
-// meaning returns the syntax tree of a text, without statements that are empty.
+// meaning returns the syntax tree of a text, without empty statements.
 func meaning(text string) string {
 	tree, err := parser.NewParser(parser.NewFileSet().AddFile("test.tengo", -1, len(text)), []byte(text), nil).ParseFile()
 	if err != nil {
@@ -211,17 +211,17 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// A gap is what may stand between two tokens.
+// gap is the kind of text that may stand between two tokens.
 type gap int
 
 const (
 	word      gap = iota // no end of a line, which would end the statement
 	anywhere             // anything
-	separator            // what ends a statement, or several
-	semicolon            // what parts a head: exactly one of them
+	separator            // one or more ends of a statement
+	semicolon            // exactly one separator in the head of a loop
 )
 
-// wordWriter writes sources that can be read, laid out by chance.
+// wordWriter writes readable sources with a random layout.
 type wordWriter struct {
 	t    *rapid.T
 	text strings.Builder
@@ -229,7 +229,7 @@ type wordWriter struct {
 
 func (w *wordWriter) pick(n int) int { return rapid.IntRange(0, n-1).Draw(w.t, "n") }
 
-// say writes tokens; in front of each is a gap where no line may end.
+// say writes tokens; before each is a gap without an end of a line.
 func (w *wordWriter) say(tokens ...string) {
 	for _, s := range tokens {
 		w.between(word)
@@ -270,7 +270,7 @@ func (w *wordWriter) statements(depth int) {
 	}
 }
 
-// block writes a block; the last statement in it may end with it.
+// block writes a block; its last statement may end with it.
 func (w *wordWriter) block(depth int) {
 	w.say("{")
 	w.between(anywhere)
@@ -420,7 +420,7 @@ func (w *wordWriter) expression(depth int) {
 	}
 }
 
-// bracket writes n elements in brackets. Behind the last one is the gap that may be there.
+// bracket writes n elements in brackets, with the given kind of gap after the last one.
 func (w *wordWriter) bracket(open, close string, element func(), n int, last gap) {
 	w.text.WriteString(open)
 	w.between(anywhere)

@@ -8,7 +8,7 @@ import (
 	"writ/scripts"
 )
 
-// firstFinding returns "line:column message: help" of the first error of a source, and how many errors there are.
+// firstFinding returns "line:column message: help" of the first error of a source, and the number of errors.
 func firstFinding(text string) (finding string, errors int) {
 	r := scripts.Check(bundleOf(text))
 	for _, d := range r.Diagnostics {

@@ -20,8 +20,9 @@ import (
 	"writ/scripts"
 )
 
-// A recording is a folder of testdata/journals: the files of a bundle as they were run, modules in modules/, and journal.jsonl, which
-// holds a line for the run, one for each call with its result, and one for what a pass finds after each number of calls.
+// A recording is a folder of testdata/journals: the files of a bundle as they ran, modules in modules/, and
+// journal.jsonl. That file has one line for the run, one for each call with its result, and one for the outcome of a
+// pass after each number of calls.
 const (
 	recordings  = "testdata/journals"
 	lines       = "journal.jsonl"
@@ -38,16 +39,17 @@ type recordedRun struct {
 	Engine string         `json:"engine"`
 	Main   string         `json:"main"`
 	Inputs scripts.Inputs `json:"inputs"`
-	Calls  int            `json:"calls"` // how many lines of calls follow
+	Calls  int            `json:"calls"` // number of lines with calls after it
 }
 
-// recordedCall is a call and how it ended.
+// recordedCall is a call and its result.
 type recordedCall struct {
 	Call  scripts.NewCall `json:"call"`
 	Entry scripts.Entry   `json:"entry"`
 }
 
-// recordedPass is what a pass found with the first entries of the journal. The calls are those that follow; the logs are in the last pass.
+// recordedPass is the outcome of a pass with the first entries of the journal. The calls are in the following lines;
+// the logs are in the last pass.
 type recordedPass struct {
 	After   int             `json:"after"`
 	Calls   int             `json:"calls"`
@@ -55,7 +57,7 @@ type recordedPass struct {
 	Outcome scripts.Outcome `json:"outcome"`
 }
 
-// recording is a run that was recorded, or one that could be.
+// recording is a recorded run, or one that could be recorded.
 type recording struct {
 	run    recordedRun
 	bundle scripts.Bundle
@@ -72,7 +74,7 @@ func (r *recording) journal(n int) []scripts.Entry {
 	return journal
 }
 
-// pass carries out a pass with the first n entries.
+// pass runs a pass with the first n entries.
 func (r *recording) pass(t *testing.T, p *scripts.Program, n int) (recordedPass, []scripts.NewCall) {
 	t.Helper()
 	o, err := p.Pass(t.Context(), r.run.Inputs, r.journal(n))
@@ -86,7 +88,7 @@ func (r *recording) pass(t *testing.T, p *scripts.Program, n int) (recordedPass,
 		found.Outcome.Logs = nil
 	}
 	if found.Outcome.Failure != nil {
-		found.Outcome.Failure.Hint = "" // advice may get better
+		found.Outcome.Failure.Hint = "" // hints may improve
 	}
 	return found, calls
 }
@@ -105,7 +107,7 @@ func TestRecordedRunsReplayForEver(t *testing.T) {
 	}
 }
 
-// replayed compares what the passes of a recorded run find now with what they found.
+// replayed compares the passes of a recorded run with their recorded outcomes.
 func replayed(t *testing.T, r *recording) {
 	t.Helper()
 	if !slices.Contains(scripts.Engines(), r.run.Engine) {
@@ -131,7 +133,7 @@ func replayed(t *testing.T, r *recording) {
 	}
 }
 
-// asRecorded leaves out arguments that a later catalogue filled in: only the hash says what the script asked for.
+// asRecorded removes arguments that a later catalogue added: the hash covers only what the script gave.
 func asRecorded(call, recorded scripts.NewCall) scripts.NewCall {
 	call.Args = maps.Clone(call.Args)
 	maps.DeleteFunc(call.Args, func(key string, _ any) bool {
@@ -141,13 +143,13 @@ func asRecorded(call, recorded scripts.NewCall) scripts.NewCall {
 	if len(call.Args) == 0 {
 		call.Args = nil
 	}
-	if recorded.Read == "" { // of a time when it was not noted: it is for people
+	if recorded.Read == "" { // recorded before the field existed; it is for people only
 		call.Read = ""
 	}
 	return call
 }
 
-// Everything that a script can use is in some recording, so that nothing changes unseen.
+// Every member and function that scripts can use is in a recording, so that no change stays unnoticed.
 func TestRecordingsUseEverything(t *testing.T) {
 	missing := make(map[string]bool)
 	for _, op := range catalog.Operations() {
@@ -335,7 +337,7 @@ func bundleIn(t *testing.T, folder, main string) scripts.Bundle {
 	return bundle
 }
 
-// whole returns values as they were before they were written as JSON: with 64-bit integers.
+// whole restores 64-bit integers in values that were decoded from JSON.
 func whole(m map[string]any) map[string]any {
 	for key, v := range m {
 		m[key] = integer(v)

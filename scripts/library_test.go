@@ -13,7 +13,7 @@ import (
 	"writ/scripts"
 )
 
-// withLibrary is a script that imports what it needs of the library.
+// withLibrary compiles a script with the imports of the library.
 func withLibrary(t testing.TB, text string) *scripts.Program {
 	t.Helper()
 	text = `run := import("run"); volume := import("volume"); network := import("network")
@@ -112,7 +112,7 @@ run.output({names: f.names, networks: len(f.networks)})
 	}
 }
 
-// All that belongs together must be asked for in one pass, or it may be placed apart.
+// All linked calls must be made in one pass; otherwise they may get different nodes.
 func TestLibraryModulesDoNotWaitBeforeTheyMust(t *testing.T) {
 	o, err := withLibrary(t, `
 f := fleet.create("web", {count: 20, cpus: 1, memory_mib: 64, volumes: {data: 1}, ports: [80]})
@@ -149,7 +149,7 @@ b.report()
 	}
 }
 
-// Round and round, with other numbers to keep, and with runs that end after any of their calls.
+// Runs many rounds with different numbers to keep, and with runs that end after any of their calls.
 func TestGenerationsKeepTheNewest(t *testing.T) {
 	there := map[string]bool{"data": true}
 	age := map[string]int{}
@@ -157,7 +157,7 @@ func TestGenerationsKeepTheNewest(t *testing.T) {
 		keep := 1 + round/17%5*7
 		until := 1_000
 		if round%5 == 4 {
-			until = 34 // the copy is made, and nothing more
+			until = 34 // the copy is made, and no more
 		}
 		before := len(there)
 		p := withLibrary(t, fmt.Sprintf(`run.output(generations.keep("data", {keep: %d}))`, keep))

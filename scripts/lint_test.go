@@ -53,7 +53,7 @@ var lints = []struct {
 	{use + "a := v.get(\"a\")\nif a { r.log(1) }\nfor !a { r.log((a) && 1, a ? 1 : 2, n.ping() || 3) }\nif a.err { m.get(\"a\") }",
 		[]string{"W0407 3:4", "W0407 4:6", "W0407 4:17", "W0407 4:26", "W0407 4:37"}},
 
-	// What goes together.
+	// Groups.
 	{use + "l := []\nfor i := 0; i < 2; i++ { d := v.create(\"d\" + i, {size_gib: 1}); r.log(d.uid); l = append(l, d) }\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: l}); n.ping()", []string{"W0412 3:71"}},
 	{use + "l := []\nfor i in [1, 2] { l = append(l, v.create(\"d\" + i, {size_gib: 1})) }\nr.log(l[0].uid)\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: l}); n.ping()", []string{"W0412 4:7"}},
 	{use + "a := v.create(\"a\", {size_gib: 1})\nb := v.create(\"b\", {size_gib: a.size_gib})\nif n.ping().err == undefined { m.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}) }; r.log(1)", []string{"W0412 3:31"}},
@@ -91,7 +91,7 @@ var lints = []struct {
 	{use + "f := func(web, d) {\n\tm.stop(web)\n\tif d { v.restore(d, {snapshot: \"s\"}) }\n\tm.start(web)\n}\nf(\"a\", \"b\"); n.ping(); r.log(1)", nil},
 	{use + "m.stop(\"web\")\nv.restore(\"d\", {snapshot: \"s\"})\nm.start(\"db\"); n.ping(); r.log(1)", nil},
 
-	// The order of things.
+	// Unreachable statements.
 	{"r := import(\"run\")\nf := func(x) {\n\tif x { return 1; r.log(1); r.log(2) }\n\tfor { break; r.log(3) }\n\tfor { continue\n r.log(4) }\n\tr.fail(\"no\")\n\t{}\n}\nf(1)\nr.fail(\"x\")",
 		[]string{"W0409 3:19", "W0409 4:15", "W0409 6:2", "W0409 8:2"}},
 
@@ -103,11 +103,11 @@ var lints = []struct {
 	{use + "for i := 0; i < 3; i++ { v.create(\"a\", {size_gib: 1}); m.create(\"a\" + i, {cpus: 1, memory_mib: 64}); n.ping(); v.get(\"a\") }\nr.log(1)", []string{"W0411 2:35"}},
 	{use + "for i := 0; i < 3; i++ { if v.create(\"a\", {size_gib: i}).err == undefined { break } }\nfor { f := func() { v.create(\"a\", {size_gib: 1}) }; f(); n.ping(); m.get(\"m\"); r.log(1) }", nil},
 
-	// Text that reads other than it is; hidden_test.go has more.
+	// Misleading text; hidden_test.go has more.
 	{"// a\u202eb\n\u0430dmin := 1\n\u0430dmin += 1\nprint := func(x) { return x }\nr := import(\"run\")\nr.log(print(\u0430dmin))", []string{"W0413 1:5", "W0414 2:1", "W0414 3:1", "W0414 6:13"}},
 }
 
-// related defines a machine web with a volume d. Uses of n and r keep the imports in use.
+// related defines a machine web with a volume d. The uses of n and r keep the imports used.
 const related = use + "d := v.create(\"d\", {size_gib: 1})\nweb := m.create(\"web\", {cpus: 1, memory_mib: 64, disks: [d]})\nn.ping(); r.log(1)\n"
 
 func TestLintsFindLikelyMistakes(t *testing.T) {
@@ -144,7 +144,7 @@ func TestLintsLookIntoModules(t *testing.T) {
 	}
 }
 
-// What the lints promise is what the engine does.
+// The engine behaves as the lints claim.
 func TestTheTrapsThatLintsNameAreReal(t *testing.T) {
 	for text, want := range map[string]any{
 		"fs := []; for i := 0; i < 2; i++ { fs = append(fs, func() { return i }) }; v := fs[0]()":                          int64(2),

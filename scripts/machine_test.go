@@ -9,7 +9,8 @@ import (
 	"writ"
 )
 
-// waitsAndCounts keeps what it has seen in globals, waits in several ways, in functions and out of them, and fails if it is told to.
+// waitsAndCounts stores what it has read in globals, waits in several ways, inside and outside of functions, and fails
+// on request.
 const waitsAndCounts = `
 run := import("run")
 node := import("node")
@@ -24,7 +25,7 @@ note(node.facts().hostname)
 run.log("all " + len(seen))
 `
 
-// A pass is carried out by the VM of the pass before, and must know nothing of it.
+// A pass runs on the VM of the previous pass, and must not see its data.
 func TestAPassIsIndependentOfTheOneBefore(t *testing.T) {
 	bundle := Bundle{Main: Source{Name: "main.tengo", Text: []byte(waitsAndCounts)}}
 	program, err := Compile(bundle)

@@ -145,7 +145,7 @@ func (r *request) checkable(values map[string]any) map[string]any {
 	return checkable
 }
 
-// newCall makes the call that a journal gets, if everything about it is right.
+// newCall validates the request and returns the call for the journal.
 func (r *request) newCall(seq int) (*NewCall, error) {
 	call := &NewCall{Seq: seq, Operation: r.op.Name(), Name: r.resource()}
 	if r.op.Named() && r.later() == nil && !writ.ValidName(call.Name) {
@@ -198,7 +198,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	return call, nil
 }
 
-// optionText says what is wrong with an option.
+// optionText describes an invalid option.
 func optionText(p catalog.Problem) string {
 	if p.Reason == catalog.UnknownField {
 		p.Message = fmt.Sprintf("there is no option %q", p.Path[0])
@@ -214,7 +214,7 @@ func invalid(op *catalog.Operation, why string) error {
 // durationForm describes a duration in a script.
 const durationForm = `a duration such as "30s", "5m" or "2h", at most "168h"`
 
-// optionSchema is what the options of a call may be.
+// optionSchema describes the options of a call.
 var optionSchema = catalog.Schema{
 	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
 		Help: "how often the call is tried again after an error that may pass; 5 times if not given"},
@@ -233,10 +233,10 @@ var optionSchema = catalog.Schema{
 		Help: "take the resource over if another deployment of the project owns it"},
 }
 
-// maxTimeout is the longest that a run may take, see docs/trust.md.
+// maxTimeout is the maximum duration of a run, see docs/trust.md.
 const maxTimeout = 7 * 24 * time.Hour
 
-// ParseOptions reads the options of a planned call; values that are catalog.Unknown are passed over.
+// ParseOptions reads the options of a planned call. Values that are catalog.Unknown are skipped.
 func ParseOptions(given map[string]any) (writ.CallOptions, error) {
 	options, problems := parseOptions(given)
 	if len(problems) > 0 {
@@ -245,10 +245,12 @@ func ParseOptions(given map[string]any) (writ.CallOptions, error) {
 	return options, nil
 }
 
-// onLossReplace is the value of the option on_loss that has a call done by another node once its own is lost for good.
+// onLossReplace is the value of the option on_loss that repeats a call on another node after the signed loss of its
+// node.
 const onLossReplace = "replace"
 
-// optionsFor is parseOptions for the options of a call of an operation: those that make no sense there are problems, too.
+// optionsFor reads the options of a call like parseOptions, and also reports options that make no sense for its
+// operation.
 func optionsFor(op *catalog.Operation, given map[string]any) (writ.CallOptions, []catalog.Problem) {
 	o, problems := parseOptions(given)
 	if why := irreplaceable(op, o); len(problems) == 0 && o.OnLoss == onLossReplace && why != "" {
@@ -258,7 +260,7 @@ func optionsFor(op *catalog.Operation, given map[string]any) (writ.CallOptions, 
 	return o, problems
 }
 
-// irreplaceable says why a call cannot be done by another node once its own is lost, "" if it can.
+// irreplaceable returns why another node cannot make a call after the loss of its node, or "" if it can.
 func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 	switch {
 	case op.Effect == catalog.Find:
@@ -273,7 +275,7 @@ func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 	return ""
 }
 
-// parseOptions reads the options of a call; values that are catalog.Unknown are passed over.
+// parseOptions reads the options of a call. Values that are catalog.Unknown are skipped.
 func parseOptions(given map[string]any) (writ.CallOptions, []catalog.Problem) {
 	var o writ.CallOptions
 	problems := optionSchema.Check(given, isHandle)

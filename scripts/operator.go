@@ -10,7 +10,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// operators are the natives behind syntax.
+// operators are the natives that implement syntax.
 var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
 	nativeIterate: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.iterable(args[0]) },
 	nativeAdd:     func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.add(args[0], args[1]) },
@@ -28,7 +28,7 @@ var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, err
 	nativeSlice:   func(_ *pass, args []tengo.Object) (tengo.Object, error) { return slice(args[0], args[1], args[2]) },
 }
 
-// operands returns the error that Tengo gives for operands that do not fit.
+// operands returns Tengo's error for operands of unsuitable types.
 func operands(op token.Token, left, right tengo.Object) error {
 	return fmt.Errorf("invalid operation: %s %s %s", left.TypeName(), op, right.TypeName())
 }
@@ -84,9 +84,9 @@ func divide(op token.Token, left, right tengo.Object) (tengo.Object, error) {
 	return result, err
 }
 
-// index lets through what can be an index. Tengo would print anything else to make a key of it.
+// index returns o if it is a valid index. Tengo would print any other value to make a key.
 func (p *pass) index(o tengo.Object) (tengo.Object, error) {
-	const digits = 340 // of the longest float
+	const digits = 340 // length of the longest float
 	switch o.(type) {
 	case *tengo.String, *tengo.Int, *tengo.Char, *tengo.Bool, *tengo.Undefined:
 		return o, nil
@@ -97,7 +97,7 @@ func (p *pass) index(o tengo.Object) (tengo.Object, error) {
 	}
 }
 
-// element is x[i].
+// element returns x[i].
 func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
 	i, err := p.index(i)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
 	}
 	found, err := x.IndexGet(i)
 	switch err {
-	case tengo.ErrNotIndexable: // which Tengo says of the index
+	case tengo.ErrNotIndexable: // Tengo returns this error for the index
 		err = fmt.Errorf("not indexable: %s", i.TypeName())
 	case tengo.ErrInvalidIndexType:
 		err = fmt.Errorf("invalid index type: %s", i.TypeName())
@@ -116,7 +116,7 @@ func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
 	return found, err
 }
 
-// spread lets through a list whose elements become arguments: f(list...).
+// spread returns a list whose elements become arguments: f(list...).
 func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
 	list, ok := elementsOf(o)
 	if !ok {
@@ -125,10 +125,10 @@ func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
 	if len(list) > maxArguments {
 		return nil, fmt.Errorf("%d arguments; at most %d are possible", len(list), maxArguments)
 	}
-	return o, p.keep(2 * sizeObject * len(list)) // as arguments, and maybe as a list of them
+	return o, p.keep(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
 }
 
-// iterable returns what `for … in` walks over: maps in the order of their keys.
+// iterable returns the value over which `for … in` iterates. Maps are iterated in the order of their keys.
 func (p *pass) iterable(o tengo.Object) (tengo.Object, error) {
 	if m, ok := pairsOf(o); ok {
 		keys, err := p.keys(m)
@@ -140,7 +140,7 @@ func (p *pass) iterable(o tengo.Object) (tengo.Object, error) {
 	return o, p.runes(o)
 }
 
-// slice is x[low:high] as Tengo has it.
+// slice returns x[low:high], as Tengo does.
 func slice(o, low, high tengo.Object) (tengo.Object, error) {
 	from, to, length := int64(0), int64(0), int64(0)
 	if low != tengo.UndefinedValue {
@@ -183,8 +183,8 @@ func slice(o, low, high tengo.Object) (tengo.Object, error) {
 	}
 }
 
-// operatorNamed returns the native of an operator that a pass leaves to the VM, nil if there is none. None of these looks into lists and
-// maps: one side is a scalar, or lists and maps have no such operator.
+// operatorNamed returns the native of an operator that the VM executes in a pass, or nil. These operators never read
+// the elements of lists and maps: one operand is a scalar, or lists and maps do not support the operator.
 func operatorNamed(name string) *native {
 	if text, ok := strings.CutPrefix(name, nativeUnary); ok {
 		n, _ := strconv.Atoi(text)
@@ -215,7 +215,7 @@ func operatorNamed(name string) *native {
 	}}
 }
 
-// unary is what the VM does for an operator with one operand.
+// unary evaluates an operator with one operand, as the VM does.
 func unary(op token.Token, o tengo.Object) (tengo.Object, error) {
 	if op == token.Not {
 		return boolean(o.IsFalsy()), nil

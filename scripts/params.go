@@ -16,26 +16,26 @@ import (
 	"writ/internal/meant"
 )
 
-// Param is a parameter that a script declares: params := {count: {type: "int", default: 2, min: 1, help: "how many"}}.
+// Param is a declared parameter of a script: params := {count: {type: "int", default: 2, min: 1, help: "how many"}}.
 type Param struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`              // string, bool, int or list
-	Of      string `json:"of,omitempty"`      // of a list: string, bool or int
-	Default any    `json:"default,omitempty"` // a value, nil if the parameter must be given
-	Min     *int64 `json:"min,omitempty"`     // of an int its value, of a string its bytes, of a list its elements
+	Of      string `json:"of,omitempty"`      // elements of a list: string, bool or int
+	Default any    `json:"default,omitempty"` // nil if the parameter is required
+	// Of the value of an int, the bytes of a string, or the elements of a list.
+	Min     *int64 `json:"min,omitempty"`
 	Max     *int64 `json:"max,omitempty"`
-	Enum    []any  `json:"enum,omitempty"`    // the only values, or elements of a list, that are allowed
-	Pattern string `json:"pattern,omitempty"` // that a string, or each of a list, must match as a whole (RE2)
+	Enum    []any  `json:"enum,omitempty"`    // the only valid values, or elements of a list
+	Pattern string `json:"pattern,omitempty"` // RE2; must match a whole string, or each element of a list
 	Help    string `json:"help,omitempty"`
 }
 
-// Params are the parameters of a script, by name.
 type Params []Param
 
-// maxInt bounds ints in signed headers: beyond, JSON is not exact everywhere.
+// maxInt limits ints in signed headers: JSON does not represent larger ones exactly everywhere.
 const maxInt = 1 << 53
 
-// Named finds a parameter.
+// Named returns the parameter with a name.
 func (ps Params) Named(name string) (*Param, bool) {
 	for i := range ps {
 		if ps[i].Name == name {
@@ -55,8 +55,8 @@ func (ps Params) Names() []string {
 	return names
 }
 
-// Fill returns the parameters of a run: what is given, and the defaults of the rest. It is an error (USAGE) that names the parameter if
-// one is unknown, missing, or does not fit.
+// Fill returns the parameters of a run: the given values, and defaults for the others. An unknown, missing or invalid
+// parameter is a USAGE error that names it.
 func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := ps.Named(name); !ok {
@@ -99,7 +99,7 @@ func (ps Params) unknown(name string) error {
 	}
 }
 
-// ParseParam reads name=value as on a command line, by the type of the parameter. A list is written a,b,c, or as a JSON list.
+// ParseParam parses name=value from a command line, by the type of the parameter. A list is a,b,c or a JSON list.
 func (ps Params) ParseParam(text string) (name string, value any, err error) {
 	name, raw, ok := strings.Cut(text, "=")
 	if !ok {
@@ -173,13 +173,13 @@ func parseList(of, raw string) (any, error) {
 	return list, nil
 }
 
-// atEnd reports whether only space follows the value that d has read.
+// atEnd reports whether only white space follows the value that d has read.
 func atEnd(d *json.Decoder) bool {
 	_, err := d.Token()
 	return errors.Is(err, io.EOF)
 }
 
-// refuse says why v does not fit the parameter, "" if it does.
+// refuse returns why v does not fit the parameter, or "" if it fits.
 func (p *Param) refuse(v any) string {
 	if p.Type != "list" {
 		if why := p.refuseScalar(p.Type, v); why != "" {
@@ -242,7 +242,7 @@ func (p *Param) matches(text string) bool {
 	return err == nil && pattern.MatchString(text)
 }
 
-// wholePattern reads a pattern that a text must match from its beginning to its end.
+// wholePattern compiles a pattern that must match a whole text.
 func wholePattern(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }

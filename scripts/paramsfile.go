@@ -11,8 +11,9 @@ import (
 	"writ"
 )
 
-// FromFile converts the values of a file to parameters. A number is a json.Number with its digits as written; the declared type of the
-// parameter decides about it. A value that would need a guess is an error (USAGE) with the name of the parameter and the remedy.
+// FromFile converts the values of a file to parameters. A number is a json.Number with its original digits; the
+// declared type of the parameter determines its type. An ambiguous value is a USAGE error with the name of the
+// parameter and the remedy.
 func (ps Params) FromFile(values map[string]any) (map[string]any, error) {
 	given := make(map[string]any, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -37,7 +38,7 @@ func (p *Param) fromFile(v any) (any, error) {
 	case p.Type != "list":
 		return scalarFromFile(p.Type, v)
 	case !isList:
-		return v, nil // refused by its type
+		return v, nil // Fill rejects it by its type
 	}
 	converted := make([]any, len(list))
 	for i, element := range list {
@@ -49,7 +50,8 @@ func (p *Param) fromFile(v any) (any, error) {
 	return converted, nil
 }
 
-// scalarFromFile converts a value to its declared type. It returns values of other types unchanged: Fill refuses them.
+// scalarFromFile converts a value to its declared type. It returns values of other types unchanged, and Fill rejects
+// them.
 func scalarFromFile(typ string, v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:

@@ -15,11 +15,11 @@ type unit struct {
 	file    *parser.SourceFile
 	tree    *parser.File // nil if the source cannot be parsed
 	main    bool
-	loops   int                  // around the statement of the top level that is looked at
+	loops   int                  // around the current statement of the top level
 	imports []*parser.ImportExpr // in the order of the text
 }
 
-// parse reads the source of u into its tree, if it is within the limits that keep parser and compiler alive.
+// parse parses the source of u, if it is within the limits of parser and compiler.
 func (f *findings) parse(u *unit) {
 	if len(u.source.Text) > MaxSource {
 		f.add(codeTooBig, parser.Pos(u.file.Base), 1, "%s has %d bytes; at most %d are possible", u.source.Name, len(u.source.Text), MaxSource)
@@ -45,8 +45,8 @@ func (f *findings) parse(u *unit) {
 	}
 }
 
-// parseFile parses a source. A comma after the last element of a list, map or call is accepted, which Tengo's parser
-// refuses: the source is parsed again without such commas.
+// parseFile parses a source. It accepts a comma after the last element of a list, map or call, which Tengo's parser
+// rejects: it parses the source again without such commas.
 func parseFile(u *unit) (*parser.File, error) {
 	tree, err := parseText(u, u.source.Text)
 	if err == nil {
@@ -63,7 +63,7 @@ func parseFile(u *unit) (*parser.File, error) {
 	return tree, err
 }
 
-// parseText parses; the parser panics on some texts.
+// parseText parses a text and recovers from panics of the parser.
 func parseText(u *unit, text []byte) (tree *parser.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -73,10 +73,10 @@ func parseText(u *unit, text []byte) (tree *parser.File, err error) {
 	return parser.NewParser(u.file, text, nil).ParseFile()
 }
 
-// tooDeep returns the place where the tokens of u are nested too deeply for the parser, which recurses with them.
+// tooDeep returns the position at which the tokens of u are nested too deeply for the recursive parser.
 func tooDeep(u *unit) parser.Pos {
 	scanner := parser.NewScanner(u.file, u.source.Text, nil, 0)
-	open := []int{0} // per open bracket: what else nests inside it
+	open := []int{0} // per open bracket: other nesting inside it
 	depth := 0
 	for {
 		tok, _, pos := scanner.Scan()
@@ -92,8 +92,8 @@ func tooDeep(u *unit) parser.Pos {
 				open = open[:len(open)-1]
 			}
 		case token.Not, token.Sub, token.Add, token.Xor, token.Question, token.Else:
-			// Signs, ternaries and else-ifs make the parser recurse without brackets. Binary signs are counted too, and forgotten at
-			// the next operand.
+			// Signs, ternaries and else-ifs make the parser recurse without brackets. Binary signs are counted, too,
+			// but reset at the next end of a statement or element.
 			open[len(open)-1]++
 			depth++
 		case token.Semicolon, token.Comma:
@@ -109,11 +109,11 @@ func tooDeep(u *unit) parser.Pos {
 	}
 }
 
-// measure finds what is too big in a tree.
+// measure reports nodes of a tree that exceed a limit.
 type measure struct {
 	*findings
 	failed bool
-	deep   bool // which is said once: everything further inside is so, too
+	deep   bool // excessive depth was reported; deeper nodes are not reported again
 }
 
 func (m *measure) refuse(code string, n parser.Node, format string, args ...any) {
@@ -121,7 +121,8 @@ func (m *measure) refuse(code string, n parser.Node, format string, args ...any)
 	m.at(code, n, format, args...)
 }
 
-// node measures n, which is depth deep, and so many operators of chains deeper in the tree. What is too deep is not looked into.
+// node measures n at the given depth. Chains of operators add terms to the depth of the tree. Nodes below the limit of
+// depth are skipped.
 func (m *measure) node(n parser.Node, depth, terms int) {
 	switch n := n.(type) {
 	case *parser.BinaryExpr:
@@ -159,7 +160,8 @@ func (m *measure) node(n parser.Node, depth, terms int) {
 	children(n, func(c parser.Node) { m.node(c, depth, terms) })
 }
 
-// chain measures a chain of binary operators, which leans to the left and is no nesting: a + b + c. The tree is as deep as it is long.
+// chain measures a chain of binary operators: a + b + c. It leans to the left and does not count as nesting, but its
+// tree is as deep as the chain is long.
 func (m *measure) chain(n *parser.BinaryExpr, depth, terms int) {
 	var e parser.Expr = n
 	for {
@@ -177,7 +179,7 @@ func (m *measure) chain(n *parser.BinaryExpr, depth, terms int) {
 	m.node(e, depth+1, terms)
 }
 
-// target measures what is assigned to: the VM counts the keys and indexes in a byte.
+// target measures the target of an assignment: the VM counts its keys and indexes in a byte.
 func (m *measure) target(e parser.Expr) {
 	for n := 0; ; n++ {
 		switch t := e.(type) {

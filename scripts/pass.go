@@ -8,7 +8,7 @@ import (
 
 // Source is one file of a bundle.
 type Source struct {
-	Name string `json:"name"` // "web.tengo"; of a module "lib/fleet@1"
+	Name string `json:"name"` // "web.tengo"; for a module "lib/fleet@1"
 	Text []byte `json:"text"`
 }
 
@@ -18,79 +18,78 @@ type Bundle struct {
 	Modules []Source `json:"modules,omitempty"`
 }
 
-// Inputs is everything besides bundle and journal that a pass may depend on.
+// Inputs holds all inputs of a pass other than bundle and journal.
 type Inputs struct {
-	Params         map[string]any    `json:"params,omitempty"` // all of them, defaults filled in
+	Params         map[string]any    `json:"params,omitempty"` // all of them, including defaults
 	Run            writ.RunID        `json:"run"`
 	Project        string            `json:"project"` // name
 	Datacenter     writ.DatacenterID `json:"datacenter"`
 	DatacenterName string            `json:"datacenter_name"`
-	Allow          []string          `json:"allow,omitempty"`   // operations that the signed header allows
-	Secrets        []string          `json:"secrets,omitempty"` // that the signed header names, "db-password@3"; each name once
-	MaxCalls       int               `json:"max_calls"`
-	Logged         int               `json:"-"` // lines of its log that earlier passes gave: this one leaves them out
+	Allow          []string          `json:"allow,omitempty"` // the operations that the signed header allows
+	// The secrets that the signed header names, "db-password@3"; each name once.
+	Secrets  []string `json:"secrets,omitempty"`
+	MaxCalls int      `json:"max_calls"`
+	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
 }
 
-// EntryState is how far a journaled call is.
+// EntryState is the state of a journaled call.
 type EntryState string
 
-// The states of an entry.
 const (
 	EntryOpen      EntryState = "open"
 	EntrySucceeded EntryState = "succeeded"
-	EntryFailed    EntryState = "failed" // for good: no attempt is left
+	EntryFailed    EntryState = "failed" // finally: no attempt is left
 )
 
-// Entry is a journaled call as a pass sees it. It goes to the children of package evaluator, as NewCall and Outcome come from them, with every
-// pass: as CBOR their fields stand in their order, without names.
+// Entry is a journaled call in the form that a pass reads. Every pass sends its entries to a child of package
+// evaluator, and receives NewCall and Outcome. Their CBOR has the fields in order, without names.
 type Entry struct {
 	_      struct{}       `cbor:",toarray"`
 	Seq    int            `json:"seq"`
 	Hash   writ.Digest    `json:"hash"` // SHA-256 of CBOR [operation, name, spec, options]
 	State  EntryState     `json:"state"`
-	Values map[string]any `json:"values,omitempty"` // once it succeeded
-	Error  *writ.Error    `json:"error,omitempty"`  // once it failed
+	Values map[string]any `json:"values,omitempty"` // set if it succeeded
+	Error  *writ.Error    `json:"error,omitempty"`  // set if it failed
 }
 
-// NewCall is a call that a pass asked for and the journal does not have yet.
+// NewCall is a call of a pass that is not in the journal yet.
 type NewCall struct {
 	_         struct{}         `cbor:",toarray"`
 	Seq       int              `json:"seq"`
 	Hash      writ.Digest      `json:"hash"`
 	Operation string           `json:"operation"`
 	Name      string           `json:"name,omitempty"`
-	Args      map[string]any   `json:"args,omitempty"` // defaults filled in; a handle is {"ref": seq}
+	Args      map[string]any   `json:"args,omitempty"` // including defaults; a handle is {"ref": seq}
 	Options   writ.CallOptions `json:"options"`
-	After     []int            `json:"after,omitempty"` // the seqs of the handles among the arguments, ascending
+	After     []int            `json:"after,omitempty"` // sequence numbers of the handles in the arguments, ascending
 	Position  string           `json:"position"`        // "web.tengo:14:2"
-	Read      string           `json:"read,omitempty"`  // where the script read its last result before the call; "" if it had read none
+	Read      string           `json:"read,omitempty"`  // where the script last read a result before the call, or ""
 }
 
-// Status is how a pass ended.
+// Status is the reason for the end of a pass.
 type Status string
 
-// The ends of a pass.
 const (
-	Waiting   Status = "waiting"   // a field was read whose call has no result yet
+	Waiting   Status = "waiting"   // the script read a field of a call without result
 	Completed Status = "completed" // the script reached its end; its calls may still be open
 	Failed    Status = "failed"
 )
 
-// Outcome is what a pass found. It is a function of bundle, inputs and journal alone.
+// Outcome is the result of a pass. It is a function of bundle, inputs and journal alone.
 type Outcome struct {
 	_       struct{}       `cbor:",toarray"`
 	Status  Status         `json:"status"`
 	Calls   []NewCall      `json:"calls,omitempty"`
-	Logs    []string       `json:"logs,omitempty"` // the lines of the run after those that Inputs counts
+	Logs    []string       `json:"logs,omitempty"` // the log lines of the run after the first Inputs.Logged
 	Waiting []int          `json:"waiting,omitempty"`
 	Handled []int          `json:"handled,omitempty"` // calls whose .err was read, ascending
 	Output  map[string]any `json:"output,omitempty"`
 	Failure *writ.Failure  `json:"failure,omitempty"`
 }
 
-// Evaluator carries out passes somewhere: in this process or, safely, in children of it. Its methods may be called
-// concurrently. An error means that the pass did not take place (CodeEvaluatorCrashed when its process died); a script's own failure
-// is an Outcome. Plan is PlanOf, in the same place.
+// Evaluator runs passes, in this process or safely in child processes. Its methods are safe for concurrent use. An
+// error means that there was no pass; it is CodeEvaluatorCrashed if the process died. A failure of the script itself is
+// an Outcome. Plan is PlanOf in the same process.
 type Evaluator interface {
 	Pass(ctx context.Context, bundle Bundle, inputs Inputs, journal []Entry) (Outcome, error)
 	Plan(ctx context.Context, bundle Bundle, inputs Inputs) (Plan, error)

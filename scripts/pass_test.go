@@ -74,7 +74,7 @@ for v in [b, c] {
 	}
 }
 
-// outputs runs a script against the world to its end and returns what it handed out under "v".
+// outputs runs a script against the fixture to its end and returns its output "v".
 func outputs(t *testing.T, text string) any {
 	t.Helper()
 	in := everything()
@@ -116,7 +116,7 @@ func TestScriptsComputeExpectedValues(t *testing.T) {
 		`f := func() { return volume.create("a", {size_gib: 1}) }; run.output({v: f().name + f().name})`:  "aa",
 		`h := volume.create("a", {size_gib: 1}); g := func() { return h.size_gib }; run.output({v: g()})`: int64(1),
 
-		// What Tengo leaves to chance or to the host.
+		// Behaviour that Tengo leaves to chance or to the host.
 		`m := {b: 1, a: 2, c: {z: 1, y: 2}}; run.output({v: string(m) + m})`:                                                                                         `{a: 2, b: 1, c: {y: 2, z: 1}}{a: 2, b: 1, c: {y: 2, z: 1}}`,
 		`m := {b: 1, a: 2, c: 3}; s := ""; for k, v in m { s += k + v }; run.output({v: s})`:                                                                         "a2b1c3",
 		`m := immutable({b: 1, a: 2}); s := ""; for k in m { s += k }; run.output({v: s})`:                                                                           "21",
@@ -133,7 +133,7 @@ func TestScriptsComputeExpectedValues(t *testing.T) {
 		`times := import("times"); t := times.parse(times.format_rfc3339, "2026-11-21T10:00:00+02:00"); run.output({v: times.time_format(t, times.format_rfc3339)})`: "2026-11-21T08:00:00Z",
 		`times := import("times"); run.output({v: string(times.date(2026, 2, 30))})`:                                                                                 "2026-03-02 00:00:00 +0000 UTC",
 
-		// Operators that are replaced mean what they mean.
+		// Replaced operators keep their meaning.
 		`x := 7; x /= 2; x += 1.5; x -= 0.5; run.output({v: string(x)})`:                                             "4",
 		`x := 7; y := 3; run.output({v: [x / y, x % y, x + y, x == y, x != y]})`:                                     []any{int64(2), int64(1), int64(10), false, true},
 		`m := {n: 1, l: [1, 2]}; m.n += 2; m["n"] += m.n; m.l[m.n - 5] += 5; run.output({v: m})`:                     map[string]any{"n": int64(6), "l": []any{int64(1), int64(7)}},
@@ -234,8 +234,8 @@ func TestFailureHasATrace(t *testing.T) {
 	}
 }
 
-// A panic of the VM and a call of Go have no position of their own; what is read from the VM's private fields must be what an error of
-// the script says.
+// A panic of the VM and a call of a Go function have no position of their own. The position from the VM's private
+// fields must equal that of a script error.
 func TestPositionsAreReadFromTheVM(t *testing.T) {
 	o := first(t, imports+"\nf := func(x) {\n\tif x == 0 {\n\t\tnode.ping()\n\t\treturn [][0:\"\"]\n\t}\n\treturn 1 + f(x-1)\n}\nf(2)")
 	if o.Failure == nil || len(o.Calls) != 1 {
@@ -282,7 +282,7 @@ func TestJournalAnswersOnlyTheSameCalls(t *testing.T) {
 
 func TestNewRulesDoNotBreakJournaledCalls(t *testing.T) {
 	p := compile(t, bundleOf(imports+`volume.create("Not A Name", {size_gib: -1, unknown: true}, {nonsense: 1})`))
-	// What an older binary journaled: the hash is of what the script said, whatever the rules are now.
+	// Journaled by an older binary: the hash covers what the script gave, independent of the current rules.
 	said, err := cbor.Marshal([]any{"volume.create", "Not A Name", map[string]any{"size_gib": int64(-1), "unknown": true}, map[string]any{"nonsense": int64(1)}})
 	if err != nil {
 		t.Fatal(err)
@@ -350,7 +350,7 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 }
 
-// The whole log of a run with each of its passes was more than everything else that goes between processes.
+// With the whole log in each pass, logs exceeded all other traffic between the processes.
 func TestPassLeavesOutWhatIsLogged(t *testing.T) {
 	program := compile(t, bundleOf(imports+`run.log("a"); run.log("b"); run.log("c")`))
 	for logged, want := range [][]string{{"a", "b", "c"}, {"b", "c"}, {"c"}, nil, nil} {
@@ -376,7 +376,8 @@ func TestPassEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Tengo keeps a cache inside of string constants and another one in its file set; under the race detector this finds both.
+// Tengo has a cache inside of string constants and another one in its file set. With the race detector this test checks
+// both.
 func TestPassesShareAProgram(t *testing.T) {
 	bundle := bundleOf(imports + `
 s := "héllo"; c := s[1]; for r in s { c = r }

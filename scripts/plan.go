@@ -11,55 +11,55 @@ import (
 	"writ/sal/catalog"
 )
 
-// Plan is what a script will ask for, as far as that can be known before it runs. It is a function of bundle and inputs alone: the
-// script is evaluated with an empty journal, and where a pass would wait for a result a plan goes on with an unknown value. An unknown
-// value can be put into arguments, texts and sums, which are unknown then; where the script decides by it what to do next, the plan ends.
+// Plan lists the calls of a script, as far as they are known before it runs. It is a function of bundle and inputs
+// alone: the script is evaluated with an empty journal, and each wait for a result returns an unknown value instead.
+// Arguments, texts and sums may contain unknown values and become unknown themselves. The plan ends where the control
+// flow of the script depends on an unknown value.
 //
-// Values that are not known are written as KnownAfter says. The run's id counts as one.
+// KnownAfter defines the encoding of unknown values. The id of the run is unknown, too.
 type Plan struct {
-	// Digest names the plan: SHA-256 of what the calls ask for, in order, and of whether there may be more. It does not depend on
-	// positions, comments, or what a datacenter holds.
+	// Digest identifies the plan: SHA-256 of the requests of all calls, in order, and of whether more may follow. It is
+	// independent of positions, comments, and the state of a datacenter.
 	Digest writ.Digest    `json:"digest"`
 	Calls  []PlannedCall  `json:"calls"`
 	Logs   []string       `json:"logs,omitempty"`
 	Output map[string]any `json:"output,omitempty"`
-	// Horizon is where the plan ends before the script does, nil if it does not.
+	// Horizon is the place where the plan ends before the script, or nil.
 	Horizon *Horizon `json:"horizon,omitempty"`
-	// Failure is set if the script fails, whatever the results are.
+	// Failure is set if the script fails for all results.
 	Failure *writ.Failure `json:"failure,omitempty"`
 }
 
-// PlannedCall is a call of a plan.
 type PlannedCall struct {
 	Seq int `json:"seq"`
-	// Hash is that of the call in the run, zero if something of it is not known.
+	// Hash is the hash of the call in the run, or zero if a part of the call is unknown.
 	Hash      writ.Digest    `json:"hash"`
 	Operation string         `json:"operation"`
-	Name      any            `json:"name,omitempty"`    // a string, or not known yet; nil if the operation has none
-	Args      map[string]any `json:"args,omitempty"`    // defaults filled in; a handle is {"ref": seq}
-	Options   map[string]any `json:"options,omitempty"` // as the script gave them
-	After     []int          `json:"after,omitempty"`   // the seqs of the handles among the arguments, ascending
-	// Waits are the calls whose results the script reads after the call before this one and before this one, ascending, each only where it
-	// is read first: a run makes this call in a later pass than what it waits for. The digest does not depend on it.
+	Name      any            `json:"name,omitempty"`    // a string or an unknown value; nil if the operation has none
+	Args      map[string]any `json:"args,omitempty"`    // including defaults; a handle is {"ref": seq}
+	Options   map[string]any `json:"options,omitempty"` // as given by the script
+	After     []int          `json:"after,omitempty"`   // sequence numbers of the handles in the arguments, ascending
+	// Waits are the calls whose results the script reads for the first time between the previous call and this one,
+	// ascending. A run makes this call in a later pass than these calls. The digest does not depend on it.
 	Waits    []int  `json:"waits,omitempty"`
 	Position string `json:"position"` // "web.tengo:14:2"
 }
 
-// Horizon is where a plan ends, because the script decides there by a value that is not known.
+// Horizon is the place where a plan ends, because the script makes a decision by an unknown value.
 type Horizon struct {
 	Position string `json:"position"`        // "web.tengo:16:7"
 	Reason   string `json:"reason"`          // "the condition depends on node.facts 1"
-	After    []int  `json:"after,omitempty"` // the calls whose results are needed to see further, ascending
+	After    []int  `json:"after,omitempty"` // the calls whose results the plan needs to continue, ascending
 }
 
-// knownAfter is the only key of a map that stands for an unknown value. No field of an operation can have this name.
+// knownAfter is the only key of an encoded unknown value. No field of an operation can have this name.
 const knownAfter = "(known after)"
 
-// knownAtSubmission is how people are shown a value that is known as soon as the run exists.
+// knownAtSubmission is the text for a value that is known as soon as the run exists.
 const knownAtSubmission = "(known at submission)"
 
-// KnownAfter reports whether v stands for a value that is not known yet, and after which calls it is; after none, if it is known as
-// soon as the run exists.
+// KnownAfter reports whether v is an encoded unknown value, and returns the calls after which it is known. It returns
+// no calls for a value that is known as soon as the run exists.
 func KnownAfter(v any) (seqs []int, unknown bool) {
 	m, ok := v.(map[string]any)
 	if !ok || len(m) != 1 {
@@ -79,8 +79,8 @@ func KnownAfter(v any) (seqs []int, unknown bool) {
 	return seqs, true
 }
 
-// Describe returns a value of the plan as one line for people: a string as it is, a handle as <machine web-0>, one that is not known yet
-// as "(known after machine web-0, herodb store)" or "(known at submission)".
+// Describe formats a value of the plan on one line for people: a string unchanged, a handle as <machine web-0>, an
+// unknown value as "(known after machine web-0, herodb store)" or "(known at submission)".
 func (p *Plan) Describe(v any) string {
 	if text, ok := v.(string); ok {
 		return text
@@ -120,7 +120,7 @@ func (p *Plan) describe(v any) string {
 	}
 }
 
-// knownAfterText is how people are shown a value that is known after some calls.
+// knownAfterText formats a value that is known after some calls.
 func knownAfterText(calls []PlannedCall, seqs []int) string {
 	if len(seqs) == 0 {
 		return knownAtSubmission
@@ -128,7 +128,7 @@ func knownAfterText(calls []PlannedCall, seqs []int) string {
 	return "(known after " + names(calls, seqs) + ")"
 }
 
-// names names calls: "machine web-0, node.facts 3".
+// names formats calls: "machine web-0, node.facts 3".
 func names(calls []PlannedCall, seqs []int) string {
 	const most = 5
 	var texts []string
@@ -142,7 +142,8 @@ func names(calls []PlannedCall, seqs []int) string {
 	return text
 }
 
-// label names a call by its resource if that is known, "machine web-0", else by its operation and seq, "node.facts 1".
+// label names a call by its resource if the name is known, "machine web-0", otherwise by its operation and sequence
+// number, "node.facts 1".
 func label(calls []PlannedCall, seq int) string {
 	if seq < 1 || seq > len(calls) {
 		return "call " + strconv.Itoa(seq)
@@ -156,7 +157,7 @@ func label(calls []PlannedCall, seq int) string {
 	return c.Operation + " " + strconv.Itoa(seq)
 }
 
-// Proposed returns the calls of the plan as a datacenter is asked about them.
+// Proposed returns the calls of the plan in the form of a request to a datacenter.
 func (p *Plan) Proposed() []writ.ProposedCall {
 	calls := make([]writ.ProposedCall, len(p.Calls))
 	for i, c := range p.Calls {

@@ -17,7 +17,7 @@ import (
 
 func planOf(t testing.TB, bundle scripts.Bundle, in scripts.Inputs) scripts.Plan {
 	t.Helper()
-	in.Run = "" // it is not known before the script is signed
+	in.Run = "" // unknown before the script is signed
 	plan, err := scripts.PlanOf(t.Context(), bundle, in)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func planOf(t testing.TB, bundle scripts.Bundle, in scripts.Inputs) scripts.Plan
 	return plan
 }
 
-// agree fails the test unless a run did what was planned, as far as the plan goes and the run came.
+// agree fails the test unless a run made the planned calls, as far as plan and run go.
 func agree(t rapid.TB, text string, plan scripts.Plan, o scripts.Outcome, calls []scripts.NewCall) {
 	t.Helper()
 	followed := plan.Follow(scripts.Outcome{Status: o.Status, Calls: calls, Failure: o.Failure}, 0)
@@ -48,7 +48,7 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 		file    string
 		params  map[string]any
 		calls   int
-		horizon string // why the plan ends, if it does: only where the example looks at a result
+		horizon string // why the plan ends, if it does: only where the example reads a result
 	}{
 		{file: "hello.tengo", calls: 1},
 		{file: "hello.tengo", params: map[string]any{"name": "you"}, calls: 1},
@@ -104,7 +104,7 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 	}
 }
 
-// Whatever the results are, a run does what was planned.
+// A run makes its planned calls for all results.
 func TestRunsFollowTheirPlan(t *testing.T) {
 	for number := range uint64(200) {
 		chance := rand.New(rand.NewPCG(number, 1))
@@ -122,8 +122,8 @@ func TestRunsFollowTheirPlan(t *testing.T) {
 	}
 }
 
-// TestAnUnknownIsNeverUsedAsAValue uses results in every way there is. The same script is run with many results: whatever the plan says
-// must be right for each.
+// TestAnUnknownIsNeverUsedAsAValue uses results in every possible way. It runs each script with many results; the plan
+// must be correct for all of them.
 func TestAnUnknownIsNeverUsedAsAValue(t *testing.T) {
 	complete := 0
 	for _, expression := range unknownUses {
@@ -161,7 +161,7 @@ func TestAnUnknownIsNeverUsedAsAValue(t *testing.T) {
 			}
 		}
 	}
-	if complete < len(unknownUses) { // else the plans end before anything that they could get wrong
+	if complete < len(unknownUses) { // otherwise the plans end too early to be wrong
 		t.Errorf("only %d plans of %d expressions are complete", complete, len(unknownUses))
 	}
 }
@@ -280,7 +280,7 @@ if root.err { node.ping() }
 	}
 }
 
-// What a plan is named by is signed: it must stay what it is.
+// The digest of a plan is signed, so it must not change.
 func TestDigestOfAPlan(t *testing.T) {
 	text := imports + `
 root := volume.create("root", {size_gib: 1})
@@ -334,7 +334,7 @@ func TestAPlanFailsAsItsRunWould(t *testing.T) {
 	}
 }
 
-// FuzzPlan plans any text and plays it: a plan is made of whatever compiles, and its run follows it.
+// FuzzPlan plans any text and runs it: every text that compiles has a plan, and its run follows it.
 func FuzzPlan(f *testing.F) {
 	for _, expression := range unknownUses {
 		f.Add(imports + "f := node.facts(); v := volume.create(\"v\", {size_gib: 1}); n := f.cpus; s := f.hostname; list := [n]; deep := {a: list}\nx := " + expression + "\nnode.ping()")
@@ -352,13 +352,13 @@ func FuzzPlan(f *testing.F) {
 		w := &fixture{whim: rand.New(rand.NewPCG(1, 1))}
 		o := playIn(t, w, p, in, nil)
 		if o.Failure != nil && o.Failure.Code == writ.CodeScriptLimit {
-			return // where a pass reaches a bound of memory or steps is not where its plan does
+			return // a pass and its plan may reach limits of memory or steps at different places
 		}
 		agree(t, text, plan, o, w.calls)
 	})
 }
 
-// expression writes an expression with results inside operators, functions and lists inside each other.
+// expression writes a nested expression of operators, functions and lists that contain results.
 func expression(t *rapid.T, depth int) string {
 	if depth == 0 {
 		return rapid.SampledFrom([]string{"n", "s", "list", "deep", "deep.a", "v.path", "f.err", "f.kvm", "run.id", "1", "2", `"a"`, `"7"`, "true", "undefined", "[1, 2]", "{a: 1}"}).Draw(t, "leaf")
@@ -399,7 +399,7 @@ node.ping({}, {labels: {x: text.substr("" + [x, y, list, deep] + "----", 0, 20)}
 	})
 }
 
-// What is given is what the script goes on with; a read is still a wait, and the rest is as in a plan.
+// The script continues with the given results. A read is still a wait, and the rest is as in a plan.
 func TestGivenResultsLetAPlanSeeFurther(t *testing.T) {
 	bundle := bundleOf(imports + `
 root := volume.create("root", {size_gib: 1})

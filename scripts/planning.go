@@ -10,25 +10,27 @@ import (
 	"writ"
 )
 
-// planning is what a pass keeps besides if it makes a plan.
+// planning is the additional state of a pass that makes a plan.
 type planning struct {
-	given map[int]map[string]any // results that are known all the same, by seq
+	given map[int]map[string]any // results that are known in advance, by sequence number
 	calls []PlannedCall
-	asked []writ.Digest // of each call: SHA-256 of what it asks for, with the places of what is not known
+	asked []writ.Digest // for each call the SHA-256 of its request, including the places of unknown values
 	read  map[int]bool  // calls whose results were read
-	waits []int         // those of them since the last call
-	born  bool          // there are values that are not known
-	work  int           // that is left for following values that are not known
+	waits []int         // calls whose results were first read since the last call
+	born  bool          // unknown values exist
+	work  int           // remaining work for tracing unknown values
 }
 
-// PlanOf makes the plan of a script: see Plan. Inputs are those that the run will have; its id is not looked at. A script that does not
-// compile is the plan's failure. The error is only that of ctx; then there is no plan.
+// PlanOf returns the plan of a script: see Plan. Inputs must equal those of the run, except its id, which is ignored.
+// If the script does not compile, the plan has the failure. The only error is the cause of a cancelled ctx; then there
+// is no plan.
 func PlanOf(ctx context.Context, bundle Bundle, inputs Inputs) (Plan, error) {
 	return Foresee(ctx, bundle, inputs, nil)
 }
 
-// Foresee is PlanOf where the results of some calls are given, by seq: of those that will find things as they are. It sees further than
-// the plan, but only as far as that holds; its digest is not that of the plan, and no run can be held to it.
+// Foresee returns a plan like PlanOf, but with given results of some calls, by sequence number: of calls that will find
+// everything in place. It covers more than the plan, but is valid only for these results. Its digest is not that of the
+// plan, and no run can be bound to it.
 func Foresee(ctx context.Context, bundle Bundle, inputs Inputs, given map[int]map[string]any) (Plan, error) {
 	a := analyse(bundle)
 	var program *Program
@@ -40,7 +42,7 @@ func Foresee(ctx context.Context, bundle Bundle, inputs Inputs, given map[int]ma
 		if _, err := Compile(bundle); err != nil {
 			return newPlanning().plan(nil, failure(err)), nil
 		}
-		// What a plan adds to a program does not fit behind all that is there.
+		// The additions of a plan exceed a limit that the program itself meets.
 		return newPlanning().plan(&Horizon{Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned"}, nil), nil
 	}
 	run := &pass{inputs: inputs, fuel: MaxFuel, plan: newPlanning()}
@@ -54,7 +56,7 @@ func Foresee(ctx context.Context, bundle Bundle, inputs Inputs, given map[int]ma
 
 func newPlanning() *planning { return &planning{work: MaxFuel, read: make(map[int]bool)} }
 
-// planned says how the plan ended.
+// planned returns the plan of a pass that ended with err.
 func (p *pass) planned(err error) Plan {
 	end, failed := p.plan.end(err)
 	plan := p.plan.plan(end, failed)
@@ -65,7 +67,7 @@ func (p *pass) planned(err error) Plan {
 	return plan
 }
 
-// plan puts a plan together.
+// plan assembles the plan.
 func (p *planning) plan(end *Horizon, failed *writ.Failure) Plan {
 	h := sha256.New()
 	h.Write([]byte("writ-plan-v1\x00"))
@@ -80,8 +82,8 @@ func (p *planning) plan(end *Horizon, failed *writ.Failure) Plan {
 	return Plan{Digest: writ.Digest(h.Sum(nil)), Calls: p.calls, Horizon: end, Failure: failed}
 }
 
-// end tells where the plan ends from how the script did. What is counted is counted with stand-ins for values that are not known, and a
-// plan needs more of the VM's stack than a pass; so reaching such a bound does not say that the run fails.
+// end converts the error of an evaluation to the end of the plan. Some limits are counted with placeholders for unknown
+// values, and a plan needs more of the VM's stack than a pass. Reaching such a limit does not imply that the run fails.
 func (p *planning) end(err error) (*Horizon, *writ.Failure) {
 	if err == nil {
 		return nil, nil
@@ -110,7 +112,7 @@ func countedWithStandIns(err error) bool {
 	return slices.ContainsFunc([]error{errPlanWork, errFuel, errArguments, errJournal, errOutput}, func(limit error) bool { return err == limit })
 }
 
-// authored is the innermost position that the author wrote.
+// authored returns the innermost position in a source of the author.
 func authored(trace []string) string {
 	for _, at := range trace {
 		if !strings.HasPrefix(at, "enum:") {
@@ -120,7 +122,7 @@ func authored(trace []string) string {
 	return ""
 }
 
-// spend takes from the work that a plan has for following values. It is not fuel: a pass does not have to do it.
+// spend uses n units of the work for tracing unknown values. It is not fuel, because a pass does not need it.
 func (p *planning) spend(n int) error {
 	if p.work -= n; p.work < 0 {
 		return errPlanWork
@@ -128,7 +130,7 @@ func (p *planning) spend(n int) error {
 	return nil
 }
 
-// reads notes that the script reads the result of a call: its run waits there.
+// reads records that the script reads the result of a call; its run waits there.
 func (p *planning) reads(seq int) {
 	if !p.read[seq] {
 		p.read[seq] = true
@@ -136,13 +138,13 @@ func (p *planning) reads(seq int) {
 	}
 }
 
-// unknown makes a value that is known after some calls.
+// unknown returns a value that is known after some calls.
 func (p *planning) unknown(after []int) *unknown {
 	p.born = true
 	return &unknown{after: after}
 }
 
-// add takes a call into the plan.
+// add appends a call to the plan.
 func (p *planning) add(r *request, asked writ.Digest, call *NewCall) {
 	slices.Sort(p.waits)
 	planned := PlannedCall{Seq: call.Seq, Operation: call.Operation, After: call.After, Waits: p.waits, Position: call.Position}
@@ -164,7 +166,7 @@ func (p *planning) add(r *request, asked writ.Digest, call *NewCall) {
 	p.calls, p.asked = append(p.calls, planned), append(p.asked, asked)
 }
 
-// marked returns values with what is not known as KnownAfter reads it, nil if there are none.
+// marked returns values with unknown parts in the encoding of KnownAfter, or nil if values is empty.
 func marked(values map[string]any) map[string]any {
 	if len(values) == 0 {
 		return nil
@@ -173,7 +175,7 @@ func marked(values map[string]any) map[string]any {
 	return m
 }
 
-// reason is a sentence on why the plan ends.
+// reason describes why the plan ends.
 func (p *planning) reason(h *horizon) string {
 	if len(h.after) == 0 {
 		return h.what + " depends on the run's id"

@@ -10,12 +10,13 @@ import (
 	"github.com/d5/tengo/v2/parser"
 )
 
-// maxTrace is how many positions an error keeps.
+// maxTrace is the maximum number of positions of an error.
 const maxTrace = 32
 
-// frames reads from a VM where it is, and from where that was called, innermost first. Tengo keeps this to itself: it says it only in
-// the text of an error of the script, and neither a function that is called nor a panic has one. Reading its fields by reflection is
-// safe while the VM stands still, and right for the one version of Tengo that is used; a test holds both together.
+// frames returns the current position of a VM and the positions of its callers, innermost first. Tengo does not export
+// them: they are only in the text of a script error, which neither a called function nor a panic has. Reading private
+// fields by reflection is safe while the VM is stopped, and correct for the pinned version of Tengo; a test compares
+// both.
 func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	v := reflect.ValueOf(vm).Elem()
 	ip, count, stack := v.FieldByName("ip"), v.FieldByName("framesIndex"), v.FieldByName("frames")
@@ -34,13 +35,13 @@ func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	return trace
 }
 
-// spot is a place in the code of a VM: cheap to take, because most are never shown.
+// spot is a place in the code of a VM. It is cheap to record, because most spots are never shown.
 type spot struct {
 	fn reflect.Value
 	ip int64
 }
 
-// The places of the fields that here reads: to find a field by its name takes most of the time of a read.
+// The indexes of the fields that here reads. A lookup of a field by name would take most of the time of a read.
 var (
 	vmIP     = fieldIndex[tengo.VM]("ip")
 	vmDepth  = fieldIndex[tengo.VM]("framesIndex")
@@ -57,7 +58,6 @@ func fieldIndex[T any](name string) int {
 	return f.Index[0]
 }
 
-// here returns the current place of a VM.
 func here(vm *tengo.VM) (s spot) {
 	v := reflect.ValueOf(vm).Elem()
 	depth := int(v.Field(vmDepth).Int())
@@ -68,10 +68,10 @@ func here(vm *tengo.VM) (s spot) {
 	if fn.IsNil() {
 		return s
 	}
-	return spot{fn.Elem(), v.Field(vmIP).Int() - 1} // not the frame's field, which has another function later
+	return spot{fn.Elem(), v.Field(vmIP).Int() - 1} // not the frame's field, which later holds another function
 }
 
-// position says where that is, "" if it is nowhere.
+// position returns the source position of a spot, or "".
 func (s spot) position(files *parser.SourceFileSet) string {
 	if !s.fn.IsValid() {
 		return ""
@@ -79,7 +79,7 @@ func (s spot) position(files *parser.SourceFileSet) string {
 	return files.Position(positionIn(s.fn, s.ip)).String()
 }
 
-// sourcePos does what CompiledFunction.SourcePos does, with a function that can only be read by reflection.
+// sourcePos is CompiledFunction.SourcePos for a function that is accessible only by reflection.
 func sourcePos(fn reflect.Value, ip int64) parser.Pos {
 	if !fn.IsValid() || fn.IsNil() {
 		return parser.NoPos
@@ -97,8 +97,8 @@ func positionIn(fn reflect.Value, ip int64) parser.Pos {
 	return parser.NoPos
 }
 
-// unwind takes an error of the VM apart: what went wrong, and where, innermost first. The VM wraps the cause once per frame, each time
-// with a line "at file:line:column" behind it.
+// unwind splits an error of the VM into its cause and its positions, innermost first. The VM wraps the cause once per
+// frame, each time with an additional line "at file:line:column".
 func unwind(err error) (trace []string, cause error) {
 	if c, ok := errors.AsType[*crash](err); ok {
 		return c.frames, errors.New(crashText(c))
@@ -126,7 +126,7 @@ func unwind(err error) (trace []string, cause error) {
 	return trace[:min(len(trace), maxTrace)], err
 }
 
-// crashText says what a panic of the VM means to an author.
+// crashText describes a panic of the VM for the author of the script.
 func crashText(c *crash) string {
 	text := c.Error()
 	if strings.Contains(text, "index out of range") {

@@ -14,8 +14,8 @@ import (
 	"github.com/d5/tengo/v2/stdlib"
 )
 
-// The pure modules are those of Tengo's library, without what reads a clock, the host's time zone or chance, and without what one call
-// of can take all memory or time.
+// The pure modules are those of Tengo's library without two kinds of functions: those that read a clock, the host's
+// time zone or a source of randomness, and those of which one call can use all memory or time.
 
 var mathModule = pureModule("math", map[string][2]int{
 	"abs": {1, 1}, "acos": {1, 1}, "acosh": {1, 1}, "asin": {1, 1}, "asinh": {1, 1}, "atan": {1, 1}, "atan2": {2, 2}, "atanh": {1, 1},
@@ -49,7 +49,8 @@ var base64Module = pureModule("base64", map[string][2]int{
 
 var hexModule = pureModule("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
 
-// timesModule works on times in UTC and on durations in nanoseconds. A time may also be given as seconds since 1970.
+// timesModule has functions on times in UTC and on durations in nanoseconds. A time may also be given as seconds since
+// 1970.
 var timesModule = pureModule("times", map[string][2]int{
 	"parse_duration": {1, 1}, "duration_hours": {1, 1}, "duration_minutes": {1, 1}, "duration_nanoseconds": {1, 1},
 	"duration_seconds": {1, 1}, "duration_string": {1, 1}, "month_string": {1, 1},
@@ -66,7 +67,8 @@ var timesModule = pureModule("times", map[string][2]int{
 	"unix":  {least: 1, most: 2, call: timesUnix},
 })
 
-// pureModule makes a module of functions of Tengo's library, of all the constants that the library's module has, and of what is given on top.
+// pureModule returns a module with functions of Tengo's library, all constants of the library's module, and the given
+// members.
 func pureModule(name string, functions map[string][2]int, members map[string]member) map[string]member {
 	for key, o := range stdlib.BuiltinModules[name] {
 		if _, isFunc := o.(*tengo.UserFunction); !isFunc {
@@ -79,11 +81,11 @@ func pureModule(name string, functions map[string][2]int, members map[string]mem
 	return members
 }
 
-// sets are the functions of text that look for each character of a text in a set of them.
+// sets are the functions of text that search a text for characters of a set.
 var sets = []string{"contains_any", "index_any", "last_index_any", "trim", "trim_left", "trim_right"}
 
-// fromLibrary makes a function of Tengo's library safe: it gets scalars only, as it would print anything else, its work is counted,
-// its result bounded, and arguments that make it panic are an error.
+// fromLibrary returns a safe version of a function of Tengo's library. Its arguments must be scalars, because the
+// library would print all other values. Its work burns fuel, its result is limited, and a panic becomes an error.
 func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object, error) {
 	function, ok := stdlib.BuiltinModules[module][name].(*tengo.UserFunction)
 	if !ok {
@@ -123,7 +125,7 @@ func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object,
 	}
 }
 
-// length returns that of a text, 0 for anything else.
+// length returns the length of a text, or 0 for other values.
 func length(o tengo.Object) int64 {
 	s, ok := o.(*tengo.String)
 	if !ok {
@@ -132,7 +134,8 @@ func length(o tengo.Object) int64 {
 	return int64(len(s.Value))
 }
 
-// scalars returns about how many bytes o takes in memory. It is an error if o is no scalar, nor, where that is possible, a list of them.
+// scalars estimates the memory of o in bytes. It is an error if o is not a scalar, or, if listPossible, a list of
+// scalars.
 func scalars(o tengo.Object, listPossible bool) (int64, error) {
 	if list, ok := elementsOf(o); ok && listPossible {
 		size := int64(0)
@@ -180,7 +183,7 @@ func textFormatFloat(_ *pass, args []tengo.Object) (tengo.Object, error) {
 	return nil, fmt.Errorf(`text.format_float takes a number, one letter, a precision from -1 to 100 and 32 or 64`)
 }
 
-// textReplace replaces the first n occurrences, all if n is negative.
+// textReplace replaces the first n occurrences, or all if n is negative.
 func textReplace(p *pass, args []tengo.Object) (tengo.Object, error) {
 	var texts [3]string
 	for i := range texts {
@@ -209,7 +212,8 @@ func textReplace(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.String{Value: strings.Replace(text, old, with, int(count))}, nil
 }
 
-// What a regular expression may be like. Matching takes time in proportion to pattern times text, and memory to groups times matches.
+// Limits of a regular expression. Matching takes time proportional to pattern times text, and memory proportional to
+// groups times matches.
 const (
 	maxPattern = 1_000
 	maxGroups  = 20
@@ -217,7 +221,7 @@ const (
 	maxSubject = 64 << 10
 )
 
-// compileExpression reads a regular expression and pays for matching it against a text.
+// compileExpression compiles a regular expression and burns fuel for matching it against a text.
 func (p *pass) compileExpression(pattern, text tengo.Object) (*regexp.Regexp, *tengo.Error, error) {
 	expr, ok1 := pattern.(*tengo.String)
 	subject, ok2 := text.(*tengo.String)
@@ -248,7 +252,7 @@ func (p *pass) compileExpression(pattern, text tengo.Object) (*regexp.Regexp, *t
 	return re, nil, nil
 }
 
-// instructions is about how big the program of an expression is: repetitions of repetitions multiply.
+// instructions estimates the size of the program of an expression. Nested repetitions multiply.
 func instructions(re *syntax.Regexp) int64 {
 	size := int64(1 + len(re.Rune)/2)
 	for _, sub := range re.Sub {
@@ -260,7 +264,7 @@ func instructions(re *syntax.Regexp) int64 {
 	return min(size, math.MaxInt32)
 }
 
-// expression makes a function on regular expressions of Tengo's library safe.
+// expression returns a safe version of a library function on regular expressions.
 func expression(name string, least, most int) member {
 	call := fromLibrary("text", name)
 	return member{least: least, most: most, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
@@ -268,7 +272,7 @@ func expression(name string, least, most int) member {
 		if wrong != nil || err != nil {
 			return wrong, err
 		}
-		if name == "re_replace" { // each match reads what it is replaced by
+		if name == "re_replace" { // each match reads the replacement
 			if err := p.burn(length(args[1]) * length(args[2]) / 16); err != nil {
 				return nil, err
 			}
@@ -277,7 +281,7 @@ func expression(name string, least, most int) member {
 	}}
 }
 
-// textFind returns the matches with their groups: [[{text, begin, end}, …], …], undefined if there is none.
+// textFind returns the matches with their groups: [[{text, begin, end}, …], …], or undefined without a match.
 func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
 	re, wrong, err := p.compileExpression(args[0], args[1])
 	if wrong != nil || err != nil {
@@ -305,7 +309,7 @@ func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
 	for i, m := range found {
 		groups := make([]tengo.Object, 0, len(m)/2)
 		for j := 0; j < len(m); j += 2 {
-			if m[j] < 0 { // the group took no part
+			if m[j] < 0 { // the group did not participate
 				groups = append(groups, tengo.UndefinedValue)
 				continue
 			}
@@ -320,7 +324,7 @@ func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.Array{Value: matches}, nil
 }
 
-// onTimes makes a function of Tengo's library whose first arguments are times work in UTC.
+// onTimes returns a library function whose first arguments are times, so that it computes in UTC.
 func onTimes(name string, times, arity int) member {
 	call := fromLibrary("times", name)
 	return member{least: arity, most: arity, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
@@ -336,7 +340,7 @@ func onTimes(name string, times, arity int) member {
 	}}
 }
 
-// timesDate makes a time of year, month, day and, if given, hour, minute, second and nanosecond.
+// timesDate returns a time for year, month, day and, optionally, hour, minute, second and nanosecond.
 func timesDate(_ *pass, args []tengo.Object) (tengo.Object, error) {
 	parts := [7]int{}
 	for i, arg := range args {
@@ -350,7 +354,8 @@ func timesDate(_ *pass, args []tengo.Object) (tengo.Object, error) {
 	return &tengo.Time{Value: at}, nil
 }
 
-// timesParse reads a time by its layout. A zone that has only a name counts as UTC: what it means depends on the host.
+// timesParse parses a time by its layout. A zone given only by name counts as UTC, because its meaning depends on the
+// host.
 func timesParse(p *pass, args []tengo.Object) (tengo.Object, error) {
 	layout, ok1 := args[0].(*tengo.String)
 	text, ok2 := args[1].(*tengo.String)
@@ -362,7 +367,7 @@ func timesParse(p *pass, args []tengo.Object) (tengo.Object, error) {
 	}
 	at, err := time.ParseInLocation(layout.Value, text.Value, time.UTC)
 	if err != nil {
-		why := err.Error() // with both of them in it
+		why := err.Error() // it contains layout and text
 		return &tengo.Error{Value: &tengo.String{Value: why}}, p.keep(len(why))
 	}
 	return &tengo.Time{Value: at.UTC()}, nil

@@ -10,26 +10,25 @@ import (
 	"writ/internal/meant"
 )
 
-// record is a map that cannot be changed and refuses to be asked for what it does not have.
+// record is an immutable map that returns an error for unknown keys.
 type record struct {
 	tengo.ObjectImpl
 	what   string // "parameter"
-	of     string // what has the fields, for the error; nothing is said of it if empty
+	of     string // the owner of the fields, for errors; may be empty
 	fields map[string]tengo.Object
 }
 
 func (r *record) TypeName() string { return "immutable-map" }
 
-// String is what nothing calls: text prints records as the maps they are.
+// String is never called: text prints records as maps.
 func (r *record) String() string   { return "<" + r.what + "s>" }
 func (r *record) IsFalsy() bool    { return len(r.fields) == 0 }
 func (r *record) CanIterate() bool { return true }
 
 func (r *record) Iterate() tengo.Iterator {
-	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))} // of a few: parameters are declared
+	return &sortedMap{pairs: r.fields, keys: slices.Sorted(maps.Keys(r.fields))} // few keys: parameters are declared
 }
 
-// IndexGet returns a field.
 func (r *record) IndexGet(index tengo.Object) (tengo.Object, error) {
 	o, err := r.field(index)
 	return o, throw(err)

@@ -11,7 +11,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// rehearsalKeys are what the second argument of t.run may hold.
+// rehearsalKeys are the keys of the second argument of t.run.
 var rehearsalKeys = []string{"deployment", "fail", "nodes", "params", "project", "results"}
 
 var faultSchema = catalog.Schema{
@@ -20,8 +20,8 @@ var faultSchema = catalog.Schema{
 	{Name: "times", Type: catalog.Int, Min: new(int64(1)), Max: new(int64(1_000))},
 }
 
-// parseRehearsal reads the second argument of t.run. Values that are catalog.Unknown are passed over, so that a check sees what a run
-// sees, as far as it is written out.
+// parseRehearsal parses the second argument of t.run. It skips values that are catalog.Unknown, so that a check
+// validates the literal part as a run does.
 func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Problem) {
 	wrong := func(message string, path ...any) {
 		problems = append(problems, catalog.Problem{Path: path, Reason: catalog.WrongValue, Message: message})
@@ -71,7 +71,7 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 	return r, problems
 }
 
-// parseTargets reads what fail or results says of each call.
+// parseTargets parses the entries of fail or results.
 func (r *Rehearsal) parseTargets(key string, m map[string]any) (problems []catalog.Problem) {
 	for _, text := range slices.Sorted(maps.Keys(m)) {
 		at := catalog.Path{key, text}
@@ -139,7 +139,7 @@ func closestCode(code string) string {
 	return strings.ToUpper(meant.Closest(strings.ToLower(code), names))
 }
 
-// parseTarget reads "machine.create web-0" or "machine.create".
+// parseTarget parses "machine.create web-0" or "machine.create".
 func parseTarget(text string) (Target, *catalog.Operation, *catalog.Problem) {
 	refuse := func(format string, args ...any) (Target, *catalog.Operation, *catalog.Problem) {
 		return Target{}, nil, &catalog.Problem{Reason: catalog.WrongValue, Message: fmt.Sprintf(format, args...)}

@@ -8,7 +8,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// value returns what came of a run as tests see it.
+// value returns the result of a run in the form for tests.
 func (r *Rehearsed) value() map[string]any {
 	v := map[string]any{
 		"state": r.State, "code": nil, "message": nil, "position": nil,
@@ -42,7 +42,7 @@ func (r *Rehearsed) value() map[string]any {
 	return v
 }
 
-// value returns a plan as tests see it: what is not known is a text like "(known after volume.create web-0)".
+// value returns a plan in the form for tests. An unknown value is a text like "(known after volume.create web-0)".
 func (p *Plan) value() map[string]any {
 	v := map[string]any{
 		"digest": p.Digest.String(), "complete": p.Horizon == nil && p.Failure == nil, "horizon": nil, "code": nil, "message": nil, "position": nil,
@@ -70,7 +70,7 @@ func (p *Plan) value() map[string]any {
 	return v
 }
 
-// foreseen puts what people read in the place of what is not known.
+// foreseen replaces unknown values by their texts.
 func foreseen(v any, targets map[int]string) any {
 	return rewritten(v, func(part any) (any, bool) {
 		seqs, unknown := KnownAfter(part)
@@ -88,7 +88,7 @@ func foreseen(v any, targets map[int]string) any {
 	})
 }
 
-// handleText is how a handle prints.
+// handleText returns the text of a handle.
 func handleText(operation, name string, seq int) string {
 	op, ok := catalog.Lookup(operation)
 	if !ok {
@@ -97,7 +97,7 @@ func handleText(operation, name string, seq int) string {
 	return (&handle{op: op, seq: seq, name: name}).String()
 }
 
-// readable puts what people read in the place of handles: "<machine web-0>".
+// readable replaces handles by their texts: "<machine web-0>".
 func readable(v any, labels map[int]string) any {
 	return rewritten(v, func(part any) (any, bool) {
 		seq, ok := RefOf(part)

@@ -16,7 +16,7 @@ import (
 	"writ/scripts"
 )
 
-// How many random scripts are replayed: all of them take minutes under the race detector.
+// The number of random scripts to replay. All of them take minutes with the race detector.
 const (
 	randomScripts = 1_000
 	manyScripts   = 10_000 // with WRIT_TEST_LONG=1
@@ -24,8 +24,8 @@ const (
 
 var oneScript = flag.Int("script", -1, "replay only the random script of this number")
 
-// TestReplayFromEveryPrefixIsTheSame plays random scripts with results in random order, then replays each from every prefix of its
-// journal: the calls that follow must be those that followed, and nothing else may differ either.
+// TestReplayFromEveryPrefixIsTheSame runs random scripts with results in random order, then replays each from every
+// prefix of its journal. The calls and everything else must be the same.
 func TestReplayFromEveryPrefixIsTheSame(t *testing.T) {
 	if *oneScript >= 0 {
 		replay(t, *oneScript)
@@ -57,7 +57,7 @@ func TestReplayFromEveryPrefixIsTheSame(t *testing.T) {
 	}
 }
 
-// replay writes the script of a number and plays it. It returns how the script ends, and how many calls it makes.
+// replay writes the script of a number and runs it. It returns the outcome of the script and its number of calls.
 func replay(t *testing.T, number int) (scripts.Outcome, int) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(uint64(number), 0))
@@ -106,7 +106,8 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 	return o, len(w.calls)
 }
 
-// FuzzScript puts any text through check, compiler and two passes: nothing may panic, and what passes its check must compile.
+// FuzzScript passes any text through check, compiler and two passes. Nothing may panic, and a text that passes its
+// check must compile.
 func FuzzScript(f *testing.F) {
 	f.Add("a := 1")
 	f.Add(imports + `for k, v in {b: 1, a: 2} { volume.create(k, {size_gib: v}).err }`)
@@ -179,7 +180,8 @@ node.ping().err`))
 	})
 }
 
-// BenchmarkSequentialWaits runs a script that waits for each of its calls: the number of replayed calls grows with the square.
+// BenchmarkSequentialWaits runs a script that waits for each of its calls. The number of replayed calls grows
+// quadratically.
 func BenchmarkSequentialWaits(b *testing.B) {
 	for _, calls := range []int{10, 100, 1_000} {
 		b.Run(fmt.Sprint(calls), func(b *testing.B) {

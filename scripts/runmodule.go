@@ -12,7 +12,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// runModule is what a script knows of its run.
+// runModule holds the data and functions of the run.
 var runModule = map[string]member{
 	"params": {read: func(p *pass) (tengo.Object, error) { return p.params() },
 		help: "the values of the parameters that the script declares"},
@@ -34,7 +34,7 @@ var runModule = map[string]member{
 		help: "a secret, for arguments only: nothing but the node that needs it can read it"},
 }
 
-// runID is the id of the run, which a plan does not know: it follows from what will be signed.
+// runID returns the id of the run. It is unknown in a plan, because it is derived from the signed text.
 func (p *pass) runID() tengo.Object {
 	if p.plan != nil {
 		return p.plan.unknown(nil)
@@ -42,7 +42,7 @@ func (p *pass) runID() tengo.Object {
 	return &tengo.String{Value: string(p.inputs.Run)}
 }
 
-// runNow asks for the time as for any other result: it is journaled, and every later pass sees the same.
+// runNow requests the time like any other result: it is journaled, so all later passes see the same time.
 func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 	op, ok := catalog.Lookup("run.now")
 	if !ok {
@@ -66,7 +66,7 @@ func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 	return &tengo.Time{Value: time.UnixMilli(n.Value).UTC()}, nil
 }
 
-// runLog writes its arguments, with spaces between. A text of several lines becomes several.
+// runLog logs its arguments, joined by spaces. A text with several lines becomes several log lines.
 func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	var b strings.Builder
 	for i, arg := range args {
@@ -88,7 +88,7 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\n"), "\n") {
 		switch {
 		case len(p.logs) < p.inputs.Logged:
-			p.logs = append(p.logs, "") // left out of the outcome
+			p.logs = append(p.logs, "") // omitted from the outcome
 		case len(p.logs) < MaxLogLines-1:
 			p.logs = append(p.logs, printable(line))
 		case len(p.logs) == MaxLogLines-1:
@@ -98,13 +98,13 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return tengo.UndefinedValue, nil
 }
 
-// runOutput adds to what the run hands out; a key that is there gets the new value.
+// runOutput adds to the output of the run; an existing key gets the new value.
 func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 	m, ok := pairsOf(args[0])
 	if !ok {
 		return nil, fmt.Errorf("run.output takes a map, not a %s", args[0].TypeName())
 	}
-	e := encoder{pass: p, plain: true} // which knows what is a value
+	e := encoder{pass: p, plain: true} // only to check the values
 	if err := e.object(args[0], 0); err != nil {
 		if err == errArguments {
 			err = errOutput
@@ -126,7 +126,6 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 
 var errOutput = writ.Errorf(writ.CodeScriptLimit, "the output of a run may have %d bytes", MaxResult)
 
-// runFail ends the script.
 func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
 	why, err := p.printableText(args[0])
 	if err != nil {

@@ -11,28 +11,28 @@ import (
 	"writ/sal/catalog"
 )
 
-// secret is what run.secret returns: it stands for a value that no script, pass or journal ever holds. It can be given to a field of an
-// operation that takes secrets, and be shown as its name, and nothing else.
+// secret is the result of run.secret. It represents a value that no script, pass or journal ever contains. It is valid
+// only for fields that take secrets, and is printed as its name.
 type secret struct {
 	tengo.ObjectImpl
-	name catalog.Secret // with the version that was signed
+	name catalog.Secret // with the signed version
 }
 
 func (s *secret) TypeName() string   { return "secret" }
 func (s *secret) String() string     { return s.name.String() }
 func (s *secret) Copy() tengo.Object { return s }
 
-// Equals is false: a secret is equal to nothing, not even to itself, so that no comparison tells anything of it.
+// Equals returns false for every operand, including the secret itself, so that comparisons disclose nothing.
 func (s *secret) Equals(tengo.Object) bool { return false }
 
-// IndexGet refuses: there is nothing in a secret.
+// IndexGet fails: a secret has no fields.
 func (s *secret) IndexGet(tengo.Object) (tengo.Object, error) { return nil, s.misused() }
 
 func (s *secret) misused() error {
 	return fmt.Errorf("%s can only be given to a field that takes secrets", s)
 }
 
-// runSecret returns a secret that the signed header names, in the version that it names.
+// runSecret returns a secret of the signed header, in the version that the header names.
 func runSecret(p *pass, args []tengo.Object) (tengo.Object, error) {
 	name, ok := args[0].(*tengo.String)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"writ/scripts"
 )
 
-// withSecret are inputs of a run that may use a secret.
+// withSecret returns the inputs of a run that may use a secret.
 func withSecret() scripts.Inputs {
 	in := everything()
 	in.Secrets = []string{"db-password@3", "db@1"}

@@ -6,45 +6,45 @@ import (
 	"writ"
 )
 
-// Sim is where the scripts that a test is about are played. It belongs to one test: the runs of a test share what they make.
+// Sim runs the scripts of a test. It belongs to one test: the runs of a test share their resources.
 //
-// An error of Run or Plan means that the script could not even be handed in because of something that the test's author must change
-// (no such file, a script that does not pass its check) or because ctx ended. It ends the test.
+// An error of Run or Plan ends the test. It means that the script could not be submitted because of a mistake of the
+// test's author, such as a missing file or a script that fails its check, or that ctx ended.
 type Sim interface {
-	// Run plays a script to its end. A script that is refused, by its parameters or by what its signed header allows, is no error: the
-	// state of what Run returns is StateRefused then.
+	// Run runs a script to its end. A rejected script is not an error, whether its parameters or its signed header
+	// caused it: the result then has the state StateRefused.
 	Run(ctx context.Context, r Rehearsal) (Rehearsed, error)
-	// Plan returns what a script will ask for. One whose parameters do not fit is no error: the plan's failure says why.
+	// Plan returns the plan of a script. Invalid parameters are not an error: they are the plan's failure.
 	Plan(ctx context.Context, r Rehearsal) (Plan, error)
-	// Resources returns what there is now, by kind and name.
+	// Resources returns the current resources, by kind and name.
 	Resources(ctx context.Context) ([]SimResource, error)
 }
 
-// SimNodes is how many nodes the datacenter of a test has unless it says otherwise: two, so that a script fails there which works on one node
-// only. MaxSimNodes is how many it may have.
+// SimNodes is the default number of nodes in the datacenter of a test: two, so that a script fails if it works on one
+// node only. MaxSimNodes is the maximum.
 const (
 	SimNodes    = 2
 	MaxSimNodes = 5
 )
 
-// Rehearsal is a run of a script that a test asks for.
+// Rehearsal is a run of a script in a test.
 type Rehearsal struct {
-	Script     string // path of the file, from that of the test file
+	Script     string // path of the file, relative to the test file
 	Params     map[string]any
 	Project    string // name; "default" if empty
-	Deployment string // name; none if empty
-	Nodes      int    // how many the datacenter has; SimNodes if 0. All runs of a test have the same number
+	Deployment string // name; may be empty
+	Nodes      int    // number of nodes of the datacenter; SimNodes if 0. All runs of a test have the same number
 	Faults     []Fault
 	Results    []Substitute
 }
 
-// Target names calls of a script: those of an operation, or of an operation on one resource.
+// Target selects calls of a script: those of an operation, or of an operation on one resource.
 type Target struct {
 	Operation string
 	Name      string // of the resource, "" for any
 }
 
-// String is how a test writes the target: "machine.create web-0".
+// String returns the target as a test writes it: "machine.create web-0".
 func (t Target) String() string {
 	if t.Name == "" {
 		return t.Operation
@@ -52,15 +52,15 @@ func (t Target) String() string {
 	return t.Operation + " " + t.Name
 }
 
-// Fault lets calls fail instead of being carried out.
+// Fault makes calls fail instead of running.
 type Fault struct {
 	Target
 	Code    writ.Code
 	Message string
-	Times   int // how many attempts fail for each resource; 0 is all of them
+	Times   int // failing attempts for each resource; 0 means all
 }
 
-// Substitute replaces fields of the results of calls that succeed.
+// Substitute replaces fields in the results of successful calls.
 type Substitute struct {
 	Target
 	Values map[string]any
@@ -69,25 +69,26 @@ type Substitute struct {
 // StateRefused is the state of a run that was never accepted. writ.RunState has the others.
 const StateRefused = "refused"
 
-// Rehearsed is what came of a Rehearsal.
+// Rehearsed is the result of a Rehearsal.
 type Rehearsed struct {
 	State   string
-	Failure *writ.Failure // nil if it succeeded
+	Failure *writ.Failure // nil on success
 	Output  map[string]any
 	Logs    []string
-	Calls   []RehearsedCall // by seq
-	// Untouched are the faults and substitutes that no call met: most likely they name something that the script does not do.
+	Calls   []RehearsedCall // by sequence number
+	// Untouched lists the faults and substitutes that matched no call. Most likely they name a call that the script
+	// does not make.
 	Untouched []Target
 }
 
-// RehearsedCall is a call with what only its datacenter knows.
+// RehearsedCall is a call with the data that only its datacenter has.
 type RehearsedCall struct {
 	writ.Call
 	Args   map[string]any // a handle is {"ref": seq}
 	Values map[string]any
 }
 
-// SimResource is a resource with what was asked for and what was said of it.
+// SimResource is a resource with its arguments and its reported values.
 type SimResource struct {
 	Kind   writ.ResourceKind
 	Name   string

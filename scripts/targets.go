@@ -13,29 +13,29 @@ import (
 	"writ/sal/catalog"
 )
 
-// minTargetPrefix is how much of a name must be known for a target, in bytes: see identity.MinTargetPrefix.
+// minTargetPrefix is the minimum length in bytes of the known part of a name, see identity.MinTargetPrefix.
 const minTargetPrefix = 3
 
-// targets collects what a script destroys, as far as its text tells.
+// targets collects the resources that a script destroys, as far as its text names them.
 type targets struct {
-	named     map[string]bool // "volume/web-0", or "volume/web-*" where the name is made of more than that
-	mentioned int             // how often an operation stands in the text that destroys
-	seen      int             // of these, whose resource is named
-	steps     int             // that following names has taken
-	params    map[string]any  // their values, if they are known
+	named     map[string]bool // "volume/web-0", or "volume/web-*" if the rest of the name is unknown
+	mentioned int             // number of destructive operations in the text
+	seen      int             // number of these with a known resource
+	steps     int             // steps taken to resolve names
+	params    map[string]any  // the values of the parameters, if known
 }
 
-// maxNameSteps bounds how far names are followed through variables, of all calls together.
+// maxNameSteps limits the steps to resolve names through variables, for all calls together.
 const maxNameSteps = 20_000
 
-// mention counts a place where an operation stands.
+// mention counts an occurrence of an operation.
 func (t *targets) mention(op *catalog.Operation) {
 	if op.Destructive {
 		t.mentioned++
 	}
 }
 
-// of takes the resource of a call: how its name begins, and whether that is all of it.
+// of records the resource of a call: the known beginning of its name, and whether that is the whole name.
 func (t *targets) of(op *catalog.Operation, prefix string, whole bool) {
 	if !op.Destructive {
 		return
@@ -54,12 +54,12 @@ func (t *targets) of(op *catalog.Operation, prefix string, whole bool) {
 	t.seen++
 }
 
-// list returns the targets, sorted, and whether the script may destroy more than these.
+// list returns the targets, sorted, and whether the script may destroy others.
 func (t *targets) list() (named []string, more bool) {
 	return slices.Sorted(maps.Keys(t.named)), t.seen < t.mentioned
 }
 
-// nameOf returns how the name of a resource begins, as far as it is written out, and whether that is all of it.
+// nameOf returns the literal beginning of a resource name, and whether that is the whole name.
 func (c *checker) nameOf(e parser.Expr) (prefix string, whole bool) {
 	if c.targets.steps++; c.targets.steps > maxNameSteps {
 		return "", false
@@ -101,7 +101,7 @@ func (c *checker) nameOf(e parser.Expr) (prefix string, whole bool) {
 	return "", false
 }
 
-// partOf is nameOf for what is added to the beginning of a name: a number becomes its digits.
+// partOf is nameOf for the later parts of a name: a number becomes its digits.
 func (c *checker) partOf(e parser.Expr) (prefix string, whole bool) {
 	if n, ok := e.(*parser.IntLit); ok {
 		return strconv.FormatInt(n.Value, 10), true
@@ -114,7 +114,7 @@ func (c *checker) partOf(e parser.Expr) (prefix string, whole bool) {
 	return c.nameOf(e)
 }
 
-// TargetsOf returns what a script destroys as Check has it, where the values of the parameters are known.
+// TargetsOf returns the targets of a script like Check, for known values of the parameters.
 func TargetsOf(bundle Bundle, params map[string]any) (targets []string, more bool) {
 	c := newChecker(analyse(bundle))
 	c.targets.params = params

@@ -42,7 +42,7 @@ func TestCheckTellsWhatAScriptDestroys(t *testing.T) {
 	}
 }
 
-// Names are followed through variables with a bound, however often they are doubled.
+// The steps to resolve names are limited, even if names double repeatedly.
 func TestFollowingNamesHasABound(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("volume := import(\"volume\")\na0 := \"\"\n")

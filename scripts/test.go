@@ -12,18 +12,18 @@ import (
 	"writ"
 )
 
-// TestEnding is how the name of a file with tests ends: "web_test.tengo". What is in such a file is never a script.
+// TestEnding is the suffix of the names of test files: "web_test.tengo". A test file is never a script.
 const TestEnding = "_test.tengo"
 
-// testPrefix is how the names of functions begin that are tests.
+// testPrefix is the prefix of the names of test functions.
 const testPrefix = "test_"
 
-// IsTest reports whether a file of this name holds tests.
+// IsTest reports whether a file of this name contains tests.
 func IsTest(name string) bool { return strings.HasSuffix(name, TestEnding) }
 
-// TestFile is a file of tests that is ready to be carried out: functions test_…(t) at its top level. Every test is an evaluation of the
-// whole file, from its first line and with nothing of the tests before it, followed by a call of the test's function. It is bounded as a
-// pass of a script is. Any number of tests may be carried out at the same time.
+// TestFile is a compiled test file: functions test_…(t) at its top level. Every test evaluates the whole file from its
+// first line, independent of earlier tests, and then calls the test's function. The limits are those of a pass. A
+// TestFile is safe for concurrent use.
 type TestFile struct {
 	program *Program
 	tests   []Test
@@ -32,11 +32,11 @@ type TestFile struct {
 // Test is a test of a file.
 type Test struct {
 	Name string `json:"name"`
-	Line int    `json:"line"` // where it is defined, from 1
+	Line int    `json:"line"` // of its definition, from 1
 }
 
-// CompileTests makes a TestFile of a bundle whose main source is one. An error is SCRIPT_INVALID with the first thing that is wrong;
-// Check tells all of it.
+// CompileTests compiles a bundle whose main source is a test file. An error is SCRIPT_INVALID with the first
+// diagnostic; Check returns all of them.
 func CompileTests(bundle Bundle) (*TestFile, error) {
 	a := analyse(bundle)
 	if !IsTest(bundle.Main.Name) {
@@ -56,48 +56,47 @@ func CompileTests(bundle Bundle) (*TestFile, error) {
 // Tests returns the tests in the order of the file.
 func (f *TestFile) Tests() []Test { return f.tests }
 
-// TestOutcome is how a test ended.
+// TestOutcome is the outcome of a test.
 type TestOutcome string
 
-// The ends of a test.
 const (
 	TestPassed  TestOutcome = "pass"
 	TestFailed  TestOutcome = "fail"
 	TestSkipped TestOutcome = "skip"
 )
 
-// Verdict is what came of one test.
+// Verdict is the result of one test.
 type Verdict struct {
 	Test    string      `json:"test"`
 	Outcome TestOutcome `json:"outcome"`
-	Notes   []TestNote  `json:"notes,omitempty"` // in the order in which they were made
+	Notes   []TestNote  `json:"notes,omitempty"` // in the order of their creation
 }
 
-// TestNote is something that a test said, and where.
+// TestNote is a message of a test, with its position.
 type TestNote struct {
-	Failure  bool     `json:"failure,omitempty"` // it failed the test; the others only tell
-	Text     string   `json:"text"`              // maybe of several lines
+	Failure  bool     `json:"failure,omitempty"` // it failed the test; other notes are informative
+	Text     string   `json:"text"`              // may have several lines
 	Position string   `json:"position,omitempty"`
 	Trace    []string `json:"trace,omitempty"` // positions of the callers within the test, innermost first
 }
 
-// trial is one test that is being carried out.
+// trial is a running test.
 type trial struct {
 	ctx     context.Context
 	sim     Sim
 	index   int  // of the test in its file
-	began   bool // the file's top level is through
+	began   bool // the top level of the file has run
 	verdict *Verdict
 	bytes   int // of the notes
 }
 
-// maxTestText bounds what one test may say, in bytes.
+// maxTestText limits the notes of one test, in bytes.
 const maxTestText = 1 << 20
 
-// errTestEnds unwinds a test that has said why it ends.
+// errTestEnds unwinds a test that has reported why it ends.
 var errTestEnds = errors.New("the test ends here")
 
-// Run carries out the i-th test. Its runs take place in the sim. When ctx ends the test fails, with ctx's cause.
+// Run runs the i-th test. Its runs use sim. When ctx ends, the test fails with ctx's cause.
 func (f *TestFile) Run(ctx context.Context, i int, sim Sim) Verdict {
 	v := Verdict{Test: f.tests[i].Name, Outcome: TestPassed}
 	p := &pass{fuel: MaxFuel}
@@ -123,7 +122,7 @@ func (f *TestFile) Run(ctx context.Context, i int, sim Sim) Verdict {
 	return v
 }
 
-// within takes the last position off a trace: that of the call of the test, which no author wrote.
+// within removes the last position of a trace: the generated call of the test.
 func (t *trial) within(trace []string) []string {
 	if !t.began || len(trace) == 0 {
 		return trace
@@ -131,7 +130,7 @@ func (t *trial) within(trace []string) []string {
 	return trace[:len(trace)-1]
 }
 
-// place is where the test is, and from where that was called.
+// place returns the current position of the test, and the positions of its callers.
 func (p *pass) place() (position string, trace []string) {
 	all := frames(p.vm, p.files)
 	if len(all) == 0 {
@@ -140,7 +139,7 @@ func (p *pass) place() (position string, trace []string) {
 	return all[0], p.test.within(all[1:])
 }
 
-// note adds to what the test said.
+// note adds a note to the verdict.
 func (p *pass) note(failed bool, text string) {
 	t := p.test
 	if t.bytes > maxTestText {
@@ -158,13 +157,13 @@ func (p *pass) note(failed bool, text string) {
 	t.verdict.Notes = append(t.verdict.Notes, n)
 }
 
-// failTest notes a failure; the test goes on unless the caller ends it.
+// failTest adds a failure. The test continues unless the caller ends it.
 func (p *pass) failTest(text string) {
 	p.test.verdict.Outcome = TestFailed
 	p.note(true, text)
 }
 
-// findTests collects the tests of the main unit: what is defined at its top level as test_… := func(t).
+// findTests collects the tests of the main unit: definitions test_… := func(t) at its top level.
 func (a *analysis) findTests() {
 	for _, s := range a.main.tree.Stmts {
 		assign, ok := s.(*parser.AssignStmt)
@@ -195,8 +194,8 @@ func (a *analysis) testList() []Test {
 	return list
 }
 
-// callTests makes the end of a test file: `if selected { test_name(t) }` for each test. The tree is changed, not the text, so every
-// position stays the author's.
+// callTests returns the statements at the end of a test file: `if selected { test_name(t) }` for each test. The tree is
+// changed, not the text, so every position stays that of the author.
 func callTests(tests []*parser.Ident) []parser.Stmt {
 	var list []parser.Stmt
 	for i, name := range tests {

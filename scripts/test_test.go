@@ -12,7 +12,7 @@ import (
 	"writ/scripts"
 )
 
-// sim plays nothing: it answers as a test wants it, and keeps what it was asked.
+// sim runs nothing: it returns the configured answer and records its arguments.
 type sim struct {
 	answer scripts.Rehearsed
 	err    error
@@ -56,7 +56,8 @@ func testFile(t testing.TB, text string, modules ...scripts.Source) *scripts.Tes
 	return f
 }
 
-// said is a verdict as lines: outcome first, then "! position: text" for failures and "  position: text" for the rest.
+// said formats a verdict as lines: outcome first, then "! position: text" for failures and " position: text" for other
+// notes.
 func said(v scripts.Verdict) string {
 	lines := []string{string(v.Outcome)}
 	for _, n := range v.Notes {
@@ -73,7 +74,7 @@ func said(v scripts.Verdict) string {
 	return strings.Join(lines, "\n")
 }
 
-// played is a run with one call of each end.
+// played is a run with calls in each final state.
 var played = scripts.Rehearsed{
 	State: "failed", Failure: &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "full"}, Position: "web.tengo:3:1"},
 	Logs: []string{"hello"},
@@ -135,7 +136,7 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 			t.equal(t.call(p, "machine.create m").args, {env: {DB: "(known after herodb.create store)"}, disks: ["<herodb store>"]}); t.equal(p.output.id, "(known at submission)")`, "pass"},
 		{`f := {fail: {"node.ping": {}}}; t.plan("web.tengo", f)`, "fail\n! 1:55: t.plan: a plan is made before any call, so none can fail or have a result"},
 
-		// What ends a test without its will.
+		// Ends of a test by other causes.
 		{`f := func(x) { t.equal(x, 1) }; f(2)`, "fail\n! 1:38: got 2, want 1 < 1:55"},
 		{`x := undefined; x.y.z = 1`, "fail\n! 1:39: not index-assignable: undefined"},
 		{`t.eqaul`, "fail\n! 1:25: t has no \"eqaul\"; did you mean \"equal\"?"},
@@ -291,7 +292,7 @@ func TestOnlyTestFilesHaveTests(t *testing.T) {
 	if _, err := scripts.CompileTests(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: text}}); writ.CodeOf(err) != writ.CodeScriptInvalid {
 		t.Errorf("%v", err)
 	}
-	// Whoever carries a test file out as a script does nothing.
+	// A test file that is run as a script does nothing.
 	p, err := scripts.Compile(scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: text}})
 	if err != nil {
 		t.Fatal(err)

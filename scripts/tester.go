@@ -14,19 +14,19 @@ import (
 	"writ/internal/meant"
 )
 
-// The names that only the end of a test file writes.
+// Names that occur only in the generated end of a test file.
 const (
 	nativeTester   = "\x00t"
 	nativeSelected = "\x00selected:" // followed by the index of a test
 )
 
-// tester is what a test gets as its argument: all that it can ask for and say.
+// tester is the argument of a test.
 type tester struct {
 	tengo.ObjectImpl
 	pass *pass
 }
 
-// testMembers is what t offers.
+// testMembers are the members of t.
 var testMembers = map[string]member{
 	"run":       {least: 1, most: 2, call: testRun},
 	"plan":      {least: 1, most: 2, call: testPlan},
@@ -45,7 +45,7 @@ func (t *tester) TypeName() string   { return "test" }
 func (t *tester) String() string     { return "<test>" }
 func (t *tester) Copy() tengo.Object { return t }
 
-// IndexGet returns a member. What t does not have is an error.
+// IndexGet returns a member. An unknown member is an error.
 func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	key, ok := index.(*tengo.String)
 	if !ok {
@@ -60,7 +60,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 
 func testerNames() []string { return slices.Sorted(maps.Keys(testMembers)) }
 
-// selectedTest returns the native that says whether a test of the file is the one that is carried out.
+// selectedTest returns the native that reports whether a test of the file is the one to run.
 func selectedTest(index string) *native {
 	n, _ := strconv.Atoi(index)
 	return &native{name: "selected", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) {
@@ -72,7 +72,7 @@ func selectedTest(index string) *native {
 	}}
 }
 
-// testRun plays a script.
+// testRun runs a script.
 func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
 	r, err := p.rehearsal("t.run", args)
 	if err != nil {
@@ -88,7 +88,6 @@ func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return p.records("what t.run returns", done.value())
 }
 
-// testPlan plans a script.
 func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
 	r, err := p.rehearsal("t.plan", args)
 	if err != nil {
@@ -106,7 +105,7 @@ func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
 
 var errPlanned = errors.New("t.plan: a plan is made before any call, so none can fail or have a result")
 
-// unplayed ends the test because a script could not be played.
+// unplayed ends the test because a script could not run.
 func (p *pass) unplayed(err error) error {
 	e := writ.AsError(err)
 	text := err.Error()
@@ -117,7 +116,7 @@ func (p *pass) unplayed(err error) error {
 	return errTestEnds
 }
 
-// rehearsal reads the arguments of t.run.
+// rehearsal parses the arguments of t.run.
 func (p *pass) rehearsal(name string, args []tengo.Object) (Rehearsal, error) {
 	script, ok := args[0].(*tengo.String)
 	if !ok {
@@ -139,7 +138,7 @@ func (p *pass) rehearsal(name string, args []tengo.Object) (Rehearsal, error) {
 	return r, nil
 }
 
-// given returns options as a value.
+// given returns the options as values.
 func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
 	if len(args) == 0 || args[0] == tengo.UndefinedValue {
 		return nil, nil
@@ -148,14 +147,14 @@ func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s takes a script and a map, not a %s", name, args[0].TypeName())
 	}
-	e := encoder{pass: p, plain: true} // which knows what is a value
+	e := encoder{pass: p, plain: true} // only to check the values
 	if err := e.object(args[0], 0); err != nil {
 		return nil, within("the options", err)
 	}
 	return valuesOf(m), p.keep(4 * len(e.buf))
 }
 
-// testResources lists what there is.
+// testResources lists the current resources.
 func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
 	found, err := p.test.sim.Resources(p.test.ctx)
 	if err != nil {
@@ -174,7 +173,8 @@ func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
 	return list, nil
 }
 
-// records makes a value whose fields are known: what is misspelt is an error and not undefined. The calls in it are such, too.
+// records returns a value whose reads of unknown fields are errors instead of undefined. The same applies to the calls
+// in it.
 func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
 	if err := p.keep(4 * sizeOf(v)); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
 	return r, nil
 }
 
-// testCall finds a call of a run; a test that looks at one that is not there ends.
+// testCall returns a call of a run. The test ends if the call is missing.
 func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
 	r, ok := args[0].(*record)
 	if !ok || r.fields["calls"] == nil || r.fields["steps"] == nil {
@@ -256,7 +256,7 @@ func testEqual(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return p.assertion(text, args[2:])
 }
 
-// testOK demands what counts as true.
+// testOK asserts a value that counts as true.
 func testOK(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if !args[0].IsFalsy() {
 		return tengo.TrueValue, nil
@@ -268,7 +268,7 @@ func testOK(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return p.assertion("got "+shape+", want what counts as true", args[1:])
 }
 
-// testContains demands that a string has a part, a list an element, or a map a key.
+// testContains asserts that a string has a part, a list an element, or a map a key.
 func testContains(p *pass, args []tengo.Object) (tengo.Object, error) {
 	found, err := p.contains(args[0], args[1])
 	if err != nil || found {
@@ -315,7 +315,7 @@ func (p *pass) contains(whole, part tengo.Object) (bool, error) {
 	return false, fmt.Errorf("t.contains looks into a string, a list or a map, not into a %s", whole.TypeName())
 }
 
-// assertion notes that a demand is not met, with what the author says about it. The test goes on.
+// assertion records a failed assertion, with the author's message. The test continues.
 func (p *pass) assertion(text string, message []tengo.Object) (tengo.Object, error) {
 	if len(message) > 0 {
 		about, err := p.text(message[0])
@@ -365,7 +365,7 @@ func testLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return tengo.UndefinedValue, p.keep(len(text))
 }
 
-// testSkip ends the test without a verdict on what it is about. One that has failed already stays failed.
+// testSkip ends the test as skipped. A failed test stays failed.
 func testSkip(p *pass, args []tengo.Object) (tengo.Object, error) {
 	why, err := p.text(args[0])
 	if err != nil {

@@ -8,15 +8,16 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// unknown is a value that a plan does not know: a result, or what was made of one. It can be stored and computed with. What asks it for its
-// value ends the plan. The unknownRule of a function says what it does with unknown arguments. If a function has no rule, the methods below
-// panic with the horizon: nothing uses an unknown as a value.
+// unknown is a value that a plan does not know: a result, or a value derived from one. Scripts can store it and compute
+// with it. An access to its value ends the plan. The unknownRule of a function determines how it handles unknown
+// arguments. If a function has no rule, the methods below panic with the horizon, so an unknown is never used as a
+// value.
 type unknown struct {
 	tengo.ObjectImpl
 	after []int // the calls that it depends on, ascending; shared, so never changed
 }
 
-// here is where a plan ends because what depends on u.
+// here returns the horizon of a plan that ends because what depends on u.
 func (u *unknown) here(what string) *horizon { return &horizon{what: what, after: u.after} }
 
 func (u *unknown) TypeName() string         { panic(u.here("what happens")) }
@@ -26,7 +27,7 @@ func (u *unknown) Equals(tengo.Object) bool { panic(u.here("a comparison")) }
 func (u *unknown) CanIterate() bool         { panic(u.here("the number of rounds")) }
 func (u *unknown) Copy() tengo.Object       { return u }
 
-// BinaryOp is that of x--: everything else that has operators is a native.
+// BinaryOp handles x--. All other operators are natives.
 func (u *unknown) BinaryOp(_ token.Token, right tengo.Object) (tengo.Object, error) {
 	if _, ok := right.(*tengo.Int); !ok {
 		return nil, u.here("the result of an operator")
@@ -34,20 +35,20 @@ func (u *unknown) BinaryOp(_ token.Token, right tengo.Object) (tengo.Object, err
 	return u, nil
 }
 
-// IndexGet returns a part of what is not known.
+// IndexGet returns u: a part of an unknown value is unknown.
 func (u *unknown) IndexGet(tengo.Object) (tengo.Object, error) { return u, nil }
 
-// IndexSet ends the plan: what it would change may be part of a value that is known.
+// IndexSet ends the plan: the change may affect a part of a known value.
 func (u *unknown) IndexSet(_, _ tengo.Object) error { return u.here("what is changed") }
 
 func (u *unknown) CanCall() bool { return true }
 
-// Call ends the plan.
+// Call ends the plan: the function is unknown.
 func (u *unknown) Call(...tengo.Object) (tengo.Object, error) {
 	return nil, u.here("which function is called")
 }
 
-// value is how a plan writes it; see KnownAfter.
+// value returns the encoding of u; see KnownAfter.
 func (u *unknown) value() any {
 	list := make([]any, len(u.after))
 	for i, seq := range u.after {
@@ -56,7 +57,7 @@ func (u *unknown) value() any {
 	return map[string]any{knownAfter: list}
 }
 
-// replaceUnknown returns a copy of v with something else in the place of what is not known.
+// replaceUnknown returns a copy of v in which replace provides the replacements of unknown values.
 func replaceUnknown(v any, replace func(*unknown) any) any {
 	return rewritten(v, func(part any) (any, bool) {
 		u, ok := part.(*unknown)
@@ -67,9 +68,9 @@ func replaceUnknown(v any, replace func(*unknown) any) any {
 	})
 }
 
-// horizon unwinds a script that decides by what is not known.
+// horizon unwinds a script whose control flow depends on an unknown value.
 type horizon struct {
-	what  string // depends on the calls
+	what  string // the noun phrase for the message
 	after []int
 }
 
@@ -80,8 +81,9 @@ func isUnknown(o tengo.Object) bool {
 	return ok
 }
 
-// within looks for what is not known in objects and everything inside them: nil if there is nothing, else one value that depends on all of
-// it. A handle whose name is not known counts, as it is printed with it. Lists and maps can contain themselves, and each other often.
+// within searches objects and everything inside them for unknown values. It returns nil, or one unknown that depends on
+// all of them. A handle with an unknown name counts, because the name is printed with it. Lists and maps can contain
+// themselves, and each other many times.
 func (p *planning) within(objects []tengo.Object) (*unknown, error) {
 	var found *unknown
 	seen := make(map[tengo.Object]bool)
@@ -117,14 +119,14 @@ func (p *planning) within(objects []tengo.Object) (*unknown, error) {
 			return nil, err
 		}
 		open = append(open, list...)
-		for _, v := range m { // in any order: a union has none
+		for _, v := range m { // in any order: a union is unordered
 			open = append(open, v)
 		}
 	}
 	return found, nil
 }
 
-// union returns what depends on both.
+// union returns an unknown that depends on both.
 func (p *planning) union(a, b *unknown) (*unknown, error) {
 	switch {
 	case a == nil || a == b || len(a.after) == 0:
@@ -137,7 +139,7 @@ func (p *planning) union(a, b *unknown) (*unknown, error) {
 	}
 	both := slices.Concat(a.after, b.after)
 	slices.Sort(both)
-	both = slices.Clone(slices.Compact(both)) // no bigger than it must be: there may be many
+	both = slices.Clone(slices.Compact(both)) // no excess capacity: there may be many
 	switch len(both) {
 	case len(a.after):
 		return a, nil

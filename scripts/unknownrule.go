@@ -8,12 +8,12 @@ import (
 	"writ/sal/catalog"
 )
 
-// unknownRule says what a native makes of arguments in a plan: the unknown that its result is; nil if it can be called with them as ever,
-// because they are known as far as it looks; or the error that ends the plan. Nil is that of pure functions: as soon as anything in the
-// arguments is not known, the result is not.
+// unknownRule determines how a plan handles the arguments of a native. It returns the unknown that is the result, nil
+// if the native can be called because it reads only known parts, or the error that ends the plan. A nil rule is that of
+// pure functions: the result is unknown if any part of the arguments is.
 type unknownRule func(p *planning, args []tengo.Object) (*unknown, error)
 
-// planNative applies the unknownRule of a native. The result is nil if the native is to be called.
+// planNative applies the unknownRule of a native. A nil result means that the native must be called.
 func (p *planning) planNative(n *native, args []tengo.Object) (tengo.Object, error) {
 	if !p.born {
 		return nil, nil
@@ -29,12 +29,12 @@ func (p *planning) planNative(n *native, args []tengo.Object) (tengo.Object, err
 	return u, nil
 }
 
-// flows is for functions that read all of their arguments and change none.
+// flows is the rule for functions that read all of their arguments and change none.
 func flows(p *planning, args []tengo.Object) (*unknown, error) {
 	return p.within(args)
 }
 
-// flat is for functions that do not look into lists and maps.
+// flat is the rule for functions that do not read the elements of lists and maps.
 func flat(p *planning, args []tengo.Object) (*unknown, error) {
 	if !slices.ContainsFunc(args, isUnknown) {
 		return nil, nil
@@ -42,7 +42,7 @@ func flat(p *planning, args []tengo.Object) (*unknown, error) {
 	return p.within(args)
 }
 
-// first is for functions that look at their first argument, not into it, and pass the others on.
+// first is the rule for functions that read their first argument, but not its elements, and store the others.
 func first(p *planning, args []tengo.Object) (*unknown, error) {
 	if len(args) == 0 || !isUnknown(args[0]) {
 		return nil, nil
@@ -50,10 +50,10 @@ func first(p *planning, args []tengo.Object) (*unknown, error) {
 	return p.within(args)
 }
 
-// carries is for functions that know what to do with values that are not known.
+// carries is the rule for functions that handle unknown values themselves.
 func carries(*planning, []tengo.Object) (*unknown, error) { return nil, nil }
 
-// ends is for what must know its arguments, though not what is in them.
+// ends is the rule for functions that need known arguments, but not known elements.
 func ends(what string) unknownRule {
 	return func(_ *planning, args []tengo.Object) (*unknown, error) {
 		for _, arg := range args {
@@ -65,7 +65,7 @@ func ends(what string) unknownRule {
 	}
 }
 
-// endsDeep is for what must know all of its arguments.
+// endsDeep is the rule for functions that need all of their arguments, with all elements.
 func endsDeep(what string) unknownRule {
 	return func(p *planning, args []tengo.Object) (*unknown, error) {
 		u, err := p.within(args)
@@ -76,7 +76,8 @@ func endsDeep(what string) unknownRule {
 	}
 }
 
-// wholeParts is for operations: any part of a spec need not be known, but which parts there are.
+// wholeParts is the rule for operations: values in spec and options may be unknown, but not the spec or the options
+// themselves.
 func wholeParts(op *catalog.Operation) unknownRule {
 	return func(_ *planning, args []tengo.Object) (*unknown, error) {
 		if op.Named() && len(args) > 0 {
@@ -91,7 +92,7 @@ func wholeParts(op *catalog.Operation) unknownRule {
 	}
 }
 
-// unknownRules are those of operators, statements and builtins that need one.
+// unknownRules are the rules of operators, statements and builtins that need one.
 var unknownRules = map[string]unknownRule{
 	nativeDecide:  ends("the condition"),
 	nativeIterate: ends("the number of rounds"),
@@ -101,7 +102,7 @@ var unknownRules = map[string]unknownRule{
 	nativeSpread:  ends("the number of arguments"),
 	nativeSlice:   flat,
 	nativeAdd: func(p *planning, args []tengo.Object) (*unknown, error) {
-		if _, text := args[0].(*tengo.String); text { // which the other one is printed behind
+		if _, text := args[0].(*tengo.String); text { // the other operand is printed
 			return flows(p, args)
 		}
 		return flat(p, args)
