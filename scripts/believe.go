@@ -20,7 +20,7 @@ func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, w
 // and texts that the script itself could have produced within its signed header. The hashes of calls cannot be checked;
 // a wrong hash fails the next honest pass.
 //
-// The text of the error contains nothing of o.
+// The text of the error contains no data from o.
 func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	states := make([]EntryState, len(journal), len(journal)+len(o.Calls)) // by seq
 	for _, e := range journal {

@@ -320,7 +320,7 @@ func (c *checker) call(e *parser.CallExpr) {
 	}
 }
 
-// operate checks the arguments of an operation as far as they are literals.
+// operate checks the arguments of an operation where they are literals.
 func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	least, most := arity(op)
 	if len(e.Args) < least || len(e.Args) > most {

@@ -54,7 +54,7 @@ func (c *checker) is(e parser.Expr, s *symbol) bool {
 	return ok && s != nil && c.symbols[name] == s && !s.assigned
 }
 
-// testCall checks the arguments of t.run and the other members of t as far as they are literals.
+// testCall checks the arguments of t.run and the other members of t where they are literals.
 func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	base, key := selected(e.Func)
 	if key == nil || !c.is(base, t) || e.Ellipsis.IsValid() {

@@ -82,7 +82,7 @@ type Report struct {
 	Targets     []string  `json:"targets,omitempty"`
 	MoreTargets bool      `json:"more_targets,omitempty"`
 	Secrets     []string  `json:"secrets,omitempty"`  // the names of all literal secrets, sorted
-	Timeouts    []Timeout `json:"timeouts,omitempty"` // of calls, as far as they are literals
+	Timeouts    []Timeout `json:"timeouts,omitempty"` // of calls, where they are literals
 	Modules     []string  `json:"modules,omitempty"`  // modules of the bundle that the script needs, sorted
 	Tests       []Test    `json:"tests,omitempty"`    // of a test file, in its order
 }

@@ -18,15 +18,15 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// What an attack may cost.
+// Limits for an attack.
 const (
-	attackCPU    = 2500 * time.Millisecond // of the child, for a pass or a plan of it
-	attackMemory = 300 << 20               // bytes of the child at its worst, over its whole life
-	afterCPU     = time.Second             // of the child, for the honest script that comes next
-	attackHeap   = 8 << 20                 // bytes that this process may have more after all attacks
+	attackCPU    = 2500 * time.Millisecond // of the child, for a pass or its plan
+	attackMemory = 300 << 20               // peak memory of the child in bytes, over its whole life
+	afterCPU     = time.Second             // of the child, for the honest script that follows
+	attackHeap   = 8 << 20                 // growth of this process in bytes after all attacks
 )
 
-// attack is a script that would take all memory, all time or the whole process if Tengo were left alone.
+// attack is a script that would use all memory or time, or crash the process, with unmodified Tengo.
 type attack struct {
 	name    string
 	bundle  scripts.Bundle
@@ -34,9 +34,9 @@ type attack struct {
 	want    writ.Code
 }
 
-// TestAttacks runs the attacks. Each must end as its own failure, with the code it names and a position, within the CPU time and the
-// memory of one child that lives on and gives the next script its right answer; the process that asks for the passes stays as it was. So
-// must its plan, or it goes as far as values are known.
+// TestAttacks runs the attacks. Each must end as its own failure, with its expected code and a position, within the
+// limits of CPU time and memory. The child must survive and give the next script its right answer, and the parent must
+// not change. The same applies to its plan, which may also end where values are unknown.
 func TestAttacks(t *testing.T) {
 	all := gateAttacks(append(attackFiles(t), attackBundles()...))
 	const workers = 2
@@ -70,7 +70,7 @@ func TestAttacks(t *testing.T) {
 	t.Logf("%d attacks; children took %d and %d MiB; this process: %+v before, %+v after", len(all), peaks[0]>>20, peaks[1]>>20, before, after)
 }
 
-// gateAttacks is every third attack in the gate, and all in the nightly tier.
+// gateAttacks returns every third attack in the gate, and all in the nightly tier.
 func gateAttacks(all []attack) (some []attack) {
 	const every = 3
 	for i, a := range all {
@@ -81,7 +81,7 @@ func gateAttacks(all []attack) (some []attack) {
 	return some
 }
 
-// attackFiles reads the attacks that are one file. The first line of each says how it must end.
+// attackFiles reads the attacks that consist of one file. The first line of each has the expected code.
 func attackFiles(t *testing.T) []attack {
 	files, err := filepath.Glob("../testdata/attacks/*.tengo")
 	if err != nil || len(files) < 170 {
@@ -142,7 +142,7 @@ func (a attack) run(t *testing.T, pool *evaluator.Pool) error {
 	}
 	places := append(o.Failure.Trace, o.Failure.Position)
 	if a.want == writ.CodeScriptInvalid {
-		places = []string{o.Failure.Message} // the compiler's, which begins with the place
+		places = []string{o.Failure.Message} // the compiler's message, which begins with the position
 	}
 	for _, place := range places {
 		for _, source := range append(a.bundle.Modules, a.bundle.Main) {
@@ -154,7 +154,7 @@ func (a attack) run(t *testing.T, pool *evaluator.Pool) error {
 	return fmt.Errorf("it failed at %q (%q), which is not in the script", o.Failure.Position, o.Failure.Trace)
 }
 
-// cpuOf returns the CPU time of the children of a pool that wait for work: one for scripts that take long, and one for others.
+// cpuOf returns the CPU time of the idle children of a pool: one for slow scripts, and one for others.
 func cpuOf(pool *evaluator.Pool) (used time.Duration) {
 	for _, child := range pool.Idle() {
 		used += evaluator.CPUOf(child.Pid)
@@ -162,7 +162,7 @@ func cpuOf(pool *evaluator.Pool) (used time.Duration) {
 	return used
 }
 
-// peakOf returns the most memory that one of the children of a pool had resident.
+// peakOf returns the maximum resident memory of a pool's children.
 func peakOf(pool *evaluator.Pool) (peak int64) {
 	for _, child := range pool.Idle() {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", child.Pid))
@@ -173,20 +173,20 @@ func peakOf(pool *evaluator.Pool) (peak int64) {
 	return peak
 }
 
-// footprint is what a process keeps.
+// footprint holds the resources of a process.
 type footprint struct {
 	heap              uint64
 	goroutines, files int
 }
 
-// measure ends the children first: how many a pool keeps depends on what it was asked.
+// measure ends the children first, because their number depends on earlier requests.
 func measure(t *testing.T, pools []*evaluator.Pool) footprint {
 	for _, pool := range pools {
 		if err := pool.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 3 { // what is pooled goes in the second round
+	for range 3 { // pooled objects are freed in the second round
 		runtime.GC()
 	}
 	var memory runtime.MemStats

@@ -11,13 +11,13 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// attackBundles are the attacks that need modules, a journal, or more text than a file should have.
+// attackBundles returns the attacks that need modules, a journal, or too much text for a file.
 func attackBundles() []attack {
 	source := func(name, text string) scripts.Source { return scripts.Source{Name: name, Text: []byte(text)} }
 	modules := func(name string, want writ.Code, main string, modules ...scripts.Source) attack {
 		return attack{name: name, want: want, bundle: scripts.Bundle{Main: source(name, main), Modules: modules}}
 	}
-	chain := func(n, times int) []scripts.Source { // each module imports the next one so many times
+	chain := func(n, times int) []scripts.Source { // each module imports the next one times times
 		var all []scripts.Source
 		for i := range n {
 			text := strings.Repeat(fmt.Sprintf("import(\"m%d\");", i+1), times)
@@ -25,7 +25,7 @@ func attackBundles() []attack {
 		}
 		return append(all, source(fmt.Sprintf("m%d", n), "export 1"))
 	}
-	var big []scripts.Source // as much as fits into a bundle, and as many literals
+	var big []scripts.Source // the maximum size of a bundle, and the maximum number of literals
 	var imports []string
 	for i := range 7 {
 		name := fmt.Sprintf("big%d", i)
@@ -43,12 +43,12 @@ func attackBundles() []attack {
 	}
 }
 
-// bigResult reads a small field of the biggest result that is possible again and again.
+// bigResult repeatedly reads a small field of a result of maximum size.
 func bigResult() attack {
 	a := attack{name: "results_read_again", want: writ.CodeScriptLimit, bundle: bundle("h := import(\"node\").facts()\nfor { h.hostname }")}
 	o, err := new(evaluator.InProcess).Pass(context.Background(), a.bundle, everything, nil)
 	if err != nil {
-		panic(err) // which only a context can cause
+		panic(err) // only a context can cause it
 	}
 	values := map[string]any{"hostname": "h", "list": slices.Repeat([]any{int64(1)}, 7_000)}
 	a.journal = []scripts.Entry{{Seq: 1, Hash: o.Calls[0].Hash, State: scripts.EntrySucceeded, Values: values}}

@@ -11,7 +11,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// BenchmarkStart is the cost of a new child, up to the moment at which it is confined and waits for a pass.
+// BenchmarkStart measures the start of a child until it is confined and waits for a pass.
 func BenchmarkStart(b *testing.B) {
 	binary := childBinary(b)
 	for b.Loop() {
@@ -25,13 +25,13 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// sides are the evaluators that are put side by side.
+// sides returns the evaluators to compare.
 func sides(b *testing.B) map[string]scripts.Evaluator {
 	return map[string]scripts.Evaluator{"child": newPool(b, 1), "in-process": new(evaluator.InProcess)}
 }
 
-// BenchmarkPass puts a pass in a child beside the same pass in this process, for small and middling runs: the first pass of a run, the
-// pass after one more result, and one whose journal no child has seen.
+// BenchmarkPass compares a pass in a child with the same pass in this process, for small and medium runs: the first
+// pass of a run, the pass after one more result, and a pass whose journal is new to every child.
 func BenchmarkPass(b *testing.B) {
 	for _, calls := range []int{10, 100} {
 		script := bundle(fmt.Sprintf(`node := import("node")
@@ -76,8 +76,8 @@ node.facts().hostname
 	}
 }
 
-// BenchmarkSequentialWaits runs a script that waits for each of its calls, in a child and beside it in this process: each pass replays
-// all calls before it. The CPU time is that of the evaluation alone where it has a process of its own.
+// BenchmarkSequentialWaits runs a script that waits for each of its calls, in a child and in this process. Each pass
+// replays all earlier calls. For a child, the CPU time is that of the evaluation alone.
 func BenchmarkSequentialWaits(b *testing.B) {
 	for _, calls := range []int{10, 100, 1000} {
 		for side, e := range sides(b) {
@@ -96,7 +96,7 @@ func BenchmarkSequentialWaits(b *testing.B) {
 	}
 }
 
-// childCPU is the CPU time that the idle children of a pool have used so far.
+// childCPU returns the total CPU time of the idle children of a pool.
 func childCPU(pool *evaluator.Pool) (all time.Duration) {
 	if pool == nil {
 		return 0

@@ -18,26 +18,26 @@ import (
 	"writ/scripts"
 )
 
-// child is one process that carries out passes, one at a time.
+// child is a process that runs passes, one at a time.
 type child struct {
 	cmd      *exec.Cmd
-	in       *os.File      // requests go in here
-	out      *os.File      // answers come out here
-	deaths   *os.File      // what it writes when it dies
-	layers   Layers        // what confines it, as it says
-	patience time.Duration // how long it may take for an answer
+	in       *os.File      // requests are written here
+	out      *os.File      // answers are read here
+	deaths   *os.File      // its standard error, with the reason of its death
+	layers   Layers        // the layers that it reported
+	patience time.Duration // maximum time for an answer
 	programs recent[struct{}]
-	version  uint64        // of the last journal that it was told
-	retired  bool          // it has said that it ends
-	slow     bool          // it is for slow passes and plans, with a low priority
-	counted  time.Duration // of the CPU time that it has used, what was charged
-	buf      []byte        // that answers are read into
+	version  uint64        // of the last journal that was sent
+	retired  bool          // it has announced its end
+	slow     bool          // it runs slow passes and plans, with a low priority
+	counted  time.Duration // the part of its CPU time that was charged
+	buf      []byte        // buffer for reading answers
 
 	mu       sync.Mutex
-	journals journals // that it keeps
+	journals journals // the journals that it holds
 }
 
-// startChild starts a process and waits until it is confined. Its files are pipes, so that every wait can have an end.
+// startChild starts a process and waits until it is confined. Its files are pipes, so that every wait can time out.
 func startChild(ctx context.Context, executable string, patience time.Duration) (*child, error) {
 	c, err := launch(executable)
 	if err != nil {
@@ -94,7 +94,7 @@ func launch(executable string) (*child, error) {
 		journals: journals{most: maxJournals}}, nil
 }
 
-// end kills the process if it lives, waits for it, and returns its last words.
+// end kills the process if it is alive, waits for it, and returns the last text on its standard error.
 func (c *child) end() string {
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
@@ -105,10 +105,10 @@ func (c *child) end() string {
 	return strings.TrimSpace(string(words))
 }
 
-// round requests passes, with only the parts of bundle and journal that the child lacks, and answers them one after the
-// other. After an error the caller must end the child. Passes without an answer did not take place, or caused the
-// error. If crowded is not nil, passes stop after a quantum; a child that exceeds it is ended if crowded reports that
-// other work waits.
+// round requests passes, with only the parts of bundle and journal that the child lacks, and applies the answers in
+// order. After an error the caller must end the child. Passes without an answer did not take place, or caused the
+// error. If crowded is not nil, passes stop after a quantum, and a child that exceeds it is ended if crowded reports
+// that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
 	requests := make([]request, len(passes))
@@ -141,7 +141,7 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	return err
 }
 
-// insist asks for a pass again, of which the child has forgotten something, and tells it everything.
+// insist repeats the request for a pass with all data, because the child had dropped a part of it.
 func (c *child) insist(ctx context.Context, p *passing, crowded func() bool) error {
 	c.version++
 	r := p.request
@@ -205,8 +205,8 @@ func (c *child) compile(ctx context.Context, program writ.Digest, bundle *script
 	return took, err
 }
 
-// fit returns how well the child fits a waiter, from 0. The run's journal counts most, unless the program is heavy:
-// expensive to compile.
+// fit returns how well the child fits a waiter, from 0. The run's journal counts most, unless the program is heavy,
+// which means expensive to compile.
 func (c *child) fit(w *waiter, heavy bool) (points int) {
 	if w.pass != nil && c.keeps(w.pass.request.Run) {
 		points += 2
@@ -220,14 +220,15 @@ func (c *child) fit(w *waiter, heavy bool) (points int) {
 	return points
 }
 
-// keeps reports whether the child has the journal of a run. Unlike all others it may be asked while the child is at work.
+// keeps reports whether the child has the journal of a run. Unlike the other methods it is safe to call while the child
+// works.
 func (c *child) keeps(run writ.RunID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.journals.find(run) != nil
 }
 
-// plan asks for a plan, and returns its CPU time. The plan is nil if it was stopped: see round. After an error the
+// plan requests a plan, and returns its CPU time. The plan is nil if it was stopped: see round. After an error the
 // caller must end the child.
 func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan *scripts.Plan, took time.Duration, err error) {
 	r.Yields = crowded != nil
@@ -282,7 +283,7 @@ func (c *child) ask(ctx context.Context, requests []request, crowded func() bool
 // errGone means that the child was dead before it read the request.
 var errGone = errors.New("the child is gone")
 
-// spent is the CPU time that the child has used since it was asked last.
+// spent returns the CPU time of the child since the last call.
 func (c *child) spent() time.Duration {
 	used := cpuOf(c.cmd.Process.Pid)
 	if state := c.cmd.ProcessState; state != nil { // it has ended
@@ -293,7 +294,7 @@ func (c *child) spent() time.Duration {
 	return spent
 }
 
-// glance is how often a child that works is looked at.
+// glance is the interval of checks on a working child.
 const glance = 200 * time.Millisecond
 
 // unyielding limits the CPU time of a request that should have stopped after a quantum. It leaves time to compile a
@@ -306,16 +307,16 @@ var (
 	errLong = fmt.Errorf("did not stop after %v of CPU time while others wait", quantum)
 )
 
-// watch ends the wait for a child that works too long, or that nobody waits for any more.
+// watch ends the wait for a child that works too long, or whose caller has given up.
 type watch struct {
 	ctx     context.Context
 	child   *child
-	crowded func() bool   // whether somebody waits for the child to be free; nil if that does not matter
-	others  bool          // wait in the same round
-	began   time.Time     // of the wait for one answer
-	cpu     time.Duration // that the child had used then
-	look    time.Time     // when it is looked at next, whatever it says until then: it may say one byte at a time
-	said    []byte        // what was read and not looked into yet; a part of the child's buf
+	crowded func() bool   // reports whether work waits for the child; nil if that does not matter
+	others  bool          // other passes wait in the same round
+	began   time.Time     // the start of the wait for one answer
+	cpu     time.Duration // the CPU time of the child at that moment
+	look    time.Time     // time of the next check, regardless of what the child sends: it may send one byte at a time
+	said    []byte        // bytes read but not decoded; a part of the child's buf
 }
 
 func (c *child) watch(ctx context.Context, crowded func() bool) *watch {
@@ -324,13 +325,13 @@ func (c *child) watch(ctx context.Context, crowded func() bool) *watch {
 	return w
 }
 
-// again begins the wait for one more answer.
+// again starts the wait for the next answer.
 func (w *watch) again() {
 	w.began, w.cpu = time.Now(), cpuOf(w.child.cmd.Process.Pid)
 	w.look = w.began.Add(w.glance())
 }
 
-// glance is when to look next.
+// glance returns the time until the next check.
 func (w *watch) glance() time.Duration {
 	if w.crowded != nil {
 		return quantum / 2
@@ -338,14 +339,14 @@ func (w *watch) glance() time.Duration {
 	return glance
 }
 
-// wake makes a wait look at ctx.
+// wake interrupts a wait, so that it checks ctx.
 func (w *watch) wake() {
 	past := time.Unix(1, 0)
 	_ = w.child.in.SetWriteDeadline(past)
 	_ = w.child.out.SetReadDeadline(past)
 }
 
-// overdue says why not to wait longer, nil if there is no reason.
+// overdue returns the reason to end the wait, or nil.
 func (w *watch) overdue() error {
 	used := cpuOf(w.child.cmd.Process.Pid) - w.cpu
 	switch {
@@ -379,7 +380,7 @@ func (w *watch) write(frame []byte) error {
 	return nil
 }
 
-// read waits until at least so many bytes were said.
+// read waits until at least least bytes have arrived.
 func (w *watch) read(least int) error {
 	if cap(w.said) < least {
 		if cap(w.child.buf) < least {
@@ -403,10 +404,9 @@ func (w *watch) read(least int) error {
 	return nil
 }
 
-// mostAnswers is how many bytes the answers of most rounds have at the most.
+// mostAnswers is a size in bytes that the answers of most rounds do not exceed.
 const mostAnswers = 16 << 10
 
-// readFrame reads one frame.
 func (w *watch) readFrame(v any) error {
 	if err := w.read(frameHead); err != nil {
 		return err
@@ -425,7 +425,7 @@ func (w *watch) readFrame(v any) error {
 	return nil
 }
 
-// silent reports whether nothing follows what was read: more would be the word of a child that was taken over.
+// silent returns an error if bytes follow the last answer: they prove that a script has taken over the child.
 func (w *watch) silent() error {
 	if len(w.said) > 0 {
 		return fmt.Errorf("read frame: %d bytes follow the last one", len(w.said))
@@ -433,7 +433,7 @@ func (w *watch) silent() error {
 	return nil
 }
 
-// reasonToEnd turns the end of a wait into a reason to go on or not.
+// reasonToEnd returns the error of a wait, or, if only a check was due, the result of that check.
 func (w *watch) reasonToEnd(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.look = time.Now().Add(w.glance())

@@ -40,8 +40,8 @@ func besides(t *testing.T, pool *evaluator.Pool, work ...func()) {
 	group.Wait()
 }
 
-// TestLongCompilationEndsNoChild compiles big programs, in passes and plans, while passes of others wait: the child
-// that compiled the others' program lives on.
+// TestLongCompilationEndsNoChild compiles big programs, in passes and plans, while passes of other projects wait: the
+// child with the other program survives.
 func TestLongCompilationEndsNoChild(t *testing.T) {
 	pool := newPool(t, 1)
 	pass(t.Context(), t, pool, "works", 0, facts)
@@ -59,7 +59,7 @@ func TestLongCompilationEndsNoChild(t *testing.T) {
 	}
 }
 
-// TestSlowPassEndsNoChild does the same with passes and plans that compute for long.
+// TestSlowPassEndsNoChild does the same with passes and plans that compute for a long time.
 func TestSlowPassEndsNoChild(t *testing.T) {
 	pool := newPool(t, 1)
 	pass(t.Context(), t, pool, "works", 0, facts)

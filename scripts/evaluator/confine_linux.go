@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine gives up what a child does not need. It is called before the first byte of a script is read, and what it sets up holds for the
-// rest of the process's life: everything that confines children belongs here. It says which layers hold. A layer that the kernel does
-// not have is missing; one that the kernel has and that cannot be put up is an error, as is the lack of any that every kernel has.
+// confine drops the rights that a child does not need. It runs before the first byte of a script is read, and holds for
+// the rest of the process's life. All confinement of children belongs here. It returns the layers with their state. A
+// layer that the kernel lacks is reported as missing. A layer that the kernel has but that fails is an error, as is the
+// lack of a layer that every kernel has.
 func confine() (Layers, error) {
 	layers := Layers{{Name: LayerLimits}, {Name: LayerDescriptors}, {Name: LayerPrivileges}}
 	if err := setLimits(); err != nil {
@@ -31,26 +32,27 @@ func confine() (Layers, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From here on the files of this process in /proc belong to root, and neither a debugger nor a core dump sees its memory.
+	// From here on root owns the files of this process in /proc, and neither a debugger nor a core dump can read its
+	// memory.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forbid dumps: %w", err)
 	}
-	calls, err := filter() // the last: it forbids what all the others need
+	calls, err := filter() // the last one: it forbids calls that the other layers need
 	if err != nil {
 		return nil, err
 	}
 	return append(layers, files, calls), nil
 }
 
-// setLimits bounds what the process may take.
+// setLimits limits the resources of the process.
 func setLimits() error {
 	for _, limit := range []struct {
 		name     string
 		resource int
 		value    uint64
 	}{
-		// Of the limits on memory this is the one that stops a process of Go cleanly; RLIMIT_AS keeps it from starting. Go takes its heap
-		// in pieces of 64 MiB, so what the threads are counted for must not make the last piece too big.
+		// Of the limits on memory, only this one stops a Go process cleanly; RLIMIT_AS prevents its start. Go allocates
+		// its heap in pieces of 64 MiB, so the share of the threads must not make the last piece exceed the limit.
 		{"memory", unix.RLIMIT_DATA, maxHeap + maxOther},
 		{"CPU time", unix.RLIMIT_CPU, uint64(maxLifeCPU / time.Second)},
 		{"core dumps", unix.RLIMIT_CORE, 0},
@@ -64,9 +66,9 @@ func setLimits() error {
 	return nil
 }
 
-// closeInherited closes every descriptor but the three pipes to the parent. Go marks what it opens to be closed in children, but whoever
-// started the parent may have left it others. The runtime's own, with which it waits for events, stay; the file from which it follows
-// the CPU quota goes, since a child has chosen its number of processors by itself.
+// closeInherited closes all descriptors except the three pipes to the parent. Go opens files with close-on-exec, but
+// the parent may have inherited others. The event descriptors of the runtime stay. The file with the CPU quota is
+// closed, because a child sets its number of processors itself.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -81,7 +83,7 @@ func closeInherited() error {
 			continue
 		}
 		target, err := os.Readlink("/proc/self/fd/" + entry.Name())
-		if errors.Is(err, unix.ENOENT) { // the one that listed them
+		if errors.Is(err, unix.ENOENT) { // the descriptor of the listing
 			continue
 		} else if err != nil {
 			return fmt.Errorf("look at a descriptor: %w", err)
@@ -96,7 +98,7 @@ func closeInherited() error {
 	return nil
 }
 
-// fence forbids every file, and what else the kernel's version of Landlock can forbid.
+// fence denies access to all files, and everything else that the kernel's version of Landlock can deny.
 func fence() (Layer, error) {
 	layer := Layer{Name: LayerLandlock}
 	version, err := llsys.LandlockGetABIVersion()
@@ -108,7 +110,7 @@ func fence() (Layer, error) {
 	if err := landlock.V11.BestEffort().Restrict(); err != nil {
 		return layer, fmt.Errorf("put up Landlock: %w", err)
 	}
-	// An effort may be the best and still nothing.
+	// Best effort may have no effect.
 	if fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EACCES) {
 		_ = unix.Close(fd)
 		return layer, fmt.Errorf("landlock is up, but opening a directory gave %v, not %v", err, unix.EACCES)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// confine refuses: the limits of a child are never optional, and elsewhere than on Linux there are none that hold.
+// confine fails: the limits of a child are mandatory, and only Linux has effective ones.
 func confine() (Layers, error) { return nil, errors.New("children are confined on Linux only") }
 
 func cpuUsed() time.Duration { return 0 }

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// roundTime limits the expected CPU time of a round: each of its passes waits for those before it. Work that is
-	// expected to take longer is not quick.
+	// roundTime limits the expected CPU time of a round: each of its passes waits for those before it. Longer work is
+	// not quick.
 	roundTime = 10 * time.Millisecond
 	// newTakes is the expected CPU time of the first pass of a small program.
 	newTakes = roundTime / 5
-	// compileByte is the expected CPU time to compile one byte of source. Ordinary sources take half of it; a program
-	// that takes more is remembered with its measured cost.
+	// compileByte is the expected CPU time to compile one byte of source. Ordinary sources take half of it. The
+	// measured cost of a program replaces it.
 	compileByte = time.Microsecond
-	// maxCosts limits the number of programs whose costs are remembered.
+	// maxCosts limits the number of programs with stored costs.
 	maxCosts = 1 << 10
 )
 
-// cost is the CPU time of the work on one program, by kind. Zero is unknown. Compiling is kept apart from running: a
+// cost is the CPU time of the work on one program, by kind. Zero means unknown. Compiling is separate from running: a
 // program that takes long to compile is quick in each child that has it compiled.
 type cost struct {
 	run, compile, plan time.Duration
@@ -78,7 +78,7 @@ func (c *costs) plan(program writ.Digest, size int) time.Duration {
 	return cmp.Or(c.known[program].plan, max(c.compile(program, size), c.known[program].run))
 }
 
-// pass returns the expected CPU time of a pass in a child that has the program compiled, or has not.
+// pass returns the expected CPU time of a pass, in a child with or without the compiled program.
 func (c *costs) pass(program writ.Digest, size int, compiled bool) time.Duration {
 	run := c.known[program].run
 	switch {

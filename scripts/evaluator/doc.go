@@ -1,4 +1,4 @@
-// Package evaluator carries out passes of scripts: in children of this process, which a script can at worst take down with itself
-// (Pool), or in this process (InProcess). It knows processes and their limits; it must not know what a script means, nor what its
-// calls are for.
+// Package evaluator runs passes of scripts: in child processes, where a script can at worst crash its own child (Pool),
+// or in this process (InProcess). It manages processes and their limits. It must not depend on the meaning of a script
+// or its calls.
 package evaluator

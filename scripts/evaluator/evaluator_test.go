@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// glutton is a child that takes memory until it is stopped.
+// glutton is a child that allocates memory until it is stopped.
 func glutton() int {
 	if _, err := evaluator.Confine(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,10 +59,11 @@ func glutton() int {
 	return len(all) >> 20
 }
 
-// builtHere is the directory of a binary that was built for these tests, if one was.
+// builtHere is the directory of a binary that was built for these tests, if any.
 var builtHere string
 
-// plainChild is this test binary, built without the race detector: one that has it does not start under the limit on memory.
+// plainChild is this test binary built without the race detector. A binary with it does not start under the memory
+// limit.
 var plainChild = sync.OnceValues(func() (string, error) {
 	if !raceEnabled {
 		return os.Executable()
@@ -95,10 +96,11 @@ func newPool(t testing.TB, size int) *evaluator.Pool {
 	return p
 }
 
-// newMoodyPool has children that do what a script asks them in a comment: "die", "spin" or "hang". They are not confined.
+// newMoodyPool returns a pool whose children obey a comment in the script: "die", "spin" or "hang". They are not
+// confined.
 func newMoodyPool(t *testing.T) *evaluator.Pool { return newPoolOf(t, "moody") }
 
-// newPoolOf has one child, which is this program under another name.
+// newPoolOf returns a pool with one child, which is this program under another name.
 func newPoolOf(t *testing.T, name string) *evaluator.Pool {
 	t.Helper()
 	self, err := os.Executable()
@@ -133,7 +135,7 @@ run.log("asked")
 run.output({host: f.hostname, at: string(run.now())})
 `
 
-// finish answers what a pass asks for until the script ends.
+// finish answers the calls of passes until the script ends.
 func finish(t *testing.T, e scripts.Evaluator, b scripts.Bundle) []scripts.Outcome {
 	t.Helper()
 	var journal []scripts.Entry
@@ -155,7 +157,7 @@ func finish(t *testing.T, e scripts.Evaluator, b scripts.Bundle) []scripts.Outco
 	return nil
 }
 
-// succeeded is the entry of a call that has its result.
+// succeeded returns the entry of a successful call.
 func succeeded(c scripts.NewCall) scripts.Entry {
 	return scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntrySucceeded,
 		Values: map[string]any{"hostname": "h", "unix_ms": int64(1_700_000_000_000), "list": []any{int64(1), nil, true}}}
@@ -184,7 +186,7 @@ func TestChildFindsWhatThisProcessFinds(t *testing.T) {
 	}
 }
 
-// A script can end its child each time. The first of a kind is a line, and the others are counted.
+// A script can end its child each time. The first death by each cause is logged, and the others are counted.
 func TestDeadChildrenAreFewLines(t *testing.T) {
 	t.Parallel()
 	pool, log := newMoodyPool(t), new(testenv.Log)
@@ -204,8 +206,9 @@ func TestDeadChildCostsOnePass(t *testing.T) {
 	t.Parallel()
 	pool := newMoodyPool(t)
 	for mood, want := range map[string]*regexp.Regexp{
-		"die":  regexp.MustCompile("more memory than it may"),
-		"spin": regexp.MustCompile("2s of CPU time|did not answer in time"), // the latter if this machine is too busy to give it 2 s
+		"die": regexp.MustCompile("more memory than it may"),
+		// The latter if this machine is too busy to give it 2 s.
+		"spin": regexp.MustCompile("2s of CPU time|did not answer in time"),
 	} {
 		finish(t, pool, bundle(facts))
 		_, err := pool.Pass(t.Context(), bundle("// please "+mood), everything, nil)
@@ -245,7 +248,7 @@ func TestChildThatDiedIdleCostsNothing(t *testing.T) {
 	if err := idle[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for { // a zombie keeps no pipe open, once its other threads are gone too
+	for { // a zombie keeps no pipe open after the end of its other threads
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", idle[0].Pid))
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", idle[0].Pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") && len(threads) <= 1 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Idle returns the processes that have nothing to do.
+// Idle returns the idle processes.
 func (p *Pool) Idle() []*os.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -19,7 +19,7 @@ func (p *Pool) Idle() []*os.Process {
 	return all
 }
 
-// Misremember lets the pool be wrong about what its idle children keep.
+// Misremember makes the pool's records of its idle children wrong.
 func (p *Pool) Misremember() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,13 +30,13 @@ func (p *Pool) Misremember() {
 	}
 }
 
-// CPUOf returns the CPU time that a process has used.
+// CPUOf returns the CPU time of a process.
 var CPUOf = cpuOf
 
-// Confine is what a child does first.
+// Confine is the first step of a child.
 var Confine = confine
 
-// ServeMoodily is a child that looks into requests before it answers them.
+// ServeMoodily runs a child that reads orders in requests before it answers them.
 func ServeMoodily() int {
 	if err := serve(moody{os.Stdin}, os.Stdout, Layers{{Name: "air", Detail: "thin"}, {Name: "wall", Missing: "nobody built it"}}, func() time.Duration { return 0 }); err != nil {
 		return 1
@@ -63,16 +63,17 @@ func (m moody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// outlive ends the child when its parent is gone, which may be killed with it at work: no kernel bounds this one.
+// outlive ends the child when its parent is gone. The parent may be killed during a request, and the kernel does not
+// limit this child.
 func (m moody) outlive() {
 	_, _ = io.Copy(io.Discard, m.in)
 	os.Exit(3)
 }
 
-// SetPatience says how long children may take for an answer.
+// SetPatience sets the maximum time for an answer of a child.
 func (p *Pool) SetPatience(d time.Duration) { p.patience = d }
 
-// Hold keeps all children from passes, and returns what lets go of them.
+// Hold occupies all children, and returns a function that releases them.
 func (p *Pool) Hold() (release func()) {
 	places := make([]*seat, p.children())
 	for i := range places {
@@ -85,14 +86,14 @@ func (p *Pool) Hold() (release func()) {
 	}
 }
 
-// Waiting returns how many wait for a child.
+// Waiting returns the length of the admission queue.
 func (p *Pool) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lobby.line.Len()
 }
 
-// Busy returns how many children are at work.
+// Busy returns the number of working children.
 func (p *Pool) Busy() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

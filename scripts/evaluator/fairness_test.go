@@ -13,10 +13,10 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// burn is a script that takes all the work that a pass may do, some hundred milliseconds of CPU time. No other one has its digest.
+// burn returns a script that uses all fuel of a pass, some hundred milliseconds of CPU time. Each has its own digest.
 func burn(i int) string { return fmt.Sprintf("// %d\nx := 0\nfor { x += 1 }\n", i) }
 
-// of are the inputs of a run of a project.
+// of returns the inputs of a run of a project.
 func of(project string, run any) scripts.Inputs {
 	inputs := everything
 	inputs.Project, inputs.Run = project, writ.RunID(fmt.Sprint(project, run))
@@ -30,7 +30,7 @@ func pass(ctx context.Context, t *testing.T, pool *evaluator.Pool, project strin
 	}
 }
 
-// TestALongPassYieldsItsChild fills the only child with a pass that takes long, before somebody else comes.
+// TestALongPassYieldsItsChild occupies the only child with a long pass before another project arrives.
 func TestALongPassYieldsItsChild(t *testing.T) {
 	pool := newPool(t, 2)
 	pool.Size = 1
@@ -60,7 +60,7 @@ func TestALongPassYieldsItsChild(t *testing.T) {
 func TestCPUTimeIsSharedByProject(t *testing.T) {
 	for name, test := range map[string]struct {
 		weights     map[string]int
-		least, most int // passes of few, by the time that many had 6
+		least, most int // passes of few by the time of 6 passes of many
 	}{
 		"alike":    {nil, 4, 9},
 		"weighted": {map[string]int{"many": 3}, 1, 3},
@@ -69,7 +69,7 @@ func TestCPUTimeIsSharedByProject(t *testing.T) {
 			pool := newPool(t, 2)
 			pool.Size = 1
 			pool.Weight = func(project string) int { return test.weights[project] }
-			pass(t.Context(), t, pool, "before", 0, burn(0)) // it is known to be slow
+			pass(t.Context(), t, pool, "before", 0, burn(0)) // it is recorded as slow
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			var many, few, until atomic.Int32
@@ -87,7 +87,7 @@ func TestCPUTimeIsSharedByProject(t *testing.T) {
 					})
 				}
 			}
-			work("many", &many, 20) // all others would be before it by the number of passes
+			work("many", &many, 20) // by number of passes, all of these would precede few
 			work("few", &few, 3)
 			group.Wait()
 			if got := int(until.Load()); got < test.least || got > test.most {
@@ -100,7 +100,7 @@ func TestCPUTimeIsSharedByProject(t *testing.T) {
 func TestClosingWaitsForAPassThatTakesLong(t *testing.T) {
 	pool := newPool(t, 2)
 	pool.Size = 1
-	pass(t.Context(), t, pool, "slow", 1, burn(1)) // it is known to take long
+	pass(t.Context(), t, pool, "slow", 1, burn(1)) // it is recorded as slow
 	var group sync.WaitGroup
 	group.Go(func() { pass(t.Context(), t, pool, "slow", 2, burn(1)) })
 	for pool.Busy() == 0 {

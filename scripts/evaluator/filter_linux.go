@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowedCalls are what the runtime of Go, and the C library where it is linked in, need to compute, to start threads, to answer through
-// the pipes and to die.
+// allowedCalls are the system calls that the Go runtime, and the C library if it is linked, need to compute, start
+// threads, use the pipes and exit.
 var allowedCalls = []string{
 	"read", "write", "close",
 	"munmap", "madvise",
@@ -23,18 +23,18 @@ var allowedCalls = []string{
 	"exit", "exit_group",
 }
 
-// deadlyCalls end the process at once: no library calls them by the way, so whoever does has taken over. The last two do not exist on
-// every architecture.
+// deadlyCalls kill the process. No library uses them incidentally, so a call proves that a script has taken over the
+// process. The last two do not exist on every architecture.
 var deadlyCalls = []string{
 	"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "bpf", "io_uring_setup", "userfaultfd",
 	"init_module", "finit_module", "kexec_load", "fork", "vfork",
 }
 
-// namespaces are the flags of clone that leave one of the process's namespaces.
+// namespaces are the flags of clone that create a namespace.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// policy says what becomes of each system call: every one that is not named gives EPERM.
+// policy returns the action for each system call. All others fail with EPERM.
 func policy(calls *arch.Info, pid int) seccomp.Policy {
 	allow := func(name string, conditions ...seccomp.Condition) seccomp.NameWithConditions {
 		return seccomp.NameWithConditions{Name: name, Conditions: conditions}
@@ -52,7 +52,7 @@ func policy(calls *arch.Info, pid int) seccomp.Policy {
 				seccomp.Condition{Argument: 0, Operation: seccomp.Equal, Value: unix.PR_SET_VMA},
 				seccomp.Condition{Argument: 1, Operation: seccomp.Equal, Value: unix.PR_SET_VMA_ANON_NAME}),
 		}},
-		// Its flags are behind a pointer, where no filter can see them. The C library then asks clone.
+		// The flags of clone3 are behind a pointer that no filter can read. The C library falls back to clone.
 		{Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS), Names: []string{"clone3"}},
 		{Action: seccomp.ActionKillProcess, Names: slices.DeleteFunc(slices.Clone(deadlyCalls), func(name string) bool {
 			_, exists := calls.SyscallNames[name]
@@ -61,7 +61,7 @@ func policy(calls *arch.Info, pid int) seccomp.Policy {
 	}}
 }
 
-// filter leaves the process the system calls of the policy, in all of its threads.
+// filter restricts all threads of the process to the system calls of the policy.
 func filter() (Layer, error) {
 	layer := Layer{Name: LayerSeccomp}
 	calls, err := arch.GetInfo("")
@@ -77,7 +77,7 @@ func filter() (Layer, error) {
 	if err != nil {
 		return layer, fmt.Errorf("put up seccomp: %w", err)
 	}
-	// The library does not notice if a thread could not be brought under the filter, in which case none is.
+	// The library does not report a thread that could not get the filter; then no thread has it.
 	if _, err := unix.Getsid(0); !errors.Is(err, unix.EPERM) {
 		return layer, fmt.Errorf("seccomp is up, but getsid gave %v, not %v", err, unix.EPERM)
 	}

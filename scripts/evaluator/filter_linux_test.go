@@ -6,8 +6,8 @@ import (
 	"github.com/elastic/go-seccomp-bpf/arch"
 )
 
-// TestPolicyKnowsEveryArchitecture compares the names of the policy with the tables of the architectures that writ is built for: a name
-// that one of them lacks would keep children from starting there.
+// TestPolicyKnowsEveryArchitecture compares the names of the policy with the tables of the architectures that writ
+// supports. An unknown name would prevent children from starting there.
 func TestPolicyKnowsEveryArchitecture(t *testing.T) {
 	for _, architecture := range []string{"amd64", "arm64"} {
 		calls, err := arch.GetInfo(architecture)

@@ -11,13 +11,13 @@ import (
 	"writ/scripts"
 )
 
-// A frame is a length of four bytes, big end first, and so many bytes of CBOR. The child greets with one; then the parent
-// writes lists of requests, and the child answers each request with one frame. It has read a list before it answers, so nobody waits for
-// somebody who waits. Both ends are the same program, so that records need no names: their fields stand in their order. What the parent
-// believes the child to have, the bundle, the inputs and most of the journal, it leaves out; a child that does not have it answers so, and is
-// told all of it.
+// A frame is a length of four bytes, in big-endian order, and a CBOR body of that length. The child writes a greeting
+// first. Then the parent writes lists of requests, and the child answers each request with one frame. It reads a whole
+// list before it answers, so the two never wait for each other. Both ends are the same program, so the CBOR has the
+// fields in order, without names. The parent omits data that the child should have: the bundle, the inputs and most of
+// the journal. A child without it answers so, and gets a complete request.
 
-// maxFrame bounds a frame: a bundle, and a journal of scripts.MaxJournal with what the encoding adds.
+// maxFrame limits a frame: a bundle, and a journal of scripts.MaxJournal with the overhead of the encoding.
 const maxFrame = 16 << 20
 
 const frameHead = 4
@@ -33,23 +33,23 @@ type request struct {
 	Program writ.Digest     // of the bundle
 	Bundle  *scripts.Bundle // nil if the child should have the program
 	Run     writ.RunID
-	Inputs  *scripts.Inputs // nil if they are those of the journal that Journal builds on
-	Logged  int             // of the inputs: it changes with the passes of a run, they do not
+	Inputs  *scripts.Inputs // nil if they equal the inputs of the base of Journal
+	Logged  int             // of the inputs; it is separate because it changes between the passes of a run
 	Journal difference
-	Plan    bool // it needs Bundle and Inputs only
-	Compile bool // it needs Bundle only
-	Yields  bool // it is stopped after a quantum of CPU time
+	Plan    bool // requires Bundle and Inputs only
+	Compile bool // requires Bundle only
+	Yields  bool // the request stops after a quantum of CPU time
 }
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	_       struct{}         `cbor:",toarray"`
-	Outcome *scripts.Outcome // nil if the child lacks what was left out: ask again with all of it
+	Outcome *scripts.Outcome // nil if the child lacks omitted data: repeat the request with all of it
 	Plan    *scripts.Plan
-	Took    time.Duration // CPU time, as the child reports it
-	Compile time.Duration // the part of it that compiling the program took; 0 if the child had it compiled
+	Took    time.Duration // CPU time, as reported by the child
+	Compile time.Duration // the part of Took for compiling the program; 0 if it was compiled before
 	Stopped bool          // the request used up its quantum and had no effect
-	Retire  bool          // the child has worked long enough and ends after this answer, the last of its list
+	Retire  bool          // the child has used its CPU time and ends after this answer, the last of its list
 }
 
 // appendFrame encodes v as a frame.
@@ -68,7 +68,7 @@ func appendFrame(v any) ([]byte, error) {
 
 var errFrameTooBig = writ.Errorf(writ.CodeScriptLimit, "a pass needs more than %d bytes of journal and script", maxFrame)
 
-// frameSize reads the length of a frame's body from its head.
+// frameSize decodes the length of a frame's body from its head.
 func frameSize(head []byte) (int, error) {
 	size := binary.BigEndian.Uint32(head)
 	if size > maxFrame {
@@ -77,7 +77,7 @@ func frameSize(head []byte) (int, error) {
 	return int(size), nil
 }
 
-// readFrame reads one frame into v. The end of the stream between two frames is io.EOF.
+// readFrame reads one frame into v. It returns io.EOF at the end of the stream between two frames.
 func readFrame(r io.Reader, v any) error {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -13,7 +13,7 @@ import (
 	"writ/scripts"
 )
 
-// asked is what a child is written for some requests, one after the other.
+// asked returns the bytes that a child receives for a sequence of requests.
 func asked(f *testing.F, requests ...request) []byte {
 	var stream []byte
 	for _, r := range requests {
@@ -26,7 +26,7 @@ func asked(f *testing.F, requests ...request) []byte {
 	return stream
 }
 
-// fuzzed is a script that branches on its first call, and ways in which that call may stand in a journal.
+// fuzzed returns a script that branches on its first call, and entries for that call in a journal.
 func fuzzed(f *testing.F) (script scripts.Bundle, inputs scripts.Inputs, open, ended, failed, other scripts.Entry) {
 	script = scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(`node := import("node")
 h := node.facts()
@@ -47,8 +47,8 @@ node.facts().cpus`)}}
 	return script, inputs, open, ended, failed, other
 }
 
-// FuzzFrame lets a child in this process read any bytes: bundles, journals that were damaged, differences to what is not there. It must
-// neither panic, nor take memory that they do not hold.
+// FuzzFrame passes any bytes to a child in this process: bundles, damaged journals, differences to missing journals.
+// The child must neither panic nor allocate more than the bytes justify.
 func FuzzFrame(f *testing.F) {
 	script, inputs, open, ended, failed, other := fuzzed(f)
 	ask := func(bundle *scripts.Bundle, base, version uint64, count int, entries ...scripts.Entry) request {
@@ -61,14 +61,14 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 1, 0xa0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte("\x00\x00\x00\x0c\x81\x86\x60\xf6\x60\xa0\x84\x00\x00\x00\xf6\xf4")) // inputs of no run and no program
+	f.Add([]byte("\x00\x00\x00\x0c\x81\x86\x60\xf6\x60\xa0\x84\x00\x00\x00\xf6\xf4")) // inputs without run and program
 	f.Fuzz(func(_ *testing.T, stream []byte) {
 		_ = serve(bytes.NewReader(stream), io.Discard, nil, func() time.Duration { return 0 })
 	})
 }
 
-// FuzzJournal lets a child take a journal of any entries, then what is different about it: passes must end, and the second must be that of
-// the whole.
+// FuzzJournal sends a journal of any entries, then its differences: passes must end, and the second must equal that of
+// the whole journal.
 func FuzzJournal(f *testing.F) {
 	script, inputs, open, ended, failed, other := fuzzed(f)
 	for _, journal := range [][]scripts.Entry{nil, {open}, {ended}, {failed}, {other}, {ended, ended}, {open, failed, open}} {
@@ -87,7 +87,7 @@ func FuzzJournal(f *testing.F) {
 		pass := func(version uint64, journal []scripts.Entry) *scripts.Outcome {
 			r := request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs, Journal: parent.difference(inputs.Run, version, journal)}
 			if r.Journal.Base != 0 {
-				r.Inputs = nil // as before
+				r.Inputs = nil // unchanged
 			}
 			a, err := child.answer(&r)
 			if err != nil || a.Outcome == nil {
@@ -106,7 +106,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// FuzzAnswer lets a parent read what a child that was taken over might write.
+// FuzzAnswer reads any bytes as the answers of a hostile child.
 func FuzzAnswer(f *testing.F) {
 	for _, a := range []answer{
 		{}, {Retire: true},

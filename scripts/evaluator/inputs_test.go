@@ -7,7 +7,7 @@ import (
 	"writ/scripts"
 )
 
-// TestInputsOfWhichAnythingDiffersAreNotTheSame holds for fields that come later, too.
+// TestInputsOfWhichAnythingDiffersAreNotTheSame also covers fields that are added later.
 func TestInputsOfWhichAnythingDiffersAreNotTheSame(t *testing.T) {
 	in := scripts.Inputs{Run: "r", Allow: []string{"a"}, Params: map[string]any{"a": []any{int64(1)}}}
 	kept := keptInputs{&in}
@@ -30,7 +30,7 @@ func TestInputsOfWhichAnythingDiffersAreNotTheSame(t *testing.T) {
 		default:
 			t.Fatalf("%s is of a kind that this test does not know", field.Name)
 		}
-		if field.Name == "Logged" { // which each request tells by itself
+		if field.Name == "Logged" { // each request has its own value
 			if !kept.same(&other) {
 				t.Error("a run that has logged more is told all its inputs again")
 			}

@@ -16,14 +16,15 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// intrusion is something that a child must not be able to do.
+// intrusion is an action that confinement must deny.
 type intrusion struct {
 	try   func() error
-	want  error // how the kernel refuses it; nil if it ends the process
-	privy bool  // not everybody may do it without walls, or those who do get stuck
+	want  error // the error of the kernel; nil if the action ends the process
+	privy bool  // without confinement it needs privileges, or hangs
 }
 
-// intrude tries one thing, in a thread that was there before the walls and in one that came later, and prints how each attempt ended.
+// intrude tries one action, in a thread from before the confinement and in a later one, and prints the result of each
+// attempt.
 func intrude(name string, confined bool) int {
 	try := intrusions[name].try
 	ready, walls, ends := make(chan bool), make(chan bool), make(chan error)
@@ -42,7 +43,7 @@ func intrude(name string, confined bool) int {
 	}
 	close(walls)
 	tell(<-ends)
-	if confined { // a second time means something else to those who could
+	if confined { // without confinement, a second attempt has another meaning
 		go func() {
 			runtime.LockOSThread()
 			ends <- try()
@@ -59,8 +60,8 @@ func tell(err error) {
 	fmt.Println(err)
 }
 
-// runIntruder starts this binary with a file that is none of its business, and returns what it says and how it was killed, 0 if it was
-// not.
+// runIntruder starts this binary with a file that it must not access. It returns its output, and the signal that killed
+// it, or 0.
 func runIntruder(t *testing.T, kind, name string) (says string, by syscall.Signal) {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +74,8 @@ func runIntruder(t *testing.T, kind, name string) (says string, by syscall.Signa
 		t.Fatal(err)
 	}
 	defer func() { _ = inherited.Close() }()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // an attempt that gets stuck did not get through either, but says so
+	// A stuck attempt did not succeed either, but must be reported.
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, childBinary(t), kind, name)
 	cmd.Dir = dir
@@ -89,7 +91,7 @@ func runIntruder(t *testing.T, kind, name string) (says string, by syscall.Signa
 	return strings.TrimSpace(string(out)), by
 }
 
-// needLayer skips a test of what this kernel does not have.
+// needLayer skips a test if this kernel lacks a layer.
 func needLayer(t testing.TB, name string) {
 	t.Helper()
 	layers, err := newPool(t, 1).Confinement(t.Context())

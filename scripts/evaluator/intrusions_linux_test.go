@@ -19,7 +19,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// call makes a system call that needs no memory.
+// call returns a system call that needs no memory.
 func call(number uintptr, args ...uintptr) func() error {
 	return func() error {
 		var a [6]uintptr
@@ -38,13 +38,13 @@ func socket(family, kind int) func() error {
 	}
 }
 
-// code asks for memory that can be written and executed.
+// code requests writable and executable memory.
 func code() error {
 	_, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_ANON|unix.MAP_PRIVATE)
 	return err
 }
 
-// makeCode makes memory that can be written executable.
+// makeCode makes writable memory executable.
 func makeCode() error {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -53,7 +53,7 @@ func makeCode() error {
 	return unix.Mprotect(page, unix.PROT_READ|unix.PROT_EXEC)
 }
 
-// fork makes a process that ends at once.
+// fork starts a process that ends at once.
 func fork() error {
 	pid, _, err := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if err != 0 {
@@ -65,10 +65,10 @@ func fork() error {
 	return nil
 }
 
-// thread are the flags of a thread whose view of the file system is its own, as a namespace demands.
+// thread are the flags of a thread with its own view of the file system, as a namespace requires.
 const thread = unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD
 
-// intrusions are what children are kept from.
+// intrusions are the actions that children must not be able to do.
 var intrusions = map[string]intrusion{
 	"open":                          {want: unix.EPERM, try: func() error { _, err := os.Open("/etc/passwd"); return err }},
 	"stat":                          {want: unix.EPERM, try: func() error { _, err := os.Stat("/"); return err }},
@@ -112,7 +112,7 @@ var intrusions = map[string]intrusion{
 	"io_uring": {privy: true, try: call(unix.SYS_IO_URING_SETUP, 1)},
 }
 
-// pauper is a child on a kernel that has neither Landlock nor seccomp any more. It prints what it lacks.
+// pauper is a child on a kernel without Landlock and seccomp. It prints its missing layers.
 func pauper() int {
 	err := seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: seccomp.Policy{
 		DefaultAction: seccomp.ActionAllow,
@@ -144,7 +144,7 @@ func TestChildLivesWithoutWhatItsKernelLacks(t *testing.T) {
 	}
 }
 
-// TestLivingChildIsConfined looks from outside at a child that waits for a pass, and whose parent has something to inherit.
+// TestLivingChildIsConfined inspects an idle child from outside. Its parent has descriptors and variables to inherit.
 func TestLivingChildIsConfined(t *testing.T) {
 	needLayer(t, evaluator.LayerSeccomp)
 	t.Setenv("SECRET", "of the parent")

@@ -8,48 +8,48 @@ import (
 	"writ/scripts"
 )
 
-// maxJournals bounds the memory of the journals that a child keeps, and so those of its twin in the parent. With the programs and the
-// values of a pass it stays below what a child may have.
+// maxJournals limits the memory of the journals in a child, and of their copies in the parent. Together with programs
+// and the values of a pass it stays below the limits of a child.
 const maxJournals = 16 << 20
 
-// maxKept bounds how many there are. A run that ends in one child leaves its journal behind in the others, where nobody asks for it again.
+// maxKept limits the number of journals. A run that ends in one child leaves its journals in the others unused.
 const maxKept = 512
 
-// journals keeps the journals of the runs that were evaluated last. A child and its parent have one each and treat them alike, step for
-// step; so the parent knows what the child has, and sends only what is different.
+// journals holds the journals of the most recently evaluated runs. A child and its parent apply the same operations to
+// one each, so the parent knows which journals the child has and sends only differences.
 type journals struct {
 	most  int            // bytes
-	list  []*keptJournal // the last used first
+	list  []*keptJournal // most recently used first
 	runs  map[writ.RunID]*keptJournal
 	bytes int
 }
 
-// memoryOfJournal is about how many bytes a journal takes besides its entries.
+// memoryOfJournal is the approximate memory of a journal without its entries, in bytes.
 const memoryOfJournal = 256
 
-// keptJournal is the journal of a run as it was in its last pass.
+// keptJournal is the journal of a run's last pass.
 type keptJournal struct {
 	run     writ.RunID
 	version uint64
-	entries []scripts.Entry // by seq: entries[i].Seq == i+1
+	entries []scripts.Entry // by sequence number: entries[i].Seq == i+1
 	bytes   int
 	inputs  keptInputs
 }
 
-// keptInputs are those of the last pass of a run: they hardly change from one to the next.
-type keptInputs struct{ those *scripts.Inputs } // nil if they are too big to be kept
+// keptInputs are the inputs of a run's last pass. They rarely change between passes.
+type keptInputs struct{ those *scripts.Inputs } // nil if they are too big
 
-// maxInputs is how many bytes inputs may take that are kept: all together 2 MiB at the most.
+// maxInputs limits the bytes of stored inputs of a run: in total at most 2 MiB.
 const maxInputs = 4 << 10
 
-// same reports whether these are the inputs that are kept.
+// same reports whether in equals the stored inputs.
 func (k keptInputs) same(in *scripts.Inputs) bool {
 	a := k.those
 	return a == in || a != nil && a.Run == in.Run && a.Project == in.Project && a.Datacenter == in.Datacenter && a.DatacenterName == in.DatacenterName &&
 		a.MaxCalls == in.MaxCalls && slices.Equal(a.Allow, in.Allow) && slices.Equal(a.Secrets, in.Secrets) && sameMap(a.Params, in.Params)
 }
 
-// keep keeps the inputs of the pass for which the journal of a run was taken last.
+// keep stores the inputs of the pass whose journal was stored last.
 func (j *journals) keep(run writ.RunID, in *scripts.Inputs) {
 	k := j.find(run)
 	if k == nil || k.inputs.those == in {
@@ -67,19 +67,19 @@ func (j *journals) keep(run writ.RunID, in *scripts.Inputs) {
 	}
 }
 
-// difference is what makes a journal out of an earlier one of the same run.
+// difference converts an earlier journal of a run to a later one.
 type difference struct {
 	_       struct{} `cbor:",toarray"`
-	Base    uint64   // the version of the earlier one; 0 if Entries is the whole journal
-	Version uint64   // of the journal; a child sees each but once
-	Count   int      // of its entries
+	Base    uint64   // the version of the earlier journal; 0 if Entries is the whole journal
+	Version uint64   // of the later journal; a child gets each version once
+	Count   int      // number of entries of the later journal
 	Entries []scripts.Entry
 }
 
-// find returns the journal of a run, nil if it is not kept.
+// find returns the journal of a run, or nil.
 func (j *journals) find(run writ.RunID) *keptJournal { return j.runs[run] }
 
-// difference returns what is to be sent so that the other side has this journal, too.
+// difference returns the data that the other side needs to have this journal.
 func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.Entry) difference {
 	d := difference{Version: version, Count: len(journal), Entries: journal}
 	k := j.find(run)
@@ -95,8 +95,8 @@ func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.
 	return d
 }
 
-// take applies a difference and returns the journal, which is valid until the next one. It reports false, and changes nothing, if what
-// the difference builds on is not here: then the whole journal is needed.
+// take applies a difference and returns the journal, which is valid until the next call. If the base of the difference
+// is missing, it returns false and changes nothing; the whole journal is needed then.
 func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, ok bool) {
 	k := j.find(run)
 	switch {
@@ -110,7 +110,7 @@ func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, 
 		k.change(d.Entries)
 	}
 	k.version = d.Version
-	if len(k.entries) > 0 && k.bytes <= j.most && inOrder(k.entries) { // one without entries saves nothing
+	if len(k.entries) > 0 && k.bytes <= j.most && inOrder(k.entries) { // a journal without entries saves nothing
 		if j.runs == nil {
 			j.runs = make(map[writ.RunID]*keptJournal)
 		}
@@ -124,14 +124,14 @@ func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, 
 	return k.entries, true
 }
 
-// dropEnded gives up the journal of a run whose script has ended: it will hardly be evaluated again.
+// dropEnded drops the journal of a run whose script has ended: further passes are unlikely.
 func (j *journals) dropEnded(run writ.RunID, outcome *scripts.Outcome) {
 	if outcome.Status != scripts.Waiting {
 		j.forget(run)
 	}
 }
 
-// forget gives up the journal of a run.
+// forget drops the journal of a run.
 func (j *journals) forget(run writ.RunID) {
 	k := j.runs[run]
 	if k == nil {
@@ -151,7 +151,8 @@ func whole(run writ.RunID, entries []scripts.Entry) *keptJournal {
 	return k
 }
 
-// fits reports whether the entries of d change entries of the journal, or follow it one by one, and give as many as d says.
+// fits reports whether the entries of d replace entries of the journal or extend it without a gap, and result in
+// d.Count entries.
 func (k *keptJournal) fits(d difference) bool {
 	count := len(k.entries)
 	for i := range d.Entries {
@@ -176,7 +177,7 @@ func (k *keptJournal) change(entries []scripts.Entry) {
 	}
 }
 
-// inOrder reports whether a journal is one that can be kept.
+// inOrder reports whether the entries of a journal are complete and in order.
 func inOrder(journal []scripts.Entry) bool {
 	for i := range journal {
 		if journal[i].Seq != i+1 {
@@ -197,7 +198,7 @@ func sameError(a, b *writ.Error) bool {
 	return a.Code == b.Code && a.Message == b.Message && a.Hint == b.Hint
 }
 
-// sameValue reports whether two values are encoded alike. It is asked for every value of a journal in every pass.
+// sameValue reports whether two values have the same encoding. It runs for every value of a journal in every pass.
 func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case string:
@@ -235,7 +236,7 @@ func sameMap(a, b map[string]any) bool {
 	return true
 }
 
-// memoryOfEntry is about how many bytes an entry takes in memory.
+// memoryOfEntry estimates the memory of an entry, in bytes.
 func memoryOfEntry(e *scripts.Entry) int {
 	size := int(reflect.TypeFor[scripts.Entry]().Size()) + memoryOf(e.Values)
 	if e.Error != nil {

@@ -15,8 +15,8 @@ import (
 	"writ/scripts"
 )
 
-// change makes the next journal of a run out of its last: what is open may end, what failed may be tried again, calls are added, and
-// sometimes everything is another.
+// change derives the next journal of a run: open calls may end, failed calls may be repeated, calls are added, and
+// sometimes everything is different.
 func change(chance *rand.Rand, journal []scripts.Entry) []scripts.Entry {
 	journal = slices.Clone(journal)
 	for i := range journal {
@@ -158,7 +158,7 @@ func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
 	}
 }
 
-// Runs that end in another child are never asked for again, and small: they must not stay until they fill the memory.
+// Runs that end in another child are small and never requested again. They must not accumulate.
 func TestUnusedJournalsAreEvicted(t *testing.T) {
 	j := journals{most: maxJournals}
 	for i := range 2 * maxKept {

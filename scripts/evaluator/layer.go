@@ -1,22 +1,22 @@
 package evaluator
 
-// Layer is one of the walls around a child.
+// Layer is one layer of the confinement of a child.
 type Layer struct {
 	Name    string `json:"name"`
-	Detail  string `json:"detail,omitempty"`  // how strong it is, where that differs between kernels
-	Missing string `json:"missing,omitempty"` // why it does not hold here; empty if it does
+	Detail  string `json:"detail,omitempty"`  // its strength, if that differs between kernels
+	Missing string `json:"missing,omitempty"` // why it is missing here; empty if it holds
 }
 
-// The layers, in the order in which a child puts them up. Without the first three there is no child.
+// The layers, in the order of their setup. The first three are mandatory.
 const (
 	LayerLimits      = "resource limits"   // memory, CPU time, files, core dumps
-	LayerDescriptors = "no descriptors"    // but the pipes to its parent
-	LayerPrivileges  = "no new privileges" // and nobody without rights over its parent looks into its memory
-	LayerLandlock    = "Landlock"          // no files, no TCP, no signals to others
-	LayerSeccomp     = "seccomp"           // no system calls beyond those that evaluation needs
+	LayerDescriptors = "no descriptors"    // except the pipes to its parent
+	LayerPrivileges  = "no new privileges" // and only processes with rights over its parent can read its memory
+	LayerLandlock    = "Landlock"          // no files, no TCP, no signals to other processes
+	LayerSeccomp     = "seccomp"           // only the system calls that evaluation needs
 )
 
-// Layers are what confines a child. They are nil where nothing does.
+// Layers are the layers of a child's confinement. They are nil without confinement.
 type Layers []Layer
 
 // Held returns the names of the layers that hold, with their details.
@@ -34,7 +34,7 @@ func (layers Layers) Held() []string {
 	return names
 }
 
-// Missing returns the names of the layers that do not hold, with the reasons.
+// Missing returns the names of the missing layers, with the reasons.
 func (layers Layers) Missing() []string {
 	var names []string
 	for _, l := range layers {

@@ -17,10 +17,10 @@ import (
 	"writ/scripts"
 )
 
-// outcome is an answer as a child writes it, but for what a liar puts there.
+// outcome is an encoded answer, with fields that a hostile child may set.
 type outcome = map[string]any
 
-// lies are answers of a child that a script took over, by name. None may get through.
+// lies are answers of a hostile child, by name. All of them must be rejected.
 var lies = map[string]any{
 	"nothing":                 answered(nil, 0),
 	"no status":               said(outcome{}),
@@ -85,10 +85,10 @@ func said(o outcome) any {
 	return answered(listed(o, "status", "calls", "logs", "waiting", "handled", "output", "failure"), 0)
 }
 
-// answered is an answer as it goes over the wire.
+// answered returns an answer in its wire format.
 func answered(o any, took time.Duration) any { return []any{o, nil, took, 0, false, false} }
 
-// listed puts fields in their order, as they go over the wire, and behind them what has no place there.
+// listed returns fields in the order of the wire format, followed by unknown ones.
 func listed(fields outcome, names ...string) []any {
 	rest, list := maps.Clone(fields), []any{}
 	for _, name := range names {
@@ -98,7 +98,7 @@ func listed(fields outcome, names ...string) []any {
 	return slices.AppendSeq(list, maps.Values(rest))
 }
 
-// calls are n calls that are all right, if they are allowed.
+// calls returns n valid calls.
 func calls(n int) []any {
 	all := make([]any, n)
 	for i := range all {
@@ -107,7 +107,7 @@ func calls(n int) []any {
 	return all
 }
 
-// callWith is one of them with something else in it.
+// callWith returns a valid call with some fields replaced.
 func callWith(seq int, other outcome) []any {
 	fields := outcome{"seq": seq, "hash": writ.Digest{}, "operation": "volume.create", "name": "v", "args": outcome{"size_gib": 1},
 		"options": outcome{}, "position": "test.tengo:1:1", "read": ""}
@@ -115,7 +115,7 @@ func callWith(seq int, other outcome) []any {
 	return listed(fields, "seq", "hash", "operation", "name", "args", "options", "after", "position", "read")
 }
 
-// asks makes a call with something else in it.
+// asks returns an outcome with a modified call.
 func asks(other outcome) any {
 	return said(outcome{"status": "completed", "calls": []any{callWith(3, other)}})
 }
@@ -127,7 +127,7 @@ func nested(depth int) any {
 	return outcome{"a": nested(depth - 1)}
 }
 
-// noise are answers that are not even frames of one.
+// noise are bytes that are not valid frames.
 var noise = map[string][]byte{
 	"an endless frame": {0xff, 0xff, 0xff, 0xff},
 	"an empty frame":   {0, 0, 0, 0},
@@ -136,8 +136,8 @@ var noise = map[string][]byte{
 	"a tag":            {0, 0, 0, 2, 0xc1, 0x00},
 }
 
-// lie is a child that says what a script tells it to: "say …". To other scripts it answers that they completed, and logs how many passes it
-// was asked for together. Each script is one comment.
+// lie is a child that answers as a script orders: "say …". For other scripts it answers that they completed, and logs
+// the number of passes in the request. Each script is one comment.
 func lie() int {
 	tell := func(v any) {
 		body, err := cbor.Marshal(v)
@@ -173,7 +173,7 @@ func lie() int {
 			return 1
 		}
 		for _, one := range list {
-			if one.Bundle != nil { // else it has it
+			if one.Bundle != nil { // otherwise it has the text
 				texts[one.Program] = one.Bundle.Main.Text
 			}
 			what, found := bytes.CutPrefix(texts[one.Program], []byte("// say "))
@@ -216,8 +216,8 @@ func lie() int {
 	}
 }
 
-// TestAnswersOfAChildAreVerified lets a child that was taken over answer with everything that no script can cause. The pass did not take
-// place then, the child is ended, and the next run gets another one.
+// TestAnswersOfAChildAreVerified has a hostile child answer with everything that no script can cause. The pass then
+// does not take place, the child is ended, and the next run gets another one.
 func TestAnswersOfAChildAreVerified(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	journal := []scripts.Entry{{Seq: 1, State: scripts.EntryFailed, Error: writ.Errorf(writ.CodeInjected, "no")}, {Seq: 2, State: scripts.EntryOpen}}
@@ -247,12 +247,12 @@ func TestAChildThatDripsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAnAnswerInAdvanceIsNotBelievedEither lets a child that was taken over in one run answer the next one before it is asked.
+// TestAnAnswerInAdvanceIsNotBelievedEither has a hostile child send the answer for the next run in advance.
 func TestAnAnswerInAdvanceIsNotBelievedEither(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	switch o, err := pool.Pass(t.Context(), bundle("// say the next answer too."), everything, nil); {
 	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed:
-		return // both came at once, which betrays it
+		return // both came at once, which reveals it
 	case err != nil || o.Status != scripts.Completed:
 		t.Fatalf("%+v, %v", o, err)
 	}

@@ -10,16 +10,16 @@ import (
 	"writ/internal/fair"
 )
 
-// quantum limits the CPU time of quick work while others wait. A pass that exceeds it stops, and starts again in the
-// slow class. It can stop at any time, because it has no effect before its end.
+// quantum limits the CPU time of quick work while other work waits. A pass that exceeds it stops, and starts again in
+// the slow class. It can stop at any time, because it has no effect before its end.
 const quantum = 50 * time.Millisecond
 
-// lobby is the admission queue of the pool. A free child goes to the project that has used the least CPU time, however
-// many passes it has. Passes that wait at the same time share a round: a request to a child and its answer wake two
-// processes, which costs as much as a small pass. The first pass of a round carries out the round, with others that fit
-// the same child.
+// lobby is the admission queue of the pool. A free child goes to the project that has used the least CPU time,
+// regardless of its number of passes. Passes that wait at the same time share a round: a request to a child and its
+// answer wake two processes, which costs as much as a small pass. The first pass of a round runs it, together with
+// others that fit the same child.
 //
-// The work of each child belongs to a class with a limit of its own. So no project that needs little waits for projects
+// The work of each child belongs to a class with its own limit. So projects that need little never wait for projects
 // that need much, however many these are, and processors are left for the rest of the work of a run.
 type lobby struct {
 	seats seats
@@ -28,26 +28,26 @@ type lobby struct {
 	began time.Time
 }
 
-// waiter waits in the lobby for a child.
+// waiter is an entry of the admission queue.
 type waiter struct {
 	project string
-	program writ.Digest // zero if it needs a child for something else
+	program writ.Digest // zero if it needs a child for other work
 	size    int         // bytes of its sources
-	plan    bool        // it is a plan, and not a pass
+	plan    bool        // it is a plan instead of a pass
 	pass    *passing    // nil for other work
-	closes  bool        // it takes every child, to end them
-	turn    chan *seat  // receives the seat; nil if another waiter carried out the pass
+	closes  bool        // it needs every child, to end them
+	turn    chan *seat  // receives the slot; nil if another waiter ran the pass
 	gone    bool        // its context has ended
 }
 
-// children returns the most of them at a time.
+// children returns the maximum number of working children.
 func (p *Pool) children() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.most()
 }
 
-// most returns the same for callers that hold the lock.
+// most is children for callers that hold the lock.
 func (p *Pool) most() int {
 	if p.lobby.seats.most == 0 {
 		p.lobby.seats.most = p.Size
@@ -83,7 +83,7 @@ func (p *Pool) idleHas(program writ.Digest) bool {
 	return slices.ContainsFunc(p.idle, func(c *child) bool { return !c.slow && c.programs.has(program) })
 }
 
-// may reports whether there is a child for a waiter. The caller holds the lock.
+// may reports whether a child is available for a waiter. The caller holds the lock.
 func (p *Pool) may(w *waiter) bool {
 	if w.closes {
 		return p.lobby.seats.all() < p.most()
@@ -91,8 +91,8 @@ func (p *Pool) may(w *waiter) bool {
 	return p.lobby.seats.free(p.class(w))
 }
 
-// enter waits for a child for a pass, or for other work if one is nil. The caller calls leave when it has done its
-// work. The seat is nil if another waiter carried out the pass.
+// enter waits for a child for a pass, or, if one is nil, for other work. The caller must call leave after the work. The
+// slot is nil if another waiter ran the pass.
 func (p *Pool) enter(ctx context.Context, project string, one *passing) (*seat, error) {
 	w := &waiter{project: project, pass: one, turn: make(chan *seat, 1)}
 	if one != nil {
@@ -102,7 +102,7 @@ func (p *Pool) enter(ctx context.Context, project string, one *passing) (*seat, 
 	return p.wait(ctx, w)
 }
 
-// wait waits in the lobby.
+// wait waits in the admission queue.
 func (p *Pool) wait(ctx context.Context, w *waiter) (*seat, error) {
 	p.mu.Lock()
 	p.most()
@@ -127,12 +127,12 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (*seat, error) {
 		if s != nil {
 			p.leave(s)
 		}
-	default: // its round goes on without it
+	default: // its round continues without it
 	}
 	return nil, context.Cause(ctx)
 }
 
-// admit gives free seats to the next waiters, each with the idle child that fits best. The caller holds the lock.
+// admit gives free slots to the next waiters, each with the idle child that fits best. The caller holds the lock.
 func (p *Pool) admit() {
 	for !p.lobby.seats.full() {
 		w, grant, ok := p.lobby.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool { return p.may(w) })
@@ -145,14 +145,14 @@ func (p *Pool) admit() {
 		}
 		p.lobby.seats.used[s.class]++
 		if w.pass != nil {
-			w.pass.waiter = nil // it waits no longer for another waiter
+			w.pass.waiter = nil // it no longer waits for another waiter
 		}
 		w.turn <- s
 	}
 }
 
-// reserve removes the idle child that fits a waiter best, and returns it: a child with the run's journal, else with the
-// program, else the child that was used last. It returns nil if the caller should start a new child. The caller holds
+// reserve removes the idle child that fits a waiter best, and returns it: a child with the run's journal, else one with
+// the program, else the most recently used one. It returns nil if the caller should start a new child. The caller holds
 // the lock.
 func (p *Pool) reserve(w *waiter, class class) *child {
 	heavy := p.lobby.costs.compile(w.program, w.size) > roundTime
@@ -176,7 +176,7 @@ func (p *Pool) reserve(w *waiter, class class) *child {
 // clock returns the time of the queue. The caller holds the lock.
 func (p *Pool) clock() time.Duration { return time.Since(p.lobby.began) }
 
-// leave gives back a seat, and its child if that lives.
+// leave returns a slot, and its child if that is alive.
 func (p *Pool) leave(s *seat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

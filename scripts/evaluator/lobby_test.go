@@ -14,14 +14,14 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// passed is what came of a pass.
+// passed is the result of a pass.
 type passed struct {
 	text string
 	scripts.Outcome
 	err error
 }
 
-// crowd lets passes of scripts wait until all of them do, each of a run of its own, then lets them go, and returns what came of each.
+// crowd queues passes of scripts, each of its own run, then releases them together and returns their results.
 func crowd(t *testing.T, pool *evaluator.Pool, ctx func(text string) context.Context, texts ...string) []passed {
 	t.Helper()
 	release := pool.Hold()
@@ -59,7 +59,7 @@ func repeated(text string, n int) []string {
 }
 
 func TestPassesThatWaitShareAnExchange(t *testing.T) {
-	together := make(map[int]int) // passes by how many went together
+	together := make(map[int]int) // passes by the size of their round
 	for _, one := range crowd(t, newPoolOf(t, "liar"), always(t), repeated("// count", 40)...) {
 		if one.err != nil {
 			t.Fatal(one.err)
@@ -72,7 +72,7 @@ func TestPassesThatWaitShareAnExchange(t *testing.T) {
 	}
 }
 
-// TestARoundIsShort lets passes of programs that take some milliseconds wait with others.
+// TestARoundIsShort queues passes of programs that take some milliseconds together with others.
 func TestARoundIsShort(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	const some = "// say it takes some time."
@@ -87,7 +87,7 @@ func TestARoundIsShort(t *testing.T) {
 	}
 }
 
-// TestASlowProgramDelaysNoOther lets a program that took long wait with others.
+// TestASlowProgramDelaysNoOther queues a program that took long together with others.
 func TestASlowProgramDelaysNoOther(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	const slow = "// say it takes long."
@@ -119,7 +119,7 @@ func TestADeadChildCostsOneOfThePassesThatItHad(t *testing.T) {
 	}
 }
 
-// TestPassesOutliveTheOneWhoLeadsThem ends the context of a pass that took others along, while its child hangs.
+// TestPassesOutliveTheOneWhoLeadsThem ends the context of a pass that leads a round, while its child hangs.
 func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
 	pool := newMoodyPool(t)
 	finish(t, pool, bundle(facts)) // starts the child
@@ -147,7 +147,8 @@ func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnAnsweredLeaderEndsNoOtherPass ends the context of a pass that took two along, when it and one of them have their answers.
+// TestTheEndOfAnAnsweredLeaderEndsNoOtherPass ends the context of a pass that leads two others, after it and one of
+// them have their answers.
 func TestTheEndOfAnAnsweredLeaderEndsNoOtherPass(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	ctx, stop := context.WithCancel(t.Context())

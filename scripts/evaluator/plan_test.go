@@ -7,7 +7,7 @@ import (
 	"writ/scripts"
 )
 
-// TestPlanBombs plans scripts that make as much as they can of what is not known. Each plan must come from a child that lives on.
+// TestPlanBombs plans scripts that use unknown values as much as possible. The child must survive each plan.
 func TestPlanBombs(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, 1)

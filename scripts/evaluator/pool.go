@@ -16,35 +16,37 @@ import (
 	"writ/scripts"
 )
 
-// Pool evaluates in children of this process: this binary, started again with `evaluator` as its only argument, without environment,
-// with limits on memory, CPU time and files, and behind every other Layer that the kernel has. A script that kills its child costs one
-// pass: that pass is an EVALUATOR_CRASHED error, the child is replaced, and nothing else notices. Children are started when they are
-// needed and kept; Close ends them.
+// Pool evaluates in child processes: this binary, started again with `evaluator` as its only argument, without
+// environment, with limits on memory, CPU time and files, and with every other Layer that the kernel has. A script that
+// kills its child costs one pass: that pass fails with EVALUATOR_CRASHED, and the child is replaced. Nothing else is
+// affected. Children are started on demand and stay until Close.
 //
-// Whatever uses a Pool must call Main, and nothing else, when IsChild says so.
+// A program with a Pool must call Main, and nothing else, if IsChild returns true.
 type Pool struct {
 	Executable string // the program to start; this one if empty
-	// Size is how many children are at work at a time; one for each CPU if 0. Slow passes get half of them, and
-	// programs that take long to compile a quarter, but each at least one. If these have all children, there is one
-	// more for others.
+	// Size is the maximum number of working children; one per CPU if 0. Slow passes get half of them, and programs that
+	// take long to compile a quarter, but each at least one. If these occupy all children, there is one more for other
+	// work.
 	Size int
-	// Weight says how much of the CPU time a project gets, compared with others, while several want some; 1 if nil, or below 1.
+	// Weight returns the relative share of CPU time of a project while several projects compete. It is 1 if nil, or
+	// below 1.
 	Weight func(project string) int
 	Log    *slog.Logger // may be nil
 
-	patience time.Duration // how long a pass may take; maxWall if 0
-	ends     limit.Lines   // of children that a script ended, by how it did
+	patience time.Duration // maximum time of a pass; maxWall if 0
+	ends     limit.Lines   // limits the log lines about ended children, by cause
 
 	mu     sync.Mutex
 	lobby  lobby
-	idle   []*child // the last used last
-	layers Layers   // of the first child; nil before there was one
+	idle   []*child // most recently used last
+	layers Layers   // of the first child; nil before
 }
 
 var _ scripts.Evaluator = (*Pool)(nil)
 
-// Confinement returns what confines children, as the first one said; if there was none yet, one is started. A supervisor asks when it
-// starts, so that a host on which no child can live is known before there is a run. The error says why none can.
+// Confinement returns the layers that the first child reported. It starts a child if there was none. A supervisor calls
+// it at its start, so that a host on which no child can start is detected before the first run. The error is the
+// reason.
 func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 	place, err := p.enter(ctx, "", nil)
 	if err != nil {
@@ -87,7 +89,7 @@ func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 	return one.outcome, one.err
 }
 
-// compile has a child compile the program of a pass. The pass waits for a child again after it.
+// compile compiles the program of a pass in a child. The pass waits for a child again after it.
 func (p *Pool) compile(ctx context.Context, one *passing, place *seat) {
 	c, fresh, err := p.take(ctx, place)
 	if err != nil {
@@ -111,8 +113,8 @@ func (p *Pool) compile(ctx context.Context, one *passing, place *seat) {
 	place.cost = c.spent()
 }
 
-// lead carries out a pass, and others that wait. If the child ends over several passes, those without an answer go
-// again, each alone. A pass that takes long goes again in the slow class.
+// lead runs a pass and others that wait. If the child ends during several passes, those without an answer are repeated,
+// each alone. A pass that takes long is repeated in the slow class.
 func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 	if ctx.Err() != nil {
 		first.fail(context.Cause(ctx))
@@ -128,7 +130,7 @@ func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 	left := slices.DeleteFunc(slices.Clone(all), func(one *passing) bool { return one.over })
 	var blamed []*passing
 	switch {
-	case errors.Is(err, errFrameTooBig): // the child was not even asked
+	case errors.Is(err, errFrameTooBig): // the child got no request
 		if blamed = left; len(left) == 1 {
 			first.answer(scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}})
 		}
@@ -138,7 +140,8 @@ func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 		place.drop()
 		p.recordSlow(left[0].request.Program)
 		blamed = left[:1]
-	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil): // the end of the first one's context is not the fault of another
+	// The end of the first one's context is not the fault of another.
+	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil):
 		left[0].fail(p.bury(ctx, place, left[0].request.Run, err))
 	case err != nil:
 		if _ = p.bury(ctx, place, first.request.Run, err); ctx.Err() == nil {
@@ -152,7 +155,7 @@ func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 	p.retry(left, first, blamed)
 }
 
-// crowdOf returns a function that reports whether work waits for a child. It is nil if the seat is not for quick work.
+// crowdOf returns a function that reports whether work waits for a child. It is nil if the slot is not for quick work.
 func (p *Pool) crowdOf(place *seat) func() bool {
 	if place.class != quick {
 		return nil
@@ -180,7 +183,7 @@ func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 	}
 }
 
-// plan makes a plan. If it returns neither a plan nor an error, the caller tries again.
+// plan makes a plan. If it returns neither a plan nor an error, the caller must try again.
 func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan, error) {
 	c, fresh, err := p.take(ctx, place)
 	if err != nil {
@@ -189,7 +192,7 @@ func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan,
 	defer func() { place.cost = c.spent() }()
 	plan, took, err := c.plan(ctx, r, p.crowdOf(place))
 	switch {
-	case errors.Is(err, errFrameTooBig): // the child was not even asked
+	case errors.Is(err, errFrameTooBig): // the child got no request
 		return nil, errFrameTooBig
 	case errors.Is(err, errGone) && !fresh:
 		place.drop() // it died while it was idle, so the script is not the reason
@@ -210,7 +213,7 @@ func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan,
 	return plan, nil
 }
 
-// take returns the child of a seat, and starts it if necessary. Children for slow work get a low priority.
+// take returns the child of a slot, and starts it if necessary. Children for slow work get a low priority.
 func (p *Pool) take(ctx context.Context, place *seat) (c *child, fresh bool, err error) {
 	if place.child != nil {
 		return place.child, false, nil
@@ -225,7 +228,7 @@ func (p *Pool) take(ctx context.Context, place *seat) (c *child, fresh bool, err
 	return c, true, nil
 }
 
-// start starts a child. What confines the first one is told to the log.
+// start starts a child. It logs the confinement of the first one.
 func (p *Pool) start(ctx context.Context) (*child, error) {
 	executable := p.Executable
 	if executable == "" {
@@ -259,7 +262,7 @@ func (p *Pool) tell(layers Layers) {
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
 }
 
-// bury ends a child that failed and says why the pass did not take place.
+// bury ends a failed child and returns the reason why the pass did not take place.
 func (p *Pool) bury(ctx context.Context, place *seat, run writ.RunID, err error) error {
 	c := place.child
 	words := place.drop()
@@ -277,13 +280,13 @@ func (p *Pool) bury(ctx context.Context, place *seat, run writ.RunID, err error)
 	case strings.Contains(words, "stack overflow"):
 		reason, kind = "it recursed without end", "stack"
 	}
-	if times, say := p.ends.Say(kind, time.Now()); say && p.Log != nil { // scripts can end as many as there are passes
+	if times, say := p.ends.Say(kind, time.Now()); say && p.Log != nil { // scripts can end one child per pass
 		p.Log.Warn("evaluator child ended", "run", run, "code", writ.CodeEvaluatorCrashed, "err", err, "state", c.cmd.ProcessState.String(), "words", words, "times", times)
 	}
 	return &writ.Error{Code: writ.CodeEvaluatorCrashed, Message: "evaluating the script ended its process: " + reason, Err: err}
 }
 
-// Close waits for the passes that are under way and ends all children. A Pool can be used again afterwards.
+// Close waits for running passes and ends all children. A Pool can be used again afterwards.
 func (p *Pool) Close() error {
 	size := p.children()
 	places := make([]*seat, size)

@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuUsed returns the CPU time of this process. Of the calls that tell it, this is the one that the filter allows.
+// cpuUsed returns the CPU time of this process, by a call that the filter allows.
 func cpuUsed() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-// cpuOf returns the CPU time of another process, 0 if it is gone. Its clock can be read where its files in /proc cannot.
+// cpuOf returns the CPU time of another process, or 0 if it is gone. The clock is readable even if its files in /proc
+// are not.
 func cpuOf(pid int) time.Duration {
-	const scheduled = 2 // of the clocks of a process, the one that counts what the scheduler gave it
+	const scheduled = 2 // the clock of a process that counts its scheduled time
 	return clock(int32(^pid<<3 | scheduled))
 }
 
@@ -27,19 +28,20 @@ func clock(id int32) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// attributes keep the signals of a terminal from children: they end when their parent lets them.
+// attributes put children into their own process group, without the signals of a terminal: only their parent ends them.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// yieldTo lets everybody else go before a process of attributes, in all its threads: it is nicer than this one, so that it gets a tenth of a
-// processor that others want, and its slices are long, so that whoever wakes up interrupts it at once instead of at the end of one. With a tenth,
-// maxCPU lasts a third of maxWall. Kernels before 6.12 know of no slices.
+// yieldTo gives all threads of a process that was started with attributes a lower priority than this one. It is nicer
+// than this process, so it gets a tenth of a contended processor. Its slices are long, so that waking threads interrupt
+// it at once instead of at the end of a slice. With a tenth, maxCPU lasts a third of maxWall. Kernels before 6.12
+// ignore slices.
 func yieldTo(pid int) {
 	const nicer, mostNice, slice = 10, 19, 100 * time.Millisecond
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		return
 	}
-	own := 20 - raw // the system call tells 1 to 40, from nice to not
+	own := 20 - raw // the system call returns 1 to 40, from nice to not nice
 	nice := min(own+nicer, mostNice)
 	_ = unix.Setpriority(unix.PRIO_PGRP, pid, nice)
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -50,5 +52,5 @@ func yieldTo(pid int) {
 	}
 }
 
-// ownBinary is this program, even if another file has its name by now.
+// ownBinary returns the path of this program, even if its file was replaced.
 func ownBinary() (string, error) { return "/proc/self/exe", nil }

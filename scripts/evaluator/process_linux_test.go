@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever has something to do goes before scripts that compute all the time. A kernel that knows of no slices tells none.
+// Other work precedes scripts that compute continuously. A kernel without slices reports none.
 func TestALongScriptYields(t *testing.T) {
 	c := exec.Command("sleep", "60")
 	c.SysProcAttr = attributes()

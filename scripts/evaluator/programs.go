@@ -8,23 +8,23 @@ import (
 	"writ/scripts"
 )
 
-// keptVMs limits the programs of a child that have a VM ready: it takes 100 KiB, and the values that the last pass left
-// on its stack.
+// keptVMs limits the programs of a child with an idle VM: it takes 100 KiB, and the values that the last pass left on
+// its stack.
 const keptVMs = 8
 
-// programs holds the compiled programs that were used last.
+// programs holds the most recently used compiled programs.
 type programs struct {
 	mu   sync.Mutex
 	list recent[*compiled]
 }
 
-// compiled is a bundle that was compiled, or could not be.
+// compiled is the result of compiling a bundle: a program or an error.
 type compiled struct {
 	program *scripts.Program
 	failure *writ.Error
 }
 
-// find returns a compiled program, or nil if it is not held.
+// find returns a compiled program, or nil.
 func (p *programs) find(digest writ.Digest) *compiled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,14 +35,14 @@ func (p *programs) find(digest writ.Digest) *compiled {
 	return c
 }
 
-// moved drops the VM of the program that is not among the first keptVMs any more. The caller holds the lock.
+// moved releases the VM of the program that has just left the first keptVMs. The caller holds the lock.
 func (p *programs) moved() {
 	if len(p.list.list) > keptVMs && p.list.list[keptVMs].value.program != nil {
 		p.list.list[keptVMs].value.program.Rest()
 	}
 }
 
-// compile compiles a bundle and keeps the result.
+// compile compiles a bundle and stores the result.
 func (p *programs) compile(digest writ.Digest, bundle *scripts.Bundle) *compiled {
 	c := &compiled{}
 	var err error
@@ -56,7 +56,7 @@ func (p *programs) compile(digest writ.Digest, bundle *scripts.Bundle) *compiled
 	return c
 }
 
-// pass evaluates. That a bundle cannot be compiled is its outcome.
+// pass runs a pass. A bundle that does not compile has a failed outcome.
 func (c *compiled) pass(ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
 	if c.failure != nil {
 		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: writ.Error{
@@ -66,8 +66,9 @@ func (c *compiled) pass(ctx context.Context, inputs scripts.Inputs, journal []sc
 	return c.program.Pass(ctx, inputs, journal)
 }
 
-// InProcess evaluates in this process, for tests with virtual time or the race detector and for commands that check a person's own
-// script. What bounds a script is then the engine alone: no process limits memory or time. The zero value is ready.
+// InProcess evaluates in this process, for tests with virtual time or the race detector, and for commands that check a
+// person's own script. Only the engine limits a script then; no process limits its memory or time. The zero value is
+// ready to use.
 type InProcess struct {
 	programs programs
 }
@@ -89,5 +90,5 @@ func (e *InProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scri
 	return scripts.PlanOf(ctx, bundle, inputs)
 }
 
-// Confinement returns nil: nothing holds a script that is evaluated in this process.
+// Confinement returns nil: a script in this process is not confined.
 func (e *InProcess) Confinement(context.Context) (Layers, error) { return nil, nil }

@@ -2,5 +2,5 @@
 
 package evaluator_test
 
-// raceEnabled says that this binary does not start under the limit on memory.
+// raceEnabled reports that this binary does not start under the memory limit.
 const raceEnabled = true

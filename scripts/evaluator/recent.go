@@ -14,8 +14,8 @@ const (
 	keptSource = 2 << 20
 )
 
-// recent holds the values of the programs that were used last, the last one first. A child keeps its compiled programs
-// in one, and the parent applies the same uses to another one, so it knows which programs the child has.
+// recent holds values of the most recently used programs, in order of their use. A child keeps its compiled programs in
+// one, and the parent applies the same uses to another one, so it knows which programs the child has.
 type recent[T any] struct {
 	list []used[T]
 	size int // bytes of all sources
@@ -46,8 +46,8 @@ func (r *recent[T]) index(program writ.Digest) int {
 	return slices.IndexFunc(r.list, func(one used[T]) bool { return one.program == program })
 }
 
-// add holds the value of a program of size bytes, in front, and drops those at the end that exceed a limit. The new one
-// always stays.
+// add inserts the value of a program of size bytes at the front, and drops values at the end that exceed a limit. The
+// new value always stays.
 func (r *recent[T]) add(program writ.Digest, size int, value T) {
 	r.list = slices.Insert(r.list, 0, used[T]{program, size, value})
 	r.size += size

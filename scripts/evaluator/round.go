@@ -18,16 +18,16 @@ type passing struct {
 	request request // complete, except for the journal
 	size    int     // bytes of the program's sources
 	journal []scripts.Entry
-	waiter  *waiter // nil once it has a seat
-	alone   bool    // shares no round
-	again   bool    // it was admitted before, and goes before others
-	along   bool    // another pass took it along, with
+	waiter  *waiter // nil once it has a slot
+	alone   bool    // it shares no round
+	again   bool    // it was admitted before, and precedes others
+	along   bool    // it joined the round of another pass, with
 	grant   fair.Grant
-	stops   int // how often it was stopped because it took long
+	stops   int // number of times that it was stopped because it took long
 
-	over    bool          // with the outcome or error that follows
-	cost    time.Duration // as the child reported, at least 1 ns; 0 if the pass did not take place
-	compile time.Duration // the part of it that compiling took
+	over    bool          // the outcome or error below is set
+	cost    time.Duration // as reported by the child, at least 1 ns; 0 if the pass did not take place
+	compile time.Duration // the part of cost for compiling
 	outcome scripts.Outcome
 	err     error
 }
@@ -65,7 +65,7 @@ func (one *passing) end() {
 	}
 }
 
-// company takes passes out of the lobby that share a round with the first one: the child knows their runs, or no idle
+// company removes passes from the queue that share a round with the first one: the child has their journals, or no idle
 // child does, and together they take little time. The shortest one comes first.
 func (p *Pool) company(c *child, first *passing, class class) (all []*passing) {
 	all = append(all, first)
@@ -100,8 +100,8 @@ func (p *Pool) belongs(one *passing, c *child) bool {
 	return c.keeps(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.keeps(run) })
 }
 
-// retry puts passes that are not over before all others in the lobby. The caller of the first one does so by itself.
-// One of the blamed ones may have ended the child.
+// retry puts unfinished passes at the front of the queue. The caller of the first one does that itself. One of the
+// blamed passes may have ended the child.
 func (p *Pool) retry(left []*passing, first *passing, blamed []*passing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,14 +128,14 @@ func (p *Pool) record(round []*passing) {
 	}
 }
 
-// recordSlow records a program that used up a quantum. The time may have gone into compiling or running.
+// recordSlow records a program that used up a quantum, for compiling or running.
 func (p *Pool) recordSlow(program writ.Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lobby.costs.record(program, quantum, quantum)
 }
 
-// charge charges each project for its passes of a round, and returns the share of the first pass. took is the CPU time
+// charge charges each project for its passes of a round, and returns the share of the first pass. Took is the CPU time
 // of the round as measured by the kernel. It is divided in proportion to the times that the child reported.
 func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time.Duration {
 	var reported time.Duration

@@ -12,13 +12,13 @@ type class int
 const (
 	quick     class = iota // passes, of programs that compile and run quickly
 	compiling              // a compilation that takes long; passes of the program are quick after it
-	slow                   // passes and plans that take long, in children of their own, which have a low priority
+	slow                   // passes and plans that take long, in their own children with a low priority
 	classes                // number of classes
 )
 
-// seats counts the children at work by class.
+// seats counts the working children by class.
 type seats struct {
-	most int // limits the children at work; one more works if slow passes have all of them
+	most int // limits the working children; one more works if slow passes have all of them
 	used [classes]int
 }
 
@@ -39,18 +39,18 @@ func (s *seats) free(c class) bool {
 // full reports whether no class has a free child.
 func (s *seats) full() bool { return !s.free(quick) && !s.free(compiling) && s.all() >= s.most }
 
-// all returns how many children are at work.
+// all returns the number of working children.
 func (s *seats) all() int { return s.used[quick] + s.used[compiling] + s.used[slow] }
 
 // seat permits one child to work. Only its holder uses the child.
 type seat struct {
 	grant fair.Grant
 	class class
-	child *child        // the child that works, or the idle child that was reserved; nil if a new one is to be started
-	cost  time.Duration // CPU time that the project is charged for
+	child *child        // the working child, or the reserved idle child; nil if a new one must be started
+	cost  time.Duration // CPU time to charge to the project
 }
 
-// drop ends the child and returns its last words.
+// drop ends the child and returns the last text on its standard error.
 func (s *seat) drop() string {
 	words := s.child.end()
 	s.child = nil

@@ -18,32 +18,35 @@ import (
 	"writ/scripts"
 )
 
-// childArgument is the whole command line of a child, behind the name of the program.
+// childArgument is the whole command line of a child, after the name of the program.
 const childArgument = "evaluator"
 
-// What a child may have.
+// Limits of a child.
 const (
-	maxHeap    = 256 << 20       // bytes of memory for values; the collector works towards 40 % of it
-	maxOther   = 96 << 20        // bytes of data besides: the kernel counts the whole stack of each thread, 8 MiB that are hardly touched
+	maxHeap = 256 << 20 // bytes of memory for values; the collector targets 40 % of it
+	// Bytes of other data: the kernel counts the whole stack of each thread, 8 MiB that are mostly unused.
+	maxOther   = 96 << 20
 	maxFiles   = 16              // descriptors
 	maxCPU     = 2 * time.Second // of one pass
-	maxWall    = time.Minute     // of one pass: a machine may be so busy that its CPU time takes long, and nothing may wait for ever
-	maxLifeCPU = 2 * time.Minute // of a whole life; the kernel ends a child that is left alone and does not stop
-	retireCPU  = time.Minute     // after so much, a child asks to be replaced
+	maxWall    = time.Minute     // of one pass: on a busy machine its CPU time takes long, and no wait may be unlimited
+	maxLifeCPU = 2 * time.Minute // of a whole life; the kernel ends an abandoned child that does not stop
+	retireCPU  = time.Minute     // a child requests its replacement after this time
 )
 
-// IsChild reports whether a process with these arguments (os.Args) was started by a Pool and must call Main, and nothing else.
+// IsChild reports whether a process with these arguments (os.Args) was started by a Pool. It must then call Main, and
+// nothing else.
 func IsChild(args []string) bool {
 	return slices.Equal(args[min(1, len(args)):], []string{childArgument})
 }
 
-// Main is what a child does: it gives up everything it does not need, then carries out passes until its parent closes the pipe. It
-// returns the exit status.
+// Main runs a child: it confines the process, then runs passes until its parent closes the pipe. It returns the exit
+// status.
 func Main() int {
-	runtime.GOMAXPROCS(1)      // each takes memory, and whoever wakes one up for a small pass waits for the rest of them
-	debug.SetTraceback("none") // the text of a death must fit into a pipe that nobody reads before
+	runtime.GOMAXPROCS(1)      // each processor takes memory, and a wake-up for a small pass would wait for all of them
+	debug.SetTraceback("none") // the text of a crash must fit into a pipe that is read only later
 	debug.SetMemoryLimit(maxHeap * 4 / 10)
-	pace.Pace{Least: 24 << 20, Early: 50}.Keep() // collected every few passes, a small heap took more than half of a child's time
+	// Collected every few passes, a small heap took more than half of a child's time.
+	pace.Pace{Least: 24 << 20, Early: 50}.Keep()
 	in := requestsFrom(os.Stdin)
 	layers, err := confine()
 	if err != nil {
@@ -57,8 +60,9 @@ func Main() int {
 	return 0
 }
 
-// requestsFrom lets Go's runtime wait for a pipe by itself, instead of in a call that reads. It watches over each thread that is in a call,
-// and begins to once it returns: that woke up another thread for each list of requests, and took a seventh of a child's time.
+// requestsFrom makes the Go runtime poll the pipe instead of blocking in a read. The runtime monitors threads in
+// blocking calls and wakes another thread when a call returns. That happened for each list of requests, and took a
+// seventh of a child's time.
 func requestsFrom(pipe *os.File) io.Reader {
 	fd := pipe.Fd()
 	if err := syscall.SetNonblock(int(fd), true); err != nil {
@@ -67,13 +71,13 @@ func requestsFrom(pipe *os.File) io.Reader {
 	return os.NewFile(fd, pipe.Name())
 }
 
-// serve greets, then answers requests until in ends. Used says how much CPU time the process has had.
+// serve writes a greeting, then answers requests until in ends. Used returns the CPU time of the process.
 func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration) error {
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
 	}
 	kept := memory{journals: journals{most: maxJournals}, used: used}
-	in = bufio.NewReaderSize(in, mostRequests) // most lists take one read
+	in = bufio.NewReaderSize(in, mostRequests) // most lists need one read
 	answers := bufio.NewWriterSize(out, mostAnswers)
 	for {
 		var requests []request
@@ -90,13 +94,13 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 }
 
 const (
-	// mostRequests is how many bytes most lists of requests have at the most.
+	// mostRequests is a size in bytes that most lists of requests do not exceed.
 	mostRequests = 16 << 10
-	// holdBack is how long answers wait for those of other passes, to be written together.
+	// holdBack is the maximum delay of an answer, so that several answers are written together.
 	holdBack = 5 * time.Millisecond
 )
 
-// answerAll answers requests in order, and says with the last one whether the child ends.
+// answerAll answers requests in order. The last answer reports whether the child ends.
 func (m *memory) answerAll(requests []request, out *bufio.Writer) (retire bool, err error) {
 	wrote := time.Now()
 	spent := m.used()
@@ -126,8 +130,8 @@ func (m *memory) answerAll(requests []request, out *bufio.Writer) (retire bool, 
 	return retire, nil
 }
 
-// tidy frees the memory of a big pass after its answer is sent. So neither that memory nor the time to free it counts
-// against the next pass. It ignores memory that is kept between passes. It reports whether it collected.
+// tidy frees the memory of a big pass after its answer is sent, so that neither the memory nor the time to free it
+// counts against the next pass. Memory that stays between passes is ignored. It reports whether it ran a collection.
 func tidy() bool {
 	const big = 32 << 20
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
@@ -151,7 +155,7 @@ func writeFrame(out io.Writer, v any) error {
 	return nil
 }
 
-// memory is what a child keeps from one request to the next.
+// memory is the state of a child between requests.
 type memory struct {
 	programs programs
 	journals journals
@@ -217,8 +221,8 @@ func (m *memory) pass(r *request) (*answer, error) {
 	return a, nil
 }
 
-// program returns the program of a request, and the CPU time to compile it: 0 if it was compiled before. The program is
-// nil if the request must be repeated with the bundle.
+// program returns the program of a request, and the CPU time to compile it, or 0 if it was compiled before. The program
+// is nil if the request must be repeated with the bundle.
 func (m *memory) program(r *request) (c *compiled, took time.Duration) {
 	if c = m.programs.find(r.Program); c != nil || r.Bundle == nil {
 		return c, 0
@@ -228,7 +232,7 @@ func (m *memory) program(r *request) (c *compiled, took time.Duration) {
 	return c, max(m.used()-before, 1)
 }
 
-// errQuantum ends requests that yield.
+// errQuantum is the cause of the end of a request that yields.
 var errQuantum = errors.New("the request used up its quantum")
 
 // bound returns the context of a request. If the request yields, the context ends after a quantum of CPU time.
@@ -241,7 +245,7 @@ func (m *memory) bound(r *request) (ctx context.Context, done func()) {
 	var look func()
 	look = func() {
 		switch left := quantum - (m.used() - began); {
-		case ctx.Err() != nil: // it is done
+		case ctx.Err() != nil:
 		case left <= 0:
 			cancel(errQuantum)
 		default:

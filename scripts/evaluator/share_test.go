@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// In virtual time: two children, forty passes of one project that take a quantum each, and three small ones of another that come after them.
+// In virtual time: two children, forty passes of one project that take a quantum each, and three later small ones of
+// another project.
 func TestSlowScriptsOfAProjectDoNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &Pool{Size: 2}
@@ -33,7 +34,7 @@ func TestSlowScriptsOfAProjectDoNotDelayAnother(t *testing.T) {
 				done++
 			})
 		}
-		synctest.Wait() // all of them wait, but the first two
+		synctest.Wait() // all but the first two wait
 		for range small {
 			began := time.Now()
 			pass("works", time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// onlyChild is the pid of the pool's one child.
+// onlyChild returns the pid of the pool's only child.
 func onlyChild(t *testing.T, pool *evaluator.Pool) int {
 	t.Helper()
 	idle := pool.Idle()
@@ -25,7 +25,7 @@ func onlyChild(t *testing.T, pool *evaluator.Pool) int {
 	return idle[0].Pid
 }
 
-// agree carries out a pass in a child and in this process, which must find the same.
+// agree runs a pass in a child and in this process, and compares the results.
 func agree(t *testing.T, pool *evaluator.Pool, inputs scripts.Inputs, b scripts.Bundle, journal []scripts.Entry) scripts.Outcome {
 	t.Helper()
 	inside, err := new(evaluator.InProcess).Pass(t.Context(), b, inputs, journal)
@@ -100,7 +100,7 @@ func TestChildFollowsEveryChangeOfAJournal(t *testing.T) {
 	}
 }
 
-// TestChildFollowsEveryChangeOfInputs changes one thing after the other from pass to pass of a run that waits.
+// TestChildFollowsEveryChangeOfInputs changes one field after the other between the passes of a waiting run.
 func TestChildFollowsEveryChangeOfInputs(t *testing.T) {
 	pool := newPool(t, 1)
 	script := bundle(`run := import("run"); run.log(run.params, run.project, run.datacenter); import("volume").create("v", {size_gib: 1})
@@ -109,7 +109,7 @@ import("node").facts().hostname`)
 	first := agree(t, pool, in, script, nil).Calls[0]
 	journal := []scripts.Entry{{Seq: 1, Hash: first.Hash, State: scripts.EntryOpen}}
 	child := onlyChild(t, pool)
-	big := map[string]any{"zones": strings.Repeat("b", 10_000)} // more than is kept
+	big := map[string]any{"zones": strings.Repeat("b", 10_000)} // above the limit for stored inputs
 	for _, change := range []func(){
 		func() {},
 		func() { in.Params = map[string]any{"count": int64(3)} },
@@ -136,7 +136,7 @@ import("node").facts().hostname`)
 	}
 }
 
-// TestChildKeepsManyRunsWithinItsMemory lets many runs with big journals wait, then one script take what a script may.
+// TestChildKeepsManyRunsWithinItsMemory has many waiting runs with big journals, then one script that uses its maximum.
 func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, 1)
@@ -150,7 +150,7 @@ func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
 	}
 	var journal []scripts.Entry
 	for _, c := range o.Calls {
-		e := succeeded(c) // small values are the ones that take the most beyond their size
+		e := succeeded(c) // small values have the largest overhead
 		if c.Seq > calls {
 			e.State, e.Values = scripts.EntryOpen, nil
 		}
@@ -170,14 +170,14 @@ func TestChildKeepsManyRunsWithinItsMemory(t *testing.T) {
 	if err != nil || o.Status != scripts.Failed || o.Failure.Code != writ.CodeScriptLimit {
 		t.Errorf("a script without end: %+v %v, want %s", o, err, writ.CodeScriptLimit)
 	}
-	// A slow machine has a second child for passes that take long.
+	// A slow machine has a second child for long passes.
 	if !slices.ContainsFunc(pool.Idle(), func(p *os.Process) bool { return p.Pid == child }) {
 		t.Errorf("child %d lives no more", child)
 	}
 }
 
-// TestSequentialWaitsAreCheap is about the CPU time of the evaluation alone, which has a process of its own to be read from. It grows
-// with the square of the calls; a journal that is sent whole each time takes four times as much. It took 2.5 s of CPU on a busy machine.
+// TestSequentialWaitsAreCheap measures the CPU time of the child. It grows with the square of the calls. Sending whole
+// journals takes four times as much. The measured value was 2.5 s of CPU time on a busy machine.
 func TestSequentialWaitsAreCheap(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, 1)

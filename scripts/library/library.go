@@ -1,8 +1,8 @@
-// Package library holds the modules that come with writ and that scripts import as "lib/NAME@VERSION". It knows their texts and nothing
-// about what they mean.
+// Package library holds the modules that come with writ. Scripts import them as "lib/NAME@VERSION". The package holds
+// only their texts and does not interpret them.
 //
-// The bytes of a module are signed with each script that imports it, so a run depends on no later binary. A version that was published
-// never changes; what is to be different is published as the next one, and both stay.
+// The bytes of a module are signed with each script that imports it, so a run does not depend on a later binary. A
+// published version never changes; a change is published as the next version, and both stay.
 package library
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Prefix begins the name of every module of the library, and of no other: a module of an author's own cannot take its place.
+// Prefix begins the name of every module of the library. No other module can have such a name.
 const Prefix = "lib/"
 
 // The file of "lib/fleet@1" is fleet@1.tengo.
@@ -62,7 +62,7 @@ func Names() []string {
 	return names
 }
 
-// Newest returns the newest version of a module, whatever version name has; "" if there is none.
+// Newest returns the newest version of a module, ignoring the version in name. It returns "" for an unknown module.
 func Newest(name string) string {
 	base, _, _ := strings.Cut(name, "@")
 	newest := ""
@@ -74,7 +74,7 @@ func Newest(name string) string {
 	return newest
 }
 
-// split takes "lib/fleet@12" apart.
+// split splits "lib/fleet@12".
 func split(name string) (base string, version int) {
 	base, text, _ := strings.Cut(name, "@")
 	version, err := strconv.Atoi(text)
@@ -84,7 +84,7 @@ func split(name string) (base string, version int) {
 	return base, version
 }
 
-// about returns the first line of a text's comment, without the name that it begins with.
+// about returns the first line of a text's comment, without the leading name.
 func about(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	_, line, _ = strings.Cut(line, ": ")

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "publish the modules that are not in testdata/published.txt yet")
 
-// What was published stays as it is: scripts that people wrote and reviewed mean these bytes.
+// Published versions never change: they are part of the scripts that people wrote and reviewed.
 func TestPublishedVersionsNeverChange(t *testing.T) {
 	const golden = "testdata/published.txt"
 	text, err := os.ReadFile(golden)
