@@ -16,11 +16,11 @@ import (
 	"writ/identity"
 )
 
-// adoptWithin is how long a command waits by default until a roster is in force in every datacenter: each that is connected has it in less than a
-// second.
+// adoptWithin is the default of how long a command waits until a roster is in force in every datacenter. A connected
+// datacenter adopts it in less than a second.
 const adoptWithin = 30 * time.Second
 
-// adoptFlags say how long to wait until a new roster is in force in every datacenter.
+// adoptFlags hold how long a command waits until a new roster is in force in every datacenter.
 type adoptFlags struct {
 	within time.Duration
 	noWait bool
@@ -50,8 +50,8 @@ func (a *app) showSigned(roster client.Amended, m amendment) {
 	a.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 
-// awaitAdoption waits until every datacenter has signed that a roster is in force there, except the new ones in but, which have no earlier
-// roster. Only then it reports the effect of the change.
+// awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of
+// the change. It skips the datacenters in but: they are new and have no earlier roster.
 func (a *app) awaitAdoption(ctx context.Context, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string) error {
 	roster := amended.Roster
 	var ids []writ.DatacenterID
@@ -92,7 +92,8 @@ func (a *app) showProved(roster *identity.Roster, m amendment, proof string) {
 	}
 }
 
-// unproved returns the text for a command that ends before all datacenters have signed.
+// unproved returns the text for a command that ends before all datacenters have signed. missing describes these
+// datacenters.
 func (m amendment) unproved(roster *identity.Roster, missing []string) string {
 	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version, m.change, strings.Join(missing, "; "))
 	if m.before != "" {

@@ -21,14 +21,14 @@ import (
 	"writ/internal/meant"
 )
 
-// app is one use of the command line.
+// app holds the state of one invocation of the command line.
 type app struct {
 	*terminal.Terminal
 	flags  clientFlags
-	warned sync.Map // what warnOnce has said
+	warned sync.Map // texts that warnOnce has shown
 }
 
-// clientFlags are those of commands that talk to a cluster.
+// clientFlags hold the flags of commands that talk to a cluster.
 type clientFlags struct {
 	config  string
 	context string
@@ -38,7 +38,8 @@ type clientFlags struct {
 	key     string
 }
 
-// run carries out a command line and returns its exit code. A first interrupt ends the command's context, a second one the process.
+// run executes a command line and returns its exit code. The first interrupt cancels the command's context, the second
+// one ends the process.
 func run(args []string, in, out, err *os.File, environ []string) int {
 	a := &app{Terminal: terminal.New(in, out, err, environ)}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -52,7 +53,8 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	root.SetErr(a.Err)
 	root.Version = version()
 	failed := root.ExecuteContext(ctx)
-	if failed != nil && isInterrupt(ctx, failed) && terminal.ExitCode(failed) != writ.ExitInterrupted { // which says how to go on
+	// An Interrupted error already has a hint how to continue.
+	if failed != nil && isInterrupt(ctx, failed) && terminal.ExitCode(failed) != writ.ExitInterrupted {
 		failed = terminal.Interrupted("")
 	}
 	if failed != nil {
@@ -61,7 +63,7 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	return terminal.ExitCode(failed)
 }
 
-// showHelp prints the page about a command. It ignores a closed pipe.
+// showHelp prints the help page of a command. It ignores a closed pipe.
 func (a *app) showHelp(cmd *cobra.Command) {
 	_ = a.PrintText(help.Page(cmd, help.Style{
 		Width: a.PageWidth(),
@@ -70,7 +72,7 @@ func (a *app) showHelp(cmd *cobra.Command) {
 	}))
 }
 
-// root returns the whole tree of commands.
+// root returns the complete command tree.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "writ",
@@ -122,12 +124,12 @@ in the middle cannot make it act.`,
 	return root
 }
 
-// unwrap joins the lines of each paragraph of the long texts, which are wrapped here for those who read the source and anew for those
-// who read the help.
+// unwrap joins the lines of each paragraph of the long help texts. The source has its own line breaks; the help page
+// wraps to the width of the terminal.
 func unwrap(c *cobra.Command) {
 	paragraphs := strings.Split(c.Long, "\n\n")
 	for i, p := range paragraphs {
-		if strings.HasPrefix(p, "  ") { // a picture
+		if strings.HasPrefix(p, "  ") { // a diagram
 			continue
 		}
 		paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
@@ -151,7 +153,7 @@ func addTo(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-// clients gives commands that talk to a cluster the flags that say which one, and who is talking.
+// clients adds the flags that select the cluster and the signer to commands that talk to a cluster.
 func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		f := c.PersistentFlags()
@@ -173,10 +175,10 @@ func (a *app) keyFlag(f *pflag.FlagSet) {
 	fromEnvironment(f, "key")
 }
 
-// complete offers fixed values for a flag to the completion of shells.
+// complete registers fixed values of a flag for shell completion.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag was defined a line ago
+		panic(err) // the flag was defined by the caller
 	}
 }
 
@@ -192,7 +194,7 @@ func family(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// noSuchCommand refuses arguments where only subcommands are possible.
+// noSuchCommand rejects arguments of a command that only has subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -207,9 +209,9 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return err.WithHint("`%s --help` lists the commands", cmd.CommandPath())
 }
 
-// flagError says what is wrong with a flag, and what it takes.
+// flagError returns the usage error for an invalid or unknown flag, with a hint about the accepted values.
 func flagError(cmd *cobra.Command, err error) error {
-	if said, ok := errors.AsType[*writ.Error](err); ok { // a flag of ours says it itself
+	if said, ok := errors.AsType[*writ.Error](err); ok { // a flag type of this package returns the complete error
 		return said
 	}
 	e := writ.Errorf(writ.CodeUsage, "%v", err)
@@ -232,7 +234,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }
 
-// unparsed says why a text is no value of a flag. strconv reads numbers, and what is on or off.
+// unparsed explains why a text is not a valid value of a flag. strconv parses numbers and booleans.
 func unparsed(f *pflag.Flag, err *strconv.NumError) string {
 	if f.Value.Type() == "bool" {
 		return strconv.Quote(err.Num) + " is neither true nor false"
@@ -243,8 +245,8 @@ func unparsed(f *pflag.Flag, err *strconv.NumError) string {
 	return strconv.Quote(err.Num) + " is not a whole number"
 }
 
-// emptyFlag returns the name of a flag that was given with an empty text, for example from an unset variable of a CI job. With the empty
-// text, the command would list everything, leave the parameters out, or work in the current context.
+// emptyFlag returns the name of a flag that was set to an empty text, for example from an unset variable of a CI job.
+// The empty text would make the command list everything, omit the parameters, or use the current context.
 func emptyFlag(cmd *cobra.Command) (name string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if isEmpty(f.Value) && !mayBeEmpty(cmd, f.Name) {
@@ -254,7 +256,7 @@ func emptyFlag(cmd *cobra.Command) (name string) {
 	return name
 }
 
-// isEmpty reports whether the value of a flag is an empty text, or a list with one.
+// isEmpty reports whether the value of a flag is an empty text, or a list that is empty or has an empty item.
 func isEmpty(v pflag.Value) bool {
 	if list, ok := v.(pflag.SliceValue); ok {
 		return len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
@@ -262,12 +264,13 @@ func isEmpty(v pflag.Value) bool {
 	return v.Type() == "string" && v.String() == ""
 }
 
-// mayBeEmpty reports whether a flag accepts an empty text. Daemons accept it, because it turns off a default.
+// mayBeEmpty reports whether a flag accepts an empty text. Daemons accept it, because it disables a default.
 func mayBeEmpty(cmd *cobra.Command, flag string) bool {
 	return flag == "reason" || cmd.GroupID == groupDaemons && flag != "dc"
 }
 
-// checkFlags refuses a command without a flag that it must have, one that selects by an empty value, and flags that exclude each other.
+// checkFlags returns an error if a required flag is missing, a selecting flag is empty, a value is invalid, or flags
+// exclude each other.
 func checkFlags(cmd *cobra.Command) error {
 	if name := emptyFlag(cmd); name != "" {
 		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).WithHint("give a value, or leave the flag out; a variable may not be set")
@@ -292,7 +295,7 @@ func checkFlags(cmd *cobra.Command) error {
 	if err == nil {
 		return nil
 	}
-	said := err.Error() // it ends with "[by nodes] were all set"
+	said := err.Error() // ends with "[by nodes] were all set"
 	if _, names, ok := strings.Cut(said, "; ["); ok {
 		names, _, _ = strings.Cut(names, "]")
 		said = "--" + strings.Join(strings.Fields(names), " and --") + " exclude each other"
@@ -300,7 +303,7 @@ func checkFlags(cmd *cobra.Command) error {
 	return writ.Errorf(writ.CodeUsage, "%s", said).WithHint("%s --help", cmd.CommandPath())
 }
 
-// exactly demands arguments, and no more, and names those that are missing.
+// exactly requires the named arguments and no others. The error names the missing argument.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := atLeast(names...)(cmd, args); err != nil {
@@ -310,7 +313,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeast demands arguments and names those that are missing or empty; more of the last one may follow.
+// atLeast requires the named arguments. The last one may be repeated. The error names the missing or empty argument.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
@@ -323,7 +326,7 @@ func atLeast(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atMost allows so many arguments.
+// atMost allows at most n arguments.
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -333,7 +336,7 @@ func atMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// isInterrupt reports whether a command ended because its person said so.
+// isInterrupt reports whether a command ended because the user interrupted it.
 func isInterrupt(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled))
 }

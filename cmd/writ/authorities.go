@@ -15,20 +15,20 @@ import (
 	"writ/identity"
 )
 
-// certificateLife is how long a certificate may be valid unless a root operator says otherwise.
+// certificateLife is the default limit of the validity of a certificate. A root operator may set another one.
 const certificateLife = time.Hour
 
 func (a *app) authorityCommand() *cobra.Command {
 	return family("ca", "Say whose SSH certificates may sign", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
 }
 
-// authorityView is an authority as the roster has it.
+// authorityView is an authority as recorded in the roster.
 type authorityView struct {
 	Name        string              `json:"name"`
 	State       identity.State      `json:"state"`
 	Fingerprint string              `json:"fingerprint"`
 	Users       []string            `json:"users"`
-	KeyIDs      map[string][]string `json:"key_ids"` // patterns by user; a user without any takes all
+	KeyIDs      map[string][]string `json:"key_ids"` // patterns by user; a user without patterns accepts any key id
 	MaxLifetime string              `json:"max_lifetime"`
 	Expires     time.Time           `json:"expires,omitzero"`
 }
@@ -76,7 +76,7 @@ func (a *app) authorityListCommand() *cobra.Command {
 	}
 }
 
-// lifetime shows a duration in whole seconds without the units that are zero: "1h", "90s" as "1m30s".
+// lifetime formats a duration in whole seconds and omits trailing zero units: "1h", and 90 s as "1m30s".
 func lifetime(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []struct{ whole, short string }{{"m0s", "m"}, {"h0m", "h"}} {
@@ -87,7 +87,7 @@ func lifetime(d time.Duration) string {
 	return text
 }
 
-// day shows the day of a time, "" of none.
+// day formats the day of a time, "" for the zero time.
 func day(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -206,7 +206,7 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 	return c
 }
 
-// showAuthority shows an authority as the signed roster has it. The result is the text of the change.
+// showAuthority shows an authority as recorded in the signed roster. The result is the text of the change.
 func (a *app) showAuthority(r client.Amended, name string) (amendment, error) {
 	all := authoritiesOf(r.Roster)
 	v := all[slices.IndexFunc(all, func(v authorityView) bool { return v.Name == name })]

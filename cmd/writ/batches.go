@@ -18,7 +18,7 @@ import (
 	"writ/identity"
 )
 
-// batchFlags are what somebody says of a new batch.
+// batchFlags hold the properties of a new batch.
 type batchFlags struct {
 	datacenter string
 	serials    string // name of a file
@@ -77,7 +77,7 @@ func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
 	})
 }
 
-// batch is what the flags say. The file - is input.
+// batch builds the batch from the flags. The file name - means standard input.
 func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 	none := identity.Batch{}
 	serials, err := readSerials(flags.serials, in)
@@ -95,7 +95,7 @@ func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 	return b, nil
 }
 
-// readSerials reads a list of serial numbers, and returns them in order.
+// readSerials reads a list of serial numbers and returns them sorted.
 func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 	if name == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
@@ -132,7 +132,7 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 	return all, nil
 }
 
-// maxSerialsFile bounds the file with serial numbers.
+// maxSerialsFile limits the size of the file with serial numbers, in bytes.
 const maxSerialsFile = 1 << 20
 
 func readListed(name string, in *terminal.Terminal) (text []byte, err error) {
@@ -218,7 +218,7 @@ func eachNode(nodes []api.BatchNode, text func(api.BatchNode) string) string {
 	return strings.Join(all, " ")
 }
 
-// batchState says whether a batch admits nodes.
+// batchState describes whether a batch admits nodes.
 func batchState(b api.Batch, now time.Time) string {
 	switch {
 	case !b.Revoked.IsZero():
@@ -245,7 +245,7 @@ admitted stay. You need the role admin.`,
 		Example: "  writ batch revoke nbswy3dpeb3w6 --dc dc1 --reason \"the rack is complete\"",
 		Args:    exactly("BATCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !identity.ValidTokenID(args[0]) { // batches have ids of the same form
+			if !identity.ValidTokenID(args[0]) { // batch ids have the same form
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a batch", args[0]).WithHint("`writ batch list` shows the ids")
 			}
 			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {

@@ -22,13 +22,13 @@ import (
 	"writ/scripts"
 )
 
-// waitingLimitMiB is what a supervisor promises to need at most with 100,000 runs that wait.
+// waitingLimitMiB is the most memory that a supervisor promises to need for 100,000 waiting runs.
 const waitingLimitMiB = 300
 
-// minAsynqPoll keeps ten calls of bare asynq in a row, alone, near 30 ms.
+// minAsynqPoll keeps the time of ten consecutive calls on an idle asynq near 30 ms.
 const minAsynqPoll = 2 * time.Millisecond
 
-// benchCommands are for those who build writ. Programs of a release have none: see bench_release.go.
+// benchCommands returns the commands for developers of writ. Release builds have none: see bench_release.go.
 func (a *app) benchCommands() []*cobra.Command { return []*cobra.Command{a.benchCommand()} }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -89,7 +89,7 @@ Programs of packages do not have this command: build writ from its source.`,
 	return c
 }
 
-// checkSpeed refuses what cannot be measured.
+// checkSpeed rejects a benchmark that cannot be measured.
 func checkSpeed(s bench.Speed) error {
 	for _, program := range s.Beside {
 		if _, err := exec.LookPath(program); err != nil {
@@ -116,7 +116,8 @@ func (a *app) benchSpeed(ctx context.Context, s bench.Speed) error {
 	})
 }
 
-// inDirectory has something done with a directory for what a benchmark makes: a temporary one, if none was given.
+// inDirectory calls do after it has set dir. If dir is empty, it creates a temporary directory for the files of the
+// benchmark.
 func inDirectory(dir *string, do func() error) (err error) {
 	if *dir == "" {
 		if *dir, err = os.MkdirTemp("", "writ-bench-"); err != nil {
@@ -205,7 +206,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 	}
 }
 
-// benchSupervisorCommand is the supervisor of a benchmark, which asks it for more than a supervisor tells.
+// benchSupervisorCommand runs the supervisor of a benchmark, which reports more than a regular supervisor.
 func (a *app) benchSupervisorCommand() *cobra.Command {
 	var s daemon.Supervisor
 	var listen string
@@ -226,7 +227,7 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 	return c
 }
 
-// benchRunnerCommand is a node of a benchmark.
+// benchRunnerCommand runs a node of a benchmark.
 func (a *app) benchRunnerCommand() *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversSimulated, Capacity: bench.Plenty}
 	var join string
@@ -251,7 +252,8 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	return c
 }
 
-// benchDaemon is a hidden command for a part of a benchmark that has a process of its own. prepare is called when its flags are set.
+// benchDaemon returns a hidden command for a part of a benchmark that runs in its own process. It calls prepare after
+// the flags are parsed.
 func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error)) *cobra.Command {
 	var profile string
 	c := &cobra.Command{
@@ -273,7 +275,7 @@ func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(cont
 	return c
 }
 
-// benchAsynqCommand is asynq without writ, for comparison.
+// benchAsynqCommand runs asynq without writ, for comparison.
 func (a *app) benchAsynqCommand() *cobra.Command {
 	var p asynqpeer.Peer
 	var redis string

@@ -4,5 +4,5 @@ package main
 
 import "github.com/spf13/cobra"
 
-// benchCommands: a program of a release measures nothing, and has no system to compare itself with.
+// benchCommands returns nil: release builds have no benchmarks and no systems to compare with.
 func (a *app) benchCommands() []*cobra.Command { return nil }

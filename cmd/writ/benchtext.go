@@ -14,7 +14,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// seconds writes a time for people who compare it with others.
+// seconds formats a time in a precision that suits comparisons.
 func seconds(s float64) string {
 	d, to := time.Duration(s*float64(time.Second)), 100*time.Microsecond
 	if d < time.Millisecond {
@@ -23,18 +23,18 @@ func seconds(s float64) string {
 	return d.Round(to).String()
 }
 
-// machineText says in a line where something was measured.
+// machineText describes the machine of a benchmark in one line.
 func machineText(m bench.Machine) string {
 	return fmt.Sprintf("%d cores (%s), %s, kernel %s, %s, fsync p50 %s", m.CPUs, cmp.Or(m.CPU, "model unknown"), m.OS, m.Kernel, m.Go, seconds(m.Fsync.P50))
 }
 
-// speedRow is a line of the table of speeds: one workload of one system.
+// speedRow is a row of the speed table: one workload of one system.
 type speedRow struct {
 	system, workload string
 	bench.Figures
 }
 
-// speedText is the table that `writ bench` shows, and what belongs to it.
+// speedText formats the report of `writ bench`: the table and the notes below it.
 func speedText(r bench.SpeedReport, wideTable bool) string {
 	var rows []speedRow
 	for _, w := range []struct {
@@ -84,7 +84,7 @@ func speedText(r bench.SpeedReport, wideTable bool) string {
 	return b.String() + "\n" + terminal.Fields(fields, false)
 }
 
-// cpuText says which process uses how much, the greatest first.
+// cpuText lists the CPU share of each process, largest first.
 func cpuText(parts map[string]float64) string {
 	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int { return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b)) })
 	for i, name := range names {

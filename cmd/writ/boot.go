@@ -21,10 +21,10 @@ import (
 	"writ/efi/bootserver"
 )
 
-// bootListAddress is where a boot server tells operators of machines, unless it is told otherwise.
+// bootListAddress is the default address where a boot server lists its machines for operators.
 const bootListAddress = "127.0.0.1:7442"
 
-// Bounds of the list of machines.
+// Limits of a request for the list of machines.
 const (
 	bootListWithin = 10 * time.Second
 	bootListMost   = 16 << 20
@@ -103,8 +103,8 @@ The image is read once. Start the server again with the next one: machines that 
 	return c
 }
 
-// bootReports returns what tells the supervisor of the datacenter of a token which machines start, nil without a token. Machines find the supervisor
-// by a word of their command line.
+// bootReports returns the reporter of starting machines to the supervisor of the token's datacenter, nil without a
+// token. By default, it uses the supervisor addresses in the command line of the machines.
 func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.BootReports, error) {
 	if token == "" {
 		if len(to) > 0 {
@@ -118,7 +118,7 @@ func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.Bo
 	}
 	if len(to) == 0 {
 		for _, word := range words {
-			if addresses, ok := strings.CutPrefix(word, "writ.supervisor="); ok { // the last one counts
+			if addresses, ok := strings.CutPrefix(word, "writ.supervisor="); ok { // the last one takes effect
 				to = strings.Split(addresses, ",")
 			}
 		}
@@ -169,14 +169,14 @@ used, ignored: the machine says that it has started with them, or with others.`,
 	return c
 }
 
-// bootRow is a machine of a list, with ages instead of times.
+// bootRow is a machine in a list, with ages instead of times.
 type bootRow struct {
 	api.BootMachine
 	since, heard time.Duration
-	server       string // the name of the boot server, "" in its own list
+	server       string // name of the boot server, "" in its own list
 }
 
-// bootRows are the machines of a boot server's own list.
+// bootRows returns the rows for the machines in a boot server's own list.
 func bootRows(list *bootserver.List) []bootRow {
 	rows := make([]bootRow, len(list.Machines))
 	for i, r := range list.Machines {
@@ -188,7 +188,7 @@ func bootRows(list *bootserver.List) []bootRow {
 	return rows
 }
 
-// bootTable shows machines. data is what JSON has of them.
+// bootTable formats machines as a table. JSON output shows data instead.
 func bootTable(data any, rows []bootRow, more ...terminal.Column[bootRow]) terminal.View {
 	seconds := func(title, exact string, of func(bootRow) time.Duration) terminal.Column[bootRow] {
 		return terminal.Column[bootRow]{
@@ -217,7 +217,7 @@ func bootTable(data any, rows []bootRow, more ...terminal.Column[bootRow]) termi
 	})...)
 }
 
-// fetchBootList asks a boot server for its machines.
+// fetchBootList requests the list of machines from a boot server.
 func fetchBootList(ctx context.Context, server string) (*bootserver.List, error) {
 	base, err := webAddress("boot-server", server)
 	if err != nil {

@@ -64,7 +64,7 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 	return c
 }
 
-// assign changes the settings of a machine in a file, which changes as a whole or not at all.
+// assign changes the settings of a machine in a file. It replaces the file atomically.
 func assign(file, machine string, words []string) error {
 	text, err := daemon.ReadAssignments(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func assign(file, machine string, words []string) error {
 	return writeImage("machines", file, 0o644, []byte(text))
 }
 
-// checkAssigned refuses settings that a machine cannot use, that are secret, or that the boot server gives itself.
+// checkAssigned rejects settings that a machine cannot use, that are secret, or that the boot server sets itself.
 func checkAssigned(words []string) error {
 	m := machineFlags{more: words}
 	for _, word := range words {

@@ -10,10 +10,11 @@ import (
 	"writ/coord/api"
 )
 
-// bootServerAway is how long a boot server that reports is silent at most: with very many machines it reports every few seconds.
+// bootServerAway is the silence after which a boot server counts as away. With very many machines it still reports
+// every few seconds.
 const bootServerAway = 30 * time.Second
 
-// listReportedBoots lists the machines that the boot servers of a datacenter report.
+// listReportedBoots lists the machines that the boot servers of a datacenter have reported.
 func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 	c, err := a.client()
 	if err != nil {
@@ -53,7 +54,7 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 	return nil
 }
 
-// reportedRows are the machines of a datacenter as rows.
+// reportedRows returns the rows for the machines of a datacenter.
 func reportedRows(dc api.DatacenterBoots, now time.Time) []bootRow {
 	names := map[string]string{}
 	for _, s := range dc.Servers {
@@ -66,7 +67,8 @@ func reportedRows(dc api.DatacenterBoots, now time.Time) []bootRow {
 	return rows
 }
 
-// bootServerName is what people call a boot server. Two hosts may have one name.
+// bootServerName returns the display name of a boot server. It includes the token if there is a name, because two hosts
+// may share one.
 func bootServerName(s api.BootServer) string {
 	if s.Name == "" {
 		return s.Token

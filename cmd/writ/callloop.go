@@ -19,7 +19,7 @@ func loopOf(calls []writ.Call) (position string, times int) {
 		if c.Position != last.Position || c.Operation != last.Operation || c.Name != last.Name {
 			break
 		}
-		if i+1 < len(calls) && !c.Planned.Before(calls[i+1].Planned) { // both were made in one pass
+		if i+1 < len(calls) && !c.Planned.Before(calls[i+1].Planned) { // both were planned in the same pass
 			break
 		}
 		times++

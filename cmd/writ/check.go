@@ -14,14 +14,14 @@ import (
 	"writ/scripts"
 )
 
-// checked is what a check found of one file.
+// checked is the result of a check of one file.
 type checked struct {
 	File string `json:"file"`
 	OK   bool   `json:"ok"`
 	scripts.Report
 }
 
-// unsaved is the name of a script that is read from the standard input and has none.
+// unsaved is the name of a script that is read from standard input.
 const unsaved = "stdin.tengo"
 
 func (a *app) checkCommand() *cobra.Command {
@@ -112,7 +112,8 @@ func (a *app) scriptToCheck(path string, own client.Modules, stdin bool) (client
 	return client.ReadScriptAs(path, text, own)
 }
 
-// readStdin reads a source from the standard input. What is too big is refused by whoever gets it, with a better message.
+// readStdin reads a source from standard input. It returns one byte more than the limit of a source, so the check that
+// follows reports an oversized source with a better message.
 func (a *app) readStdin() ([]byte, error) {
 	text, err := a.Input(scripts.MaxSource + 1)
 	if err != nil {
@@ -139,7 +140,7 @@ func badNames(all []checked) (names []string) {
 	return names
 }
 
-// explainHint says which command tells more of what a check found: it names the first operation whose arguments are wrong.
+// explainHint returns a hint for the first operation with invalid arguments: the command that explains it.
 func explainHint(all []checked) string {
 	for _, c := range all {
 		for _, d := range c.Diagnostics {
@@ -151,7 +152,7 @@ func explainHint(all []checked) string {
 	return "`writ explain CODE` tells more about each"
 }
 
-// text shows the diagnostics, or what the script is.
+// text formats the diagnostics, or a description of the script.
 func (c checked) text(wide bool) string {
 	var b strings.Builder
 	if len(c.Diagnostics) > 0 {
@@ -179,7 +180,7 @@ func (c checked) text(wide bool) string {
 	return b.String()
 }
 
-// destroys says what a script destroys, as far as its text tells.
+// destroys describes the targets that a script destroys, as far as the source shows them.
 func destroys(r scripts.Report) string {
 	targets := strings.Join(r.Targets, ", ")
 	switch {
@@ -194,7 +195,7 @@ func destroys(r scripts.Report) string {
 	}
 }
 
-// describe shows a parameter in one line: "count=2  int 1…50: how many".
+// describe formats a parameter in one line: "count=2 int 1…50: how many".
 func describe(p scripts.Param) string {
 	kind := p.Type
 	if p.Of != "" {
@@ -218,7 +219,7 @@ func describe(p scripts.Param) string {
 	return text
 }
 
-// asGiven writes a value of a parameter as -p takes it.
+// asGiven formats the value of a parameter in the syntax of -p.
 func asGiven(value any) string {
 	list, ok := value.([]any)
 	if !ok {
@@ -231,7 +232,7 @@ func asGiven(value any) string {
 	return strings.Join(words, ",")
 }
 
-// annotate writes the diagnostics in the form that GitHub shows beside the lines of a file.
+// annotate writes the diagnostics as annotations, which GitHub shows beside the lines of a file.
 func (a *app) annotate(all []checked) {
 	for _, c := range all {
 		for _, d := range c.Diagnostics {
@@ -244,7 +245,7 @@ func (a *app) annotate(all []checked) {
 	}
 }
 
-// annotation writes one annotation; about says where it belongs, in pairs.
+// annotation writes one annotation. about holds its location as pairs of property and value.
 func (a *app) annotation(severity, title, text string, about ...any) {
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
@@ -256,10 +257,10 @@ func (a *app) annotation(severity, title, text string, about ...any) {
 	a.Command(fmt.Sprintf("::%s %s::%s", severity, strings.Join(properties, ","), message.Replace(redact.Text(text))))
 }
 
-// onGitHub reports whether annotations are wanted.
+// onGitHub reports whether the command runs in a GitHub workflow, which reads annotations.
 func onGitHub() bool { return os.Getenv("GITHUB_ACTIONS") == "true" }
 
-// count writes a number with its noun.
+// count formats a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

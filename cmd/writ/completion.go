@@ -16,15 +16,16 @@ import (
 	"writ/internal/hidden"
 )
 
-// completeWithin bounds how long a person who presses Tab has to wait for a coordinator.
+// completeWithin limits how long shell completion waits for a coordinator.
 const completeWithin = 2 * time.Second
 
-// suggestions asks a coordinator for what could come next. An error is no suggestion: a shell has no place for it.
+// suggestions requests possible next words from a coordinator. An error yields no suggestions, because a shell cannot
+// show it.
 type suggestions func(ctx context.Context, c *client.Client) []string
 
 func (a *app) completion(ask suggestions) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 || a.fillFlags(cmd) != nil { // completing runs no hook that would have filled the flags
+		if len(args) > 0 || a.fillFlags(cmd) != nil { // completion does not run the hook that fills the flags
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		c, err := a.client()
@@ -37,18 +38,18 @@ func (a *app) completion(ask suggestions) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag offers suggestions for a flag.
+// completeFlag registers suggestions for the value of a flag.
 func (a *app) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
 	complete := a.completion(ask)
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return complete(cmd, nil, word)
 	})
 	if err != nil {
-		panic(err) // the flag was defined a line ago
+		panic(err) // the flag was defined by the caller
 	}
 }
 
-// suggestRuns offers the newest runs in some states, or in any.
+// suggestRuns offers the newest runs in the given states, or in any state.
 func suggestRuns(states ...api.RunState) suggestions {
 	return func(ctx context.Context, c *client.Client) []string {
 		page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{State: states, Limit: api.Given(50)}))
@@ -88,21 +89,21 @@ func suggestResources(ctx context.Context, c *client.Client) []string {
 	return all
 }
 
-// suggestDeployments offers those that own something.
+// suggestDeployments offers deployments that own a resource.
 func suggestDeployments(ctx context.Context, c *client.Client) []string {
 	resources, _ := c.Resources(ctx, api.ListResourcesParams{})
 	owners := make(map[string]bool)
 	for _, r := range resources {
 		owners[r.Deployment] = true
 	}
-	delete(owners, "") // a project itself
+	delete(owners, "") // resources that the project itself owns
 	return slices.Sorted(maps.Keys(owners))
 }
 
-// completeParams offers the parameters of the script that the command line names, and their choices. Nothing is asked of anybody.
+// completeParams offers the parameters of the script in the command line, and their choices. It sends no request.
 func (o *orderFlags) completeParams(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	if len(args) == 0 { // the flag may come before the file
+	if len(args) == 0 { // the flag may precede the file
 		return nil, more
 	}
 	modules, err := o.own.modules()

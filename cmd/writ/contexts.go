@@ -24,7 +24,7 @@ func (a *app) contextCommand() *cobra.Command {
 		a.contextExportCommand(), a.contextImportCommand())
 }
 
-// contextView is a context and whether it is the current one.
+// contextView is a context, marked if it is the current one.
 type contextView struct {
 	config.Context
 	Current bool `json:"current"`
@@ -58,7 +58,8 @@ func (a *app) contextListCommand() *cobra.Command {
 	}
 }
 
-// withoutPasswords returns a context as it may be printed: the address of a server behind a proxy can have a password in it.
+// withoutPasswords returns a context that is safe to print. The address of a server behind a proxy can contain a
+// password.
 func withoutPasswords(c config.Context) config.Context {
 	c.Servers = slices.Clone(c.Servers)
 	for i, server := range c.Servers {
@@ -67,7 +68,7 @@ func withoutPasswords(c config.Context) config.Context {
 	return c
 }
 
-// mark shows a fact in a table.
+// mark formats a boolean in a table.
 func mark(is bool) string {
 	if is {
 		return "*"
@@ -248,8 +249,8 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 	return c
 }
 
-// configuration reads the file with contexts, for commands that do not make it. One that is named must be there. The usual one may be missing: it is
-// empty then.
+// configuration reads the file with contexts, for commands that do not create it. A file that was named explicitly must
+// exist. A missing default file counts as empty.
 func (a *app) configuration() (*config.File, error) {
 	path := a.flags.config
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && path != config.DefaultPath() {
@@ -259,7 +260,7 @@ func (a *app) configuration() (*config.File, error) {
 	return config.Load(path)
 }
 
-// overrides is what flags and environment say about the context.
+// overrides returns the context fields that flags and environment variables set.
 func (a *app) overrides() config.Context {
 	return config.Context{
 		Servers: a.flags.servers, Cluster: writ.ClusterID(a.flags.cluster), Project: a.flags.project, Key: a.flags.key,

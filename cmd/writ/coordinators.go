@@ -20,7 +20,7 @@ func (a *app) coordinatorCommand() *cobra.Command {
 	return family("coordinator", "Say at which addresses coordinators are", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
 }
 
-// coordinatorView is a coordinator as the roster has it.
+// coordinatorView is a coordinator as recorded in the roster.
 type coordinatorView struct {
 	Name string   `json:"name"`
 	ID   string   `json:"id"`
@@ -107,7 +107,7 @@ again with --listen and the address.`,
 	return c
 }
 
-// addCoordinator makes the key of a coordinator, and the roster that has it.
+// addCoordinator creates the key of a coordinator and signs a roster that includes it.
 func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []string) (*client.Client, client.Amended, error) {
 	if err := checkNewName("coordinator", name); err != nil {
 		return nil, client.Amended{}, err

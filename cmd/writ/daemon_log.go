@@ -29,7 +29,7 @@ func (l *logFlags) add(c *cobra.Command, level string) {
 
 var logLevels = []string{"debug", "info", "warn", "error"}
 
-// log returns the log of a daemon, on standard error.
+// log returns the logger of a daemon, which writes to standard error.
 func (a *app) log(l logFlags) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {

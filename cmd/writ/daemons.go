@@ -21,7 +21,7 @@ import (
 	"writ/supervisor"
 )
 
-// daemonCommand completes a command that serves until it is told to stop.
+// daemonCommand completes a command that serves until it receives a signal.
 func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error) *cobra.Command {
 	var l logFlags
 	l.add(c, "info")
@@ -135,7 +135,8 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 			return err
 		}
 		s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data))
-		if err != nil && !daemon.SupervisorUsed(s.Data) { // a supervisor that has joined needs no token: its file may be gone
+		// A supervisor that has joined does not need the token, whose file may be gone.
+		if err != nil && !daemon.SupervisorUsed(s.Data) {
 			return err
 		}
 		if s.Listener, err = daemon.Listen(listen); err != nil {
@@ -238,13 +239,14 @@ log says which drivers there are, and why.`,
 	return c
 }
 
-// metricsFlag says where metrics are served, and what protects them beyond this machine.
+// metricsFlag adds the flag for the metrics listener. beyond describes the protection of a listener that other machines
+// can reach.
 func metricsFlag(c *cobra.Command, address *string, beyond string) {
 	c.Flags().StringVar(address, "metrics-listen", "", "address of a listener for metrics and health alone, without login. "+beyond)
 	fromEnvironment(c.Flags(), "metrics-listen")
 }
 
-// listenForMetrics opens the listener for metrics, nil without an address.
+// listenForMetrics opens the listener for metrics. Without an address it returns nil.
 func listenForMetrics(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -252,7 +254,7 @@ func listenForMetrics(address string) (net.Listener, error) {
 	return daemon.Listen(address)
 }
 
-// tracesFlags say where traces go.
+// tracesFlags add the flags of the trace exporter.
 func tracesFlags(c *cobra.Command, s *tracing.Settings) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "traces", "", "address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it, no traces are made")
@@ -261,7 +263,7 @@ func tracesFlags(c *cobra.Command, s *tracing.Settings) {
 	fromEnvironment(f, "traces", "trace-ratio")
 }
 
-// capacityFlags say what a node offers.
+// capacityFlags add the flags for the capacity that a node offers.
 func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) {
 	f := c.Flags()
 	f.Int64Var(&capacity.CPUs, "cpus", 0, "number of CPUs to offer; "+otherwise)
@@ -272,7 +274,7 @@ func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) 
 	inRange(f, "disk-gib", &capacity.DiskGiB, 0, most)
 }
 
-// hostName is a proper name for a node on this host.
+// hostName returns a valid node name for this host, or "".
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -285,7 +287,7 @@ func hostName() string {
 	return name
 }
 
-// redisFlags say where Redis is.
+// redisFlags add the flags for the connection to Redis.
 func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "redis", "", "address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, as is right for one with a password")
@@ -295,7 +297,7 @@ func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 	fromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 
-// findRedis reads the address of Redis from the file that --redis names with an @. Without an address it is an error.
+// findRedis reads the address of Redis from the file that --redis names with an @. A missing address is an error.
 func findRedis(s *redisqueue.Server) error {
 	url, _, err := daemon.ValueOf(s.URL)
 	if err != nil {
@@ -308,7 +310,7 @@ func findRedis(s *redisqueue.Server) error {
 	return nil
 }
 
-// trustedCluster reads the id of the cluster to trust, "" for none.
+// trustedCluster parses the id of the cluster to trust. An empty id is valid.
 func trustedCluster(id string) (writ.ClusterID, error) {
 	if _, err := writ.ParseDigest(id); id != "" && err != nil {
 		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a cluster: it has 64 hex digits", id).WithHint("`writ context list -o wide` shows it where you work with the cluster")
@@ -316,8 +318,9 @@ func trustedCluster(id string) (writ.ClusterID, error) {
 	return writ.ClusterID(id), nil
 }
 
-// joinToken reads a token that may be given as @FILE, so that it never stands in a list of processes; nil for none. Who has joined has spent
-// it, and must start without it too: it is not looked at then.
+// joinToken parses a join token, or reads it from a file given as @FILE, which keeps it out of process lists. It
+// returns nil without a token. If joined is true, it also returns nil and reads nothing: the token is spent, and a
+// start must succeed without it.
 func joinToken(join string, joined bool) (*identity.Token, error) {
 	if join == "" || joined {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 	"writ/internal/reach"
 )
 
-// askEvery is the pause between two looks for a supervisor that registers.
+// askEvery is the interval between polls for the registration of a supervisor.
 const askEvery = time.Second
 
 func (a *app) datacenterCommand() *cobra.Command {
@@ -47,7 +47,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 				return err
 			}
 			roster, err := a.roster(cmd.Context(), c)
-			if err != nil { // a person looks here also when something is wrong with the roster
+			if err != nil { // an invalid roster must not hide the list
 				a.Warn("what is on hold is not known: %v", err)
 			}
 			held := heldIn(cmd.Context(), c, roster)
@@ -68,7 +68,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 	}
 }
 
-// datacentersNamed are all datacenters of the roster, or the one of a name or id.
+// datacentersNamed returns the datacenter with a name or id. An empty name selects all datacenters of the roster.
 func datacentersNamed(roster *identity.Roster, name string) ([]identity.Datacenter, error) {
 	if name == "" {
 		return roster.Datacenters, nil
@@ -80,7 +80,7 @@ func datacentersNamed(roster *identity.Roster, name string) ([]identity.Datacent
 	return []identity.Datacenter{*only}, nil
 }
 
-// eachDatacenter asks all of these at the same time.
+// eachDatacenter calls ask for all datacenters concurrently.
 func eachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datacenter)) {
 	var asking sync.WaitGroup
 	for i := range all {
@@ -96,7 +96,7 @@ func numberOrNone(n int) string {
 	return fmt.Sprint(n)
 }
 
-// newDatacenter is what `writ dc add` was asked for.
+// newDatacenter holds the arguments of `writ dc add`.
 type newDatacenter struct {
 	writ.Datacenter
 	keyFile   string
@@ -164,7 +164,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 			WithHint("if its supervisor does not run yet, start it: writ supervisor --data DIR --dc %s --coordinator %s --redis URL, where DIR "+
 				"holds its key; `writ dc list` shows whether it is connected, `writ dc set` changes it", d.Name, c.Context.Servers[0])
 	}
-	by, err := c.Person(ctx, before) // a missing key is reported before the wait
+	by, err := c.Person(ctx, before) // report a missing key before the wait
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,8 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	return a.awaitAdoption(ctx, c, roster, d.adopt, m, d.Name)
 }
 
-// supervisorKey finds out the key of the new datacenter's supervisor.
+// supervisorKey returns the key of the new datacenter's supervisor: from a file, or from its registration with a new
+// token.
 func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *identity.Roster, d newDatacenter) (ed25519.PublicKey, error) {
 	if d.keyFile != "" {
 		return a.supervisorKeyFile(d.keyFile)
@@ -230,7 +231,7 @@ func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *ident
 	}
 }
 
-// handOutToken gives the token to the person, and says what to do with it.
+// handOutToken shows the token to the user, or writes it to a file, with the command that uses it.
 func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacenter) error {
 	join := "WRIT_JOIN=" + token.String()
 	if d.tokenFile != "" {
@@ -239,7 +240,7 @@ func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacent
 		}
 		join = "WRIT_JOIN=@" + d.tokenFile
 	}
-	// Shown even if --quiet: without it nothing can go on.
+	// Shown even with --quiet, because the user needs it to continue.
 	_, err := fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s %s\n\n", d.Name, join, supervisorCommand(d.Name, c.Context.Servers[0]))
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "the token cannot be shown: %v", err).WithHint("--token-file FILE writes it to a file; nothing was changed")
@@ -248,8 +249,8 @@ func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacent
 	return nil
 }
 
-// supervisorCommand returns the command that starts the supervisor of a new datacenter. If the coordinator is not on loopback, neither are the
-// nodes: they reach the supervisor and its Redis at an address of its host.
+// supervisorCommand returns the command that starts the supervisor of a new datacenter. If the coordinator is not on
+// loopback, the nodes are on other machines, too: the supervisor and its Redis then use an address of the host.
 func supervisorCommand(datacenter, coordinator string) string {
 	command := fmt.Sprintf("writ supervisor --data ./%s --dc %s --coordinator %s ", datacenter, datacenter, coordinator)
 	if u, err := url.Parse(coordinator); err != nil || reach.Loopback(u.Hostname()) {
@@ -258,8 +259,8 @@ func supervisorCommand(datacenter, coordinator string) string {
 	return command + "--listen ADDRESS:7441 --redis @redis.url --redis-listen ADDRESS:6379"
 }
 
-// findRegistration returns the registration that was made with a token, nil if there is none yet. Anybody can register with the id of the
-// token, which coordinators show: only the proof counts.
+// findRegistration returns the registration that was made with a token, or nil. Coordinators show the id of the token,
+// so anyone can register with it: only the proof identifies the holder of the token.
 func findRegistration(ctx context.Context, c *client.Client, token identity.Token) (*api.Registration, error) {
 	list, err := api.Answer[api.RegistrationList](c.API.ListRegistrations(ctx))
 	if err != nil {
@@ -272,7 +273,7 @@ func findRegistration(ctx context.Context, c *client.Client, token identity.Toke
 	return &list.Items[i], nil
 }
 
-// proves reports whether a token made the proof of a registration.
+// proves reports whether the proof of a registration was made with the token.
 func proves(token identity.Token, r api.Registration) bool {
 	return r.Token == token.ID && len(r.Key) == ed25519.PublicKeySize &&
 		token.Key().Verify(identity.RegistrationText(r.Token, r.Name, r.Key, r.Nonce), r.Proof)

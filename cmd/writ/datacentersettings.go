@@ -12,7 +12,7 @@ import (
 	"writ/identity"
 )
 
-// datacenterView is what the roster says of a datacenter.
+// datacenterView is a datacenter as recorded in the roster.
 type datacenterView struct {
 	writ.Datacenter
 	Supervisor     string  `json:"supervisor"` // fingerprint of its key
@@ -115,7 +115,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 	return c
 }
 
-// settingsText says what applies in a datacenter.
+// settingsText describes the settings of a datacenter.
 func settingsText(d *identity.Datacenter) string {
 	joins := "a token is enough for a node"
 	if d.ManualApproval {
@@ -124,7 +124,7 @@ func settingsText(d *identity.Datacenter) string {
 	return joins + "; " + silenceText(d)
 }
 
-// silenceText says when nodes of a datacenter are silent and lost.
+// silenceText formats the silent and lost timeouts of a datacenter.
 func silenceText(d *identity.Datacenter) string {
 	silence := d.NodeSilence()
 	return fmt.Sprintf("a node is silent after %s, and lost after %s", silence.Silent, silence.Lost)

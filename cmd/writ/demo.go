@@ -20,10 +20,10 @@ import (
 	"writ/scripts/examples"
 )
 
-// demoWithin bounds the demo: it should take some ten seconds.
+// demoWithin limits the demo, which usually takes about ten seconds.
 const demoWithin = 55 * time.Second
 
-// demoScript is the example that the demo hands in.
+// demoScript is the example that the demo submits.
 const demoScript = "web.tengo"
 
 // demoResult is what `writ demo -o json` prints.
@@ -64,7 +64,7 @@ until Ctrl-C.`,
 	return c
 }
 
-// demo runs a development cluster and the example in it.
+// demo starts a development cluster and runs the example in it.
 func (a *app) demo(ctx context.Context, d daemon.Dev, keep bool) (err error) {
 	dir, err := os.MkdirTemp("", "writ-demo-")
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *app) demo(ctx context.Context, d daemon.Dev, keep bool) (err error) {
 	return err
 }
 
-// showDemo hands in the example, watches it and prints what came of it.
+// showDemo submits the example, watches it and prints the result.
 func (a *app) showDemo(ctx context.Context, cluster daemon.DevCluster, keep bool) error {
 	within, stop := context.WithTimeout(ctx, demoWithin)
 	defer stop()
@@ -196,7 +196,7 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 	return by.SignPayload(text)
 }
 
-// demoText is what a person remembers of the demo.
+// demoText formats the result of the demo.
 func demoText(r demoResult, keep bool) string {
 	calls := terminal.List(nil, r.Calls, func(writ.Call) string { return "" },
 		column("CALL", func(c writ.Call) string { return fmt.Sprint(c.Seq) }),

@@ -68,7 +68,7 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 	return c
 }
 
-// noDeployment is the error for a name that no deployment with a resource has.
+// noDeployment returns the error for a deployment that has no resources.
 func (a *app) noDeployment(ctx context.Context, name, datacenter string) error {
 	all, _, err := a.deployments(ctx, api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *app) noDeployment(ctx context.Context, name, datacenter string) error {
 		WithHint("%s", meant.Among(name, all, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows which do"))
 }
 
-// deployments asks for all deployments that params select, and for the names of datacenters.
+// deployments lists all deployments that params select, and maps the ids of datacenters to names.
 func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams) ([]api.Deployment, map[writ.DatacenterID]string, error) {
 	c, err := a.client()
 	if err != nil {
@@ -112,7 +112,7 @@ func deploymentTable(all []api.Deployment, datacenters map[writ.DatacenterID]str
 	)
 }
 
-// revision shows that of a deployment, "" if the coordinator does not know it.
+// revision formats the revision of a deployment, "" if the coordinator does not know it.
 func revision(n int) string {
 	if n == 0 {
 		return ""
@@ -120,7 +120,7 @@ func revision(n int) string {
 	return strconv.Itoa(n)
 }
 
-// newestRun is the newest run of a deployment, an empty one if the coordinator has forgotten all.
+// newestRun returns the newest run of a deployment. It is empty if the coordinator has deleted all runs.
 func newestRun(d api.Deployment) api.Run {
 	if d.Run == nil {
 		return api.Run{}

@@ -66,7 +66,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 // maxDevNodes limits the nodes that one process simulates.
 const maxDevNodes = 64
 
-// devNodes checks the number of datacenters, and of nodes in each, that one process may run with these drivers.
+// devNodes checks that one process can run this number of datacenters and of nodes in each with the given drivers.
 func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
 	if datacenters*nodes > maxDevNodes {
 		return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", datacenters, nodes).

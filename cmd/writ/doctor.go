@@ -31,16 +31,17 @@ import (
 	"writ/scripts"
 )
 
-// finding is what one examination found.
+// finding is the result of one check.
 type finding struct {
-	Check  string `json:"check"`
-	State  string `json:"state"` // ok, warning, problem or skipped; ok, degraded or missing of what drivers need
+	Check string `json:"check"`
+	// State is ok, warning, problem or skipped. A requirement of a driver is ok, degraded or missing.
+	State  string `json:"state"`
 	Detail string `json:"detail"`
-	Lost   string `json:"lost,omitempty"` // what does not work because of it
+	Lost   string `json:"lost,omitempty"` // features that do not work because of it
 	Fix    string `json:"fix,omitempty"`
 }
 
-// about is what a finding is about, for people.
+// about formats the finding without its fix.
 func (f finding) about() string {
 	if f.Lost == "" {
 		return f.Detail
@@ -48,8 +49,8 @@ func (f finding) about() string {
 	return f.Detail + ": " + f.Lost
 }
 
-// The states of a finding. Only a problem makes the doctor's exit code 1: that this host could not be a node is none of a client's problems, and
-// has the states of package needs.
+// States of a finding. Only a problem sets the exit code to 1. Requirements of a node have the states of package needs
+// instead: a client is healthy on a host that cannot be a node.
 const (
 	healthy = "ok"
 	suspect = "warning"
@@ -57,13 +58,14 @@ const (
 	skipped = "skipped"
 )
 
-// mendFault is the fix of a daemon that reports a fault of its store or its Redis.
+// mendFault is the fix for a daemon that reports a fault of its store or its Redis.
 const mendFault = "remove the cause that is named, and the daemon continues; replace a damaged store with `writ restore --data DIR FILE`"
 
-// doctorPatience bounds each question to another machine.
+// doctorPatience limits each request to another machine.
 const doctorPatience = 5 * time.Second
 
-// findingsText formats findings for people: a paragraph each, with the fix below it, and at the end the number of each state.
+// findingsText formats findings: a paragraph for each, with the fix below it, and at the end the number of findings by
+// state.
 func findingsText(found []finding, width int) string {
 	indent := len(needs.Degraded) + len("  ")
 	var b strings.Builder
@@ -125,7 +127,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 			if records != "" {
 				found = append(found, examineJournal(cmd.Context(), records, func() { _ = sleep.For(cmd.Context(), betweenLooks) })...)
 			}
-			for i, f := range found { // they repeat what stands in a configuration or in a flag
+			for i, f := range found { // they may quote a configuration or a flag
 				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(f.Fix)
 			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
@@ -163,7 +165,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 	return c
 }
 
-// examineRedis asks a Redis for its settings.
+// examineRedis checks the settings of a Redis server.
 func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	q, err := server.Open()
 	if err != nil {
@@ -186,7 +188,7 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	return found
 }
 
-// examine checks the client, the sandbox of a supervisor, the data directory and the tools on this machine.
+// examine checks the client, the script sandbox, the data directory and the tools on this machine.
 func (a *app) examine(ctx context.Context, data string) []finding {
 	found := append(a.examineClient(ctx), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
@@ -195,7 +197,7 @@ func (a *app) examine(ctx context.Context, data string) []finding {
 	return found
 }
 
-// examineServer asks each coordinator, and compares the clocks.
+// examineServer checks each coordinator and compares the clocks.
 func examineServer(ctx context.Context, c *client.Client) []finding {
 	var found []finding
 	for _, address := range c.Context.Servers {
@@ -233,7 +235,7 @@ func get(ctx context.Context, by *http.Client, url string) (*http.Response, erro
 	return by.Do(r)
 }
 
-// readiness reads the answer of a coordinator that is ready, or says why it is not.
+// readiness decodes the answer of a coordinator. It returns the error of a coordinator that is not ready.
 func readiness(r *http.Response) (ready api.Readiness, err error) {
 	if r.StatusCode == http.StatusServiceUnavailable && strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		defer r.Body.Close()
@@ -242,13 +244,13 @@ func readiness(r *http.Response) (ready api.Readiness, err error) {
 	return api.Answer[api.Readiness](r, nil)
 }
 
-// examineDatacenters looks how each datacenter is, as far as the coordinator knows.
+// examineDatacenters checks each datacenter, as reported by the coordinator.
 func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.Roster) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
 	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	if err != nil {
-		return nil // the coordinator has a finding of its own
+		return nil // another finding covers the coordinator
 	}
 	var found []finding
 	held := heldIn(ctx, c, roster)
@@ -280,7 +282,8 @@ func failedChecks(r api.Readiness) string {
 	return strings.Join(failed, "; ")
 }
 
-// clockFinding compares this machine's clock with the coordinator's, which HTTP tells to the second. Signed texts allow a minute.
+// clockFinding compares the clock of this machine with the Date header of the coordinator, which has a resolution of
+// one second. Signed texts tolerate one minute.
 func clockFinding(r *http.Response, now time.Time) finding {
 	f := finding{Check: "clock", State: healthy}
 	there, err := http.ParseTime(r.Header.Get("Date"))
@@ -309,7 +312,7 @@ func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, fin
 	return roster, examineAge(roster, time.Now())
 }
 
-// examineAge says until when a verified roster counts.
+// examineAge checks the expiry of a verified roster.
 func examineAge(roster *identity.Roster, now time.Time) finding {
 	f := finding{
 		Check: "roster", State: healthy, Detail: fmt.Sprintf("version %d, until %s, verified", roster.Version, roster.Expires.Format(time.DateOnly)),
@@ -323,7 +326,7 @@ func examineAge(roster *identity.Roster, now time.Time) finding {
 	return f
 }
 
-// examineRoles looks for roles that end within 30 days.
+// examineRoles reports roles that end within 30 days.
 func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 	if roster == nil {
 		return nil
@@ -337,7 +340,7 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity.Roster) finding {
 	f := finding{Check: "signing key", State: ill}
 	keys := a.keys()
-	keys.Passphrase = nil // a doctor only looks
+	keys.Passphrase = nil // the doctor only inspects the key
 	if c != nil && keys.Spec == "" {
 		keys.Spec = c.Context.Key
 	}
@@ -367,11 +370,12 @@ func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity
 
 func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 
-// examineEvaluator carries out a pass in a confined child, as a supervisor on this machine would, and says what confines it.
+// examineEvaluator evaluates a script in a sandboxed child process, as a supervisor on this machine would, and reports
+// the sandbox layers.
 func examineEvaluator(ctx context.Context) finding {
 	f := finding{Check: "script sandbox", State: ill, Fix: "supervisors need Linux, where nothing keeps a process from limiting itself"}
 	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler), nil)
-	defer func() { _ = end() }() // the children are gone with this process at the latest
+	defer func() { _ = end() }() // the children end with this process at the latest
 	layers, err := evaluator.Confinement(ctx)
 	if err == nil {
 		bundle := scripts.Bundle{Main: scripts.Source{Name: "doctor.tengo", Text: []byte("a := 1 + 1\n")}}
@@ -389,7 +393,7 @@ func examineEvaluator(ctx context.Context) finding {
 	return f
 }
 
-// examineData looks whether a daemon could keep its state in a directory, or make it.
+// examineData checks whether a daemon could use a directory for its state, or create it.
 func examineData(dir string) finding {
 	f := finding{Check: "data directory", State: healthy, Detail: dir}
 	for at := dir; ; at = filepath.Dir(at) {
@@ -419,12 +423,12 @@ func examineData(dir string) finding {
 // tool is a program that writ can use.
 type tool struct {
 	name    string
-	version []string // arguments that make it print its version in the first line
+	version []string // arguments that print the version in the first line
 	use     string
 	fix     string
 }
 
-// tools are what clients and supervisors can use; nothing of it is needed for `writ dev`.
+// tools lists the programs that clients and supervisors can use. `writ dev` needs none of them.
 var tools = []tool{
 	{"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in", "apt-get install -y redis-server"},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
@@ -450,7 +454,7 @@ func (t tool) examine() finding {
 	return f
 }
 
-// examineHost looks what the drivers of a node would find on this host, and says what would not work.
+// examineHost checks the requirements of the node drivers on this host and reports the features that would not work.
 func examineHost(ctx context.Context, data string, host daemon.HostConfig) []finding {
 	if runtime.GOOS != "linux" {
 		return []finding{{Check: "kernel", State: suspect, Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux"}}

@@ -15,13 +15,14 @@ import (
 // stuckAfter is the silence after which the doctor counts an open run as stuck, as the first page of the dashboard does.
 const stuckAfter = 5 * time.Minute
 
-// examineNodes reports the nodes that need a person, as the coordinator knows them. Readers of some projects get no finding.
+// examineNodes reports the nodes that need attention, as the coordinator knows them. Readers of some projects only get
+// no finding.
 func examineNodes(ctx context.Context, c *client.Client) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
 	if err != nil {
-		return nil // the coordinator has a finding of its own, or the reader may not list nodes
+		return nil // another finding covers the coordinator, or the reader may not list nodes
 	}
 	names, err := datacenterNames(ctx, c)
 	if err != nil {
@@ -30,8 +31,8 @@ func examineNodes(ctx context.Context, c *client.Client) []finding {
 	return findNodes(nodes, names)
 }
 
-// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, and one for the nodes of datacenters that are away. If
-// all is well, it returns one for all nodes.
+// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, and one for the nodes of
+// datacenters that are away. If all nodes are healthy, it returns one finding for all of them.
 func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (found []finding) {
 	admitted, unknown := 0, 0
 	for _, n := range nodes {
@@ -71,7 +72,7 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 	return found
 }
 
-// examineRuns reports the open runs without news.
+// examineRuns reports open runs without recent events.
 func examineRuns(ctx context.Context, c *client.Client) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()

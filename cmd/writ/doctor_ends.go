@@ -34,7 +34,7 @@ func examineEnds(ctx context.Context, c *client.Client, now time.Time) []finding
 	return findEnds(ends, now)
 }
 
-// findEnds returns a finding for each thing that needs a person now.
+// findEnds returns a finding for each expiry that needs attention now.
 func findEnds(ends []identity.Expiry, now time.Time) (found []finding) {
 	for _, e := range ends {
 		f := finding{Check: "expiry", State: suspect, Detail: e.String(), Fix: e.Renew}

@@ -16,15 +16,15 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxSleepers bounds the runs that nothing would wake which are listed one by one.
+// maxSleepers limits how many stuck runs are listed individually.
 const maxSleepers = 20
 
-// betweenLooks is how long the doctor waits before it looks once more for runs that nothing would wake: what was decided a moment ago may not have
-// reached them.
+// betweenLooks is the pause before the doctor scans for stuck runs again. Decisions that were made shortly before the
+// first scan may not have reached their runs yet.
 const betweenLooks = 3 * time.Second
 
-// examineJournal looks in a supervisor's journal for runs that nothing would wake, twice if it finds some, with a pause between. place is as --journal
-// has it.
+// examineJournal scans a supervisor's journal for stuck runs: open runs that no event would wake. If it finds some, it
+// calls pause and scans again. place has the syntax of --journal.
 func examineJournal(ctx context.Context, place string, pause func()) []finding {
 	read := readCopy
 	if strings.HasPrefix(place, "@") || strings.Contains(place, "://") {
@@ -55,8 +55,8 @@ func examineJournal(ctx context.Context, place string, pause func()) []finding {
 	return found
 }
 
-// readCopy returns how many open runs a journal has, and what nothing would wake of them. It reads a copy: a journal is upgraded when it is opened, and
-// that is the supervisor's business.
+// readCopy returns the number of open runs in a journal, and those that no event would wake. It reads a copy, because
+// opening a journal upgrades it, and only the supervisor may do that.
 func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sleeper, err error) {
 	if _, err := os.Stat(file); err != nil {
 		return 0, nil, fmt.Errorf("read the journal: %w", err)
@@ -78,7 +78,7 @@ func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sl
 	return sleepersOf(ctx, j)
 }
 
-// readServer is readCopy for a journal in PostgreSQL, which it reads where it is.
+// readServer is readCopy for a journal in PostgreSQL, which it reads in place.
 func readServer(ctx context.Context, address string) (open int, sleepers []journal.Sleeper, err error) {
 	if address, err = daemon.ServerAddress("journal", address); err != nil {
 		return 0, nil, err
@@ -91,7 +91,7 @@ func readServer(ctx context.Context, address string) (open int, sleepers []journ
 	return sleepersOf(ctx, j)
 }
 
-// sleepersOf returns how many open runs a journal has, and what nothing would wake of them.
+// sleepersOf returns the number of open runs in a journal, and those that no event would wake.
 func sleepersOf(ctx context.Context, j *journal.Journal) (open int, sleepers []journal.Sleeper, err error) {
 	err = j.Read(ctx, func(tx *journal.Tx) error {
 		runs, err := tx.OpenRuns()

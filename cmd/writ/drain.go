@@ -48,8 +48,8 @@ draining already, the command signs nothing and only waits. Resources and open c
 	return c
 }
 
-// drain signs that a node is drained, and says what is still there. If the person wants to wait and the supervisor has signed that it is draining
-// already, it signs nothing.
+// drain signs that a node is drained, and lists the resources that remain on it. If the user wants to wait and the
+// supervisor has already signed that the node is draining, drain signs nothing.
 func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time.Duration) error {
 	c, roster, n, err := a.namedNode(ctx, name)
 	if err != nil {
@@ -74,10 +74,10 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 	return a.awaitDrained(ctx, c, roster, n, timeout)
 }
 
-// maxResources is how many resources of a node are named.
+// maxResources limits how many resources of a node are listed.
 const maxResources = 20
 
-// noteResources names the resources on a node, says what becomes of them, and returns how many there are.
+// noteResources lists the resources on a node with their fate, which becomes describes, and returns their number.
 func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, becomes string) (int, error) {
 	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})
 	if err != nil || len(resources) == 0 {
@@ -94,8 +94,8 @@ func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, 
 	return len(resources), nil
 }
 
-// noteOpen says which calls are open at a node, unless it said the same before, and returns what it said. A datacenter that does not answer is
-// asked again the next time.
+// noteOpen reports the open calls of a node, unless the text equals before, and returns the text. If the datacenter
+// does not answer, the next poll asks again.
 func (a *app) noteOpen(ctx context.Context, c *client.Client, n writ.Node, before string) (string, error) {
 	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(n.Datacenter))}))
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *app) noteOpen(ctx context.Context, c *client.Client, n writ.Node, befor
 	return text, nil
 }
 
-// openText says how many calls a node has.
+// openText formats the number of calls on a node.
 func openText(q writ.QueueDepth, node string) string {
 	var parts []string
 	for _, part := range []struct {
@@ -138,10 +138,10 @@ func openText(q writ.QueueDepth, node string) string {
 	return fmt.Sprintf("open calls on %s: %s", node, strings.Join(parts, ", "))
 }
 
-// drainEvery is how often awaitDrained asks: calls take seconds to hours.
+// drainEvery is the poll interval of awaitDrained. Calls take seconds to hours.
 const drainEvery = 2 * time.Second
 
-// awaitDrained waits until the supervisor of a node has signed that it is drained.
+// awaitDrained waits until the supervisor of a node has signed that the node is drained.
 func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration) error {
 	again := fmt.Sprintf("node %s goes on draining; to wait again: writ node drain %s --wait", n.Name, n.Name)
 	waiting, stop := ctx, context.CancelFunc(func() {})
@@ -175,14 +175,15 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identi
 	}
 }
 
-// isDraining reports whether the supervisor of a node has signed that it is draining, or drained.
+// isDraining reports whether the supervisor of a node has signed that the node is draining or drained.
 func isDraining(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) bool {
 	_, err := isDrained(ctx, c, roster, n)
 	return err == nil
 }
 
-// isDrained reports whether the supervisor of a node has signed that it is drained. It is an error if the node is not draining. A node that is not
-// admitted shares its name with others, so nothing is said of the one that works under that name.
+// isDrained reports whether the supervisor of a node has signed that the node is drained. It returns an error if the
+// node is not draining. Several nodes that are not admitted can share one name, so the answer never describes the
+// admitted node of that name.
 func isDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) (bool, error) {
 	stands, err := c.NodeStanding(ctx, roster, n)
 	switch {

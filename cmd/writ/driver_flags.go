@@ -57,10 +57,10 @@ func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
 // mostSpeed limits the factor of simulated durations, so that a duration of hours does not overflow.
 const mostSpeed = 1_000_000
 
-// processUsers is the help of a flag.
+// processUsers is the help text of the flag for the users of machine and database processes.
 const processUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
 	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
 
-// containerIDs is the help of a flag.
+// containerIDs is the help text of the flag for the user namespaces of containers.
 const containerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
 	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"

@@ -23,7 +23,7 @@ import (
 	"writ/runner"
 )
 
-// asInit is this program as the first process of a machine.
+// asInit returns the machine that this program manages as its first process.
 func asInit() *boot.Machine {
 	return &boot.Machine{
 		Version: version(),
@@ -56,15 +56,15 @@ func asInit() *boot.Machine {
 	}
 }
 
-// logLine is a line of a runner's log: what it is about, and the rest.
+// logLine matches a log line of a runner: its message, and the rest.
 var logLine = regexp.MustCompile(`^time=\S+ level=\S+ msg=("(?:[^"\\]|\\.)*"|\S+)(.*)$`)
 
-// meaningOf is what a line of a runner means to a boot server.
+// meaningOf translates a line of a runner's output into a report for the boot server.
 func meaningOf(line string) (report stages.Report, ok bool) {
 	if said, is := strings.CutPrefix(line, "error: "); is {
 		return stages.Report{Stage: stages.StageRunner, Text: said, Failed: true}, true
 	}
-	if said, is := strings.CutPrefix(line, "hint: "); is { // of the error before it
+	if said, is := strings.CutPrefix(line, "hint: "); is { // belongs to the error before it
 		return stages.Report{Stage: stages.StageRunner, Next: said, Failed: true}, true
 	}
 	found := logLine.FindStringSubmatch(line)
@@ -91,7 +91,7 @@ func meaningOf(line string) (report stages.Report, ok bool) {
 	return report, false
 }
 
-// unquoted is a value of a log, which has quotes if it needs them.
+// unquoted returns a log value without its quotes, if it has any.
 func unquoted(value string) string {
 	if text, err := strconv.Unquote(value); err == nil {
 		return text
@@ -103,20 +103,20 @@ func (a *app) efiCommand() *cobra.Command {
 	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
 }
 
-// builtImage is what `writ efi build` says.
+// builtImage is the output of `writ efi build`.
 type builtImage struct {
 	Image   string   `json:"image"`
 	Bytes   int      `json:"bytes"`
 	SHA256  string   `json:"sha256"`
-	Bill    string   `json:"bill"` // file with its components
+	Bill    string   `json:"bill"` // path of the bill of materials
 	Version string   `json:"version"`
 	Kernel  string   `json:"kernel"`
 	Packed  int      `json:"packed_bytes"`
 	Seconds float64  `json:"seconds"`
 	Lacking []string `json:"lacking,omitempty"`
-	// Firmware are the files that modules may ask for, and that the image has not.
+	// Firmware lists files that modules may request and that are not in the image.
 	Firmware []string `json:"firmware,omitempty"`
-	// Loading are programs and libraries that can load more libraries while they run, which the image may not have.
+	// Loading lists programs and libraries that can load more libraries at run time. These may be missing in the image.
 	Loading []string     `json:"loading,omitempty"`
 	Files   []image.File `json:"files"`
 }
@@ -197,7 +197,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 	return c
 }
 
-// writeImage writes the file as a whole, or leaves what was there.
+// writeImage replaces a file atomically. If it fails, the old file remains.
 func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(target), ".writ-efi-*")
 	if err != nil {
@@ -266,7 +266,7 @@ With --schema and without a recipe it prints the form of recipes as JSON Schema,
 	return c
 }
 
-// pinsOf says which packages a directory has.
+// pinsOf returns the name, version and digest of each package in a directory.
 func pinsOf(packages string) (pins []recipe.Pin, err error) {
 	dir, err := os.MkdirTemp("", "writ-efi-")
 	if err != nil {

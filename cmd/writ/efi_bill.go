@@ -14,13 +14,13 @@ import (
 	"writ/efi/sbom"
 )
 
-// What is written beside an image, after its name.
+// Suffixes of the files that are written beside an image.
 const (
 	billEnd     = ".cdx.json"
 	checksumEnd = ".sha256"
 )
 
-// describe writes what an image is made of, and its checksum, beside it.
+// describe writes the bill of materials of an image and its checksum beside the image.
 func (s *efiSources) describe(target string, parts *image.Recipe, made *image.Image) error {
 	bill, err := s.bill(filepath.Base(target), parts, made)
 	if err != nil {
@@ -32,19 +32,19 @@ func (s *efiSources) describe(target string, parts *image.Recipe, made *image.Im
 	return writeImage("image", target+checksumEnd, 0o644, checksumOf(target, made.Digest()))
 }
 
-// checksumOf is what sha256sum -c reads, in the directory of a file.
+// checksumOf returns a line for sha256sum -c, which has to run in the directory of the file.
 func checksumOf(target, digest string) []byte {
 	return []byte(digest + "  " + filepath.Base(target) + "\n")
 }
 
-// bill lists the components of an image: packages with the modules, firmware, programs and libraries that were taken from them, programs with the
-// modules of Go that they are built of, and other files.
+// bill lists the components of an image: packages with the modules, firmware, programs and libraries that were copied
+// from them, programs with their Go modules, and other files.
 func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) ([]byte, error) {
 	digests := map[string]string{}
 	for _, f := range made.Files {
 		digests[f.Name] = f.SHA256
 	}
-	taken := map[string]sbom.Component{} // what is listed as a part of its package, by its name in packages
+	taken := map[string]sbom.Component{} // components that are parts of packages, by their path in a package
 	for _, m := range made.Modules {
 		taken[inPackage(m.File)] = sbom.Component{Type: "device-driver", Name: m.Name, License: m.License, SHA256: digests[m.File]}
 	}
@@ -77,7 +77,7 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 		}
 	}
 	if s.root == nil {
-		// Files that somebody has unpacked: what they say of themselves is all that is known.
+		// The operator unpacked these files. Their own metadata is the only source.
 		kernel := sbom.Component{Type: "operating-system", Name: "linux", Version: made.Kernel, SHA256: digestOf(parts.Kernel), License: "GPL-2.0-only"}
 		for _, part := range taken {
 			kernel.Parts = append(kernel.Parts, part)
@@ -96,7 +96,8 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 	return sbom.Encode(sbom.Component{Type: "firmware", Name: name, Version: made.Version, SHA256: made.Digest()}, list)
 }
 
-// inPackage is the name that a file has in every package: without the directory that later releases put above it, and however it is compressed.
+// inPackage returns the name of a file as used in every package: without the usr directory of later releases, and
+// without the suffix of a compression.
 func inPackage(name string) string {
 	name = strings.TrimPrefix(name, "usr/")
 	if ending := path.Ext(name); slices.Contains([]string{".xz", ".zst", ".gz"}, ending) {
@@ -105,7 +106,7 @@ func inPackage(name string) string {
 	return name
 }
 
-// componentOf is a file of the operator, or one of a package that the operator chose.
+// componentOf describes a file of the operator, or of a package that the operator selected.
 func componentOf(extra image.Extra) sbom.Component {
 	if extra.Program {
 		return programOf(extra.Name, extra.Data, "")
@@ -118,7 +119,8 @@ func programOf(at string, program []byte, license string) sbom.Component {
 	return sbom.Component{Type: "application", Name: path.Base(at), Version: version, SHA256: digestOf(program), License: license, Parts: modules}
 }
 
-// stubVersion is what systemd's stub says of itself, "#### LoaderInfo: systemd-stub 252.39-1~deb12u2 ####"; "" if it does not.
+// stubVersion returns the version that systemd's stub contains, as in "#### LoaderInfo: systemd-stub 252.39-1~deb12u2
+// ####", or "".
 func stubVersion(stub []byte) string {
 	file, err := pe.NewFile(bytes.NewReader(stub))
 	if err != nil || file.Section(".sdmagic") == nil {

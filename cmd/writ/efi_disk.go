@@ -18,17 +18,17 @@ import (
 	"writ/efi/disk"
 )
 
-// The files of a disk that firmware and systemd's stub look for.
+// Paths on the disk that the firmware and systemd's stub read.
 const (
 	bootFile       = "EFI/BOOT/BOOTX64.EFI"
 	credentialsDir = "loader/credentials"
 	credentialEnd  = ".cred"
 )
 
-// spareOnDisk is what stays free, for more settings and for another image.
+// spareOnDisk is the free space for more settings and another image, in bytes.
 const spareOnDisk = 64 << 20
 
-// builtDisk is what `writ efi disk` says.
+// builtDisk is the output of `writ efi disk`.
 type builtDisk struct {
 	Disk   string   `json:"disk"`
 	Bytes  int      `json:"bytes"`
@@ -36,7 +36,7 @@ type builtDisk struct {
 	Files  []string `json:"files"`
 }
 
-// ownCredential is the file of a disk with the settings that the flags of `writ efi disk` give.
+// ownCredential is the name of the credential with the settings from the flags of `writ efi disk`.
 const ownCredential = "machine"
 
 func (a *app) efiDiskCommand() *cobra.Command {
@@ -111,20 +111,20 @@ A credential is a file with settings, a line for each, as writ.name=n1. The flag
 	return c
 }
 
-// machineFlags are the settings of a machine that commands give it. What is empty is left to the image.
+// machineFlags hold the settings of a machine. The image provides a default for each empty setting.
 type machineFlags struct {
 	name, supervisor, redis, cluster string
 	join                             string   // "@FILE"
 	more                             []string // "writ.NAME=VALUE"
 }
 
-// add adds the flags of those settings that others may read.
+// add adds the flags of the settings that are not secret.
 func (m *machineFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&m.name, "name", "", "name of the node")
 	m.addShared(c)
 }
 
-// addShared adds the flags of those settings that several machines may have.
+// addShared adds the flags of the settings that several machines can share.
 func (m *machineFlags) addShared(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&m.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
@@ -133,12 +133,12 @@ func (m *machineFlags) addShared(c *cobra.Command) {
 	f.StringArrayVar(&m.more, "setting", nil, "another setting, as writ.data=writ-data (repeatable)")
 }
 
-// words returns the settings without the token, in the form that a machine reads.
+// words returns the settings except the token, in the form that a machine parses.
 func (m *machineFlags) words() ([]string, error) {
 	var words []string
 	for _, one := range []struct {
 		name, value string
-		scheme      string // of an address
+		scheme      string // required for an address
 	}{{"name", m.name, ""}, {"supervisor", m.supervisor, "https"}, {"redis", m.redis, "rediss"}, {"cluster", m.cluster, ""}} {
 		if one.value == "" {
 			continue
@@ -171,7 +171,7 @@ func (m *machineFlags) words() ([]string, error) {
 	return words, nil
 }
 
-// credential is a file with the settings and the token; "" if there are none.
+// credential returns the text of a credential with the settings and the token, "" without either.
 func (m *machineFlags) credential() (string, error) {
 	words, err := m.words()
 	if err != nil {
@@ -194,12 +194,13 @@ func (m *machineFlags) credential() (string, error) {
 	return strings.Join(words, "\n") + "\n", nil
 }
 
-// checkAddresses refuses addresses that another machine cannot use, before one is started with them.
+// checkAddresses rejects addresses that another machine cannot use, before a machine starts with them.
 func checkAddresses(flag, list, scheme string) error {
 	for one := range strings.SplitSeq(list, ",") {
 		at, err := url.Parse(one)
 		switch {
-		case err != nil || at.Host == "" || at.Scheme != scheme: // an error of Parse repeats the address, which may have a password
+		// An error of Parse quotes the address, which may contain a password.
+		case err != nil || at.Host == "" || at.Scheme != scheme:
 			return writ.Errorf(writ.CodeUsage, "--%s is no address that begins with %s://", flag, scheme).WithHint("nodes use TLS to other machines: docs/manual/sites.md")
 		case at.User != nil:
 			return writ.Errorf(writ.CodeUsage, "--%s has a password, and arguments can be read by others", flag).
@@ -209,7 +210,8 @@ func checkAddresses(flag, list, scheme string) error {
 	return nil
 }
 
-// readCredential reads settings of a machine, and refuses what the machine would not understand.
+// readCredential reads the settings of a machine from a file. It rejects settings that the machine would not
+// understand.
 func readCredential(name string) ([]byte, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"writ/efi/uki"
 )
 
-// bootScript is the file that machines ask a web server for.
+// bootScript is the name of the file that machines request from a web server.
 const bootScript = "boot.ipxe"
 
-// builtTree is what `writ efi ipxe` says.
+// builtTree is the output of `writ efi ipxe`.
 type builtTree struct {
 	Script string `json:"script"`
 	Image  string `json:"image"`
@@ -88,7 +88,7 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 	return c
 }
 
-// webAddress is the address in a flag of something on a web server, without a slash at its end.
+// webAddress checks the URL in a flag and returns it without a trailing slash.
 func webAddress(flag, text string) (string, error) {
 	at, err := url.Parse(text)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.ContainsAny(text, " \t\r\n$") {
@@ -97,7 +97,7 @@ func webAddress(flag, text string) (string, error) {
 	return strings.TrimRight(text, "/"), nil
 }
 
-// nodeImage reads a node image for machines of a network, and the command line in it.
+// nodeImage reads a node image for network boot, and the command line in it.
 func nodeImage(source string) (image []byte, cmdline []string, err error) {
 	image, err = os.ReadFile(source)
 	if err != nil {

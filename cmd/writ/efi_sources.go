@@ -24,27 +24,27 @@ import (
 	"writ/efi/uki"
 )
 
-// efiSources say where the parts of an image are.
+// efiSources hold the locations of the parts of an image.
 type efiSources struct {
 	kernel, modules, stub, program string
-	packages                       string // directory of packages with all but the program
-	recipe                         string // file of the recipe; the one that suits the kernel if ""
+	packages                       string // directory of packages with all parts except the program
+	recipe                         string // path of the recipe; "" selects the one for the kernel
 
-	root     *os.Root // of unpacked packages; nil without packages
+	root     *os.Root // directory of the unpacked packages; nil without packages
 	unpacked []usedPackage
 }
 
-// usedPackage is a package that was unpacked.
+// usedPackage is an unpacked package.
 type usedPackage struct {
 	deb.Package
-	SHA256 string // of its file
+	SHA256 string // digest of the package file
 }
 
 func (p *usedPackage) pin() recipe.Pin {
 	return recipe.Pin{Package: p.Name, Version: p.Version, SHA256: p.SHA256}
 }
 
-// The files of packages that are of use. Packages of later releases have all below usr.
+// Paths of the required files in packages. Packages of later releases have all files below usr.
 const (
 	packedKernel      = "boot/vmlinuz-"
 	packedStub        = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
@@ -56,15 +56,15 @@ var (
 	packedFirmware = []string{"lib/firmware", "usr/lib/firmware"}
 )
 
-// unusedOfPackages are directories of packages with nothing for an image.
+// unusedOfPackages lists directories of packages that an image never needs.
 var unusedOfPackages = []string{"usr/share/doc/", "usr/share/man/", "usr/share/locale/"}
 
-// usedOfPackages reports whether a file of a package may become a part of an image.
+// usedOfPackages reports whether a file of a package can become part of an image.
 func usedOfPackages(name string) bool {
 	return strings.Contains(name, "/") && !slices.ContainsFunc(unusedOfPackages, func(dir string) bool { return strings.HasPrefix(name, dir) })
 }
 
-// unpack takes the parts out of packages, if there are any, into a directory that done removes.
+// unpack extracts the packages, if any, into a temporary directory. done removes the directory.
 func (s *efiSources) unpack() (done func(), err error) {
 	if s.packages == "" {
 		return func() {}, nil
@@ -90,7 +90,7 @@ func (s *efiSources) unpack() (done func(), err error) {
 	return done, nil
 }
 
-// unpackPackages takes files out of all packages of a directory.
+// unpackPackages extracts the wanted files of all packages in a directory.
 func unpackPackages(dir string, root *os.Root, wanted func(string) bool) (all []usedPackage, err error) {
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read --packages: %v", err)
@@ -115,7 +115,7 @@ func digestOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find finds the parts that there must be.
+// find locates the required parts in the unpacked packages.
 func (s *efiSources) find(dir string) error {
 	kernels, _ := filepath.Glob(filepath.Join(dir, packedKernel+"*"))
 	if len(kernels) != 1 {
@@ -135,7 +135,7 @@ func (s *efiSources) find(dir string) error {
 	return nil
 }
 
-// read reads the parts of an image, and what its recipe says.
+// read loads the parts of an image, and applies the recipe.
 func (s *efiSources) read(into *image.Recipe) (*recipe.Recipe, error) {
 	if s.program == "" {
 		own, err := os.Executable()
@@ -168,7 +168,7 @@ func (s *efiSources) read(into *image.Recipe) (*recipe.Recipe, error) {
 	return r, s.follow(r, into)
 }
 
-// readRecipe reads the recipe of the operator, or the one that suits the kernel.
+// readRecipe reads the recipe of the operator, or the built-in one for the kernel.
 func (s *efiSources) readRecipe(kernel []byte) (*recipe.Recipe, error) {
 	if s.recipe == "" {
 		version, err := uki.KernelVersion(kernel)
@@ -188,7 +188,7 @@ func (s *efiSources) readRecipe(kernel []byte) (*recipe.Recipe, error) {
 	return recipe.Parse(text)
 }
 
-// follow does what a recipe says.
+// follow adds the parts that a recipe names to the image.
 func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 	var pins []recipe.Pin
 	for _, p := range s.unpacked {
@@ -227,14 +227,15 @@ func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 	return nil
 }
 
-// has reports whether a package has a file. Later releases have all below usr, so that is no difference.
+// has reports whether a package has a file, with or without the prefix usr, because later releases have all files below
+// it.
 func (p *usedPackage) has(file string) bool {
 	return slices.ContainsFunc(p.Files, func(f string) bool {
 		return strings.TrimPrefix(f, "usr/") == strings.TrimPrefix(strings.TrimPrefix(file, "/"), "usr/")
 	})
 }
 
-// packageOf returns a package that was unpacked, nil if it is not there.
+// packageOf returns an unpacked package, or nil.
 func (s *efiSources) packageOf(name string) *usedPackage {
 	i := slices.IndexFunc(s.unpacked, func(p usedPackage) bool { return p.Name == name })
 	if i < 0 {
@@ -243,7 +244,7 @@ func (s *efiSources) packageOf(name string) *usedPackage {
 	return &s.unpacked[i]
 }
 
-// file reads a file that a recipe names, and returns where it is among those of packages, "" if it is not from there.
+// file reads a file that a recipe names. from is its path in the unpacked packages, "" if it is from elsewhere.
 func (s *efiSources) file(file recipe.File) (data []byte, from string, err error) {
 	name := file.File
 	switch {
@@ -285,7 +286,7 @@ func (s *efiSources) packed(file recipe.File) (data []byte, from string, err err
 	return data, from, nil
 }
 
-// unpackedFirmware is the firmware of all packages, wherever they have it.
+// unpackedFirmware is the firmware of all packages, from each firmware directory.
 type unpackedFirmware struct{ root fs.FS }
 
 func (u unpackedFirmware) Open(name string) (file fs.File, err error) {
@@ -297,7 +298,7 @@ func (u unpackedFirmware) Open(name string) (file fs.File, err error) {
 	return file, err
 }
 
-// Glob returns the names of files that match, in order.
+// Glob returns the sorted names of the files that match.
 func (u unpackedFirmware) Glob(pattern string) (names []string, err error) {
 	for _, dir := range packedFirmware {
 		found, err := fs.Glob(u.root, dir+"/"+pattern)
@@ -312,7 +313,7 @@ func (u unpackedFirmware) Glob(pattern string) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// authorities are the certificates that a recipe wants, one after the other.
+// authorities returns the CA certificates that a recipe requires, concatenated.
 func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
 	add := func(name string, text []byte) error {
 		n := 0
@@ -330,7 +331,7 @@ func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
 	if r.Certificates.Packages && s.root != nil {
 		err := fs.WalkDir(s.root.FS(), packedAuthorities, func(name string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return fs.SkipAll // no package has any
+				return fs.SkipAll // no package has certificates
 			}
 			if err != nil || entry.IsDir() {
 				return err

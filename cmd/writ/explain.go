@@ -14,7 +14,7 @@ import (
 	"writ/scripts"
 )
 
-// explanation is what is known of a code, whichever table it is in.
+// explanation describes a code of an error or of a diagnostic.
 type explanation struct {
 	Code      string    `json:"code"`
 	Kind      writ.Kind `json:"kind,omitempty"`
@@ -24,8 +24,8 @@ type explanation struct {
 	Status    int       `json:"status,omitempty"`
 	Exit      int       `json:"exit"`
 	Explain   string    `json:"explain"`
-	Wrong     string    `json:"wrong,omitempty"` // of a diagnostic: an example that gets it
-	Right     string    `json:"right,omitempty"` // of a diagnostic: what was probably meant
+	Wrong     string    `json:"wrong,omitempty"` // of a diagnostic: an example that causes it
+	Right     string    `json:"right,omitempty"` // of a diagnostic: the example as probably intended
 }
 
 func (a *app) explainCommand() *cobra.Command {
@@ -57,7 +57,7 @@ says what the operation can do to data, and shows an example.`,
 	}
 }
 
-// unexplained is the error for what is neither a code nor an operation.
+// unexplained returns the error for a word that is neither a code nor an operation.
 func unexplained(what string) error {
 	err := writ.Errorf(writ.CodeNotFound, "there is no code or operation %q", what)
 	if ops := catalog.Of(strings.ToLower(what)); len(ops) > 0 {
@@ -80,7 +80,7 @@ func codeNames() []string {
 	return names
 }
 
-// explainCode looks a code up in both tables.
+// explainCode looks up a code in both tables.
 func explainCode(code string) (explanation, bool) {
 	if i := slices.IndexFunc(writ.Codes, func(c writ.CodeInfo) bool { return string(c.Code) == code }); i >= 0 {
 		c := writ.Codes[i]
@@ -116,7 +116,7 @@ func (e explanation) view(width int) terminal.View {
 	}}
 }
 
-// indented sets an example off from the text.
+// indented indents an example.
 func indented(text string) string {
 	return "    " + strings.ReplaceAll(strings.ReplaceAll(text, "\t", "  "), "\n", "\n    ")
 }
@@ -124,7 +124,7 @@ func indented(text string) string {
 func listExplanations() terminal.View {
 	var all []explanation
 	for _, name := range codeNames() {
-		e, _ := explainCode(name) // it is in one of the tables: the names come from there
+		e, _ := explainCode(name) // codeNames reads the same tables
 		all = append(all, e)
 	}
 	return terminal.List(all, all, func(e explanation) string { return e.Code },

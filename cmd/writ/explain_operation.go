@@ -10,35 +10,36 @@ import (
 	"writ/scripts"
 )
 
-// operationText is what the catalogue says of an operation.
+// operationText is the description of an operation from the catalogue.
 type operationText struct {
 	Operation   string      `json:"operation"`
 	Help        string      `json:"help"`
 	Call        string      `json:"call"`
 	Facts       []string    `json:"facts"`
 	Destructive bool        `json:"destructive"`
-	Risk        string      `json:"risk,omitempty"` // which data can get lost
+	Risk        string      `json:"risk,omitempty"` // data that can be lost
 	Arguments   []fieldText `json:"arguments"`
 	Options     []string    `json:"options"`
 	Result      []fieldText `json:"result"`
-	Errors      []writ.Code `json:"errors"` // of its own, then those of every call
+	Errors      []writ.Code `json:"errors"` // the operation's own errors, then those of every call
 	Example     string      `json:"example"`
 
-	own int // how many of the errors are its own
+	own int // number of the operation's own errors
 }
 
-// fieldText is what the catalogue says of a field of arguments or of a result. Fields of a map in a list follow it, as `volumes[].path`.
+// fieldText is the description of a field of the arguments or of a result, from the catalogue. Fields of a map in a
+// list follow the list, as `volumes[].path`.
 type fieldText struct {
 	Name      string `json:"name"`
 	Type      string `json:"type"`
-	Required  bool   `json:"required"` // of a result: it is always there
+	Required  bool   `json:"required"` // of a result: the field is always set
 	Default   any    `json:"default,omitempty"`
 	Limits    string `json:"limits,omitempty"`
 	CanChange bool   `json:"can_change"` // by a later call with the same name
 	Help      string `json:"help"`
 }
 
-// everyOperation names all operations, also those that no node carries out.
+// everyOperation names all operations, including those that no node executes.
 func everyOperation() []string { return namesOf(catalog.Operations()) }
 
 func namesOf(ops []*catalog.Operation) []string {
@@ -71,7 +72,7 @@ func fieldTexts(s catalog.Schema, under string) []fieldText {
 		f := &s[i]
 		all = append(all, fieldText{
 			Name: under + f.Name, Type: f.Takes(), Required: f.Required, Default: f.Default, CanChange: f.Mutable, Help: f.Help,
-			Limits: strings.ReplaceAll(f.Limits(), "`", ""), // which mark what may be written in documents
+			Limits: strings.ReplaceAll(f.Limits(), "`", ""), // backquotes mark literals in the documents
 		})
 		if f.Type == catalog.List && f.Elem.Type == catalog.Object {
 			all = append(all, fieldTexts(f.Elem.Fields, under+f.Name+"[].")...)
@@ -80,7 +81,8 @@ func fieldTexts(s catalog.Schema, under string) []fieldText {
 	return all
 }
 
-// view shows an operation in lines of at most width columns; 0 means no limit. Only the example keeps its own lines.
+// view formats an operation in lines of at most width columns; 0 means no limit. Only the example keeps its line
+// breaks.
 func (t operationText) view(width int) terminal.View {
 	return terminal.View{Data: t, Names: []string{t.Operation}, Text: func(bool) string {
 		var b strings.Builder
@@ -111,7 +113,8 @@ func (t operationText) view(width int) terminal.View {
 	}}
 }
 
-// fieldLines lists fields under a title, each with what about returns for it and its help. It returns "" without fields.
+// fieldLines lists fields under a title, each with the text that about returns and its help. Without fields it returns
+// "".
 func fieldLines(title string, fields []fieldText, width int, about func(fieldText) string) string {
 	if len(fields) == 0 {
 		return ""
@@ -128,7 +131,7 @@ func fieldLines(title string, fields []fieldText, width int, about func(fieldTex
 	return b.String()
 }
 
-// argument says what a field takes: "int, required, 1 to 256, can change".
+// argument describes the values of a field: "int, required, 1 to 256, can change".
 func (f fieldText) argument() string {
 	words := []string{f.Type}
 	switch {
@@ -146,7 +149,7 @@ func (f fieldText) argument() string {
 	return strings.Join(words, ", ")
 }
 
-// result says what a field of a result holds.
+// result describes a field of a result.
 func (f fieldText) result() string {
 	if f.Required {
 		return f.Type

@@ -24,12 +24,13 @@ import (
 // environmentMark is the annotation of a flag that names its environment variable.
 const environmentMark = "writ_environment"
 
-// fromEnvironment lets flags be given as environment variables too: --some-thing as WRIT_SOME_THING. The help says so.
+// fromEnvironment makes environment variables set flags: WRIT_SOME_THING sets --some-thing. It adds the variable to the
+// help text.
 func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
 		if f == nil {
-			panic("no flag " + name) // a mistake in this program
+			panic("no flag " + name) // a bug in this program
 		}
 		variable := "WRIT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 		f.Usage += " ($" + variable + ")"
@@ -40,11 +41,11 @@ func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// fillFlags gives the flags that the command line does not set the values of the environment, and a daemon's then those of its
-// configuration file.
+// fillFlags sets the flags that the command line does not set from the environment. A daemon then sets the remaining
+// ones from its configuration file.
 func (a *app) fillFlags(cmd *cobra.Command) error {
 	err := fillFromEnvironment(cmd.Flags())
-	// A command may shadow an inherited flag by one of its own; the inherited one still has its environment variable.
+	// If a command shadows an inherited flag, the inherited one still has its environment variable.
 	if err == nil {
 		err = fillFromEnvironment(cmd.PersistentFlags())
 	}
@@ -79,23 +80,24 @@ func fillFromEnvironment(flags *pflag.FlagSet) (failed error) {
 	return failed
 }
 
-// typed reports whether a flag was given on the command line, and not by its environment variable.
+// typed reports whether a flag was set on the command line, and not by its environment variable.
 func typed(f *pflag.Flag) bool {
 	return f.Changed && !slices.ContainsFunc(f.Annotations[environmentMark], func(variable string) bool { return os.Getenv(variable) == f.Value.String() })
 }
 
-// settingsFlag names the file with a daemon's flags. Daemons have no contexts, so the name is free there.
+// settingsFlag names the file with a daemon's flags. Daemons have no contexts, so the name does not conflict with the
+// flag for contexts.
 const settingsFlag = "config"
 
-// maxSettings bounds the file with a daemon's settings, in bytes.
+// maxSettings limits the file with a daemon's settings, in bytes.
 const maxSettings = 1 << 20
 
-// settingsFile adds the flag to a daemon.
+// settingsFile adds the flag for the settings file to a daemon.
 func settingsFile(cmd *cobra.Command) {
 	cmd.Flags().String(settingsFlag, "", "file (YAML) with the values of flags that are not given")
 }
 
-// fillFromFile sets the flags that nobody has set from a YAML file whose keys are their names.
+// fillFromFile sets the flags that are still unset from a YAML file. The keys are the names of the flags.
 func (a *app) fillFromFile(cmd *cobra.Command, path string) error {
 	text, err := a.ReadFile(path, maxSettings)
 	if err != nil {
@@ -134,7 +136,7 @@ func (a *app) fillFromFile(cmd *cobra.Command, path string) error {
 	return nil
 }
 
-// notTyped is the error for the value of a flag that comes from somewhere else than the command line.
+// notTyped returns the error for an invalid flag value from another source than the command line.
 func notTyped(from string, f *pflag.Flag, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		err = invalid.Unwrap()
@@ -149,7 +151,7 @@ func notTyped(from string, f *pflag.Flag, err error) error {
 	return writ.Errorf(writ.CodeUsage, "%s: %s", from, said).WithHint("%s", hint)
 }
 
-// settingValues are the values of a setting as a person would type them for a flag.
+// settingValues converts the value of a setting to the texts that a user would type for the flag.
 func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
 	all, isList := value.([]any)
 	if _, takesMany := f.Value.(pflag.SliceValue); isList && !takesMany && f.Value.Type() != "stringToInt" {
@@ -171,10 +173,11 @@ func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
 	return texts, nil
 }
 
-// reasonFlag is why somebody decides so. It is signed and kept for ever, so it is one line of text that holds no secret.
+// reasonFlag is the reason for a decision. It is signed and stored permanently, so it must be one line of text without
+// secrets.
 type reasonFlag string
 
-// add adds the flag. Some decisions are shown by a command, all are in the log of the supervisor.
+// add adds the flag. shownBy names the command that shows the reason. The log of the supervisor has every reason.
 func (r *reasonFlag) add(c *cobra.Command, shownBy string) {
 	help := "one line, which the supervisor logs"
 	if shownBy != "" {
@@ -183,12 +186,12 @@ func (r *reasonFlag) add(c *cobra.Command, shownBy string) {
 	c.Flags().Var(r, "reason", help)
 }
 
-// Type is that of a text.
+// Type implements pflag.Value.
 func (r *reasonFlag) Type() string { return "string" }
 
 func (r *reasonFlag) String() string { return string(*r) }
 
-// Set refuses what cannot be signed, and what must not be.
+// Set rejects a reason that cannot be signed, or that must not be signed because it contains a secret.
 func (r *reasonFlag) Set(reason string) error {
 	if reason == "-" || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl) {
 		return writ.Errorf(writ.CodeUsage, "--reason %q cannot be signed", reason).
@@ -201,13 +204,13 @@ func (r *reasonFlag) Set(reason string) error {
 	return nil
 }
 
-// holdsSecret is the error for a secret in something that others read.
+// holdsSecret returns the error for a secret in a field that other users can read.
 func holdsSecret(what string) error {
 	return writ.Errorf(writ.CodeUsage, "%s holds a private key, a token or a password, and others can read it for ever", what).
 		WithHint("leave it out; `writ secret set NAME` keeps one for scripts, encrypted to the supervisor")
 }
 
-// pairs reads "name=value" words into a map. None may hold a secret.
+// pairs parses "name=value" words into a map. Values that contain a secret are rejected.
 func pairs(words []string, what string) (map[string]string, error) {
 	if len(words) == 0 {
 		return nil, nil
@@ -230,7 +233,7 @@ func pairs(words []string, what string) (map[string]string, error) {
 	return m, nil
 }
 
-// checkLabels refuses labels that no datacenter can have.
+// checkLabels rejects labels that are invalid for a datacenter.
 func checkLabels(labels map[string]string, flag string) error {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if !writ.ValidLabel(name, labels[name]) {
@@ -241,7 +244,8 @@ func checkLabels(labels map[string]string, flag string) error {
 	return nil
 }
 
-// moduleFlags are the modules of an author's own that are not beside the script; every command that reads scripts takes them.
+// moduleFlags hold the user's modules that are not in the directory of the script. Every command that reads scripts has
+// these flags.
 type moduleFlags struct{ words []string }
 
 func (m *moduleFlags) add(c *cobra.Command) {

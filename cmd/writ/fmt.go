@@ -16,7 +16,7 @@ import (
 	"writ/scripts"
 )
 
-// formatting is what a person wants of `writ fmt`; the zero value prints.
+// formatting holds the flags of `writ fmt`. The zero value prints the formatted text.
 type formatting struct {
 	diff, list, write bool
 }
@@ -45,7 +45,7 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 	return cmd
 }
 
-// format formats each file. One that cannot be read does not keep the others from it.
+// format formats each file. It continues after a file that cannot be read.
 func (a *app) format(paths []string, f formatting) error {
 	changes := false
 	var failed []error
@@ -68,7 +68,7 @@ func (a *app) format(paths []string, f formatting) error {
 	return nil
 }
 
-// formatFile reports whether the file is not as it should be.
+// formatFile formats a file and reports whether its text differs from the formatted text.
 func (a *app) formatFile(path string, f formatting) (changed bool, err error) {
 	text, err := a.readSource(path)
 	if err != nil {
@@ -111,7 +111,8 @@ func (a *app) readSource(path string) ([]byte, error) {
 	return text, nil
 }
 
-// replaceFile gives a file a new content, completely or not at all. It keeps its mode, and stays where a link to it points.
+// replaceFile replaces the content of a file atomically. It keeps the mode. If path is a symbolic link, it replaces the
+// target of the link.
 func replaceFile(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -125,7 +126,7 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) // in vain once it is renamed
+	defer os.Remove(temp.Name()) // fails after the rename, when the file is gone
 	_, err = temp.Write(text)
 	if err := errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Sync(), temp.Close()); err != nil {
 		return err

@@ -10,17 +10,19 @@ import (
 	"writ/sal/catalog"
 )
 
-// fullDisks knows the nodes of a run whose disks are almost full. It lists the nodes once, when the first call that may write to a disk begins.
+// fullDisks finds the nodes of a run whose disks are almost full. It lists the nodes once, when the first call that may
+// write to a disk begins.
 type fullDisks struct {
 	list func() []writ.Node
-	// disks has the disk to warn of by node. It is nil before the first call.
+	// disks holds the almost full disk of each node. It is nil before the first call.
 	disks map[writ.NodeID]*writ.Disk
 }
 
 // diskPatience limits the request for the list of nodes.
 const diskPatience = 2 * time.Second
 
-// newFullDisks asks a coordinator for the nodes of the datacenter of a run. If the request fails, it warns of none.
+// newFullDisks returns the fullDisks of a run. It lists the nodes of the run's datacenter from a coordinator. If the
+// request fails, there are no warnings.
 func newFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDisks {
 	return &fullDisks{list: func() []writ.Node {
 		ctx, stop := context.WithTimeout(ctx, diskPatience)
@@ -37,7 +39,8 @@ func newFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDis
 	}}
 }
 
-// warning returns the disk of a call's node that is almost full, the first time that a call may write to it, otherwise nil.
+// warning returns the almost full disk of a call's node, the first time that a call may write to it. Otherwise it
+// returns nil.
 func (f *fullDisks) warning(c writ.Call) *writ.Disk {
 	op, known := catalog.Lookup(c.Operation)
 	if f == nil || !known || op.Effect != catalog.Make && op.Effect != catalog.Alter {

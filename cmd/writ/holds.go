@@ -18,7 +18,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// scopeFlags say which work is held or released.
+// scopeFlags hold the scope of the work to hold or release.
 type scopeFlags struct {
 	datacenter string
 	project    string
@@ -41,7 +41,7 @@ func (s *scopeFlags) add(a *app, c *cobra.Command) {
 	oneOf(c, "operation", operationNames()...)
 }
 
-// operationNames are the modules whose operations nodes carry out, and these.
+// operationNames lists the operations that nodes execute, and their modules.
 func operationNames() (all []string) {
 	for _, o := range catalog.Operations() {
 		if o.Effect == catalog.Find {
@@ -107,7 +107,7 @@ The statement names the revision that you saw. If another person decided about t
 	return c
 }
 
-// decideScope signs a decision about the work that the flags name, and hands it in.
+// decideScope signs and submits a decision about the work in the scope of the flags.
 func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string) error {
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 	return err
 }
 
-// meantHold adds to the error about work that is not on hold which hold was probably meant.
+// meantHold adds a suggestion to err, the error about work that is not on hold: the hold with the most similar name.
 func meantHold(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope, err error) error {
 	list, failed := signedHolds(ctx, c, roster, dc.Name)
 	if failed != nil {
@@ -165,7 +165,8 @@ func meantHold(ctx context.Context, c *client.Client, roster *identity.Roster, d
 	return err
 }
 
-// nothingNamed refuses a decision about a whole datacenter by a person who did not name it, and may have meant a part of its work.
+// nothingNamed returns the error for a decision about a whole datacenter by a user who did not name it. The user may
+// have meant a part of its work.
 func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 	all := "writ " + decision + " --dc " + datacenter
 	if s.reason != "" {
@@ -175,8 +176,9 @@ func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 		WithHint("for the whole datacenter: %s; for a part of its work say --project, --deployment or --operation", all)
 }
 
-// warnUnknownDeployment warns of a hold that may have a mistyped name: no resource and no run is of that deployment. It may also come before the first run,
-// so it is signed all the same, as it is when the coordinator does not say.
+// warnUnknownDeployment warns that a hold may have a mistyped name, because no resource and no run belongs to the
+// deployment. The hold can also precede the first run, so it is signed anyway. There is no warning if the coordinator
+// does not answer.
 func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *identity.Datacenter, scope identity.Scope, projectName string) {
 	owners, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{
 		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Name: api.Given(scope.Deployment), Limit: api.Given(1),
@@ -192,14 +194,14 @@ func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *i
 		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Limit: api.Given(client.PageSize),
 	}))
 	if err != nil {
-		all.Items = nil // then none is suggested
+		all.Items = nil // suggest no name
 	}
 	a.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s", dc.Name, scope.Deployment, projectName,
 		meant.Among(scope.Deployment, all.Items, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows deployments"))
 }
 
-// holdsOver are the decisions of a datacenter about a scope, and about those that it is part of. It asks for no more than these, so that neither what
-// others have on hold nor how many they are keeps a person from deciding.
+// holdsOver returns the decisions of a datacenter about a scope and about the scopes that contain it. It requests no
+// other decisions, so neither the contents nor the number of other users' holds can block a decision.
 func (a *app) holdsOver(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope) (identity.Holds, error) {
 	var projects []writ.ProjectID
 	if scope.Project != "" {
@@ -213,7 +215,8 @@ func (a *app) holdsOver(ctx context.Context, c *client.Client, roster *identity.
 	return client.HoldsOf(holds), err
 }
 
-// scope is what the flags name. The project of the context counts for a deployment only: otherwise a person would hold a project who meant all.
+// scope returns the scope in the flags. The project of the context applies only with a deployment. Otherwise a user who
+// means a whole datacenter would hold only one project.
 func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope identity.Scope, projectName string, err error) {
 	scope.Deployment, scope.Operation = s.deployment, s.operation
 	if s.deployment != "" && !writ.ValidName(s.deployment) {
@@ -234,7 +237,7 @@ func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope ide
 	return scope, project.Name, err
 }
 
-// heldText says who holds something, and why.
+// heldText formats who placed a hold, and why.
 func heldText(d writ.Decision, what string) string {
 	who := d.Signer
 	if who == "" {
@@ -293,7 +296,7 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 	return c
 }
 
-// signedHolds asks each datacenter, or the one of a name or id, what is on hold there.
+// signedHolds requests the signed holds of each datacenter, or of the one with a name or id.
 func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string) (list api.HoldList, err error) {
 	asked, err := datacentersNamed(roster, datacenter)
 	if err != nil {
@@ -314,15 +317,15 @@ func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster,
 	return list, nil
 }
 
-// heldIn says in a sentence what is on hold in each datacenter, for lists of datacenters. It says so of one that has not signed it, unless that is
-// away, which the list says itself. Without a roster nothing is known.
+// heldIn describes the holds of each datacenter in a sentence, for lists of datacenters. It also reports a datacenter
+// that did not sign its holds, except one that is away, because the list shows that. Without a roster it returns nil.
 func heldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[writ.DatacenterID]string {
 	if roster == nil {
 		return nil
 	}
 	list, err := signedHolds(ctx, c, roster, "")
 	if err != nil {
-		return nil // who may read nothing is told so by the list
+		return nil // the list reports missing permissions
 	}
 	held := make(map[writ.DatacenterID]string)
 	for _, d := range list.Items {
@@ -346,7 +349,7 @@ func heldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[
 	return held
 }
 
-// heldRow is a line of the list.
+// heldRow is a row of the list of holds.
 type heldRow struct {
 	datacenter, what, state, release string
 	last                             writ.Decision
@@ -354,7 +357,7 @@ type heldRow struct {
 	byOperator                       bool
 }
 
-// heldRows are what is on hold in a datacenter, and what was taken out of a hold. What counts no more is left out.
+// heldRows returns the current holds of a datacenter and the current exemptions from a hold.
 func heldRows(d api.DatacenterHolds) (rows []heldRow) {
 	for _, h := range client.HoldsOf(d.Holds) {
 		exempt := client.HoldsOf(d.Holds).Exempts(h.Scope)

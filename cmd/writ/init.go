@@ -23,13 +23,13 @@ import (
 	"writ/internal/reach"
 )
 
-// The files of a data directory that the command line makes.
+// Files that the command line creates in a data directory.
 const (
 	clientFile = "client.yaml"
 	newKeyFile = "root.key"
 )
 
-// founding is what `writ init` did.
+// founding is the output of `writ init`.
 type founding struct {
 	Cluster     writ.ClusterID `json:"cluster"`
 	Name        string         `json:"name"`
@@ -79,19 +79,19 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 	return c
 }
 
-// dataFlag adds the flag of a data directory.
+// dataFlag adds the flag for a data directory.
 func dataFlag(c *cobra.Command, data *string) {
 	c.Flags().StringVar(data, "data", config.DefaultData(), "directory for everything that must survive")
 	fromEnvironment(c.Flags(), "data")
 }
 
-// userName is a proper name for the person at the keyboard.
+// userName returns a valid principal name for the current user.
 func userName() string {
 	u, err := user.Current()
 	if err != nil {
 		return "operator"
 	}
-	name := strings.ToLower(u.Username[strings.LastIndexByte(u.Username, '\\')+1:]) // Windows says DOMAIN\name
+	name := strings.ToLower(u.Username[strings.LastIndexByte(u.Username, '\\')+1:]) // Windows returns DOMAIN\name
 	if !identity.ValidPrincipal(name) {
 		return "operator"
 	}
@@ -168,7 +168,7 @@ func writeFounding(data, name string, coordinator *url.URL, key *client.Key) (fo
 	}, nil
 }
 
-// firstCoordinator makes the key of a coordinator, in the data directory, and returns its entry of the roster.
+// firstCoordinator creates the key of a coordinator in the data directory, and returns its roster entry.
 func firstCoordinator(data string, u *url.URL) ([]identity.Coordinator, error) {
 	key, err := daemon.CoordinatorKey(data)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *app) showFounding(data string, coordinator *url.URL, f founding) error 
 	return err
 }
 
-// keys says where this command line looks for the key to sign with.
+// keys returns where this command line looks for the signing key.
 func (a *app) keys() client.Keys {
 	home, err := os.UserHomeDir()
 	if err != nil {

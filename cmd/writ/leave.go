@@ -12,10 +12,11 @@ import (
 	"writ/cmd/writ/internal/client"
 )
 
-// leaveTime bounds how long a command that was told to end still works: GitHub kills a job 10 s after its first signal.
+// leaveTime limits how long a command continues after a signal. GitHub kills a job 10 s after the first signal.
 const leaveTime = 8 * time.Second
 
-// leave is the end of a command whose run has not ended. It cancels the run if its person wants that, and returns what becomes of it.
+// leave ends a command whose run has not ended. If w.cancel is set, it cancels the run. It returns a sentence about the
+// state of the run.
 func (a *app) leave(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) string {
 	again := fmt.Sprintf("to see it again: writ run watch %s", id)
 	if !w.cancel {
@@ -29,7 +30,7 @@ func (a *app) leave(ctx context.Context, c *client.Client, id writ.RunID, w watc
 	return again
 }
 
-// cancelLeft cancels a run that this command has handed in.
+// cancelLeft cancels a run that this command has submitted.
 func (a *app) cancelLeft(ctx context.Context, c *client.Client, id writ.RunID) error {
 	run, err := c.Run(ctx, id)
 	if err != nil {
@@ -40,8 +41,8 @@ func (a *app) cancelLeft(ctx context.Context, c *client.Client, id writ.RunID) e
 	return a.decide(ctx, c, cancel)
 }
 
-// holdOn keeps a second signal from ending the process while it cancels its run. Some CI systems send one to each process of a job, and a shell passes
-// on its own.
+// holdOn prevents a second signal from ending the process during the cancellation of its run. Some CI systems signal
+// each process of a job, and a shell forwards its own signal.
 func holdOn() (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -20,7 +20,7 @@ func (a *app) libraryCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			all := []library.Module{}
 			for _, name := range library.Names() {
-				m, _ := library.Find(name) // the names come from there
+				m, _ := library.Find(name) // Names lists the same modules
 				all = append(all, m)
 			}
 			return a.Print(terminal.List(all, all, func(m library.Module) string { return m.Name },
@@ -49,7 +49,7 @@ scripts import, with or without lib/. Without a version it is the newest.`,
 	return family("library", "The modules that come with writ, for import(\"lib/…\")", list, show)
 }
 
-// findModule finds what a person calls a module.
+// findModule finds a module by its name, with or without the prefix of the library.
 func findModule(name string) (library.Module, error) {
 	full := name
 	if !strings.HasPrefix(name, library.Prefix) {

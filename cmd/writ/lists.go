@@ -12,8 +12,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// printList prints a list. People are told of an empty one, beside its titles, that there is nothing and which command makes the first item: that is
-// what none says. Programs get the empty list only.
+// printList prints a list. For an empty list, tables are followed by none, a sentence about the command that creates
+// the first item. Other formats contain only the empty list.
 func (a *app) printList(list terminal.View, none string) error {
 	if err := a.Print(list); err != nil {
 		return err
@@ -24,10 +24,11 @@ func (a *app) printList(list terminal.View, none string) error {
 	return nil
 }
 
-// modes are flags of lists that select nothing: they say what is listed, and how much of it.
+// modes lists flags of list commands that do not select items: they change the kind or the number of the items.
 var modes = []string{"orphans", "nodes", "by", "limit", "why"}
 
-// unlessSelected is a sentence for printList, of a command whose flags can select. If some are given, something may be there that they leave out.
+// unlessSelected returns the sentence of printList for a command with selecting flags. If one is set, items may exist
+// that it excludes.
 func unlessSelected(cmd *cobra.Command, none string) string {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -41,8 +42,9 @@ func unlessSelected(cmd *cobra.Command, none string) string {
 	return "nothing matches " + strings.Join(given, " and ")
 }
 
-// answered returns those of the owners of a list that could be asked, mostly datacenters, and warns of the others. The error is for the end of the
-// command: that of the first owner if none could be asked, so that there is no list, or of an owner for whom a coordinator shows what is not signed.
+// answered returns the owners of a list (mostly datacenters) that answered, and warns of the others. The command
+// returns err at its end: the error of the first owner if none answered, or the error of an owner with an invalid
+// signature.
 func answered[T any](a *app, owners []T, failure func(T) (name string, err *writ.Error)) (those []T, err error) {
 	var failed []*writ.Error
 	for _, o := range owners {
@@ -50,7 +52,7 @@ func answered[T any](a *app, owners []T, failure func(T) (name string, err *writ
 		switch {
 		case why == nil:
 			those = append(those, o)
-		case why.Code == writ.CodeUnverified: // it names its owner
+		case why.Code == writ.CodeUnverified: // the error names its owner
 			err = cmp.Or(err, error(why))
 		default:
 			said := *why

@@ -19,8 +19,8 @@ import (
 	"writ/scripts"
 )
 
-// What a run that follows a log may take: then the next one goes on. So one that nobody looks at any more, because its terminal is gone, ends
-// within partsOfARun·waitForPart, and its results stay below what a journal may have.
+// Limits of one run that follows a log. Another run continues after it. If the terminal of the reader is gone, the run
+// ends within partsOfARun·waitForPart, and its results stay below the limits of a journal.
 const (
 	partsOfARun = 60
 	waitForPart = 60 // seconds
@@ -28,16 +28,16 @@ const (
 	logDeadline = 2 * time.Hour
 )
 
-// sayAfter is how long a run may take to begin before somebody is told why.
+// sayAfter is the delay after which the reader sees why the run has not begun.
 const sayAfter = 3 * time.Second
 
-// cancelWithin bounds how long somebody who interrupts has to wait for the run to be cancelled.
+// cancelWithin limits how long an interrupted command waits for the cancellation of its run.
 const cancelWithin = 5 * time.Second
 
-// logOperations are the operations that read what resources of a kind write.
+// logOperations maps kinds of resources to the operations that read their output.
 var logOperations = map[writ.ResourceKind]string{writ.KindContainer: "logs", writ.KindMachine: "console"}
 
-// logScript is what is signed to read a log. Its results are the parts.
+// logScript is the signed script that reads a log. Its results are the parts of the log.
 const logScript = `// Reads what a %[1]s writes: the end of it, and on from there as it grows.
 %[1]s := import("%[1]s")
 run := import("run")
@@ -64,7 +64,7 @@ for i := 0; i < p.parts; i++ {
 run.output({next: at})
 `
 
-// readFlags say what of a log is wanted.
+// readFlags select the part of a log to read.
 type readFlags struct {
 	datacenter string
 	tail       int
@@ -154,7 +154,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 	}
 }
 
-// homeOf finds the datacenter that has a resource.
+// homeOf returns the datacenter that has a resource.
 func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
 	if named != "" || len(roster.Datacenters) < 2 {
 		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
@@ -173,7 +173,7 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 	return "", writ.Errorf(writ.CodeConflict, "%d datacenters have a %s", len(all), what).WithHint("choose with --dc")
 }
 
-// logReader prints a log, a run after the other.
+// logReader prints a log with one run after the other.
 type logReader struct {
 	*app
 	client *client.Client
@@ -182,14 +182,14 @@ type logReader struct {
 	what   string
 	follow bool
 
-	next   string       // the position behind what was printed
+	next   string       // the position after the printed text
 	state  string       // of the resource, as last seen
-	middle bool         // of a line
-	said   string       // why something waits
-	waits  atomic.Value // a string: why the run has not begun
+	middle bool         // the printed text ends within a line
+	said   string       // the last reason that was shown
+	waits  atomic.Value // string: why the run has not begun
 }
 
-// logPart is a part of a log with -o json.
+// logPart is a part of a log as JSON.
 type logPart struct {
 	Text  string `json:"text"`
 	Next  string `json:"next"`
@@ -198,7 +198,8 @@ type logPart struct {
 	State string `json:"state"`
 }
 
-// run signs and hands in a script, and prints what it reads until it has ended. If it is interrupted the script is cancelled.
+// run signs and submits a script, and prints the results until the run has ended. If it is interrupted, it cancels the
+// run.
 func (r *logReader) run(ctx context.Context) error {
 	roster, err := r.roster(ctx, r.client)
 	if err != nil {
@@ -231,7 +232,7 @@ func (r *logReader) run(ctx context.Context) error {
 		Event: func(e api.Event) {
 			r.explain(e)
 			if e.Call != nil && e.Call.State == writ.CallSucceeded && e.Call.Seq > seen {
-				seen, _ = r.fetch(ctx, submission.Run, seen) // what it misses now comes with the next one
+				seen, _ = r.fetch(ctx, submission.Run, seen) // results that this request misses come with the next one
 			}
 		},
 		Lost: func(err error) { r.Note("… lost sight of run %s, looking again: %v", submission.Run, err) },
@@ -249,7 +250,7 @@ func (r *logReader) run(ctx context.Context) error {
 	return r.ended(ctx, run)
 }
 
-// rest prints what is left of the results of a run that has ended.
+// rest prints the remaining results of a run that has ended.
 func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 	for {
 		_, err := r.fetch(ctx, run, seen)
@@ -265,7 +266,8 @@ func (r *logReader) rest(ctx context.Context, run writ.RunID, seen int) error {
 	}
 }
 
-// fetch prints the results of the calls after one, and returns the last that it has printed.
+// fetch prints the results of the calls after call number after. It returns the number of the last call that it
+// printed.
 func (r *logReader) fetch(ctx context.Context, run writ.RunID, after int) (last int, err error) {
 	values, err := r.client.Values(ctx, run, after)
 	if err != nil {
@@ -319,16 +321,17 @@ func (r *logReader) print(values map[string]any) error {
 	return nil
 }
 
-// escapes are what programs write to colour a terminal, or to move on it.
+// escapes matches the escape sequences for colours and cursor movement.
 var escapes = regexp.MustCompile(`\x1b(\[[0-9;?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78cM])`)
 
-// plainLog is a text of a log without what would take over a terminal.
+// plainLog removes the control characters from a log that would change the state of a terminal.
 func plainLog(text string) string {
 	text = escapes.ReplaceAllString(text, "")
 	return terminal.CleanLines(strings.ReplaceAll(text, "\r", ""))
 }
 
-// explain keeps or says what a run waits for before it reads: a datacenter that is away, a node that is silent.
+// explain stores or shows the reason why the run has not begun to read: a datacenter that is away, or a node that is
+// silent.
 func (r *logReader) explain(e api.Event) {
 	switch {
 	case e.Run != nil && e.Run.State.Ended():
@@ -343,7 +346,7 @@ func (r *logReader) explain(e api.Event) {
 	}
 }
 
-// say tells why it takes so long, once.
+// say shows a reason, unless it was the last one shown.
 func (r *logReader) say(why string) {
 	if why != "" && why != r.said {
 		r.Note("… %s", why)
@@ -351,7 +354,7 @@ func (r *logReader) say(why string) {
 	r.said = why
 }
 
-// ended returns how the run ended, as its datacenter has signed it.
+// ended returns the outcome of the run, as its datacenter has signed it.
 func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	roster, err := r.client.Roster(ctx)
 	if err != nil {
@@ -369,7 +372,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	failure := end.Failure
 	if failure != nil {
 		printed := *failure
-		printed.Position, printed.Trace = "", nil // the script is writ's own
+		printed.Position, printed.Trace = "", nil // the script is part of writ
 		if printed.Hint == "" && r.next != "" {
 			printed.Hint = fmt.Sprintf("`writ logs %s --after %s` goes on behind what was printed", r.what, r.next)
 		}
@@ -378,7 +381,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	return r.failed(run, failure, "", scripts.Bundle{})
 }
 
-// cancel ends a run that nobody reads any more.
+// cancel cancels a run whose output has no reader.
 func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer stop()

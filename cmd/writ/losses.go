@@ -21,9 +21,9 @@ type loss struct {
 	Node       string     `json:"node"`
 	Project    string     `json:"project"`
 	Deployment string     `json:"deployment,omitempty"`
-	Run        writ.RunID `json:"run"`     // the newest one known
-	Command    string     `json:"command"` // submits it again
-	note       string     // flags that the coordinator could not restore
+	Run        writ.RunID `json:"run"`     // newest one known
+	Command    string     `json:"command"` // command that submits it again
+	note       string     // names flags that the coordinator could not restore
 }
 
 func (l loss) String() string {
@@ -40,7 +40,8 @@ type lossFinder struct {
 	datacenter string // name
 }
 
-// present returns the losses if the node were declared lost now: the owners of its resources, and the open runs with open calls there.
+// present returns the losses that declaring the node lost would cause now: the owners of its resources, and the open
+// runs with open calls on it.
 func (f lossFinder) present(ctx context.Context) ([]loss, error) {
 	runs, err := f.openRuns(ctx)
 	if err != nil {
@@ -62,7 +63,8 @@ func (f lossFinder) present(ctx context.Context) ([]loss, error) {
 	return f.losses(ctx, newestByDeployment(runs))
 }
 
-// past returns the losses of a node that was declared lost before: the runs that failed because of that. Its resources are forgotten.
+// past returns the losses of a node that was declared lost before: the runs that failed because of it. Its resources
+// are not recorded any more.
 func (f lossFinder) past(ctx context.Context) ([]loss, error) {
 	failed, err := f.runs(ctx, api.RunStateFailed)
 	if err != nil {
@@ -76,7 +78,7 @@ func failedWith(r api.Run, node string) bool {
 	return r.Failure != nil && (r.Failure.Code == writ.CodeNodeLost || r.Failure.Code == writ.CodeDependencyFailed) && names(r.Failure.Message, node)
 }
 
-// names reports whether a sentence has a name as a word of its own.
+// names reports whether a sentence contains a name as a separate word.
 func names(sentence, name string) bool {
 	return slices.Contains(strings.FieldsFunc(sentence, func(c rune) bool { return strings.ContainsRune(" ,:;()", c) }), name)
 }
@@ -104,7 +106,7 @@ func (f lossFinder) openRuns(ctx context.Context) (there []api.Run, err error) {
 	return there, nil
 }
 
-// owner identifies the owner of a resource: a deployment, or else the run that changed it last.
+// owner identifies the owner of a resource: its deployment, or without one, the run that changed it last.
 type owner struct {
 	project    writ.ProjectID
 	deployment string
@@ -125,7 +127,7 @@ func ownersOf(resources []writ.Resource) (owners []owner) {
 	return owners
 }
 
-// newestRun returns the newest run of an owner, nil if the coordinator has forgotten it.
+// newestRun returns the newest run of an owner, or nil if the coordinator has deleted it.
 func (f lossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
 	if o.deployment == "" {
 		run, err := f.client.Run(ctx, o.run)

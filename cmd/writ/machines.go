@@ -36,7 +36,7 @@ func (a *app) nodeNICsCommand() *cobra.Command {
 	}, func(h writ.Host) terminal.View { return nicTable(h.NICs) })
 }
 
-// hostCommand completes a command that shows a part of what a node says of its machine.
+// hostCommand completes a command that shows a part of a node's report about its machine.
 func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View) *cobra.Command {
 	var datacenter string
 	c.Args = exactly("NODE")
@@ -61,11 +61,11 @@ func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View
 	return c
 }
 
-// diskRow is a disk, or a part of one.
+// diskRow is a row for a disk or for a partition of one.
 type diskRow struct {
 	name   string
 	bytes  int64
-	disk   *writ.HostDisk // nil for a part
+	disk   *writ.HostDisk // nil for a partition
 	part   writ.HostPart
 	indent string
 }
@@ -74,7 +74,7 @@ func diskRows(disks []writ.HostDisk) (rows []diskRow) {
 	for i := range disks {
 		d := &disks[i]
 		row, parts := diskRow{name: d.Name, bytes: d.Bytes, disk: d}, d.Parts
-		if len(parts) > 0 && parts[0].Name == d.Name { // the disk itself
+		if len(parts) > 0 && parts[0].Name == d.Name { // the disk has a file system without a partition
 			row.part, parts = parts[0], parts[1:]
 		}
 		rows = append(rows, row)
@@ -139,7 +139,7 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-// hostOf is what a node says of its machine; nothing if it has not said.
+// hostOf returns a node's report about its machine, or the zero value if there is none.
 func hostOf(n writ.Node) writ.Host {
 	if n.Host == nil {
 		return writ.Host{}
@@ -147,7 +147,7 @@ func hostOf(n writ.Node) writ.Host {
 	return *n.Host
 }
 
-// uptimeOf is how long the machine of a node runs, as far as its datacenter hears from it.
+// uptimeOf formats the uptime of a node's machine. It returns "" unless the node is ready.
 func uptimeOf(n writ.Node) string {
 	if n.Liveness != writ.LivenessReady {
 		return ""
@@ -155,7 +155,8 @@ func uptimeOf(n writ.Node) string {
 	return age(hostOf(n).Booted)
 }
 
-// onlineShare is how much of the time a node was heard, "99.98 %". What is not all of it is never rounded to that.
+// onlineShare formats the share of the time that a node was online, "99.98 %". It rounds down, so only full
+// availability is shown as 100 %.
 func onlineShare(o writ.Online) string {
 	if o.Of <= 0 || o.Seconds == o.Of {
 		return "100 %"
@@ -163,7 +164,7 @@ func onlineShare(o writ.Online) string {
 	return fmt.Sprintf("%.2f %%", math.Floor(float64(o.Seconds)/float64(o.Of)*10_000)/100)
 }
 
-// hostText shows what a node says of its machine.
+// hostText writes a node's report about its machine.
 func hostText(b *strings.Builder, n writ.Node) {
 	if n.Boot != "" {
 		up := ""

@@ -1,5 +1,5 @@
-// Writ is the command line and the wiring of all daemons: the one program of writ. It names stores and drivers, and holds no rule
-// that belongs in a package.
+// Writ is the command line and the entry point of all daemons: the only program of writ. It connects stores and
+// drivers. Rules belong in other packages.
 package main
 
 import (
@@ -12,29 +12,31 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// everyday is how daemons collect garbage. A busy one keeps some MiB alive and makes as much again many times a second; the memory that it may
-// have instead is at most 80 MiB. One with much to remember, like many runs that wait, is collected as Go does by itself.
+// everyday is the garbage collection pace of daemons. A busy daemon has some MiB of live data and allocates the same
+// amount many times a second, so it may use up to 80 MiB before a collection. A daemon with a large heap, for example
+// with many waiting runs, uses Go's own pace.
 var everyday = pace.Pace{Least: 80 << 20, Early: 100}
 
 func main() {
-	// The first process of a machine starts everything else there.
+	// As the first process of a machine, writ starts all other processes.
 	if boot.IsInit(os.Getpid(), os.Args) {
 		asInit().Main()
 	}
 	if boot.IsModprobe(os.Args) {
 		os.Exit(boot.Modprobe(os.Args))
 	}
-	// A child of the evaluator must do nothing else, and nothing before: it gives up almost everything that a process may do.
+	// A child of the evaluator gives up almost all privileges of a process. It must run before any other code, and do
+	// nothing else.
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())
 	}
-	// One that keeps what a container writes has nothing to do with the rest either.
+	// The process that logs the output of a container runs only that code, too.
 	if containerd.IsLogger(os.Args) {
 		os.Exit(containerd.Logger(os.Args))
 	}
-	if os.Getenv("GOGC") == "" { // else somebody has a pace in mind
+	if os.Getenv("GOGC") == "" { // an explicit setting takes precedence
 		everyday.Keep()
 	}
-	redisqueue.Silence() // what it would write beside the log is in the errors that are logged
+	redisqueue.Silence() // its messages are duplicates of logged errors
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }

@@ -13,7 +13,7 @@ import (
 	"writ/cmd/writ/internal/help"
 )
 
-// manCommand is hidden because packagers use it; people read pages with man.
+// manCommand prints or writes manual pages. It is hidden because packagers use it; users read the pages with man.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man [DIRECTORY]", Short: "Print the manual page, or write one for each command into a directory", Hidden: true, Args: atMost(1),
@@ -31,12 +31,12 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
-// homeless replaces the home of the user in texts that others read by ~.
+// homeless replaces the user's home directory with ~ in texts for other users.
 func homeless() *strings.Replacer {
 	return strings.NewReplacer(config.DefaultData(), "~/.local/state/writ", config.DefaultPath(), "~/.config/writ/config.yaml")
 }
 
-// writeManPages writes a page for each command that people are shown, as writ-run-list.1, and returns their number.
+// writeManPages writes a page for each visible command, as writ-run-list.1, and returns their number.
 func writeManPages(root *cobra.Command, dir string) (n int, err error) {
 	if err := os.MkdirAll(dir, fs.FileMode(0o755)); err != nil {
 		return 0, err

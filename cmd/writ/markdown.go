@@ -8,16 +8,16 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// mostMarkdown bounds a plan in a comment: GitHub takes 65,536 characters, and there is text around it.
+// mostMarkdown limits a plan in a comment, in bytes. GitHub accepts 65,536 characters, including the text around it.
 const mostMarkdown = 60_000
 
-// mostTicks is how many backticks in a row a block of code shows: each makes the fences around it longer.
+// mostTicks limits consecutive backticks in a code block, because each one makes the fences longer.
 var (
 	mostTicks = strings.Repeat("`", 64)
 	manyTicks = regexp.MustCompile("`{64,}")
 )
 
-// fenced makes a block of code that its text cannot end.
+// fenced returns a code block whose text cannot close it.
 func fenced(language, text string) string {
 	text = manyTicks.ReplaceAllString(text, mostTicks)
 	fence := "```"
@@ -27,20 +27,20 @@ func fenced(language, text string) string {
 	return fence + language + "\n" + text + fence + "\n"
 }
 
-// shorten cuts a text for a comment, between two lines if it can, and says so.
+// shorten cuts a text to at most most bytes for a comment, between two lines if possible, and adds a note.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	const note = "\n… %s left out: it is too long for a comment\n"
-	kept := strings.ToValidUTF8(text[:most-len(note)-20], "") // and a number
+	kept := strings.ToValidUTF8(text[:most-len(note)-20], "") // room for the number in the note
 	if end := strings.LastIndexByte(kept, '\n'); end > 0 {
 		kept = kept[:end]
 	}
 	return kept + fmt.Sprintf(note, count(strings.Count(text[len(kept):], "\n"), "line"))
 }
 
-// errorMarkdown shows an error below a title, for a comment or a summary.
+// errorMarkdown formats an error below a title, for a comment or a summary.
 func errorMarkdown(title string, err error) string {
 	return fmt.Sprintf("### %s\n\n%s", title, fenced("", shorten(terminal.ErrorText(err), mostMarkdown)))
 }

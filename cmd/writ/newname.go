@@ -2,8 +2,8 @@ package main
 
 import "writ"
 
-// checkNewName refuses a name for something that is made. A name in the form of an id would stand for another thing
-// wherever a name or id is taken.
+// checkNewName rejects an invalid name for a new object. A name in the form of an id is invalid, because arguments
+// accept names and ids: it could refer to another object.
 func checkNewName(what, name string) error {
 	switch {
 	case !writ.ValidName(name):

@@ -11,10 +11,11 @@ import (
 // step is a command to type next, and its effect. Both may be "".
 type step struct{ command, does string }
 
-// nodeStep returns the next command for a node, the zero value if a person need not do anything. The parameter datacenter is its name.
+// nodeStep returns the next command for a node, or the zero value if none is needed. datacenter is the name of its
+// datacenter.
 func nodeStep(n writ.Node, datacenter string) step {
 	switch {
-	case !writ.ValidName(n.Name): // it comes from a coordinator, and is not for a shell
+	case !writ.ValidName(n.Name): // the coordinator sent it, and it is not safe for a shell
 		return step{command: "writ node list"}
 	case n.Admission == writ.AdmissionPending:
 		return step{reasons.AboutNode("approve", n.Name, datacenter) + " --fingerprint SHA256:…",
@@ -38,7 +39,7 @@ func nodeStep(n writ.Node, datacenter string) step {
 	return step{}
 }
 
-// hasFullDisk reports whether the disk of a node is reserved, or almost full.
+// hasFullDisk reports whether the disk of a node is fully reserved or almost full.
 func hasFullDisk(n writ.Node) bool {
 	return n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB || n.AlmostFullDisk() != nil
 }

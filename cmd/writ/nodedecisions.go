@@ -12,11 +12,11 @@ import (
 	"writ/identity"
 )
 
-// nodeFlags say which node a decision is about.
+// nodeFlags select the node of a decision.
 type nodeFlags struct {
 	client.NodeName
 	reason  reasonFlag
-	removed bool // it may be one that was removed
+	removed bool // removed nodes can be selected
 }
 
 func (n *nodeFlags) add(a *app, c *cobra.Command) {
@@ -27,7 +27,7 @@ func (n *nodeFlags) add(a *app, c *cobra.Command) {
 	n.reason.add(c, "writ node show")
 }
 
-// nodeDecision is the command of a decision about a node that needs no more than its name.
+// nodeDecision returns the command of a decision about a node that takes only its name.
 func (a *app) nodeDecision(decision, short string) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
@@ -65,7 +65,8 @@ as that of a stranger.`
 	return c
 }
 
-// nodeAdmission is a decision about a node that waits. Others may wait under its name, so the person says its fingerprint.
+// nodeAdmission returns the command of a decision about a waiting node. Several nodes may wait under one name, so the
+// user gives the fingerprint.
 func (a *app) nodeAdmission(decision, short string) *cobra.Command {
 	var node nodeFlags
 	const print = "SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k"
@@ -99,7 +100,7 @@ func (a *app) nodeAdmission(decision, short string) *cobra.Command {
 	return c
 }
 
-// check refuses what could be of no node, or could not be signed.
+// check rejects an invalid fingerprint.
 func (n *nodeFlags) check() error {
 	if n.Fingerprint != "" && !identity.ValidFingerprint(n.Fingerprint) {
 		return writ.Errorf(writ.CodeUsage, "%q is not a fingerprint", n.Fingerprint).WithHint("it has the form SHA256: and 43 characters")
@@ -107,8 +108,8 @@ func (n *nodeFlags) check() error {
 	return nil
 }
 
-// standsAs returns nil if the supervisor of a node has signed that its admission is this one: approved, for only such a node has its name for itself,
-// or removed, for such a node has no more than what it had.
+// standsAs returns nil if the supervisor of a node has signed that the node has this admission. Only an approved node
+// has its name exclusively. A removed node has only the resources that it had before.
 func standsAs(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission) error {
 	stands, err := c.NodeStanding(ctx, roster, n)
 	switch code := writ.CodeOf(err); {
@@ -122,7 +123,7 @@ func standsAs(ctx context.Context, c *client.Client, roster *identity.Roster, n 
 		WithHint("say --fingerprint SHA256:… as the machine itself shows it")
 }
 
-// namedNode finds the node that the person names.
+// namedNode returns the node that the user named.
 func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *identity.Roster, writ.Node, error) {
 	if err := name.check(); err != nil {
 		return nil, nil, writ.Node{}, err
@@ -139,7 +140,7 @@ func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *i
 	return c, roster, n, err
 }
 
-// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided.
+// decideNode signs and submits a decision about the node that the user named. fill sets the decision.
 func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identity.Statement)) error {
 	c, roster, n, err := a.namedNode(ctx, name)
 	if err != nil {
@@ -148,7 +149,7 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 	return a.decideAbout(ctx, c, roster, n, name, fill)
 }
 
-// decideAbout signs a decision about a node that was found and is the one that the person means, and hands it in.
+// decideAbout signs and submits a decision about a node, after it has checked that it is the node that the user means.
 func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
 	if err := isMeant(ctx, c, roster, n, name); err != nil {
 		return err
@@ -156,8 +157,9 @@ func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identit
 	return a.signAbout(ctx, c, roster, n, name, fill)
 }
 
-// isMeant returns nil if a node that was found is the one that the person means. A coordinator may show another one of its name only, so it takes the
-// fingerprint, or a node that is admitted, or was removed where that will do.
+// isMeant returns nil if the node is the one that the user means. The coordinator could return another node of the same
+// name. The proof is the fingerprint, or a signed admission: the node is approved, or removed if the decision allows
+// that.
 func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags) error {
 	switch {
 	case name.Fingerprint != "":
@@ -168,7 +170,7 @@ func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n w
 	return standsAs(ctx, c, roster, n, writ.AdmissionApproved)
 }
 
-// signAbout signs a decision about a node, and hands it in.
+// signAbout signs and submits a decision about a node.
 func (a *app) signAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
 	statement := client.AboutNode(n)
 	statement.Reason = string(name.reason)
@@ -210,7 +212,7 @@ work to it.`,
 	return c
 }
 
-// labelChange reads what is to become of the labels of a node: NAME=VALUE, or NAME- for one that goes.
+// labelChange parses a change of a node's labels: NAME=VALUE sets a label, NAME- removes it.
 func labelChange(words []string) (identity.LabelChange, error) {
 	change := identity.LabelChange{Set: make(map[string]string)}
 	if len(words) > writ.MaxLabels {

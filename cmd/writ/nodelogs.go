@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// nodeLogEvery is how often a follower asks for more lines.
+	// nodeLogEvery is the poll interval of --follow.
 	nodeLogEvery = 2 * time.Second
-	// mostNodeLines is how many lines a node answers with at most.
+	// mostNodeLines is the most lines in one answer of a node.
 	mostNodeLines = 1000
 )
 
-// nodeLogFlags say what of the log of a node is wanted.
+// nodeLogFlags select the part of a node's log to read.
 type nodeLogFlags struct {
 	datacenter, source, level, since string
 	tail                             int
@@ -60,7 +60,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	return c
 }
 
-// params are what the flags ask a coordinator for.
+// params returns the request parameters for the flags.
 func (f *nodeLogFlags) params(now time.Time) (api.GetNodeLogParams, error) {
 	p := api.GetNodeLogParams{Source: api.Given(f.source), Level: api.Given(f.level), Lines: api.Given(f.tail)}
 	if f.since != "" {
@@ -117,12 +117,12 @@ type nodeLogReader struct {
 	node   writ.Node
 	follow bool
 
-	boot string // the start of the machine of which the last line was
-	said string // why something waits
-	told bool   // the warnings of a node that is away were printed
+	boot string // boot id of the last printed line
+	said string // the last reason that was shown
+	told bool   // the last warnings of a node that is away were printed
 }
 
-// read asks for lines. A follower waits while they cannot be had.
+// read requests lines. With --follow, it waits until the node answers.
 func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (api.NodeLog, error) {
 	for {
 		log, err := api.Answer[api.NodeLog](r.client.API.GetNodeLog(ctx, string(r.node.Datacenter), r.node.ID, &params))
@@ -151,7 +151,7 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 	}
 }
 
-// print shows what a node answered.
+// print shows the answer of a node.
 func (r *nodeLogReader) print(log api.NodeLog) error {
 	if log.Away != "" && len(log.Lines) == 0 {
 		return writ.Errorf(writ.CodeTimeout, "node %s %s, and told no warnings that fit", r.node.Name, log.Away).
@@ -180,7 +180,7 @@ func (r *nodeLogReader) print(log api.NodeLog) error {
 	return nil
 }
 
-// text shows lines for people. It says where the machine was started again.
+// text formats lines for people. It marks where the machine was restarted.
 func (r *nodeLogReader) text(log api.NodeLog) string {
 	var b strings.Builder
 	for _, l := range log.Lines {

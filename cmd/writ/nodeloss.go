@@ -11,12 +11,12 @@ import (
 	"writ/identity"
 )
 
-// ending is a decision after which a node never works again.
+// ending is a decision that ends the work of a node permanently.
 type ending struct {
 	decision  string
-	question  string // with places for the node and its datacenter
-	resources string // what becomes of what the node has
-	removed   bool   // it can be decided about a node that was removed
+	question  string // format with the node and its datacenter
+	resources string // fate of the node's resources
+	removed   bool   // also possible for a removed node
 }
 
 var (
@@ -35,7 +35,7 @@ fingerprint. A node that is ready or has resources is removed only if you confir
 	})
 }
 
-// beforeLost is what a person must know who signs that a node is lost.
+// beforeLost warns the user who signs that a node is lost.
 const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
 
 func (a *app) nodeLostCommand() *cobra.Command {
@@ -56,7 +56,7 @@ disks. "writ node show NODE" lists them with the command that removes each.`,
 	})
 }
 
-// nodeEnding makes c the command of a decision that ends a node.
+// nodeEnding completes the command of a decision that ends a node.
 func (a *app) nodeEnding(e ending, c *cobra.Command) *cobra.Command {
 	node := nodeFlags{removed: e.removed}
 	var yes bool
@@ -71,7 +71,7 @@ func (a *app) nodeEnding(e ending, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// endNode signs that a node never works again, once the person who names it has seen what that ends.
+// endNode signs a decision that ends a node, after the user has seen the consequences and agreed.
 func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) error {
 	c, roster, n, err := a.namedNode(ctx, name)
 	if err != nil {
@@ -84,7 +84,7 @@ func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) e
 		return err
 	}
 	var losses []loss
-	if e.decision == identity.DecisionLost { // the statement deletes the resources
+	if e.decision == identity.DecisionLost { // the decision deletes the resources
 		if losses, err = (lossFinder{c, n, roster.Datacenter(n.Datacenter).Name}).present(ctx); err != nil {
 			a.Warn("cannot list the losses: %v", err)
 		}
@@ -96,8 +96,8 @@ func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) e
 	return nil
 }
 
-// agreeToEnd shows what a node has and whether it works, as the coordinator says, and asks about it. A node that is not ready and has nothing is
-// ended without a question.
+// agreeToEnd shows the state of a node and its resources, as reported by the coordinator, and asks for confirmation. A
+// node that is not ready and has no resources needs no confirmation.
 func (a *app) agreeToEnd(ctx context.Context, c *client.Client, n writ.Node, what, resources string, yes bool) error {
 	ready := n.Liveness == writ.LivenessReady && n.Admission != writ.AdmissionRemoved
 	switch {

@@ -138,7 +138,7 @@ func nodeText(n writ.Node, next step) string {
 	for _, d := range n.Drivers {
 		if d.Lacks != "" {
 			none := "no"
-			if d.Detail != "" { // there is one, which looks after what there is
+			if d.Detail != "" { // the driver is missing, but existing resources are managed
 				none = "no new"
 			}
 			fmt.Fprintf(&b, "  %s %s, for want of %s\n", none, terminal.Clean(d.Module), terminal.Clean(d.Lacks))
@@ -158,7 +158,8 @@ func nodeText(n writ.Node, next step) string {
 	return b.String()
 }
 
-// decisionText says who decided what and why, "cordon by alice at 2026-03-01 12:00:00: the disk is failing".
+// decisionText formats a decision with its author and reason, "cordon by alice at 2026-03-01 12:00:00: the disk is
+// failing".
 func decisionText(d writ.Decision) string {
 	text := fmt.Sprintf("%s by %s at %s", d.Decision, d.Signer, clock(d.Time))
 	if d.Reason != "" {
@@ -167,7 +168,7 @@ func decisionText(d writ.Decision) string {
 	return terminal.Clean(text)
 }
 
-// fenceText says what became of what a node had that is gone.
+// fenceText describes the state of the resources of a node that was declared lost.
 func fenceText(b *strings.Builder, f *writ.Fence) {
 	switch {
 	case f == nil || f.Answered.IsZero():
@@ -184,7 +185,7 @@ func fenceText(b *strings.Builder, f *writ.Fence) {
 	}
 }
 
-// networkText shows how the networks of a node do.
+// networkText describes the state of the networks of a node.
 func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 	if o := n.Overlay; o != nil {
 		fmt.Fprintf(b, "  overlay: %s in %s; %s\n", terminal.Clean(o.Address), terminal.Clean(o.Subnet), terminal.Clean(o.Detail))
@@ -213,14 +214,14 @@ func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 	}
 }
 
-// more says how many there are that are not shown.
+// more writes the number of items that are not shown.
 func more(b *strings.Builder, n int, what string) {
 	if n > 0 {
 		fmt.Fprintf(b, "    and %d more %ss\n", n, what)
 	}
 }
 
-// bytesText is an amount of bytes in a unit that suits it.
+// bytesText formats a number of bytes in a suitable unit.
 func bytesText(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	amount, i := float64(n), 0
@@ -292,7 +293,7 @@ func driverList(drivers []writ.NodeDriver) string {
 	return strings.Join(names, " ")
 }
 
-// diskText shows a disk of a node.
+// diskText describes a disk of a node.
 func diskText(d writ.Disk) string {
 	text := "disk " + terminal.Clean(d.String())
 	if d.AlmostFull() {
@@ -318,7 +319,7 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	}
 }
 
-// noNode is the error for a name that none of the nodes has.
+// noNode returns the error for a name or id without a node.
 func noNode(nameOrID string, nodes []writ.Node) error {
 	return writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).
 		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
@@ -328,7 +329,7 @@ func severalNodes(nameOrID string, count int) error {
 	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
 }
 
-// findAny finds a node by its name or id, and if there is none among those that were removed.
+// findAny finds a node by its name or id, including removed nodes. Other nodes take precedence.
 func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string) (writ.Node, error) {
 	n, err := findNode(ctx, c, datacenter, nameOrID)
 	if writ.CodeOf(err) == writ.CodeNotFound {
@@ -337,8 +338,8 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 	return n, err
 }
 
-// findRemoved finds a node that was removed: of several of one name that which joined last. It returns the error of looking among the others if
-// there is none.
+// findRemoved finds a removed node by its name or id. If several have the name, it returns the one that joined last. If
+// there is none, it returns the error none.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})
 	if err != nil {
@@ -351,7 +352,8 @@ func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID str
 	return slices.MaxFunc(nodes, func(a, b writ.Node) int { return a.Joined.Compare(b.Joined) }), nil
 }
 
-// heardOf says when a node was last heard of: of one that is ready within the last seconds, unless its datacenter is too old to say.
+// heardOf formats when a node was last heard. A ready node was heard within the last seconds, unless the version of its
+// datacenter is too old to report the time.
 func heardOf(n writ.Node) string {
 	switch {
 	case n.Liveness == writ.LivenessReady && time.Since(n.LastBeat) < 10*time.Second:
