@@ -22,7 +22,7 @@ import (
 	"writ/scripts"
 )
 
-// orderFlags say what is to be done with a script; payload, sign and submit take them.
+// orderFlags hold the properties of an order. The commands payload, sign and submit have these flags.
 type orderFlags struct {
 	own         moduleFlags
 	params      []string
@@ -36,17 +36,17 @@ type orderFlags struct {
 	destructive targetsFlag
 	plan        string
 	secrets     []string
-	signs       []*pflag.Flag // those that decide what is signed
-	planning    bool          // what is not known may be guessed
-	offline     bool          // nobody is to be asked
+	signs       []*pflag.Flag // flags that change the signed text
+	planning    bool          // unknown values may be guessed
+	offline     bool          // no requests are allowed
 }
 
-// secretsOf returns the names of the secrets that a script uses, as far as the script or the flags tell.
+// secretsOf returns the names of the secrets that a script uses, as known from the script and the flags.
 func (o *orderFlags) secretsOf(script client.Script) []string {
 	return slices.Concat(script.Report.Secrets, o.secrets)
 }
 
-// Defaults of what is signed.
+// defaultDeadline is the default of --deadline.
 const defaultDeadline = time.Hour
 
 func (o *orderFlags) add(a *app, c *cobra.Command) {
@@ -58,7 +58,7 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
 
-// given returns the flags of the command line that decide what is signed.
+// given returns the flags on the command line that change the signed text.
 func (o *orderFlags) given() []string {
 	var names []string
 	for _, f := range o.signs {
@@ -69,7 +69,7 @@ func (o *orderFlags) given() []string {
 	return names
 }
 
-// check refuses what could never be signed, so that nothing is planned that cannot be handed in.
+// check rejects flags that cannot be signed. It also runs for a plan, so that a plan can always be submitted.
 func (o *orderFlags) check() error {
 	if o.deadline%time.Second != 0 {
 		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.deadline).WithHint("write whole seconds, like 90s or 2h")
@@ -88,7 +88,7 @@ func (o *orderFlags) check() error {
 	return nil
 }
 
-// addTask adds the flags that decide what is done.
+// addTask adds the flags that describe the task.
 func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	o.own.add(c)
 	f := c.Flags()
@@ -113,7 +113,7 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	})
 }
 
-// client returns the client of the context that was chosen. Whoever signs with it is warned of roles that end.
+// client returns the client of the selected context. A signer is warned of roles that end soon.
 func (a *app) client() (*client.Client, error) {
 	file, err := a.configuration()
 	if err != nil {
@@ -134,8 +134,8 @@ func (a *app) client() (*client.Client, error) {
 	return c, nil
 }
 
-// hintIfAway returns the hint for a coordinator that does not answer, if the wrong context may be selected or the default address was used.
-// Otherwise it returns "".
+// hintIfAway returns the hint for a coordinator that does not answer, if the wrong context may be selected or the
+// default address was used. Otherwise it returns "".
 func hintIfAway(file *config.File, unconfigured bool, context string) string {
 	switch {
 	case unconfigured:
@@ -147,7 +147,7 @@ func hintIfAway(file *config.File, unconfigured bool, context string) string {
 	return ""
 }
 
-// cluster returns the client of the context that was chosen, and the newest roster of its cluster.
+// cluster returns the client of the selected context, and the newest roster of its cluster.
 func (a *app) cluster(ctx context.Context) (*client.Client, *identity.Roster, error) {
 	c, err := a.client()
 	if err != nil {
@@ -157,8 +157,8 @@ func (a *app) cluster(ctx context.Context) (*client.Client, *identity.Roster, er
 	return c, roster, err
 }
 
-// order makes the order: it reads what the flags name, and asks the coordinator how the datacenters are only if it has to choose one, and
-// which secrets one has only if the script uses some.
+// order builds the order from the flags. It requests the state of the datacenters only if it must choose one, and the
+// list of secrets only if the script uses some.
 func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags) (client.Order, error) {
 	order := client.Order{Script: script, Expires: o.expires, Deadline: o.deadline, MaxCalls: o.maxCalls}
 	err := o.check()
@@ -193,7 +193,8 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	return order, err
 }
 
-// resolveBase lets the order follow the newest revision of its deployment if the person named none. A plan means the newest one anyway.
+// resolveBase sets the base of the order to the newest revision of its deployment, unless the user named a revision. A
+// plan always uses the newest one.
 func (a *app) resolveBase(ctx context.Context, c *client.Client, order *client.Order, o *orderFlags) error {
 	if o.planning || o.deployment == "" || strings.Contains(o.deployment, "@") {
 		return nil
@@ -211,10 +212,11 @@ func (a *app) resolveBase(ctx context.Context, c *client.Client, order *client.O
 	return nil
 }
 
-// anyDatacenter lets the client choose.
+// anyDatacenter makes the client choose a datacenter.
 const anyDatacenter = "any"
 
-// chooseDatacenter finds the datacenter that the flags mean. Of any one it must have room for an order, if that is not nil.
+// chooseDatacenter returns the datacenter that the flags select. For "any", it chooses one with room for the order,
+// unless order is nil.
 func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *identity.Roster, o *orderFlags,
 	order *client.Order) (writ.DatacenterID, error) {
 	labels, err := pairs(o.labels, "--select")
@@ -258,7 +260,7 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 	return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
 }
 
-// readParams reads the file first, then the single ones, which count more.
+// readParams reads the parameters from the file, and then those of -p, which take precedence.
 func (o *orderFlags) readParams(in *terminal.Terminal, known scripts.Params) (map[string]any, error) {
 	given := make(map[string]any)
 	if o.paramsFile != "" {
@@ -282,8 +284,8 @@ func (o *orderFlags) readParams(in *terminal.Terminal, known scripts.Params) (ma
 	return given, nil
 }
 
-// holdsKey reports whether a parameter is a private key or a join token, or a list that has one. A password may be an example, and a script may be
-// about certificates: only what is nothing else counts.
+// holdsKey reports whether a parameter is a private key or a join token, or a list that contains one. Passwords and
+// certificates do not count, because they can be examples or the subject of a script.
 func holdsKey(v any) bool {
 	switch v := v.(type) {
 	case string:

@@ -10,7 +10,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// orphan is what belongs to no resource on a node.
+// orphan is an object on a node that belongs to no resource.
 type orphan struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Node       writ.NodeID       `json:"node"`
@@ -18,12 +18,13 @@ type orphan struct {
 	writ.Orphan
 }
 
-// orphanPage is a list of these, as JSON and YAML show it.
+// orphanPage is the JSON and YAML form of a list of orphans.
 type orphanPage struct {
 	Items []orphan `json:"items"`
 }
 
-// orphansOn returns what belongs to no resource on nodes, by node, in the order in which it is best taken away.
+// orphansOn returns the orphans on nodes, sorted by node. The orphans of a node are in the best order for their
+// removal.
 func orphansOn(nodes map[writ.NodeID]writ.Node) []orphan {
 	all := []orphan{}
 	for _, n := range nodes {
@@ -37,7 +38,7 @@ func orphansOn(nodes map[writ.NodeID]writ.Node) []orphan {
 	return all
 }
 
-// orphansOf are those that were made for one of these resources.
+// orphansOf returns the orphans that were created for one of the resources.
 func orphansOf(all []orphan, resources ...writ.ResourceID) []orphan {
 	return slices.DeleteFunc(slices.Clone(all), func(o orphan) bool {
 		return o.Of == "" || !slices.ContainsFunc(resources, func(r writ.ResourceID) bool { return r.HostName() == o.Of })
@@ -52,11 +53,11 @@ func orphanTable(orphans []orphan, datacenters map[writ.DatacenterID]string) ter
 		column("KIND", func(o orphan) string { return o.Kind }),
 		column("NAME", func(o orphan) string { return o.Name }),
 		wide("OF", func(o orphan) string { return o.Of }),
-		whole(column("TO REMOVE IT", func(o orphan) string { return remedy(o.Orphan) })), // last: it may be long
+		whole(column("TO REMOVE IT", func(o orphan) string { return remedy(o.Orphan) })), // last because it may be long
 	)
 }
 
-// remedy says how an orphan is taken away by hand, on its node.
+// remedy describes how to remove an orphan manually on its node.
 func remedy(o writ.Orphan) string {
 	switch {
 	case o.Remedy != "":
@@ -70,7 +71,7 @@ func remedy(o writ.Orphan) string {
 	}
 }
 
-// orphanText tells of an orphan in a line.
+// orphanText describes an orphan in one line.
 func orphanText(o writ.Orphan) string {
 	if o.Kind == writ.OrphanDamaged {
 		return fmt.Sprintf("damaged record: %s (of %s); %s", terminal.Clean(o.Name), terminal.Clean(o.Module), remedy(o))
@@ -79,7 +80,7 @@ func orphanText(o writ.Orphan) string {
 		terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module), terminal.Clean(remedy(o)))
 }
 
-// orphanFooter is what stands below the list of resources when there are orphans, "" if there are none.
+// orphanFooter returns the text below a list of resources if there are orphans, otherwise "".
 func orphanFooter(orphans []orphan) string {
 	if len(orphans) == 0 {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"writ/scripts"
 )
 
-// maxParams bounds a file with parameters, in bytes. A signed text has at most 64 KiB; YAML adds comments.
+// maxParams limits a file with parameters, in bytes. A signed text has at most 64 KiB; YAML adds comments.
 const maxParams = 256 << 10
 
 // readParamsFile reads the parameters of a script from a YAML or JSON file. A value is the text of the file, or an error with its name.

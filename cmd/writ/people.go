@@ -19,7 +19,7 @@ func (a *app) userCommand() *cobra.Command {
 	return family("user", "Say who may do what", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
 }
 
-// userView is a principal as the roster has it.
+// userView is a principal as recorded in the roster.
 type userView struct {
 	Name     string                 `json:"name"`
 	Kind     identity.PrincipalKind `json:"kind"`
@@ -36,7 +36,7 @@ type keyView struct {
 
 type roleView struct {
 	Role        identity.Role `json:"role"`
-	Project     string        `json:"project"` // its name, "*" for all
+	Project     string        `json:"project"` // project name, "*" for all projects
 	Destructive bool          `json:"destructive"`
 	Expires     time.Time     `json:"expires,omitzero"`
 }
@@ -304,7 +304,7 @@ func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
 	return ids, nil
 }
 
-// showUser shows a principal as the signed roster has it. The result is the text of the change.
+// showUser shows a principal as recorded in the signed roster. The result is the text of the change.
 func (a *app) showUser(r client.Amended, name string) (amendment, error) {
 	users := usersOf(r.Roster)
 	i := slices.IndexFunc(users, func(u userView) bool { return u.Name == name })

@@ -11,7 +11,8 @@ import (
 	"writ/identity"
 )
 
-// warnBefore is how long before its end a certificate should have been renewed for long: what lasts 90 days is renewed after 60.
+// warnBefore is the remaining validity below which a certificate is overdue for renewal. A certificate for 90 days is
+// renewed after 60.
 const warnBefore = 15 * 24 * time.Hour
 
 func (a *app) pkiCommand() *cobra.Command {

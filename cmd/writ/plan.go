@@ -19,7 +19,7 @@ import (
 	"writ/scripts"
 )
 
-// planFlags say what is to be planned, and how far.
+// planFlags hold the order to plan and the mode of the plan.
 type planFlags struct {
 	order    orderFlags
 	offline  bool
@@ -63,25 +63,26 @@ ends before the script, or if no datacenter could be asked.`,
 	return c
 }
 
-// planned is a plan with what is known of its effects; the form of -o json.
+// planned is a plan with its known effects, in the form of -o json.
 type planned struct {
 	Script     string `json:"script"`
 	Project    string `json:"project"`
 	Datacenter string `json:"datacenter,omitempty"` // name
 	scripts.Plan
-	// Foreseen is the plan with the results of calls that would find things as they are: it may see further. Preview is about its calls.
+	// Foreseen is the plan if calls without changes return their current results. It may extend further than Plan.
+	// Preview describes its calls.
 	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
 	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
-	Unasked  string        `json:"unasked,omitempty"` // why none was
-	// Targets are what the script destroys, as far as that is known before it runs: MoreTargets says that there may be more.
+	Unasked  string        `json:"unasked,omitempty"` // why no datacenter was asked
+	// Targets lists the known targets that the script destroys. MoreTargets is true if others may follow at run time.
 	Targets     []string `json:"targets,omitempty"`
 	MoreTargets bool     `json:"more_targets,omitempty"`
-	// Summary counts the calls by what they would do; without a preview it has "planned" alone.
+	// Summary counts the calls by action. Without a preview, its only key is "planned".
 	Summary map[string]int `json:"summary"`
-	// Changes is false if it is sure that nothing would change.
+	// Changes is false if the plan certainly changes nothing.
 	Changes bool   `json:"changes"`
-	Next    string `json:"next,omitempty"` // the command that runs exactly this
-	// Denied is why the person who plans may not sign that, nil if that is not known or they may.
+	Next    string `json:"next,omitempty"` // command that runs exactly this plan
+	// Denied is the reason why the user may not sign the order. It is nil if the user may, or if that is unknown.
 	Denied *writ.Error `json:"denied,omitempty"`
 
 	bundle scripts.Bundle
@@ -89,11 +90,11 @@ type planned struct {
 
 func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 	view, err := a.readAndPlan(ctx, path, p)
-	if ctx.Err() != nil { // whatever was not heard of a datacenter, it is not that none answered
+	if ctx.Err() != nil { // after an interrupt, a missing answer is no reason to show a plan without a datacenter
 		return terminal.Interrupted("")
 	}
 	if err != nil {
-		if a.Format == terminal.Markdown { // a comment has to say why, in place of an earlier plan
+		if a.Format == terminal.Markdown { // the comment shows the error in place of an earlier plan
 			if unwritten := a.PrintText(errorMarkdown("writ plan: it failed", err)); unwritten != nil {
 				a.Warn("%v", unwritten)
 			}
@@ -122,7 +123,7 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 	return nil
 }
 
-// readAndPlan reads a script and plans it.
+// readAndPlan reads and plans a script.
 func (a *app) readAndPlan(ctx context.Context, path string, p *planFlags) (*planned, error) {
 	script, err := a.readScript(path, p.order.own)
 	if err != nil {
@@ -135,7 +136,7 @@ func (a *app) readAndPlan(ctx context.Context, path string, p *planFlags) (*plan
 	return a.makePlan(ctx, c, script, p)
 }
 
-// makePlan plans the script and asks its datacenter about the plan, if it can.
+// makePlan plans the script and requests a preview from its datacenter, if possible.
 func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Script, p *planFlags) (*planned, error) {
 	roster, unasked, err := a.rosterToPlan(ctx, c, p.offline)
 	if err != nil {
@@ -183,7 +184,8 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 	return view, nil
 }
 
-// mayNotSubmit returns why the person whose key commands sign with may not sign an order, nil if they may or if it is not known who they are.
+// mayNotSubmit returns the reason why the owner of the signing key may not sign an order. It returns nil if the owner
+// may, or is unknown.
 func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster, order client.Order) *writ.Error {
 	if roster == nil {
 		return nil
@@ -202,10 +204,10 @@ func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster
 	return nil
 }
 
-// noPreview are the reasons for which a plan is shown without what its datacenter says of it.
+// noPreview lists the errors after which a plan is shown without a preview by its datacenter.
 var noPreview = []writ.Code{writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge}
 
-// rosterToPlan returns the roster to plan by, nil if there is none, and why nobody is to be asked for a preview.
+// rosterToPlan returns the roster for a plan, or nil, and the reason for not requesting a preview.
 func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) (roster *identity.Roster, unasked string, err error) {
 	switch {
 	case c.Context.Cluster == "":
@@ -221,7 +223,7 @@ func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) 
 	return roster, "", err
 }
 
-// orderToPlan is the order that would be signed, as far as it can be known without a roster.
+// orderToPlan returns the order that would be signed. Without a roster, some of its fields are unknown.
 func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags, offline bool) (client.Order, error) {
 	o.planning, o.offline = true, offline
 	if roster != nil && !(offline && o.datacenter == anyDatacenter) {
@@ -246,7 +248,7 @@ func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identit
 	return order, nil
 }
 
-// seen is the plan as far as it can be seen.
+// seen returns the plan that extends furthest.
 func (p *planned) seen() *scripts.Plan {
 	if p.Foreseen != nil {
 		return p.Foreseen
@@ -254,7 +256,7 @@ func (p *planned) seen() *scripts.Plan {
 	return &p.Plan
 }
 
-// conclude counts what the calls would do.
+// conclude counts the actions of the calls.
 func (p *planned) conclude() {
 	p.Summary = make(map[string]int)
 	p.Changes = p.seen().Horizon != nil
@@ -269,7 +271,8 @@ func (p *planned) conclude() {
 	}
 }
 
-// action is what a call would do. Without a preview only what no datacenter could change is known.
+// action returns the action of a call. Without a preview, it is known only if it does not depend on the state of a
+// datacenter.
 func (p *planned) action(i int) writ.Action {
 	if p.Preview != nil {
 		return p.Preview.Calls[i].Action
@@ -284,7 +287,7 @@ func (p *planned) action(i int) writ.Action {
 	return writ.ActionUnknown
 }
 
-// nextCommand is the command that signs and hands in exactly what was planned.
+// nextCommand returns the command that signs and submits exactly this plan.
 func (a *app) nextCommand(p *planned, o *orderFlags) string {
 	words := []string{"writ", "submit", p.Script}
 	add := func(flag string, values ...string) {
@@ -335,10 +338,11 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 	return strings.Join(words, " ")
 }
 
-// digestDigits is how much of a digest stands in a command: as many that no two plans of a person's life have the same.
+// digestDigits is the number of digits of a digest in a command. It is large enough that two plans of one user never
+// collide.
 const digestDigits = 16
 
-// shellWord quotes a word so that a shell takes it as it is.
+// shellWord quotes a word for a shell.
 func shellWord(w string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=@:,+%", r)

@@ -16,20 +16,20 @@ import (
 	"writ/scripts"
 )
 
-// planText shows a plan to a person: what happens first, then what is known of it, then what is not.
+// planText formats a plan: first the calls, then their known effects, then the limits of the plan.
 type planText struct {
 	*terminal.Terminal
 	*planned
 	wide    bool
-	comment bool // it is for those who read a request, not for whoever planned
+	comment bool // the text is for readers of a pull request, not for the user who runs the command
 	b       strings.Builder
 }
 
-// planMark is how an action is shown.
+// planMark is the display form of an action.
 type planMark struct {
 	symbol string
 	tone   terminal.Tone
-	count  string // after a number: "2 to create"
+	count  string // follows a number: "2 to create"
 }
 
 var marks = map[writ.Action]planMark{
@@ -44,13 +44,13 @@ var marks = map[writ.Action]planMark{
 	writ.ActionUnreached: {" ", terminal.Dim, "not reached"},
 }
 
-// actions are all actions in the order in which they are counted.
+// actions lists all actions in the order of the summary.
 var actions = []writ.Action{
 	writ.ActionCreate, writ.ActionUpdate, writ.ActionAct, writ.ActionDelete, writ.ActionUnknown, writ.ActionUnchanged, writ.ActionRead,
 	writ.ActionRefused, writ.ActionUnreached,
 }
 
-// String writes the whole plan.
+// String formats the whole plan.
 func (t *planText) String() string {
 	t.body()
 	t.destroys()
@@ -58,7 +58,7 @@ func (t *planText) String() string {
 	return t.b.String()
 }
 
-// body writes what the script does.
+// body writes the actions of the script.
 func (t *planText) body() {
 	t.head()
 	width := 0
@@ -71,8 +71,9 @@ func (t *planText) body() {
 	t.kept()
 }
 
-// markdown shows the plan in a comment. All that comes from the script is in one block of code, so that it is no markup and calls nobody. Of a plan that is
-// too long the calls are cut, and not what the signer has to know: what it destroys, its digest and its counts.
+// markdown formats the plan for a comment. All text from the script is in one code block, so it can neither contain
+// markup nor mention users. A long plan loses calls, but not the facts that the signer needs: the targets it destroys,
+// its digest and its counts.
 func (t *planText) markdown() string {
 	t.comment = true
 	t.destroys()
@@ -91,7 +92,7 @@ func (t *planText) markdown() string {
 	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, fenced("diff", text))
 }
 
-// take returns what was written since the last time.
+// take returns the text written since the last call.
 func (t *planText) take() string {
 	defer t.b.Reset()
 	return t.b.String()
@@ -115,7 +116,7 @@ func (t *planText) head() {
 	}
 }
 
-// call shows one call: what, where, from which line, and what with.
+// call writes one call: its action, its name, its line in the script and its arguments.
 func (t *planText) call(i, width int) {
 	c, action := &t.seen().Calls[i], t.action(i)
 	m := marks[action]
@@ -141,7 +142,7 @@ func (t *planText) call(i, width int) {
 	}
 }
 
-// why says what a person must know of a call besides what it does.
+// why writes additional facts about a call that the user must know.
 func (t *planText) why(p *writ.PreviewedCall) {
 	for _, d := range p.Drift {
 		t.line("      %s %s", t.Paint(terminal.Changed, "drift:"), terminal.Clean(d))
@@ -165,7 +166,7 @@ func (t *planText) why(p *writ.PreviewedCall) {
 	}
 }
 
-// fields shows what a call changes of what there is.
+// fields writes the changes of a call to an existing resource.
 func (t *planText) fields(c *scripts.PlannedCall, p *writ.PreviewedCall) {
 	op, _ := catalog.Lookup(c.Operation)
 	for _, f := range p.Fields {
@@ -183,12 +184,13 @@ func (t *planText) fields(c *scripts.PlannedCall, p *writ.PreviewedCall) {
 	}
 }
 
-// isMap reports whether a field of an operation takes entries under names of the script's own.
+// isMap reports whether an argument of an operation is a map with keys that the script chooses.
 func isMap(op *catalog.Operation, field string) bool {
 	return slices.ContainsFunc(op.Args, func(f catalog.Field) bool { return f.Name == field && f.Type == catalog.Map })
 }
 
-// entries shows the entries of a map that differ, as an environment may have many and lines are short. It reports false if none looks different.
+// entries writes the entries of a map that differ, because an environment may have many and lines are short. It reports
+// false if no entry looks different.
 func (t *planText) entries(field string, from, to any) (shown bool) {
 	had, _ := from.(map[string]any)
 	gets, _ := to.(map[string]any)
@@ -212,7 +214,7 @@ func (t *planText) entries(field string, from, to any) (shown bool) {
 	return shown
 }
 
-// arguments shows what a call is made with. What is as it would be without saying so is shown only to those who want to see all.
+// arguments writes the arguments of a call. Defaults are included only in the wide form.
 func (t *planText) arguments(c *scripts.PlannedCall) {
 	op, _ := catalog.Lookup(c.Operation)
 	for _, f := range op.Args {
@@ -227,7 +229,7 @@ func (t *planText) arguments(c *scripts.PlannedCall) {
 	}
 }
 
-// maxLines bounds a value in a line.
+// maxLines limits a value in a line, in characters.
 const maxLines = 120
 
 func (t *planText) short(v any) string {
@@ -238,7 +240,7 @@ func (t *planText) short(v any) string {
 	return text
 }
 
-// said shows what the script writes.
+// said writes the log and the output of the script.
 func (t *planText) said() {
 	seen := t.seen()
 	if len(seen.Logs) > 0 {
@@ -255,7 +257,7 @@ func (t *planText) said() {
 	}
 }
 
-// beyond says where the plan ends before the script does.
+// beyond writes where the plan ends if the script continues after that.
 func (t *planText) beyond() {
 	h := t.seen().Horizon
 	if h != nil {
@@ -285,13 +287,13 @@ func (t *planText) kept() {
 	}
 }
 
-// end shows what it all comes to, and what to type next.
+// end writes the digest, the summary and the next command.
 func (t *planText) end() {
 	t.line("\nplan %s", t.Digest)
 	t.line("%s", t.summary())
 	switch {
 	case t.Next == "":
-	case t.Denied != nil && t.comment: // the key of a job that plans is to have no other role
+	case t.Denied != nil && t.comment: // the key of a CI job that plans should have no other role
 		t.line("%s a person or job that may submit types: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	case t.Denied != nil:
 		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Denied.Message))
@@ -302,7 +304,7 @@ func (t *planText) end() {
 	}
 }
 
-// destroys says what the signature has to name.
+// destroys writes the targets that the signature must name.
 func (t *planText) destroys() {
 	switch targets := terminal.Clean(strings.Join(t.Targets, ", ")); {
 	case t.MoreTargets && targets == "":
@@ -314,7 +316,7 @@ func (t *planText) destroys() {
 	}
 }
 
-// summary is "3 to create, 1 to update, 2 unchanged".
+// summary formats the counts: "3 to create, 1 to update, 2 unchanged".
 func (t *planText) summary() string {
 	text := t.counts()
 	if t.Preview == nil {
@@ -326,7 +328,7 @@ func (t *planText) summary() string {
 	return text
 }
 
-// counts is how many calls do what.
+// counts formats the number of calls by action.
 func (t *planText) counts() string {
 	var parts []string
 	for _, action := range actions {

@@ -12,24 +12,25 @@ import (
 	"writ/identity"
 )
 
-// progress shows what happens to a run: a line for each call that begins, is tried again or ends, and for what the script says.
+// progress shows the events of a run: a line when a call begins, is retried or ends, and for each log line of the
+// script.
 type progress struct {
 	term   *terminal.Terminal
 	roster *identity.Roster // names datacenters; may be nil
-	ended  time.Time        // when the run ended before it was resumed: what the stream has up to this end is not shown
+	ended  time.Time        // end of the run before it was resumed; earlier events in the stream are not shown
 	run    api.RunState
-	told   bool   // that it runs
-	why    string // the last reason that was told
+	told   bool   // running was shown
+	why    string // the last reason that was shown
 	calls  map[int]writ.Call
-	logged int        // the last ordinal
-	disks  *fullDisks // nil warns of none
+	logged int        // the last ordinal shown
+	disks  *fullDisks // nil disables the warning
 }
 
 func newProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *progress {
 	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call)}
 }
 
-// watcher returns what client.Watch tells about the run.
+// watcher returns the callbacks for client.Watch.
 func (p *progress) watcher() client.Watcher {
 	return client.Watcher{
 		Event: p.event,
@@ -53,8 +54,9 @@ func (p *progress) event(e api.Event) {
 	}
 }
 
-// isPast reports whether an event was before the resume. Clocks cannot tell that, but the order of the stream can, which has the earlier end of the
-// run. The first event is of the run as it is now. If that has ended again, there is no stream.
+// isPast reports whether an event precedes the resume. It uses the order of the stream, because clocks may differ: the
+// stream contains the earlier end of the run. The first event is the current state of the run. If the run has ended
+// again, no stream follows.
 func (p *progress) isPast(e api.Event) bool {
 	if p.ended.IsZero() || p.run == "" {
 		return false
@@ -65,7 +67,7 @@ func (p *progress) isPast(e api.Event) bool {
 	return true
 }
 
-// remember takes what happened before a run was resumed: a call that is tried again is compared with what it was.
+// remember stores an event that precedes the resume. Later states of the call are compared with it.
 func (p *progress) remember(e api.Event) {
 	switch {
 	case e.Call != nil:
@@ -89,7 +91,7 @@ func (p *progress) runChanged(r *api.Run) {
 		p.term.Note("run %s", r.ID)
 	}
 	p.run = r.State
-	if r.State == api.RunStateRunning && !p.told { // the stream repeats what was before it was opened
+	if r.State == api.RunStateRunning && !p.told { // the stream repeats earlier events
 		p.told = true
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
@@ -124,7 +126,7 @@ func (p *progress) callChanged(c writ.Call) {
 func (p *progress) callEnded(c writ.Call) {
 	switch c.State {
 	case writ.CallSucceeded:
-		if c.Node == "" { // the supervisor answered it itself
+		if c.Node == "" { // the supervisor executed it
 			p.term.Done("%s", callName(c))
 			return
 		}
@@ -134,7 +136,7 @@ func (p *progress) callEnded(c writ.Call) {
 	}
 }
 
-// cmpError returns the first error that there is.
+// cmpError returns the first error that is not nil.
 func cmpError(errs ...*writ.Error) *writ.Error {
 	for _, e := range errs {
 		if e != nil {
@@ -151,12 +153,12 @@ func because(e *writ.Error) string {
 	return fmt.Sprintf(", %s: %s", e.Code, e.Message)
 }
 
-// callName names a call as a person thinks of it: "3 machine.create web-0".
+// callName formats the name of a call: "3 machine.create web-0".
 func callName(c writ.Call) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, c.Name))
 }
 
-// nodeName names where a call is carried out, and by what: "n1 (simulated)", "n2 (directory)".
+// nodeName formats the node and the driver of a call: "n1 (simulated)", "n2 (directory)".
 func nodeName(c writ.Call) string {
 	name := c.NodeName
 	if name == "" {
@@ -178,7 +180,7 @@ func driverName(c writ.Call) string {
 	return c.Driver
 }
 
-// duration is how long the node worked on the call, by its clock.
+// duration formats how long the node worked on the call, by its own clock.
 func duration(c writ.Call) string {
 	if c.Started.IsZero() || c.Ended.IsZero() {
 		return "-"
@@ -186,7 +188,7 @@ func duration(c writ.Call) string {
 	return shortDuration(c.Ended.Sub(c.Started))
 }
 
-// shortDuration writes a duration with the precision that a person wants.
+// shortDuration formats a duration with a precision that suits people.
 func shortDuration(d time.Duration) string {
 	switch {
 	case d < 0:

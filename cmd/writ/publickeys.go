@@ -12,7 +12,7 @@ import (
 	"writ/identity"
 )
 
-// maxKeyFile bounds a file with a public key, in bytes.
+// maxKeyFile limits a file with a public key, in bytes.
 const maxKeyFile = 64 << 10
 
 // publicKey reads the public key of a person, machine or authority from a file, or from s itself. It returns nil if s is

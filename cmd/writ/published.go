@@ -12,7 +12,7 @@ import (
 	"writ/internal/reach"
 )
 
-// checkPublished refuses an address of a coordinator that the roster cannot give to others.
+// checkPublished rejects an address of a coordinator that other machines cannot use.
 func checkPublished(u *url.URL) error {
 	why := ""
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
@@ -38,8 +38,8 @@ func checkPublished(u *url.URL) error {
 		WithHint("it looks like https://writ.example.org:7440")
 }
 
-// coordinatorCommand returns the command that starts a coordinator whose address in the roster is u. A name of a nameserver leaves open where
-// the host listens.
+// coordinatorCommand returns the command that starts a coordinator with the roster address u. For a DNS name, the
+// command has the placeholder ADDRESS, because the name does not show where the host listens.
 func coordinatorCommand(data string, u *url.URL) string {
 	command := "writ coord --data " + shellWord(data)
 	if u.String() == config.DefaultServer {

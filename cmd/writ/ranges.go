@@ -10,23 +10,24 @@ import (
 	"writ"
 )
 
-// Bounds of flags that have none of their own.
+// Limits of flags without a limit of their own.
 const (
-	longest      = 366 * 24 * time.Hour // of a wait
-	longestGrant = 100 * longest        // of rights and records
+	longest      = 366 * 24 * time.Hour // for waits
+	longestGrant = 100 * longest        // for permissions and records
 	most         = 1_000_000_000
 )
 
-// inRange lets a flag that was added take only values between two bounds. Its default need not be one: it may stand for what is usual.
+// inRange restricts a flag to values between least and most. The default may be outside of the range, to stand for a
+// computed value.
 func inRange[N int | int64 | float64 | time.Duration](flags *pflag.FlagSet, name string, value *N, least, most N) {
 	f := flags.Lookup(name)
 	f.Value = &ranged[N]{Value: f.Value, flag: f, value: value, least: least, most: most}
 	if f.DefValue == "0s" {
-		f.DefValue = "0" // pflag leaves out a default of 0s only of its own types
+		f.DefValue = "0" // pflag hides a default of 0s only for its own types
 	}
 }
 
-// ranged is the value of a flag with its bounds.
+// ranged is a flag value with limits.
 type ranged[N int | int64 | float64 | time.Duration] struct {
 	pflag.Value
 	flag        *pflag.Flag
@@ -34,7 +35,7 @@ type ranged[N int | int64 | float64 | time.Duration] struct {
 	least, most N
 }
 
-// Set refuses what is outside. Not-a-number is neither within nor outside.
+// Set rejects values outside of the range, including NaN.
 func (r *ranged[N]) Set(text string) error {
 	if err := r.Value.Set(text); err != nil {
 		return err
@@ -45,7 +46,7 @@ func (r *ranged[N]) Set(text string) error {
 	return nil
 }
 
-// possible says which values are.
+// possible describes the range.
 func (r *ranged[N]) possible() string {
 	return "between " + boundText(r.least) + " and " + boundText(r.most)
 }

@@ -13,7 +13,7 @@ import (
 	"writ/identity"
 )
 
-// situation is what a coordinator knows of a run at a moment, and of what the run depends on.
+// situation is a snapshot of a run and its dependencies, as known to a coordinator.
 type situation struct {
 	run        api.Run
 	calls      []writ.Call // by seq
@@ -21,8 +21,8 @@ type situation struct {
 	nodes      map[writ.NodeID]writ.Node
 	queues     map[writ.NodeID]writ.QueueDepth
 	now        time.Time
-	payload    *identity.Payload // what was signed, nil if nobody has it
-	losses     []loss            // of the lost nodes of its calls
+	payload    *identity.Payload // signed payload, nil if the coordinator does not have it
+	losses     []loss            // losses of the lost nodes of its calls
 }
 
 // explain returns the reasons of the run and of its open calls.
@@ -48,7 +48,7 @@ func (s *situation) explain() runReasons {
 	return r
 }
 
-// whyRun is why the run is where it is.
+// whyRun explains the state of the run.
 func (s *situation) whyRun() reason {
 	run := s.run
 	switch {
@@ -61,7 +61,7 @@ func (s *situation) whyRun() reason {
 		switch {
 		case s.isOutdated():
 			next = s.again().plan()
-		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be that of a thief
+		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be from a thief
 			next = "writ run show " + string(run.ID)
 		}
 		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), next}
@@ -79,12 +79,13 @@ func (s *situation) whyRun() reason {
 	return reason{s.whyOpen() + s.loopText() + s.hurry(), s.nextOf(run.Reason, s.watchAgain())}
 }
 
-// isOutdated reports whether the run was refused because its deployment has another revision than the one that it was signed against.
+// isOutdated reports whether the run was refused because its deployment has changed since the revision that it was
+// signed against.
 func (s *situation) isOutdated() bool {
 	return s.run.State == api.RunStateRefused && s.run.Deployment != "" && s.run.Failure != nil && s.run.Failure.Code == writ.CodeConflict
 }
 
-// whyOpen is what a run of a datacenter that can be asked waits for.
+// whyOpen explains the state of an open run whose datacenter is connected.
 func (s *situation) whyOpen() string {
 	var open []string
 	for _, c := range s.calls {
@@ -104,10 +105,10 @@ func (s *situation) whyOpen() string {
 	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), count(len(s.calls), "call"), strings.Join(open, ", "))
 }
 
-// soon is how near a deadline must be to be spoken of.
+// soon is the time before a deadline from which it is mentioned.
 const soon = 5 * time.Minute
 
-// hurry speaks of a deadline that is near.
+// hurry mentions a deadline that is near.
 func (s *situation) hurry() string {
 	left := s.run.Deadline.Sub(s.now)
 	if s.run.Deadline.IsZero() || left > soon {
@@ -116,19 +117,20 @@ func (s *situation) hurry() string {
 	return fmt.Sprintf("; its deadline is in %s", shortDuration(max(left, 0)))
 }
 
-// whyCall is why an open call is where it is.
+// whyCall explains the state of an open call.
 func (s *situation) whyCall(c writ.Call) reason {
 	node := c.NodeName
 	away := s.whyAway(c.Node)
 	depth, known := s.queues[c.Node]
-	progress := func(after string) string { // what its node said last of a call that it works on
+	progress := func(after string) string { // the last report of the node about a running call
 		if c.Reason == "" {
 			return ""
 		}
 		return after + c.Reason
 	}
 	switch {
-	case c.State == writ.CallPlanned && away != "": // what was said of it before may be long over: nothing is sent there now
+	// The last error may be outdated, because no job is sent to the node now.
+	case c.State == writ.CallPlanned && away != "":
 		why := fmt.Sprintf("%s, where it goes, %s", node, away)
 		if c.Error != nil {
 			why += fmt.Sprintf("; its last attempt ended with %s: %s", c.Error.Code, c.Error.Message)
@@ -174,10 +176,10 @@ func (s *situation) endText(c writ.Call) string {
 	return ", which its timeout ends by " + clock(c.EndBy)
 }
 
-// cancel returns the command that ends the run.
+// cancel returns the command that cancels the run.
 func (s *situation) cancel() string { return "writ run cancel " + string(s.run.ID) }
 
-// stuck returns the job that holds the resource of a call although its time is over, nil if there is none.
+// stuck returns the overdue job that holds the resource of a call, or nil.
 func (s *situation) stuck(c writ.Call) *writ.Stuck {
 	for _, w := range s.nodes[c.Node].Stuck {
 		kind, _, _ := strings.Cut(w.Operation, ".")
@@ -188,7 +190,7 @@ func (s *situation) stuck(c writ.Call) *writ.Stuck {
 	return nil
 }
 
-// again returns the commands that hand in the script of the run again.
+// again returns the commands that submit or plan the script of the run again.
 func (s *situation) again() resubmit { return resubmit{s.run, s.datacenter.Name, s.payload} }
 
 // nextAway returns the command for a call whose node takes no work. away is the state of the node, from whyAway.
@@ -196,11 +198,11 @@ func (s *situation) nextAway(c writ.Call, away string) string {
 	return reasons.ForNode(c.NodeName, away, s.datacenter.Name)
 }
 
-// whyAway says what keeps a node from working, "" if nothing is known to.
+// whyAway explains why a node does not work. It returns "" if no reason is known.
 func (s *situation) whyAway(id writ.NodeID) string {
 	n, known := s.nodes[id]
 	switch {
-	case !s.datacenter.IsConnected(): // nobody reports its nodes
+	case !s.datacenter.IsConnected(): // the state of its nodes is unknown
 		return ""
 	case !known || n.Liveness == writ.LivenessUnknown || n.Liveness == writ.LivenessReady && n.Fault == "":
 		return ""
@@ -211,7 +213,8 @@ func (s *situation) whyAway(id writ.NodeID) string {
 	}
 }
 
-// nextOf is the command about what a reason names: a hold, another run, a node; otherwise it is other.
+// nextOf returns the command for the subject of a reason: a hold, another run, or a node. Without a subject it returns
+// other.
 func (s *situation) nextOf(why, other string) string {
 	return cmp.Or(reasons.Next(why, s.run.ID, s.datacenter.Name), other)
 }
@@ -230,10 +233,10 @@ func waits(n int) string {
 	return fmt.Sprintf("%d wait", n)
 }
 
-// titleOf names a call: "volume.create web-0".
+// titleOf formats the name of a call: "volume.create web-0".
 func titleOf(c writ.Call) string {
 	return strings.TrimSuffix(c.Operation+" "+c.Name, " ")
 }
 
-// describeCall names a call with its number.
+// describeCall formats the name of a call with its number.
 func describeCall(c writ.Call) string { return fmt.Sprintf("call %d (%s)", c.Seq, titleOf(c)) }

@@ -80,11 +80,11 @@ func (a *app) resourceListCommand() *cobra.Command {
 	return c
 }
 
-// resourceKinds are the kinds of resources that scripts make.
+// resourceKinds lists the kinds of resources that scripts create.
 var resourceKinds = []string{"machine", "container", "volume", "image", "network", "herodb"}
 
-// resourcesNamed returns the resources with a name among those that params select. Several projects or datacenters may have one. If the result is
-// empty, hint suggests another name.
+// resourcesNamed returns the resources with a name among those that params select. There can be several, in different
+// projects or datacenters. If there are none, hint suggests another name.
 func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) (named []writ.Resource, hint string, err error) {
 	all, err := c.Resources(ctx, params)
 	for _, r := range all {
@@ -98,14 +98,14 @@ func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResour
 	return named, hint, err
 }
 
-// locations are where resources are.
+// locations holds the projects, datacenters and nodes of resources.
 type locations struct {
-	datacenters map[writ.DatacenterID]string // their names
-	projects    map[writ.ProjectID]string    // theirs
+	datacenters map[writ.DatacenterID]string // names
+	projects    map[writ.ProjectID]string    // names
 	nodes       map[writ.NodeID]writ.Node
 }
 
-// fetchLocations asks where resources can be; datacenter is the name or id of the only one that matters, or "".
+// fetchLocations requests the locations from the coordinator. datacenter is a name or id that limits the nodes, or "".
 func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (where locations, err error) {
 	if where.datacenters, err = datacenterNames(ctx, c); err != nil {
 		return where, err
@@ -126,7 +126,7 @@ func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (w
 	return where, err
 }
 
-// only returns the id of the only node of a name or id. A node that was removed is found by its id.
+// only returns the id of the only node with a name or id. A removed node is found by its id.
 func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	if writ.ValidUUID(nameOrID) {
 		return writ.NodeID(nameOrID), nil
@@ -147,16 +147,16 @@ func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	}
 }
 
-// project is the name of a project.
+// project returns the name of a project.
 func (p locations) project(id writ.ProjectID) string { return cmp.Or(p.projects[id], string(id)) }
 
-// node is the name of a node.
+// node returns the name of a node.
 func (p locations) node(id writ.NodeID) string { return p.nodes[id].Name }
 
-// heard reports whether a node is alive, so that what it said last is true.
+// heard reports whether a node is ready, so that its last report is current.
 func (p locations) heard(id writ.NodeID) bool { return p.nodes[id].Liveness == writ.LivenessReady }
 
-// state is that of a resource for a table: of a node that is away nobody knows.
+// state returns the state of a resource for a table. It is unknown if the node is not ready.
 func (p locations) state(r writ.Resource) string {
 	if r.State != "" && !p.heard(r.Node) {
 		return "unknown"
@@ -210,7 +210,8 @@ func (a *app) resourceShowCommand() *cobra.Command {
 	return c
 }
 
-// noResource is the error of who asks for a resource that is not there. What it may have left is part of it.
+// noResource returns the error for an unknown resource. It mentions orphans that were created for a resource of that
+// name.
 func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.ResourceKind, name, hint string, orphans []orphan) error {
 	err := writ.Errorf(writ.CodeNotFound, "there is no %s %s", kind, name).WithHint("%s", hint)
 	projects, unknown := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
@@ -234,7 +235,7 @@ func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.Resour
 		WithHint("`writ resource list --orphans` says how to remove it")
 }
 
-// resourceText shows a resource for people, with what else was made for it.
+// resourceText formats a resource, with the other objects that were created for it.
 func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node), where.datacenters[r.Datacenter],
@@ -288,7 +289,7 @@ func exitCell(r writ.Resource) string {
 	}
 }
 
-// alsoMended is how often a resource was mended besides what is known of it.
+// alsoMended returns how often a resource was repaired before the repairs in known.
 func alsoMended(known []writ.Mending) int64 {
 	if len(known) == 0 {
 		return 0
@@ -296,7 +297,7 @@ func alsoMended(known []writ.Mending) int64 {
 	return known[len(known)-1].Number - int64(len(known))
 }
 
-// resourcePage is the list of resources as JSON and YAML show it: that of the API, and what belongs to none.
+// resourcePage is the JSON and YAML form of the list of resources: the page of the API, and the orphans.
 type resourcePage struct {
 	api.ResourcePage
 	Orphans []orphan `json:"orphans"`
@@ -326,12 +327,13 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 			}
 			return age(r.Mended[len(r.Mended)-1].Time)
 		}),
-		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }), // last: sentences, which may be long
+		// Last because the sentences may be long.
+		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
 	)
 	return v.WithFooter(orphanFooter(orphans))
 }
 
-// compact shows values of scripts in one line.
+// compact formats values of scripts in one line.
 func compact(values map[string]any) string {
 	if len(values) == 0 {
 		return ""

@@ -19,7 +19,7 @@ func (a *app) rosterCommand() *cobra.Command {
 	return family("roster", "Look at the roster, and renew it", a.rosterShowCommand(), a.rosterRenewCommand())
 }
 
-// rosterView is what a roster says of itself.
+// rosterView holds the header and settings of a roster.
 type rosterView struct {
 	Cluster   string    `json:"cluster"`
 	Version   int       `json:"version"`
@@ -29,16 +29,16 @@ type rosterView struct {
 	Expires   time.Time `json:"expires"`
 	Operators []string  `json:"root_operators"`
 	Threshold int       `json:"threshold"`
-	Manual    []string  `json:"manual_approval"` // datacenters
-	Silence   []string  `json:"node_silence"`    // sentences about those with another than the default
+	Manual    []string  `json:"manual_approval"` // names of datacenters
+	Silence   []string  `json:"node_silence"`    // sentences about datacenters with other timeouts than the default
 	Adopted   []adopter `json:"adopted"`
 }
 
-// adopter is a datacenter with the version of the roster that is in force there, as its supervisor signed it just now.
+// adopter is a datacenter with the version of the roster in force there, as its supervisor has signed it just now.
 type adopter struct {
 	Datacenter string      `json:"datacenter"`
-	Version    int         `json:"version,omitempty"` // 0 if that is not known
-	Error      *writ.Error `json:"error,omitempty"`   // why not
+	Version    int         `json:"version,omitempty"` // 0 if unknown
+	Error      *writ.Error `json:"error,omitempty"`   // reason for an unknown version
 }
 
 func (a *app) rosterShowCommand() *cobra.Command {
@@ -91,7 +91,7 @@ the metric writ_roster_renew_seconds tells when.`,
 	return renew
 }
 
-// manualApprovals names the datacenters in which each new node waits for an approval.
+// manualApprovals lists the datacenters in which each new node requires an approval.
 func manualApprovals(r *identity.Roster) []string {
 	names := []string{}
 	for _, d := range r.Datacenters {
@@ -102,7 +102,7 @@ func manualApprovals(r *identity.Roster) []string {
 	return names
 }
 
-// silences says when nodes are silent and lost, where that is not the default.
+// silences describes the silent and lost timeouts of datacenters that differ from the default.
 func silences(r *identity.Roster) []string {
 	lines := []string{}
 	for i := range r.Datacenters {
@@ -113,8 +113,8 @@ func silences(r *identity.Roster) []string {
 	return lines
 }
 
-// showRoster shows a roster, and which version is in force in each datacenter. A datacenter for which the coordinator shows a proof that is none
-// is an error.
+// showRoster shows a roster, and the version in force in each datacenter. It returns an error if a proof from the
+// coordinator is invalid.
 func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Roster) error {
 	digest, err := r.Digest()
 	if err != nil {

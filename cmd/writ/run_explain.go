@@ -27,13 +27,13 @@ type runReasons struct {
 	Run   writ.RunID   `json:"run"`
 	State api.RunState `json:"state"`
 	reason
-	Decided  []writ.Decision `json:"decided,omitempty"` // about the run, as the coordinator heard of it
+	Decided  []writ.Decision `json:"decided,omitempty"` // decisions about the run that the coordinator knows
 	Deadline time.Time       `json:"deadline,omitzero"`
 	Calls    []callReasons   `json:"calls,omitempty"`
 	Does     string          `json:"does,omitempty"`  // the effect of the command, if a person must decide about it
 	Again    []loss          `json:"again,omitempty"` // losses of the lost nodes of its calls
 
-	excerpt string // the line at which the script failed
+	excerpt string // source line at which the script failed
 }
 
 // callReasons are the reasons of a call that has not ended.
@@ -56,7 +56,7 @@ func (a *app) runExplainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if s.run.State.Ended() { // the end needs the signature of the datacenter
+			if s.run.State.Ended() { // verify the end with the signature of the datacenter
 				roster, err := c.Roster(ctx)
 				if err != nil {
 					return err
@@ -66,7 +66,7 @@ func (a *app) runExplainCommand() *cobra.Command {
 					return err
 				}
 				a.noteUnsure(end)
-				if !s.run.State.Ended() { // it was resumed meanwhile
+				if !s.run.State.Ended() { // the run was resumed in the meantime
 					if s, err = situationOf(ctx, c, id); err != nil {
 						return err
 					}
@@ -103,7 +103,7 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 			return s, err
 		}
 	}
-	if s.run.Accepted.IsZero() { // no datacenter has it
+	if s.run.Accepted.IsZero() { // no datacenter has accepted it
 		return s, nil
 	}
 	if s.calls, err = c.Calls(ctx, id); err != nil {

@@ -24,7 +24,7 @@ type runFilterFlags struct {
 	stuck                     time.Duration
 }
 
-// runListFlags select runs, and say what is shown of them.
+// runListFlags select runs and the columns of the list.
 type runListFlags struct {
 	runFilterFlags
 	text  string
@@ -80,7 +80,8 @@ func (a *app) runListCommand() *cobra.Command {
 	return c
 }
 
-// params are what the flags ask a coordinator for. What is not given is not sent: earlier coordinators refuse what they do not know.
+// params returns the request parameters for the flags. Unset flags are not sent, because earlier coordinators reject
+// unknown parameters.
 func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	params := api.ListRunsParams{
 		Datacenter: api.Given(l.datacenter), Signer: api.Given(l.signer), Script: api.Given(l.script), Deployment: api.Given(l.deployment),
@@ -110,10 +111,10 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	return params, nil
 }
 
-// longestStuck is the most that coordinators take.
+// longestStuck is the maximum that coordinators accept.
 const longestStuck = 366 * 24 * time.Hour
 
-// sinceTime reads a time in the past: how long ago it was, a day of the person's own time zone, or a moment.
+// sinceTime parses a time in the past: a duration, a day in the local time zone, or a timestamp.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
@@ -132,7 +133,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q", text)
 }
 
-// openRuns stands for the states of runs that have not ended.
+// openRuns is the flag value that selects all open states.
 const openRuns = "open"
 
 func runStates() []string {
@@ -168,7 +169,8 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		return cmp.Or(reasons.Next(r.Reason, r.ID, datacenters[r.Datacenter]), "writ run explain "+string(r.ID))
 	})
 	next.Wide = why.Wide
-	next.Whole, next.Minor, why.Minor = true, -1, -1 // asked for, and one is a command to copy
+	// The user asked for this column, and one cell is a command to copy.
+	next.Whole, next.Minor, why.Minor = true, -1, -1
 	return a.printList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
 		ids(column("RUN", func(r api.Run) string { return string(r.ID) })),
 		column("STATE", func(r api.Run) string { return string(r.State) }),
@@ -181,6 +183,6 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		column("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
 		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
 		next,
-		why, // last: a sentence
+		why, // last because it is a sentence
 	), none)
 }

@@ -32,7 +32,7 @@ func (m *manyFlags) add(a *app, c *cobra.Command) {
 	f.BoolVar(&m.yes, "yes", false, "do not ask")
 }
 
-// args demands one run, or --all and none.
+// args requires one run, or --all without arguments.
 func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
 	if m.all {
 		return atMost(0)(cmd, args)
@@ -45,11 +45,11 @@ func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
 	return exactly("RUN")(cmd, args)
 }
 
-// verb is what is done to several runs.
+// verb is an action on several runs.
 type verb struct {
 	name   string // "cancel"
 	resume bool
-	fits   []api.RunState // states in which it can be done
+	fits   []api.RunState // states in which the action is possible
 }
 
 var (
@@ -57,7 +57,7 @@ var (
 	resuming   = verb{"resume", true, []api.RunState{api.RunStateFailed}}
 )
 
-// decideMany shows the runs that the flags select, asks once, and signs one statement about them.
+// decideMany shows the runs that the flags select, asks for confirmation, and signs one statement about them.
 func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason string) error {
 	params, err := m.selection(v, time.Now())
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 	return a.showMany(runs, answer)
 }
 
-// agree returns nil if the person agrees to what is signed next: by --yes, or asked at the terminal.
+// agree returns nil if the user agrees to sign: with --yes, or interactively.
 func (a *app) agree(what string, yes bool) error {
 	switch {
 	case yes:
@@ -122,7 +122,7 @@ func (a *app) agree(what string, yes bool) error {
 	return a.confirmSigning(what, "")
 }
 
-// selection is what the flags ask a coordinator for: of runs in states that fit the verb.
+// selection returns the request parameters for the flags, restricted to states in which the action is possible.
 func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error) {
 	params, err := m.params(now)
 	if err != nil {
@@ -139,8 +139,8 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 	return params, nil
 }
 
-// inRoster puts the ids that the roster has in the place of the names of project and datacenter: whether a run is one of those that were asked for, the
-// coordinator does not decide.
+// inRoster replaces the names of project and datacenter by their ids in the roster, so that the coordinator cannot
+// decide whether a run matches.
 func inRoster(params *api.ListRunsParams, c *client.Client, roster *identity.Roster) error {
 	project, err := projectOf(c, roster)
 	if err != nil {
@@ -166,11 +166,11 @@ func manyText(runs []api.Run) string {
 		column("AGE", func(r api.Run) string { return age(r.Created) })).Text(false)
 }
 
-// outcome is what the supervisor has signed of one of the runs.
+// outcome is the signed result for one of the runs.
 type outcome struct {
 	Run    writ.RunID  `json:"run"`
 	Script string      `json:"script"`
-	Error  *writ.Error `json:"error,omitempty"` // why it is as it was
+	Error  *writ.Error `json:"error,omitempty"` // reason why the run did not change
 }
 
 func (o outcome) String() string {
@@ -180,7 +180,7 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%s: %s", o.Error.Code, o.Error.Message)
 }
 
-// showMany shows what the supervisor did to each run. The error is that of the first to which it did nothing.
+// showMany shows the result for each run. It returns the error of the first run that did not change.
 func (a *app) showMany(runs []api.Run, answer writ.Answer) error {
 	var all []outcome
 	var left []string

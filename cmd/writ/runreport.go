@@ -19,8 +19,8 @@ import (
 	"writ/identity"
 )
 
-// reportRun writes the result of a run to the files that are wanted. What it says of the run is what its datacenter has signed. What it says of calls is what
-// the coordinator says.
+// reportRun writes the result of a run to the requested files. The datacenter has signed the state of the run. The
+// states of its calls are reported by the coordinator without a signature.
 func reportRun(ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
 	if w.junit == "" && w.summary == "" {
 		return nil
@@ -34,7 +34,7 @@ func reportRun(ctx context.Context, c *client.Client, roster *identity.Roster, r
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }
 
-// reportTests writes a report as CI systems read results of tests: a test for the run, and one for each of its calls.
+// reportTests writes a JUnit report with a test for the run and one for each of its calls.
 func reportTests(run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
 	if w.junit == "" {
 		return nil
@@ -62,7 +62,8 @@ func nameOfDatacenter(roster *identity.Roster, id writ.DatacenterID) string {
 	return string(id)
 }
 
-// reportText appends a report in Markdown to a file, which may contain reports of other steps of the job. status is the line of the state.
+// reportText appends a Markdown report to a file, which may contain reports of other steps of the job. status is the
+// text for the state.
 func reportText(name, status string, run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
 	if w.summary == "" {
 		return nil
@@ -76,7 +77,7 @@ func reportText(name, status string, run api.Run, end client.End, calls []writ.C
 	return appendSummary(w, text)
 }
 
-// appendSummary appends a text to the file of --summary, if it is wanted.
+// appendSummary appends a text to the file of --summary, if it is set.
 func appendSummary(w watchOptions, text string) error {
 	if w.summary == "" {
 		return nil
@@ -95,16 +96,16 @@ func appendSummary(w watchOptions, text string) error {
 func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) junit.Suite {
 	name := run.Script
 	if filepath.Base(script) == name {
-		name = script // of several scripts with one name, the path tells which it is
+		name = script // the path is unique, the name of the script may not be
 	}
 	s := junit.Suite{Name: name, Began: run.Accepted, Took: max(run.Ended.Sub(run.Accepted), 0)}
 	class := classOf(name)
 	whole := junit.Case{Name: "run " + string(run.ID), Class: class, File: script, Took: s.Took}
-	failed := 0 // the call that ended the run
+	failed := 0 // number of the call that ended the run
 	if f := end.Failure; f != nil {
 		failed = f.Seq
 		at, _ := failedAt(f, script)
-		whole.Line, _ = strconv.Atoi(at) // 0 if it is in no line of the script
+		whole.Line, _ = strconv.Atoi(at) // 0 if it is not in the script
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: placeOf(f)}
 	} else if end.State != writ.RunSucceeded {
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("the run is %s", run.State)}
@@ -116,10 +117,10 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 	return s
 }
 
-// classOf returns the class of the tests of a script, as `writ test` names it.
+// classOf returns the class name of the tests of a script, as `writ test` uses it.
 func classOf(script string) string { return strings.TrimSuffix(filepath.ToSlash(script), ".tengo") }
 
-// placeOf says where a run failed, "" if it failed at no place of the script.
+// placeOf describes where in the script a run failed. It returns "" if there is no position.
 func placeOf(f *writ.Failure) string {
 	if f.Position == "" {
 		return ""
@@ -127,7 +128,8 @@ func placeOf(f *writ.Failure) string {
 	return strings.Join(append([]string{"at " + f.Position}, f.Trace...), "\ncalled from ")
 }
 
-// caseOfCall is a call as a test. A call that failed is a test that failed only if it ended the run: with all others the script coped.
+// caseOfCall returns the test for a call. A failed call is a failed test only if it ended the run, because the script
+// handled all other failures.
 func caseOfCall(call writ.Call, class, script string, ended bool) junit.Case {
 	one := junit.Case{Name: strings.TrimSuffix(fmt.Sprintf("%d %s %s", call.Seq, call.Operation, call.Name), " "), Class: class, File: script}
 	at, _ := failedAt(&writ.Failure{Position: call.Position}, script)

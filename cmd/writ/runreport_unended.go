@@ -38,7 +38,8 @@ func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, rost
 	case timedOut:
 		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).WithHint("%s", a.leave(ctx, c, id, w))
 		err = cause
-	case !slices.Contains([]writ.Code{writ.CodeNotFound, writ.CodeUsage}, writ.CodeOf(err)): // for example, the certificate of the login expired
+	// Another error, for example an expired login certificate.
+	case !slices.Contains([]writ.Code{writ.CodeNotFound, writ.CodeUsage}, writ.CodeOf(err)):
 		a.Note("run %s may still be open; to watch it again: writ run watch %s", id, id)
 	}
 	if unwritten := reportUnended(roster, run, calls, cause, w); unwritten != nil {

@@ -34,7 +34,7 @@ you. Where it cannot ask, say the whole id.`
 	return all
 }
 
-// onRun is a command on the run that its first argument names, with a client for the cluster.
+// onRun returns the handler of a command about the run in its first argument. It creates the client for the cluster.
 func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := a.client()
@@ -49,8 +49,9 @@ func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID
 	}
 }
 
-// onRunToDecide is onRun for a command that signs a decision about the run. A run that only the coordinator says is meant is one that the coordinator
-// chose, so the person sees and confirms it; without a person there, nothing is signed.
+// onRunToDecide is onRun for a command that signs a decision about the run. If only the coordinator can tell which run
+// the argument names, the coordinator could choose another one. The user therefore confirms it. Without a terminal,
+// onRunToDecide returns an error.
 func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *client.Client, run api.Run) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := a.client()
@@ -80,7 +81,7 @@ func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *cli
 	}
 }
 
-// confirmSigning asks whether to sign what, and returns why nothing is signed if the answer is not yes.
+// confirmSigning asks whether to sign what. It returns an error unless the answer is yes.
 func (a *app) confirmSigning(what, hint string) error {
 	yes, err := a.Confirm(what + "?")
 	switch {
@@ -94,7 +95,7 @@ func (a *app) confirmSigning(what, hint string) error {
 	return nil
 }
 
-// column and wide are columns of tables; the second kind is shown with -o wide only.
+// column returns a column of a table.
 func column[T any](title string, cell func(T) string) terminal.Column[T] {
 	return terminal.Column[T]{Title: title, Cell: cell}
 }
@@ -103,25 +104,25 @@ func wide[T any](title string, cell func(T) string) terminal.Column[T] {
 	return terminal.Column[T]{Title: title, Cell: cell, Wide: true}
 }
 
-// minor makes columns of the table give way to the others in a narrow terminal. Those with a higher rank go first.
+// minor makes a column optional in a narrow terminal. Columns with a higher rank are dropped first.
 func minor[T any](rank int, c terminal.Column[T]) terminal.Column[T] {
 	c.Minor = rank
 	return c
 }
 
-// whole forbids cuts of the cells of a column, because people copy them or a part of a time says nothing.
+// whole prevents truncation of the cells of a column, because users copy them, or because a truncated time is useless.
 func whole[T any](c terminal.Column[T]) terminal.Column[T] {
 	c.Whole = true
 	return c
 }
 
-// ids makes a column one of ids that commands take by their beginnings.
+// ids marks a column of ids. Commands accept prefixes of these ids.
 func ids[T any](c terminal.Column[T]) terminal.Column[T] {
 	c.ID = true
 	return c
 }
 
-// age is how long ago something was.
+// age formats the time since t, "" for the zero time.
 func age(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -165,7 +166,7 @@ func datacenterNames(ctx context.Context, c *client.Client) (map[writ.Datacenter
 	return names, nil
 }
 
-// clock shows a moment in the person's own time zone.
+// clock formats a time in the local time zone.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -229,7 +230,7 @@ func logText(lines []writ.LogLine, wide bool) string {
 	return b.String()
 }
 
-// followLogs prints lines as they come; with -o json one object a line.
+// followLogs prints lines as they arrive; with -o json, one object per line.
 func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) error {
 	if a.Format == terminal.YAML {
 		return terminal.BadFormat(a.Format, "-o table", "-o json")
@@ -241,12 +242,12 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 		}
 		last = l.Ordinal
 		if a.Format == terminal.JSON {
-			_ = a.PrintLine(l) // what was written is gone if nobody reads it
+			_ = a.PrintLine(l) // a failed write means that the reader is gone
 			return
 		}
 		_ = a.PrintText(logText([]writ.LogLine{l}, a.Format == terminal.Wide))
 	}
-	lines, err := c.Logs(ctx, id) // events are not kept for ever
+	lines, err := c.Logs(ctx, id) // events are deleted after some time
 	if err != nil && !writ.AsError(err).Retryable() {
 		return err
 	}

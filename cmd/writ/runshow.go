@@ -84,13 +84,14 @@ func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, valu
 	return lie
 }
 
-// shownRun is a run with the certificate that signed it, if one did.
+// shownRun is a run with the certificate that signed it, if any.
 type shownRun struct {
 	api.RunValues
 	Certificate *identity.Certificate `json:"certificate,omitempty"`
 }
 
-// certificateOf returns the certificate that signed a run, nil if a key did. What the coordinator withholds or makes up is a warning.
+// certificateOf returns the certificate that signed a run, or nil if a plain key did. If the certificate is missing or
+// cannot be verified, it warns and returns nil.
 func (a *app) certificateOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Certificate, error) {
 	roster, err := c.KnownRoster(ctx)
 	if err != nil || !client.MayHaveCertificate(roster, run.Signer) {
@@ -103,8 +104,8 @@ func (a *app) certificateOf(ctx context.Context, c *client.Client, run api.Run) 
 	return certificate, nil
 }
 
-// verifyEnd puts what the datacenter has signed about the end of a run in the place of what the coordinator says. The error says why it cannot. The
-// run is open if it was resumed meanwhile.
+// verifyEnd replaces the end of a run by the version that its datacenter has signed. It returns an error if that is not
+// possible. The run is open if it was resumed in the meantime.
 func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, run *api.Run) (client.End, error) {
 	end, err := c.End(ctx, roster, run)
 	if err != nil || !run.State.Ended() {
@@ -117,7 +118,7 @@ func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, r
 	return end, nil
 }
 
-// runText shows a run, its calls, and its output if it is known.
+// runText formats a run, its calls, and its output if it is known.
 func runText(v shownRun, state, datacenter string, wideTable, values bool) string {
 	r := v.Run
 	fields := []terminal.Field{
@@ -169,7 +170,7 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 	return text
 }
 
-// deploymentOf is the deployment that a run makes, with the revision if its datacenter has accepted it.
+// deploymentOf returns the deployment of a run, with the revision if the datacenter has accepted the run.
 func deploymentOf(r api.Run) string {
 	if r.Revision == 0 {
 		return r.Deployment
@@ -177,7 +178,7 @@ func deploymentOf(r api.Run) string {
 	return fmt.Sprintf("%s, revision %d", r.Deployment, r.Revision)
 }
 
-// signedBy says who signed, and by which certificate if one did.
+// signedBy formats the signer, and the certificate if there is one.
 func signedBy(name string, c *identity.Certificate) string {
 	if c == nil {
 		return name
@@ -185,7 +186,7 @@ func signedBy(name string, c *identity.Certificate) string {
 	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
 }
 
-// planOf is the plan that a run is held to.
+// planOf returns the digest of the plan that the run must match, or "".
 func planOf(r api.Run) string {
 	if r.Plan.IsZero() {
 		return ""

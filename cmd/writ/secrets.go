@@ -22,7 +22,7 @@ func (a *app) secretCommand() *cobra.Command {
 	return family("secret", "Set and remove what scripts use and never see", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
 }
 
-// datacenterFlags say in which datacenters something is done.
+// datacenterFlags select one or all datacenters.
 type datacenterFlags struct {
 	datacenter string
 	all        bool
@@ -35,7 +35,7 @@ func (p *datacenterFlags) add(a *app, c *cobra.Command) {
 	a.completeFlag(c, "dc", suggestDatacenters)
 }
 
-// chosen returns the datacenters that are meant.
+// chosen returns the selected datacenters.
 func (p *datacenterFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
 	if !p.all {
 		id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: p.datacenter}, nil)
@@ -84,7 +84,7 @@ again after you set a new value. Runs that were accepted before go on with their
 	return c
 }
 
-// secretValue reads the value of a secret from where it is.
+// secretValue reads the value of a secret from a file, the terminal or standard input.
 func (a *app) secretValue(name, file string) (string, error) {
 	if !writ.ValidName(name) {
 		return "", writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
@@ -97,7 +97,7 @@ func (a *app) secretValue(name, file string) (string, error) {
 	case a.Interactive():
 		value, err = a.askTwice(name)
 	default:
-		if value, err = a.Input(secret.MaxValue + 3); err == nil { // one more than possible, behind its line feed
+		if value, err = a.Input(secret.MaxValue + 3); err == nil { // one byte more than the maximum, plus a line ending
 			value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 		}
 	}
@@ -119,7 +119,7 @@ func (a *app) secretValue(name, file string) (string, error) {
 	return string(value), nil
 }
 
-// askTwice lets a person type a secret where nobody sees it.
+// askTwice asks for a secret twice, without echo.
 func (a *app) askTwice(name string) ([]byte, error) {
 	first, err := a.Hidden("Value of " + name)
 	if err != nil {
@@ -135,7 +135,7 @@ func (a *app) askTwice(name string) ([]byte, error) {
 	return first, nil
 }
 
-// changeSecret makes a change in every datacenter that is meant, and says what it did.
+// changeSecret makes a change in every selected datacenter and reports the results.
 func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
 	c, roster, err := a.cluster(ctx)
@@ -170,7 +170,7 @@ func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 	return nil
 }
 
-// inDatacenter says where an error was, if there is more than one place.
+// inDatacenter adds the datacenter to an error, if the cluster has several.
 func inDatacenter(roster *identity.Roster, id writ.DatacenterID, err error) error {
 	if len(roster.Datacenters) == 1 {
 		return err
@@ -180,7 +180,7 @@ func inDatacenter(roster *identity.Roster, id writ.DatacenterID, err error) erro
 	return &e
 }
 
-// projectOf returns the project that the flags or the context name.
+// projectOf returns the project that the flags or the context select.
 func projectOf(c *client.Client, roster *identity.Roster) (identity.Project, error) {
 	name := c.Context.Project
 	if name == "" {
@@ -248,7 +248,7 @@ func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Ro
 	)
 }
 
-// parseSecret reads NAME or NAME@VERSION; the version is 0 if it is not given.
+// parseSecret parses NAME or NAME@VERSION. Without a version, it returns 0.
 func parseSecret(word string) (name string, version int, err error) {
 	name, text, given := strings.Cut(word, "@")
 	if !writ.ValidName(name) {

@@ -19,7 +19,7 @@ import (
 	"writ/scripts"
 )
 
-// signedEnding is how the files of submissions end.
+// signedEnding is the suffix of files with submissions.
 const signedEnding = ".writ"
 
 func (a *app) payloadCommand() *cobra.Command {
@@ -58,8 +58,9 @@ signature, and submit the result before it expires.`,
 	return c
 }
 
-// namedSigner is somebody of the roster who signs with a plain key. Of a certificate a text says more than whose it is. A key that was named besides has
-// to be theirs: what it signs is refused otherwise.
+// namedSigner returns a member of the roster who signs with a plain key. A certificate is not possible, because the
+// text to sign names the exact certificate. If --key is set, the key must belong to the signer, because the signature
+// would be refused otherwise.
 func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name string, withKey bool) (client.Signatory, error) {
 	if withKey {
 		owner, err := c.Keys.Owner(ctx, r)
@@ -81,7 +82,7 @@ func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name
 	return client.Signatory{Name: name}, nil
 }
 
-// payload makes the text to sign. who tells the signer.
+// payload returns the text to sign. who returns the signer.
 func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
 	script, err := a.readScript(path, o.own)
 	if err != nil {
@@ -95,13 +96,14 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	a.warnOfRoles(roster, signer.Name) // also a person who signs the text with another program
+	a.warnOfRoles(roster, signer.Name) // including a user who signs the text with another program
 	a.endWithCertificate(signer.Certificate(roster), o)
 	order, err := a.order(ctx, c, roster, script, o)
 	if err != nil {
 		return nil, err
 	}
-	if o.plan != "" || slices.Contains(o.given(), "--plan") { // an empty one is what a command that failed has left of it
+	// An empty flag may be the output of a command that failed.
+	if o.plan != "" || slices.Contains(o.given(), "--plan") {
 		if err := order.Bind(ctx, roster, o.plan); err != nil {
 			return nil, err
 		}
@@ -115,7 +117,8 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	return order.Payload(roster, signer, time.Now())
 }
 
-// endWithCertificate lets a script be handed in no longer than its certificate counts: what comes later is refused.
+// endWithCertificate limits the validity of a submission to that of the signer's certificate, because later submissions
+// are refused.
 func (a *app) endWithCertificate(c *identity.Certificate, o *orderFlags) {
 	if c == nil {
 		return
@@ -128,7 +131,7 @@ func (a *app) endWithCertificate(c *identity.Certificate, o *orderFlags) {
 	}
 }
 
-// readScript reads a script and shows what is wrong with it. Warnings do not stop it.
+// readScript reads a script and shows its diagnostics. Only errors are returned as an error.
 func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	modules, err := own.modules()
 	if err != nil {
@@ -152,14 +155,14 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	if len(script.Report.Diagnostics) > 0 {
 		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))
 	}
-	if onGitHub() && script.Report.Errors() > 0 { // `writ check` marks warnings, too
+	if onGitHub() && script.Report.Errors() > 0 { // `writ check` also annotates warnings
 		a.annotate([]checked{{File: path, Report: script.Report}})
 	}
 	return script, script.Report.Err()
 }
 
-// roster returns the newest roster. Without a coordinator the newest one that was seen will do: whoever verifies refuses what is too
-// old, and a script can be signed where there is no network.
+// roster returns the newest roster. If the coordinator is unreachable, it returns the newest one that was seen before,
+// so that scripts can be signed offline. Verifiers reject a roster that is too old.
 func (a *app) roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
 	roster, err := c.Roster(ctx)
 	if writ.CodeOf(err) == writ.CodeUnreachable {
@@ -176,7 +179,7 @@ func (a *app) roster(ctx context.Context, c *client.Client) (*identity.Roster, e
 	return roster, nil
 }
 
-// warnOfAge warns when half of a roster's time is over.
+// warnOfAge warns when half of the validity of a roster has passed.
 func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	switch {
 	case now.After(r.Expires):
@@ -189,7 +192,7 @@ func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	}
 }
 
-// warnOfRoles warns the signer of a role that ends within 30 days.
+// warnOfRoles warns the signer of roles that end within 30 days.
 func (a *app) warnOfRoles(r *identity.Roster, who string) {
 	for _, e := range r.EndingRoles(time.Now()) {
 		if e.Principal == who {
@@ -198,7 +201,7 @@ func (a *app) warnOfRoles(r *identity.Roster, who string) {
 	}
 }
 
-// warnOnce warns of what a command may find several times: one that signs twice reads the roster twice.
+// warnOnce shows a warning unless it was shown before. A command that signs twice reads the roster twice.
 func (a *app) warnOnce(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if _, again := a.warned.LoadOrStore(text, true); !again {
@@ -236,12 +239,12 @@ expires. Signing needs no network if the roster was seen before.`,
 		},
 	}
 	o.add(a, c)
-	// It shadows the global flag of the same name: there is no data to print here.
+	// It shadows the global flag of the same name, because this command prints no data.
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c
 }
 
-// sign makes and signs the text of a script.
+// sign builds and signs the text for a script.
 func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []byte, by string, err error) {
 	var person *client.Person
 	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {

@@ -6,16 +6,17 @@ import (
 )
 
 const (
-	// firstLook is the silence before the first look. Together with the answer it stays below 8 s.
+	// firstLook is the silence before the first check. Together with the answer it stays below 8 s.
 	firstLook = 4 * time.Second
-	// longestPause limits the pause between two looks, which doubles with each look.
+	// longestPause limits the pause between two checks, which doubles with each check.
 	longestPause = time.Minute
 )
 
-// silence schedules the looks of a command that watches a run. Looks are due only while the run has no events. The zero value is ready to use.
+// silence schedules the checks of a command that watches a run. A check is due only while the run has no events. The
+// zero value is ready to use.
 type silence struct{ looks int }
 
-// pause returns the time without events until the next look.
+// pause returns the time without events until the next check.
 func (s *silence) pause() time.Duration {
 	if s.looks > 4 {
 		return longestPause
@@ -23,10 +24,10 @@ func (s *silence) pause() time.Duration {
 	return min(firstLook<<s.looks, longestPause)
 }
 
-// heard starts over after an event.
+// heard resets the schedule after an event.
 func (s *silence) heard() { s.looks = 0 }
 
-// looked makes the next pause longer.
+// looked doubles the next pause.
 func (s *silence) looked() { s.looks++ }
 
 // lookout calls look while a run has no events.
@@ -47,7 +48,7 @@ func (l *lookout) heard() {
 	}
 }
 
-// run looks until ctx ends.
+// run calls look when it is due, until ctx ends.
 func (l *lookout) run(ctx context.Context) {
 	var s silence
 	due := time.NewTimer(s.pause())

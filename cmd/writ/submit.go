@@ -27,7 +27,7 @@ import (
 	"writ/scripts"
 )
 
-// submitFlags say what to do after handing in.
+// submitFlags hold the order of a submission and the options for watching its run.
 type submitFlags struct {
 	order  orderFlags
 	detach bool
@@ -35,16 +35,16 @@ type submitFlags struct {
 	watchOptions
 }
 
-// watchOptions say how a run is watched, and what is done when it has ended.
+// watchOptions hold how a run is watched, and the reports to write at its end.
 type watchOptions struct {
-	timeout time.Duration  // how long at most; 0 for as long as it takes
+	timeout time.Duration  // limit; 0 means no limit
 	since   time.Time      // an earlier end of the run is ignored
 	ended   time.Time      // end of the run before it was resumed; earlier events are not shown
-	script  string         // path of the script that was submitted, "" if it is not known
-	junit   string         // file for a report, "" for none
-	summary string         // file that a report in Markdown is added to, "" for none
-	cancel  bool           // the run, if it is watched no longer
-	bundle  scripts.Bundle // of the run, if it failed
+	script  string         // path of the submitted script, "" if unknown
+	junit   string         // path of the JUnit report, "" for none
+	summary string         // file to which a Markdown report is appended, "" for none
+	cancel  bool           // cancel the run if watching stops
+	bundle  scripts.Bundle // sources of the run, if it failed
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -77,17 +77,18 @@ the run, both have the calls so far and why the run waits. If nothing was submit
 	return c
 }
 
-// watchFlags are those of a command that watches a run.
+// watchFlags adds the flags of a command that watches a run.
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "longest time to watch; the run continues (exit code 6)")
 	inRange(c.Flags(), "timeout", &s.timeout, time.Millisecond, longest)
 	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
 	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")
-	c.PreRunE = func(*cobra.Command, []string) error { // before anything is handed in
+	c.PreRunE = func(*cobra.Command, []string) error { // before the submission
 		if s.detach && (s.junit != "" || s.summary != "") {
 			return writ.Errorf(writ.CodeUsage, "--detach does not wait for what --junit and --summary report").WithHint("leave one of them out")
 		}
-		if err := os.Remove(s.junit); s.junit != "" && err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody must take an earlier report for this one
+		// An old report must not pass for the new one.
+		if err := os.Remove(s.junit); s.junit != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return writ.Errorf(writ.CodeUsage, "cannot replace the report of --junit: %v", err)
 		}
 		return nil
@@ -129,7 +130,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	handed := time.Now()
 	submission, err := c.Submit(ctx, signed)
 	switch {
-	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have it
+	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have received it
 		return terminal.Interrupted(a.leave(ctx, c, client.RunOf(signed), s.watchOptions))
 	case err != nil:
 		return err
@@ -154,7 +155,8 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	return a.watch(ctx, c, submission.Run, s.watchOptions)
 }
 
-// signedFile returns a submission: the file as it is if it is one, a script signed now otherwise.
+// signedFile returns the submission for a file. A script is signed now; a file that is already a submission is returned
+// unchanged.
 func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byte, error) {
 	f, err := a.ReadFile(path, identity.MaxSigned)
 	if err != nil {
@@ -178,7 +180,7 @@ func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byt
 	return signed, err
 }
 
-// watch shows a run until it has ended, verifies its end, prints its output and writes a report.
+// watch shows a run until it has ended, verifies its end, prints its output and writes the reports.
 func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) error {
 	watching, stop := ctx, context.CancelFunc(func() {})
 	if w.timeout > 0 {
@@ -203,9 +205,9 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		if err != nil {
 			return a.endUnverified(err, w)
 		}
-		if run.State.Ended() { // and was not resumed meanwhile
+		if run.State.Ended() { // false if it was resumed in the meantime
 			if end.Failure != nil && end.Failure.Position != "" {
-				payload, _ := c.Payload(ctx, run) // it only illustrates
+				payload, _ := c.Payload(ctx, run) // optional: it only adds the source line
 				w.bundle = bundleOf(payload)
 			}
 			err := a.conclude(roster, run, end, w)
@@ -218,7 +220,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 	}
 }
 
-// watchProgress shows the events of a run until it has ended, and the reasons why it waits while it has no events.
+// watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
 func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *progress) (api.Run, error) {
 	shown := ""
 	watch := newLookout(func(ctx context.Context) {
@@ -247,9 +249,9 @@ func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID
 	return c.Watch(ctx, id, watcher)
 }
 
-// conclude says how a run ended, as its datacenter has signed it.
+// conclude reports the end of a run, as its datacenter has signed it.
 func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
-	if run.Accepted.IsZero() { // the datacenter refused it
+	if run.Accepted.IsZero() { // the datacenter has refused it
 		return a.failed(run, end.Failure, w.script, w.bundle)
 	}
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
@@ -266,7 +268,7 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w w
 	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
 }
 
-// verified says how far the end of a run is proved.
+// verified describes to which time the end of a run is proved.
 func verified(end client.End) string {
 	if end.Unsure == nil {
 		return "verified"
@@ -274,15 +276,16 @@ func verified(end client.End) string {
 	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
 }
 
-// noteUnsure tells a person that a run may have been resumed since it ended so.
+// noteUnsure notes that a run may have been resumed after the end that is shown.
 func (a *app) noteUnsure(end client.End) {
 	if end.Unsure != nil {
 		a.Note("%s", verified(end))
 	}
 }
 
-// failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken. script is the path
-// of the script that was submitted, "" if it is unknown. The bundle shows the line of the failure; it may be empty.
+// failed returns the error of a run that did not succeed. Its exit code is that of a failed run, unless the datacenter
+// has refused the submission. script is the path of the submitted script, "" if unknown. bundle provides the source
+// line of the failure and may be empty.
 func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle scripts.Bundle) error {
 	if a.Structured() {
 		if err := a.Print(terminal.View{Data: run}); err != nil {
@@ -310,15 +313,15 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
 }
 
-// annotateFailure marks the line of the script at which a run failed.
+// annotateFailure writes an annotation at the line where a run failed.
 func (a *app) annotateFailure(failure *writ.Failure, script string) {
 	if line, column := failedAt(failure, script); line != "" {
 		a.annotation("error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
 	}
 }
 
-// failedAt is the place at which a run failed, if it is in the script that was submitted, otherwise that in it from where the place was called. Both are
-// "" if there is none.
+// failedAt returns the position of a failure in the submitted script: the place of the error, or the place in the
+// script that called it. Without one it returns "".
 func failedAt(failure *writ.Failure, script string) (line, column string) {
 	for _, at := range append([]string{failure.Position}, failure.Trace...) {
 		rest, column := cutLast(at)
@@ -329,7 +332,7 @@ func failedAt(failure *writ.Failure, script string) (line, column string) {
 	return "", ""
 }
 
-// outputText shows the output of a script, a value a line.
+// outputText formats the output of a script, with one value per line.
 func outputText(output map[string]any) string {
 	var fields []terminal.Field
 	for name, value := range output {
@@ -347,7 +350,7 @@ func outputText(output map[string]any) string {
 	return terminal.Fields(fields, true)
 }
 
-// decide signs and hands in a statement, and says what it did.
+// decide signs and submits a statement, and reports the result.
 func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement) error {
 	answer, _, err := a.decision(ctx, c, s)
 	if err != nil {
@@ -361,7 +364,7 @@ func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement
 	return nil
 }
 
-// decideIn is decide for a statement about something in the datacenter with a name or id, or in the only one.
+// decideIn is decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
 func (a *app) decideIn(ctx context.Context, nameOrID string, about func(*identity.Datacenter) identity.Statement) error {
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
@@ -376,7 +379,7 @@ func (a *app) decideIn(ctx context.Context, nameOrID string, about func(*identit
 	return a.decide(ctx, c, s)
 }
 
-// decision signs and hands in a statement. It returns what the supervisor has signed that it did, and when.
+// decision signs and submits a statement. It returns the result that the supervisor has signed, and its time.
 func (a *app) decision(ctx context.Context, c *client.Client, s identity.Statement) (api.StatementAnswer, time.Time, error) {
 	roster, err := a.roster(ctx, c)
 	if err != nil {

@@ -49,10 +49,10 @@ func checkValues(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// mostNamed is the number of possible values that are named beside a suggestion.
+// mostNamed is the largest number of possible values that a hint lists.
 const mostNamed = 12
 
-// notPossible is the error for a value of an enumeration that does not exist.
+// notPossible returns the error for an invalid value of an enumeration.
 func notPossible(what, value string, possible []string) error {
 	hint := "it must be one of " + strings.Join(possible, ", ")
 	switch question := meant.Question(value, possible); {

@@ -22,10 +22,10 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// mostOfLog is how much of the end of a log file a bundle has.
+// mostOfLog limits the part of a log file in a bundle, in bytes. A bundle contains its end.
 const mostOfLog = 10 << 20
 
-// part is a file of a bundle: what a command says, or the end of a log.
+// part is a file of a bundle: the output of a command, or the end of a log.
 type part struct {
 	name    string
 	command []string
@@ -33,7 +33,7 @@ type part struct {
 	exit    int
 }
 
-// partView is a part as the list of a bundle has it.
+// partView is the entry of a part in the list of a bundle.
 type partView struct {
 	File    string `json:"file"`
 	Bytes   int    `json:"bytes"`
@@ -41,7 +41,7 @@ type partView struct {
 	Exit    int    `json:"exit"`
 }
 
-// ofCluster are the commands whose output is in every bundle.
+// ofCluster lists the commands whose output is in every bundle.
 var ofCluster = []part{
 	{name: "version.txt", command: []string{"version"}},
 	{name: "doctor.txt", command: []string{"doctor"}},
@@ -59,7 +59,7 @@ var ofCluster = []part{
 	{name: "usage-nodes.json", command: []string{"usage", "--nodes", "-o", "json"}},
 }
 
-// ofRun are the commands about one run.
+// ofRun returns the commands about one run.
 func ofRun(id string) []part {
 	name := "run-" + strings.TrimPrefix(id, "@")
 	return []part{
@@ -127,7 +127,7 @@ A command that fails is no error: what it says is in the file.`,
 	return family("support", "Collect facts about the cluster for a person who helps you", c)
 }
 
-// givenFlags are the flags that say which cluster is meant, as they were given.
+// givenFlags returns the flags that select the cluster and the signer, as given on the command line.
 func givenFlags(flags *pflag.FlagSet) (args []string) {
 	for _, name := range []string{"config", "context", "server", "cluster", "project", "key"} {
 		if f := flags.Lookup(name); f != nil && f.Changed {
@@ -137,7 +137,7 @@ func givenFlags(flags *pflag.FlagSet) (args []string) {
 	return args
 }
 
-// collect carries out the command of a part, and keeps what it says.
+// collect runs the command of a part and stores its output.
 func (p *part) collect(flags []string) error {
 	none, err := os.Open(os.DevNull)
 	if err != nil {
@@ -150,7 +150,7 @@ func (p *part) collect(flags []string) error {
 	}
 	defer func() { out.Close(); _ = os.Remove(out.Name()) }()
 	args := slices.Clone(p.command)
-	if p.command[0] != "version" { // which is about no cluster
+	if p.command[0] != "version" { // version does not use a cluster
 		args = append(args, flags...)
 	}
 	p.exit = run(append(args, "--quiet"), none, out, out, os.Environ())
@@ -165,7 +165,7 @@ func (p *part) collect(flags []string) error {
 	return nil
 }
 
-// endOfLog takes the end of a log file.
+// endOfLog returns the end of a log file as a part.
 func endOfLog(path string) (part, error) {
 	fail := func(err error) (part, error) {
 		return part{}, writ.Errorf(writ.CodeUsage, "cannot read --log: %v", err).WithHint("`journalctl -u writ-coord > coord.log` writes what systemd has of a unit")
@@ -184,13 +184,13 @@ func endOfLog(path string) (part, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if from > 0 { // the end of a secret, in a line that was cut, looks like none
+	if from > 0 { // redaction would not recognize the rest of a secret in a cut line
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
 	return part{name: "log-" + filepath.Base(path), command: []string{"support", "bundle", "--log", path}, text: []byte(redact.Text(string(text)))}, nil
 }
 
-// writeBundle writes the parts into a new file.
+// writeBundle writes the parts to a new file.
 func writeBundle(path string, parts []part) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {

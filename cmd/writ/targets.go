@@ -12,19 +12,20 @@ import (
 	"writ/identity"
 )
 
-// targetsFlag says what a script may destroy: what it destroys, if the flag stands alone, or what it names.
+// targetsFlag holds the targets that a script may destroy. Without a value, the flag allows the targets that the script
+// destroys.
 type targetsFlag struct{ client.Destruction }
 
-// bareFlag is the value of a flag that stands alone.
+// bareFlag is the value of a flag without a value.
 const bareFlag = "true"
 
-// Type is that of a flag which may stand alone.
+// Type returns "bool", because the flag needs no value.
 func (f *targetsFlag) Type() string { return "bool" }
 
-// String is what was named.
+// String returns the named targets.
 func (f *targetsFlag) String() string { return strings.Join(f.Named, ",") }
 
-// Set takes names with commas between them, or whether anything may be destroyed.
+// Set parses a list of targets separated by commas, or a boolean that allows or forbids all targets of the script.
 func (f *targetsFlag) Set(value string) error {
 	if said, err := strconv.ParseBool(value); err == nil {
 		f.Said = said
@@ -41,8 +42,8 @@ func (f *targetsFlag) Set(value string) error {
 	return nil
 }
 
-// file is for commands that take a script and say how it is signed: exactly one file. As --destructive may stand alone, names that follow it
-// without an equals sign come as another argument; they are taken as what they are, and the file becomes the first argument.
+// file checks the arguments of a command that takes one script. --destructive needs no value, so targets after it
+// without an equals sign arrive as another argument. file moves them to the flag, and the script to the first argument.
 func (o *orderFlags) file(c *cobra.Command, args []string) error {
 	if i := slices.IndexFunc(args, areTargets); o.destructive.Said && len(args) == 2 && i >= 0 {
 		if err := o.destructive.Set(args[i]); err != nil {
@@ -54,7 +55,7 @@ func (o *orderFlags) file(c *cobra.Command, args []string) error {
 	return exactly("FILE")(c, args)
 }
 
-// areTargets reports whether an argument names what may be destroyed. A file of such a name is written with ./ before it.
+// areTargets reports whether an argument is a list of targets. A file with such a name needs the prefix ./.
 func areTargets(arg string) bool {
 	return !slices.ContainsFunc(strings.Split(arg, ","), func(name string) bool { return !identity.ValidTarget(name) })
 }

@@ -22,7 +22,7 @@ import (
 	"writ/scripts"
 )
 
-// testFlags say which tests to carry out, and how.
+// testFlags select the tests to run and configure them.
 type testFlags struct {
 	run      string
 	verbose  bool
@@ -121,7 +121,7 @@ func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	return report.conclude(f.junit)
 }
 
-// testFiles finds the files with tests. One that is named twice is there once.
+// testFiles returns the files with tests in paths, each once.
 func testFiles(paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		paths = []string{"."}
@@ -157,7 +157,7 @@ func testFiles(paths []string) ([]string, error) {
 	return files, nil
 }
 
-// testFilesBelow finds the files in a directory and below it, hidden directories excepted.
+// testFilesBelow passes the files in a directory and its subdirectories to add. It skips hidden directories.
 func testFilesBelow(dir string, add func(path string)) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -172,7 +172,7 @@ func testFilesBelow(dir string, add func(path string)) error {
 	})
 }
 
-// tester carries out tests.
+// tester runs tests.
 type tester struct {
 	*app
 	flags     *testFlags
@@ -182,7 +182,7 @@ type tester struct {
 	log       *slog.Logger
 }
 
-// files carries out the tests of files until ctx ends or there was enough.
+// files runs the tests of files until ctx ends or a failure stops them.
 func (t *tester) files(ctx context.Context, paths []string, report *testReport) error {
 	if _, err := t.evaluator.Confinement(ctx); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (t *tester) files(ctx context.Context, paths []string, report *testReport) 
 	return nil
 }
 
-// file carries out the tests of one file, if it can be understood.
+// file runs the tests of one file, unless the file has errors.
 func (t *tester) file(ctx context.Context, script client.Script, report *testReport) error {
 	if !script.Report.OK() {
 		report.begin(script)
@@ -226,7 +226,7 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 	return nil
 }
 
-// round carries out each test of a file once, until ctx ends or there was enough.
+// round runs each test of a file once, until ctx ends or a failure stops them.
 func (t *tester) round(ctx context.Context, file *scripts.TestFile, dir string, report *testReport) {
 	for i, test := range file.Tests() {
 		if t.enough(ctx, report) {
@@ -244,12 +244,12 @@ func (t *tester) round(ctx context.Context, file *scripts.TestFile, dir string, 
 	}
 }
 
-// enough reports whether no more tests are to be carried out.
+// enough reports whether no more tests should run.
 func (t *tester) enough(ctx context.Context, report *testReport) bool {
 	return ctx.Err() != nil || t.flags.failFast && report.failed()
 }
 
-// one carries out one test, in a datacenter of its own.
+// one runs one test, in its own simulated datacenter.
 func (t *tester) one(ctx context.Context, file *scripts.TestFile, i int, dir string) scripts.Verdict {
 	ctx, stop := context.WithTimeoutCause(ctx, t.flags.timeout, writ.Errorf(writ.CodeTimeout, "the test did not end in %s", t.flags.timeout))
 	defer stop()

@@ -16,27 +16,27 @@ import (
 	"writ/scripts"
 )
 
-// testReport shows what comes of tests while they are carried out, and all of it at the end.
+// testReport shows the results of tests while they run, and a report at the end.
 type testReport struct {
 	*app
 	verbose bool
 	all     []*testedFile
 }
 
-// testedFile is what came of a file, for -o json too.
+// testedFile holds the results of a file, also for -o json.
 type testedFile struct {
 	File        string               `json:"file"`
 	OK          bool                 `json:"ok"`
 	Seconds     float64              `json:"seconds"`
 	Tests       []tested             `json:"tests,omitempty"`
-	Diagnostics []scripts.Diagnostic `json:"diagnostics,omitempty"` // of one that is broken
+	Diagnostics []scripts.Diagnostic `json:"diagnostics,omitempty"` // errors and warnings of an invalid file
 
 	began  time.Time
-	errors int            // in a broken file
-	bundle scripts.Bundle // of the tests
+	errors int            // number of errors in an invalid file
+	bundle scripts.Bundle // sources of the tests
 }
 
-// tested is what came of a test.
+// tested is the result of a test.
 type tested struct {
 	scripts.Verdict
 	Line    int     `json:"line"`
@@ -45,7 +45,7 @@ type tested struct {
 
 func newTestReport(a *app, verbose bool) *testReport { return &testReport{app: a, verbose: verbose} }
 
-// live reports whether what happens is shown at once.
+// live reports whether results are shown immediately.
 func (r *testReport) live() bool { return r.Format == terminal.Table || r.Format == terminal.Wide }
 
 func (r *testReport) say(format string, args ...any) {
@@ -56,12 +56,12 @@ func (r *testReport) say(format string, args ...any) {
 
 func (r *testReport) file() *testedFile { return r.all[len(r.all)-1] }
 
-// begin begins the file of a script.
+// begin adds the file of a script.
 func (r *testReport) begin(script client.Script) {
 	r.all = append(r.all, &testedFile{File: script.Path, OK: true, began: time.Now(), bundle: script.Bundle})
 }
 
-// broken ends a file that cannot be understood.
+// broken reports a file that has errors.
 func (r *testReport) broken(report scripts.Report) {
 	f := r.file()
 	f.OK, f.Diagnostics, f.errors = false, report.Diagnostics, report.Errors()
@@ -72,7 +72,7 @@ func (r *testReport) broken(report scripts.Report) {
 	}
 }
 
-// start begins a test of the file that was begun last.
+// start adds a test to the last file.
 func (r *testReport) start(test scripts.Test) {
 	f := r.file()
 	f.Tests = append(f.Tests, tested{Line: test.Line})
@@ -81,10 +81,10 @@ func (r *testReport) start(test scripts.Test) {
 	}
 }
 
-// words are how outcomes are shown.
+// words maps outcomes to their display form.
 var words = map[scripts.TestOutcome]string{scripts.TestPassed: "PASS", scripts.TestFailed: "FAIL", scripts.TestSkipped: "SKIP"}
 
-// done ends the test that was begun last.
+// done records the result of the last test.
 func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 	f := r.file()
 	one := &f.Tests[len(f.Tests)-1]
@@ -108,7 +108,8 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 	}
 }
 
-// lineOf returns where in this file a position is, 0 if it is in another: then its trace says from where that was called.
+// lineOf returns the line and column of a position in this file. They are 0 for another file: the trace then has the
+// calling position.
 func (f *testedFile) lineOf(position string) (line, column int) {
 	rest, c := cutLast(position)
 	name, l := cutLast(rest)
@@ -120,7 +121,7 @@ func (f *testedFile) lineOf(position string) (line, column int) {
 	return line, column
 }
 
-// cutLast cuts s around its last colon, if it has one.
+// cutLast splits s at its last colon, if it has one.
 func cutLast(s string) (before, after string) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
@@ -129,7 +130,7 @@ func cutLast(s string) (before, after string) {
 	return s[:i], s[i+1:]
 }
 
-// notesText shows the notes of a test, each with its position. Failures have the line of the source, too.
+// notesText formats the notes of a test, each with its position. Failures include the source line.
 func (f *testedFile) notesText(notes []scripts.TestNote, margin string) string {
 	var b strings.Builder
 	for _, n := range notes {
@@ -148,7 +149,7 @@ func (f *testedFile) notesText(notes []scripts.TestNote, margin string) string {
 	return b.String()
 }
 
-// end ends a file.
+// end completes the last file.
 func (r *testReport) end() {
 	f := r.file()
 	f.Seconds = time.Since(f.began).Seconds()
@@ -162,7 +163,7 @@ func (r *testReport) end() {
 // failed reports whether any test failed, or any file is broken.
 func (r *testReport) failed() bool { return len(r.bad()) > 0 }
 
-// bad returns the names of files that are not well.
+// bad returns the names of files with a failed test or an error.
 func (r *testReport) bad() (names []string) {
 	for _, f := range r.all {
 		if !f.OK {
@@ -172,7 +173,7 @@ func (r *testReport) bad() (names []string) {
 	return names
 }
 
-// conclude prints what was not shown yet, writes the file for other programs, and says with which code to end.
+// conclude prints the remaining results and writes the JUnit report. The exit code of its error is that of the tests.
 func (r *testReport) conclude(junitPath string) error {
 	if junitPath != "" {
 		if err := r.writeJUnit(junitPath); err != nil {
@@ -216,7 +217,7 @@ func (r *testReport) conclude(junitPath string) error {
 	return nil
 }
 
-// names returns those of all tests, as file:test.
+// names lists every test as file:test.
 func (r *testReport) names() (names []string) {
 	for _, f := range r.all {
 		for _, t := range f.Tests {
@@ -241,7 +242,7 @@ func (r *testReport) writeJUnit(path string) error {
 	return nil
 }
 
-// suite is the file as others read it.
+// suite returns the file as a JUnit suite.
 func (f *testedFile) suite() junit.Suite {
 	class := classOf(f.File)
 	s := junit.Suite{Name: f.File, Began: f.began, Took: time.Duration(f.Seconds * float64(time.Second))}
@@ -267,7 +268,7 @@ func (f *testedFile) suite() junit.Suite {
 	return s
 }
 
-// firstFailure says in a line why a test failed.
+// firstFailure returns the first line of the first failure.
 func firstFailure(notes []scripts.TestNote) string {
 	for _, n := range notes {
 		if n.Failure {

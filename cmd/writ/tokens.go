@@ -18,7 +18,7 @@ import (
 	"writ/identity"
 )
 
-// newToken is what `writ token create` made. It is the only time that the token is seen.
+// newToken is the output of `writ token create`, the only place that shows the token.
 type newToken struct {
 	Token      string            `json:"token"`
 	ID         string            `json:"id"`
@@ -28,11 +28,11 @@ type newToken struct {
 	Uses       int               `json:"uses"`
 }
 
-// tokenFlags are what somebody says of a new token.
+// tokenFlags hold the properties of a new token.
 type tokenFlags struct {
 	datacenter string
 	role       string
-	validity   time.Duration // that of the role if 0
+	validity   time.Duration // 0 means the default of the role
 	uses       int
 }
 
@@ -59,7 +59,8 @@ With --role boot-server the token admits no node. A boot server reports with it 
 			if err := a.showsTokens(); err != nil {
 				return err
 			}
-			signal.Ignore(syscall.SIGPIPE) // a reader that has ended is an error of the write, also while it is said that the token was made
+			// If the reader has exited, the write returns an error instead, also for the note about the token.
+			signal.Ignore(syscall.SIGPIPE)
 			t, err := a.createToken(cmd.Context(), flags)
 			if err != nil {
 				return err
@@ -78,7 +79,7 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	return c
 }
 
-// showsTokens refuses forms of output that have no token in them: it is seen only when it is made.
+// showsTokens rejects output formats that do not contain the token, because it is shown only once.
 func (a *app) showsTokens() error {
 	if a.Structured() || a.Format == terminal.Table || a.Format == terminal.Wide {
 		return nil
@@ -86,7 +87,7 @@ func (a *app) showsTokens() error {
 	return terminal.BadFormat(a.Format, "-o table", "-o json", "-o yaml")
 }
 
-// handOver prints a new token. One that could not be printed is known to no person and admits a node all the same, so it is revoked.
+// handOver prints a new token. If that fails, it revokes the token, because an unseen token would still admit a node.
 func (a *app) handOver(ctx context.Context, t newToken) error {
 	err := a.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
 	if err == nil {
@@ -99,7 +100,7 @@ func (a *app) handOver(ctx context.Context, t newToken) error {
 	return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), so it was revoked", t.ID, err).WithHint("print another one to a place that can be written")
 }
 
-// revokeUnseen revokes a token, and prints nothing: the output cannot be written.
+// revokeUnseen revokes a token. It prints no result, because the output is broken.
 func (a *app) revokeUnseen(ctx context.Context, t newToken) error {
 	c, err := a.client()
 	if err != nil {
@@ -111,12 +112,12 @@ func (a *app) revokeUnseen(ctx context.Context, t newToken) error {
 	return err
 }
 
-// revocation is the statement that a token admits no more nodes.
+// revocation returns the statement that revokes a token.
 func revocation(id, reason string) identity.Statement {
 	return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: reason}
 }
 
-// check refuses flags that no token can have, and fills in what follows from the role.
+// check rejects flags that are invalid for a token, and sets the defaults of the role.
 func (f *tokenFlags) check() error {
 	most := identity.MaxTokenValidityOf(f.role)
 	if most == 0 {
@@ -216,7 +217,7 @@ supervisor has not signed, it lists none and says so.`,
 	return c
 }
 
-// signedTokens asks each datacenter, or the one of a name or id, which tokens it has.
+// signedTokens requests the tokens of each datacenter, or of the one with a name or id.
 func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.TokenList, err error) {
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
@@ -237,7 +238,7 @@ func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.Tok
 	return list, nil
 }
 
-// tokenUse says what a token admits.
+// tokenUse formats how often a token was used.
 func tokenUse(t writ.JoinToken) string {
 	if t.Uses == 0 {
 		return "by a boot server"
@@ -245,7 +246,7 @@ func tokenUse(t writ.JoinToken) string {
 	return fmt.Sprintf("%d of %d", t.Used, t.Uses)
 }
 
-// tokenState says whether a token can be used.
+// tokenState describes whether a token can be used.
 func tokenState(t writ.JoinToken, now time.Time) string {
 	switch {
 	case t.Used >= t.Uses && t.Uses > 0:

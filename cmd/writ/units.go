@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// unitDirs are where systemd reads units of the system, first what counts most.
+// unitDirs lists the directories of systemd's system units, by descending priority.
 var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
 
-// examineUnits looks whether a unit of systemd that starts a runner ends what the node runs together with it.
+// examineUnits checks the units that start a runner. With most kill modes, systemd ends the processes of the node
+// together with the runner.
 func examineUnits(dirs []string) []finding {
 	var found []finding
 	for _, name := range unitNames(dirs) {
@@ -31,7 +32,7 @@ func examineUnits(dirs []string) []finding {
 	return found
 }
 
-// unitNames are the services that are there, each once.
+// unitNames lists the services in dirs, each once.
 func unitNames(dirs []string) (all []string) {
 	for _, dir := range dirs {
 		all = append(all, filesNamed(dir, ".service")...)
@@ -40,9 +41,10 @@ func unitNames(dirs []string) (all []string) {
 	return slices.Compact(all)
 }
 
-// filesNamed are the names of files in a directory with an ending. Names of units may have any characters, so none is a pattern.
+// filesNamed lists the files in a directory with a suffix. It does not use a pattern, because unit names may contain
+// special characters.
 func filesNamed(dir, ending string) (names []string) {
-	entries, _ := os.ReadDir(dir) // one that is not there has none
+	entries, _ := os.ReadDir(dir) // a missing directory is empty
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ending) {
 			names = append(names, e.Name())
@@ -51,15 +53,15 @@ func filesNamed(dir, ending string) (names []string) {
 	return names
 }
 
-// unit is what matters of a service.
+// unit holds the relevant settings of a service.
 type unit struct {
-	starts   []string // its command lines
+	starts   []string // command lines of ExecStart
 	killMode string
 }
 
-// readUnit reads a service as systemd does: the first file of its name, and then what is dropped in, by the names of these files.
+// readUnit reads a service as systemd does: the first file with its name, and then the drop-in files, sorted by name.
 func readUnit(dirs []string, name string) unit {
-	u := unit{killMode: "control-group"} // if nobody says anything
+	u := unit{killMode: "control-group"} // default of systemd
 	var dropped []string
 	main := ""
 	for _, dir := range dirs {
@@ -81,7 +83,7 @@ func readUnit(dirs []string, name string) unit {
 	return u
 }
 
-// read adds what a file says. One that cannot be read says nothing.
+// read applies the settings in a file. An unreadable file is ignored.
 func (u *unit) read(path string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -108,7 +110,7 @@ func (u *unit) read(path string) {
 	}
 }
 
-// set takes a setting. An empty value takes back what was said before.
+// set applies a setting. An empty value resets it.
 func (u *unit) set(key, value string) {
 	switch {
 	case key == "ExecStart" && value == "":
@@ -122,7 +124,7 @@ func (u *unit) set(key, value string) {
 	}
 }
 
-// startsRunner reports whether a command line is of `writ runner`, whatever starts that.
+// startsRunner reports whether a command line runs `writ runner`, directly or through another program.
 func startsRunner(line string) bool {
 	words := strings.Fields(line)
 	i := slices.IndexFunc(words, func(word string) bool { return filepath.Base(strings.TrimLeft(word, "@-:+!|")) == "writ" })

@@ -80,13 +80,13 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	return c
 }
 
-// What amounts are shown in: seconds of an hour, bytes of a GiB.
+// Units of displayed amounts: an hour in seconds, a GiB in bytes.
 const (
 	hour = 3600
 	gib  = 1 << 30
 )
 
-// amount is a column with an amount in a unit that people read; machines get it as it is.
+// amount returns a column of amounts. Tables show them in units of unit, other formats show the exact number.
 func amount[T any](title, exact string, of func(T) int64, unit float64, show string) terminal.Column[T] {
 	return terminal.Column[T]{
 		Title: title, Name: exact,
@@ -95,7 +95,7 @@ func amount[T any](title, exact string, of func(T) int64, unit float64, show str
 	}
 }
 
-// nodeMonth is how long a node was online in a month.
+// nodeMonth is the online time of a node in a month.
 type nodeMonth struct {
 	Node       string        `json:"node"`
 	ID         writ.NodeID   `json:"id"`
@@ -103,13 +103,13 @@ type nodeMonth struct {
 	Liveness   writ.Liveness `json:"liveness"`
 	Restarts   int           `json:"restarts"`
 	writ.Online
-	// SilentAfter is how long a node is not heard now until it is offline; 0 if that is not known.
+	// SilentAfter is the silence after which the node counts as offline, as set now; 0 if unknown.
 	SilentAfter float64 `json:"silent_after_seconds,omitzero"`
 }
 
-// printOnline shows how long nodes were online in a month, or in each if it is "".
+// printOnline shows the online times of nodes in a month, or in every month if month is "".
 func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacenter, none string) error {
-	var roster *identity.Roster // which a reader need not be able to verify
+	var roster *identity.Roster // nil if the reader has no cluster to verify it
 	if c.Context.Cluster != "" {
 		var err error
 		if roster, err = a.roster(ctx, c); err != nil {
@@ -151,7 +151,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 	), none)
 }
 
-// silentAfter is after how many seconds nodes of a datacenter are silent, 0 if no roster says which datacenters there are.
+// silentAfter returns the silent timeout of a datacenter in seconds, or 0 without a roster.
 func silentAfter(roster *identity.Roster, datacenter writ.DatacenterID) float64 {
 	if roster == nil {
 		return 0
@@ -182,17 +182,17 @@ func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) ter
 	)
 }
 
-// What usage is added up by.
+// Values of --by.
 const (
 	byResource = "resource"
 	byProject  = "project"
 	byTenant   = "tenant"
 )
 
-// usageSum is what all resources of a project or tenant have used together.
+// usageSum is the usage of all resources of a project or tenant.
 type usageSum struct {
 	Tenant      string         `json:"tenant"`
-	Project     writ.ProjectID `json:"project,omitempty"` // "" of a tenant's sum
+	Project     writ.ProjectID `json:"project,omitempty"` // "" in the sum of a tenant
 	ProjectName string         `json:"project_name,omitempty"`
 	Resources   int            `json:"resources"`
 	writ.Used
@@ -226,7 +226,7 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 	return all
 }
 
-// printUsageBy prints sums.
+// printUsageBy prints sums of usage.
 func (a *app) printUsageBy(usage []api.Usage, by, none string) error {
 	columns := []terminal.Column[usageSum]{column("TENANT", func(u usageSum) string { return u.Tenant })}
 	if by == byProject {

@@ -11,10 +11,10 @@ import (
 	"writ/scripts"
 )
 
-// release is set when a release is built: -ldflags "-X main.release=v1.2.3".
+// release is set by the linker in a release build: -ldflags "-X main.release=v1.2.3".
 var release string
 
-// version returns the program's version: the release's, or what the Go tool knows of a build from source.
+// version returns the version of the release, or the version that the Go tool has recorded for a build from source.
 func version() string {
 	if release != "" {
 		return release

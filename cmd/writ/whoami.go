@@ -11,12 +11,12 @@ import (
 	"writ/identity"
 )
 
-// selfView is who signs, as the roster knows them.
+// selfView is the signer as recorded in the roster.
 type selfView struct {
 	Name        string                 `json:"name"`
 	Kind        identity.PrincipalKind `json:"kind"`
 	Operator    bool                   `json:"root_operator"`
-	Key         string                 `json:"key"` // fingerprint; of a certificate that of its key
+	Key         string                 `json:"key"` // fingerprint of the key, or of the certificate's key
 	Certificate *identity.Certificate  `json:"certificate,omitempty"`
 	Roles       []roleView             `json:"roles"`
 }
