@@ -20,7 +20,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// newTerminal returns both ends of a terminal that answers no question.
+// newTerminal returns both ends of a terminal that does not answer queries.
 func newTerminal(t *testing.T) (outside, inside *os.File) {
 	t.Helper()
 	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -40,7 +40,7 @@ func newTerminal(t *testing.T) (outside, inside *os.File) {
 	return outside, inside
 }
 
-// An answer may never come, what was typed ahead is for the shell, and a process in the background that asks is stopped.
+// An answer may never arrive, typed-ahead input belongs to the shell, and a background process that queries is stopped.
 func TestErrorAsksTheTerminalNothing(t *testing.T) {
 	outside, inside := newTerminal(t)
 	cmd := exec.Command("writ", "run", "show", "zz")
@@ -58,7 +58,7 @@ func TestErrorAsksTheTerminalNothing(t *testing.T) {
 	}
 }
 
-// session is a program that a person uses at a terminal of its own.
+// session is a program at its own terminal.
 type session struct {
 	t       *testing.T
 	outside *os.File
@@ -70,22 +70,22 @@ type session struct {
 func atTerminal(t *testing.T, args ...string) *session {
 	t.Helper()
 	outside, inside := newTerminal(t)
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second) // of a program that waits forever
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second) // for a program that never ends
 	t.Cleanup(stop)
 	cmd := exec.CommandContext(ctx, "writ", args...)
 	cmd.Env = append(os.Environ(), "CI=", "TERM=xterm", "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // Ctrl-C goes to it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // Ctrl-C must reach it
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	inside.Close() // the last end of it closes with the program
+	inside.Close() // the other copy closes when the program ends
 	s := &session{t: t, outside: outside, ended: make(chan error, 1)}
 	go func() { s.ended <- cmd.Wait() }()
 	return s
 }
 
-// answer waits for a question, and presses keys.
+// answer waits for a prompt and types keys.
 func (s *session) answer(question, keys string) {
 	s.t.Helper()
 	for !strings.Contains(s.shown, question) {
@@ -98,7 +98,7 @@ func (s *session) answer(question, keys string) {
 	}
 }
 
-// end returns how the program ended, when it has.
+// end waits until the program has ended and returns its exit code.
 func (s *session) end() (exit int) {
 	s.t.Helper()
 	for s.read() {
@@ -113,7 +113,7 @@ func (s *session) end() (exit int) {
 	return 0
 }
 
-// read adds what is shown next, and reports whether there is more.
+// read appends the next output to shown. It returns false at the end of the output.
 func (s *session) read() bool {
 	text := make([]byte, 4096)
 	n, err := s.outside.Read(text)
@@ -121,7 +121,7 @@ func (s *session) read() bool {
 	return err == nil
 }
 
-// shows reports whether the terminal shows what is typed.
+// shows reports whether the terminal echoes input.
 func (s *session) shows() bool {
 	s.t.Helper()
 	mode, err := unix.IoctlGetTermios(int(s.outside.Fd()), unix.TCGETS)
@@ -192,7 +192,7 @@ func TestAnInterruptedConfirmationSignsNothing(t *testing.T) {
 	}
 }
 
-// lockedKey makes an SSH key with a passphrase.
+// lockedKey creates an SSH key with a passphrase.
 func lockedKey(t *testing.T, path string) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)

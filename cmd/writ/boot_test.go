@@ -26,7 +26,7 @@ import (
 	"writ/runner"
 )
 
-// imageOf is the least that is a unified kernel image: a kernel that is none, and a command line.
+// imageOf returns a minimal unified kernel image: a dummy kernel and a command line.
 func imageOf(t *testing.T, cmdline string) []byte {
 	t.Helper()
 	const headers = 20 + 2*40
@@ -45,7 +45,7 @@ func imageOf(t *testing.T, cmdline string) []byte {
 	return append(append(image, kernel...), cmdline...)
 }
 
-// servedBoot is `writ boot serve` as a process.
+// servedBoot is a `writ boot serve` process.
 type servedBoot struct {
 	t         *testing.T
 	cmd       *exec.Cmd
@@ -53,7 +53,7 @@ type servedBoot struct {
 	said      *bufio.Scanner
 }
 
-// serveBoot starts a boot server on loopback, and waits until it listens.
+// serveBoot starts a boot server on loopback and waits until it listens.
 func serveBoot(t *testing.T, args ...string) *servedBoot {
 	t.Helper()
 	own, err := os.Executable()
@@ -61,7 +61,7 @@ func serveBoot(t *testing.T, args ...string) *servedBoot {
 		t.Fatal(err)
 	}
 	s := &servedBoot{t: t, cmd: exec.Command(own, append([]string{"boot", "serve", "--listen", "127.0.0.1:0", "--list-listen", "127.0.0.1:0"}, args...)...)}
-	s.cmd.Args[0] = "writ" // which this test binary is under that name
+	s.cmd.Args[0] = "writ" // with this name, the test binary runs writ
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -83,13 +83,13 @@ func serveBoot(t *testing.T, args ...string) *servedBoot {
 	return nil
 }
 
-// awaitStep waits until the one machine that it knows has reached a step.
+// awaitStep waits until the only machine in the list has reached a step.
 func (s *servedBoot) awaitStep(step string) bootserver.Row {
 	s.t.Helper()
 	return s.await(step, func(r bootserver.Row) bool { return r.Step == step })
 }
 
-// await waits until something is so of the one machine that it knows.
+// await waits until the only machine in the list satisfies is.
 func (s *servedBoot) await(what string, is func(bootserver.Row) bool) bootserver.Row {
 	s.t.Helper()
 	look := time.NewTicker(200 * time.Millisecond)
@@ -110,7 +110,7 @@ func (s *servedBoot) await(what string, is func(bootserver.Row) bool) bootserver
 	}
 }
 
-// stop ends it as an operator does, and returns what it said since it listens.
+// stop ends the server with SIGTERM, and returns its output since it listens.
 func (s *servedBoot) stop() string {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -126,7 +126,7 @@ func (s *servedBoot) stop() string {
 	return strings.Join(said, "\n")
 }
 
-// writ runs a command that works, and returns its data.
+// writ runs a command that must succeed, and returns its output.
 func (s *servedBoot) writ(args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(s.cmd.Path, args...)
@@ -154,7 +154,7 @@ func fetch(t *testing.T, url string) string {
 	return string(text)
 }
 
-// A line that the runner logs as a node of a machine does means the same to a boot server, with any error in it.
+// A boot server recognizes the log lines of a runner on a machine, including their errors.
 func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
@@ -176,7 +176,8 @@ func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 		tt.say()
 		line := strings.TrimSuffix(said.String(), "\n")
 		got, ok := meaningOf(line)
-		if got.Failed && got.Next == "" && !strings.HasPrefix(line, "error: ") { // of an error the next line says it
+		// The hint is in the line after an error.
+		if got.Failed && got.Next == "" && !strings.HasPrefix(line, "error: ") {
 			t.Errorf("%s does not say what to do: %+v", line, got)
 		}
 		if got.Next = ""; ok != (tt.want.Stage != "") || ok && got != tt.want {
@@ -185,7 +186,7 @@ func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 	}
 }
 
-// An image that was made with a token on its command line is for one machine, and no command offers it to a network.
+// An image with a token in its command line is for one machine, and no command serves it to a network.
 func TestAnImageWithATokenIsNotForANetwork(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.efi")
 	if err := os.WriteFile(file, imageOf(t, "console=ttyS0 writ.join=writ2.canary"), 0o600); err != nil {
@@ -196,8 +197,8 @@ func TestAnImageWithATokenIsNotForANetwork(t *testing.T) {
 	}
 }
 
-// One command serves a site: a machine gets a script and the image that it names, reports to the address in its command line, and operators see a
-// row for it.
+// One command serves a site: a machine gets a script and the image in it, reports to the address in its command line,
+// and has a row in the operators' list.
 func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
 	file, image := filepath.Join(t.TempDir(), "node.efi"), imageOf(t, "console=ttyS0 quiet")
 	if err := os.WriteFile(file, image, 0o600); err != nil {
@@ -241,7 +242,7 @@ func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
 	}
 }
 
-// An operator gives a machine settings of its own while the server runs, and sees in the list whether it uses them.
+// An operator sets the settings of one machine while the server runs, and the list shows whether the machine uses them.
 func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	file, machines := filepath.Join(dir, "node.efi"), filepath.Join(dir, "machines")
@@ -289,7 +290,8 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %v\n%s\nthe file is\n%s", what, err, out, after)
 		}
 	}
-	if err := os.WriteFile(machines, []byte("52:54:00:77:00:50 writ.nmae=n1\n"), 0o600); err != nil { // as by an editor
+	// As an editor writes.
+	if err := os.WriteFile(machines, []byte("52:54:00:77:00:50 writ.nmae=n1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1"); !strings.Contains(script, "writ.name=n1 ") {

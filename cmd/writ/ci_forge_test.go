@@ -18,14 +18,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// forge plays the endpoints of GitHub or GitLab for comments of the request 7 of acme/shop, or of the project 12: as strictly as their documentation
-// says. What it refuses it writes to the file refused, and each comment of the job to comment-ID.md.
+// forge simulates the comment endpoints of GitHub or GitLab for request 7 of acme/shop, or of project 12. It is as
+// strict as their documentation. It writes each refused request to the file refused, and each comment of the job to
+// comment-ID.md.
 type forge struct {
 	forgeKind
 	ts *testscript.TestScript
 
 	mu       sync.Mutex
-	comments []*comment // by age
+	comments []*comment // oldest first
 }
 
 type comment struct {
@@ -34,14 +35,14 @@ type comment struct {
 	body   string
 }
 
-// forgeKind is what differs between the two.
+// forgeKind holds the differences between GitHub and GitLab.
 type forgeKind struct {
-	prefix, list, one string // patterns of paths
+	prefix, list, one string // path patterns
 	update            string // method
 	header, accept    string
-	token, reader     string // the token of the job, and one that only reads
-	author            string // of the token
-	most              int    // characters of a comment
+	token, reader     string // the job's token, and a token with read access
+	author            string // author of comments with the job's token
+	most              int    // limit of a comment, in characters
 	newestFirst       bool
 	view              func(*comment) map[string]any
 }
@@ -66,8 +67,9 @@ var forges = map[string]forgeKind{
 	},
 }
 
-// forgeAt is the command `forge github|gitlab [COMMENTS]`: it plays one of them, with this number of comments by somebody else who has copied the mark of a plan of
-// web.tengo. It sets FORGE to the address of its API, and JOB_TOKEN to a token that may write there.
+// forgeAt implements the command `forge github|gitlab [COMMENTS]`. It starts a forge with COMMENTS comments of another
+// user who has copied the marker of a plan of web.tengo. It sets FORGE to the address of its API, and JOB_TOKEN to a
+// token with write access.
 func forgeAt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: forge github|gitlab [COMMENTS]")
@@ -104,10 +106,10 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // who asked may be gone
+	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 }
 
-// note adds to a file of the script.
+// note appends to a file of the script.
 func (f *forge) note(name, text string) {
 	file, err := os.OpenFile(f.ts.MkAbs(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err == nil {
@@ -115,7 +117,7 @@ func (f *forge) note(name, text string) {
 		_ = file.Close()
 	}
 	if err != nil {
-		panic(err) // the directory of the test is gone
+		panic(err) // the directory of the test has been removed
 	}
 }
 
@@ -144,7 +146,7 @@ func (f *forge) answer(r *http.Request) (status int, answer any) {
 	return http.StatusNotFound, "Not Found"
 }
 
-// page is part of the list of comments.
+// page returns a page of the list of comments.
 func (f *forge) page(r *http.Request) (status int, answer any) {
 	page, err := strconv.Atoi(r.URL.Query().Get("page"))
 	size, serr := strconv.Atoi(r.URL.Query().Get("per_page"))
@@ -162,7 +164,7 @@ func (f *forge) page(r *http.Request) (status int, answer any) {
 	return http.StatusOK, list
 }
 
-// write gives a comment the text of a request.
+// write sets the text of a comment from a request.
 func (f *forge) write(r *http.Request, at func() *comment, done int) (status int, answer any) {
 	var sent map[string]any
 	data, err := io.ReadAll(r.Body)
@@ -177,12 +179,12 @@ func (f *forge) write(r *http.Request, at func() *comment, done int) (status int
 		return http.StatusUnprocessableEntity, fmt.Sprintf("body is too long (maximum is %d characters)", f.most)
 	}
 	c := at()
-	if c.author != f.author { // the token could do so
+	if c.author != f.author { // the token would allow it
 		f.note("refused", fmt.Sprintf("the comment %d of %s is changed\n", c.id, c.author))
 	}
 	c.body = body
 	if err := os.WriteFile(f.ts.MkAbs(fmt.Sprintf("comment-%d.md", c.id)), []byte(body), 0o644); err != nil {
-		panic(err) // the directory of the test is gone
+		panic(err) // the directory of the test has been removed
 	}
 	return done, f.view(c)
 }

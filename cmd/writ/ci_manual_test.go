@@ -14,7 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// asInTheManual is the command `manual NAME ARGUMENTS…`. It carries out an example of docs/manual/ci.md as it stands there:
+// asInTheManual implements the command `manual NAME ARGUMENTS…`. It runs an example of docs/manual/ci.md exactly as
+// printed:
 //
 //	manual release                        how a person makes a release; it sets RELEASE and SHA256
 //	manual setup                          what a person types before the first job
@@ -22,7 +23,7 @@ import (
 //	manual gitlab JOB                     a job of the pipeline
 //	manual shell                          the script for any other runner
 //
-// Settings of the CI system are variables of the script: WRIT_RELEASE and so on.
+// Settings of the CI system are variables of the script, for example WRIT_RELEASE.
 func asInTheManual(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: manual release|setup|github|gitlab|shell ARGUMENTS…")
@@ -52,7 +53,8 @@ func asInTheManual(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// makeRelease carries out the example that makes a release, in a clone of this repository. /srv of the example is a directory of the test.
+// makeRelease runs the example that makes a release, in a clone of this repository. A directory of the test replaces
+// /srv.
 func makeRelease(ts *testscript.TestScript, example string) {
 	top, err := filepath.Abs("../..")
 	ts.Check(err)
@@ -66,7 +68,8 @@ func makeRelease(ts *testscript.TestScript, example string) {
 	ts.Setenv("SHA256", digest)
 }
 
-// goCaches returns the variables that name the caches of Go of whoever runs the test. HOME of a script is empty, and so would be the default caches.
+// goCaches returns the variables with the Go caches of the user who runs the test. HOME is empty in a script, so the
+// default caches would be empty, too.
 func goCaches(ts *testscript.TestScript) map[string]string {
 	env := map[string]string{}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB"} {
@@ -77,13 +80,13 @@ func goCaches(ts *testscript.TestScript) map[string]string {
 	return env
 }
 
-// exampleOf returns the first block of code below a heading of the page.
+// exampleOf returns the first code block below a heading of the page.
 func exampleOf(ts *testscript.TestScript, heading string) string {
 	page, err := os.ReadFile("../../docs/manual/ci.md")
 	ts.Check(err)
 	_, text, found := strings.Cut(string(page), "\n## "+heading+"\n")
 	_, text, opened := strings.Cut(text, "\n```")
-	_, text, begun := strings.Cut(text, "\n") // the language
+	_, text, begun := strings.Cut(text, "\n") // skip the language
 	text, _, closed := strings.Cut(text, "\n```\n")
 	if !found || !opened || !begun || !closed {
 		ts.Fatalf("the page has no example below %q", heading)
@@ -96,7 +99,7 @@ func parseCI(ts *testscript.TestScript, text string, into any) {
 	ts.Check(err)
 }
 
-// texts returns inputs as runners hand them on.
+// texts converts inputs to strings, as runners do.
 func texts(inputs map[string]any) map[string]string {
 	given := map[string]string{}
 	for name, value := range inputs {
@@ -105,7 +108,7 @@ func texts(inputs map[string]any) map[string]string {
 	return given
 }
 
-// workflow is one of GitHub.
+// workflow is a GitHub workflow.
 type workflow struct {
 	On   map[string]any
 	Env  map[string]string
@@ -121,7 +124,7 @@ type workflow struct {
 	}
 }
 
-// runWorkflow carries out the jobs of a workflow, each after the one that it needs.
+// runWorkflow runs the jobs of a workflow, each after the job that it needs.
 func runWorkflow(ts *testscript.TestScript, text, event string) {
 	var w workflow
 	parseCI(ts, text, &w)

@@ -14,8 +14,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// releaseAt is the command `release`: it serves a release on loopback, and sets RELEASE to its address and SHA256 to the digest of its checksums. Its
-// archive has the form of those of deploy/release, whose tests try the rest. The program in it leads to the one of this test, and says that it is v0.1.0.
+// releaseAt implements the command `release`. It serves a release on loopback, and sets RELEASE to its address and
+// SHA256 to the digest of its checksums. The archive has the format of deploy/release, whose tests cover the details.
+// The program in it runs the test's writ, but reports version v0.1.0.
 func releaseAt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: release")

@@ -15,14 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// deployCI is where the definitions for CI systems are.
+// deployCI is the directory of the definitions for CI systems.
 const deployCI = "../../deploy/ci"
 
-// ciInput is an input of a job, whose default is used if a script does not give it.
+// ciInput is an input of a job. Its default applies if a script does not set it.
 type ciInput struct{ Default any }
 
-// onGitHubRunner is the command `github NAME=VALUE…`: it carries out the composite action with these inputs, as a runner of GitHub Actions does. The files
-// output and summary have what the steps wrote there.
+// onGitHubRunner implements the command `github NAME=VALUE…`. It runs the composite action with these inputs, as a
+// runner of GitHub Actions does. The files output and summary contain the output of the steps.
 func onGitHubRunner(ts *testscript.TestScript, neg bool, args []string) {
 	given := map[string]string{}
 	for _, g := range args {
@@ -32,7 +32,7 @@ func onGitHubRunner(ts *testscript.TestScript, neg bool, args []string) {
 	useAction(ts, neg, given, nil)
 }
 
-// useAction carries out the steps of the composite action in the environment of a job, and returns its outputs.
+// useAction runs the steps of the composite action in the environment of a job, and returns its outputs.
 func useAction(ts *testscript.TestScript, neg bool, given, of map[string]string) map[string]string {
 	dir, err := filepath.Abs(filepath.Join(deployCI, "github"))
 	ts.Check(err)
@@ -75,7 +75,8 @@ func useAction(ts *testscript.TestScript, neg bool, given, of map[string]string)
 	return outputs
 }
 
-// eventOf is what GitHub knows of the event that started a job. PULL_REQUEST of a script is the number of a pull request, FROM the repository that it comes from.
+// eventOf returns GitHub's data about the event that started a job. In a script, PULL_REQUEST is the number of a pull
+// request, and FROM is its source repository.
 func eventOf(ts *testscript.TestScript) map[string]string {
 	return map[string]string{
 		"github.token":                                  ts.Getenv("JOB_TOKEN"),
@@ -85,7 +86,7 @@ func eventOf(ts *testscript.TestScript) map[string]string {
 	}
 }
 
-// runnerOf is the environment of a step of GitHub.
+// runnerOf returns the environment of a step on GitHub.
 func runnerOf(ts *testscript.TestScript, action string) map[string]string {
 	return map[string]string{
 		"GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": action, "GITHUB_OUTPUT": ts.MkAbs("output"), "GITHUB_STEP_SUMMARY": ts.MkAbs("summary"), "GITHUB_PATH": ts.MkAbs("path"),
@@ -93,7 +94,8 @@ func runnerOf(ts *testscript.TestScript, action string) map[string]string {
 	}
 }
 
-// onGitLabRunner is the command `gitlab JOB NAME=VALUE…`: it carries out a job of the component with these inputs, as a runner of GitLab does.
+// onGitLabRunner implements the command `gitlab JOB NAME=VALUE…`. It runs a job of the component with these inputs, as
+// a runner of GitLab does.
 func onGitLabRunner(ts *testscript.TestScript, neg bool, args []string) {
 	given := map[string]string{}
 	for _, g := range args[1:] {
@@ -110,7 +112,7 @@ type gitLabJob struct {
 	Script    []string
 }
 
-// useComponent carries out one job of the component.
+// useComponent runs one job of the component.
 func useComponent(ts *testscript.TestScript, neg bool, name string, given map[string]string) {
 	path := filepath.Join(deployCI, "gitlab", "writ.yml")
 	var head struct {
@@ -128,7 +130,7 @@ func useComponent(ts *testscript.TestScript, neg bool, name string, given map[st
 		return input.ReplaceAllStringFunc(text, func(e string) string { return inputs[input.FindStringSubmatch(e)[1]] })
 	}
 	for key, job := range maps.Clone(jobs) {
-		jobs[insert(key)] = job // the files of several components are one file for GitLab
+		jobs[insert(key)] = job // GitLab merges the files of several components
 	}
 	job := jobs[name]
 	env := map[string]string{
@@ -144,7 +146,7 @@ func useComponent(ts *testscript.TestScript, neg bool, name string, given map[st
 			env[name] = insert(value)
 		}
 	}
-	for name := range env { // variables of the project go before those of a job
+	for name := range env { // project variables override those of a job
 		if value := ts.Getenv(name); value != "" {
 			env[name] = value
 		}
@@ -156,7 +158,7 @@ func useComponent(ts *testscript.TestScript, neg bool, name string, given map[st
 	runSteps(ts, neg, env, text)
 }
 
-// runSteps runs commands in a shell that ends with the first that fails, with an environment of its own.
+// runSteps runs commands with the given environment in a shell that stops at the first failure.
 func runSteps(ts *testscript.TestScript, neg bool, env map[string]string, text string) {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -167,7 +169,7 @@ func runSteps(ts *testscript.TestScript, neg bool, env map[string]string, text s
 	}
 }
 
-// readCI reads a document of a YAML file.
+// readCI parses a document of a YAML file.
 func readCI(ts *testscript.TestScript, path string, document int, into any) {
 	text, err := os.ReadFile(path)
 	ts.Check(err)
@@ -175,7 +177,7 @@ func readCI(ts *testscript.TestScript, path string, document int, into any) {
 	ts.Check(err)
 }
 
-// readIfThere returns what a file holds, "" if there is none.
+// readIfThere returns the content of a file, "" if it does not exist.
 func readIfThere(ts *testscript.TestScript, name string) string {
 	text, err := os.ReadFile(ts.MkAbs(name))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +186,7 @@ func readIfThere(ts *testscript.TestScript, name string) string {
 	return string(text)
 }
 
-// inputsOf returns the values of inputs: what is given, otherwise their defaults.
+// inputsOf returns the values of inputs: the given value, or else the default.
 func inputsOf(ts *testscript.TestScript, inputs map[string]ciInput, given map[string]string) map[string]string {
 	values := map[string]string{}
 	for name, input := range inputs {
@@ -203,7 +205,7 @@ func inputsOf(ts *testscript.TestScript, inputs map[string]ciInput, given map[st
 
 var expression = regexp.MustCompile(`\$\{\{ ([a-zA-Z0-9_.-]+) \}\}`)
 
-// expand puts the values of expressions of GitHub in their place.
+// expand replaces GitHub expressions by their values.
 func expand(ts *testscript.TestScript, text string, values map[string]string) string {
 	return expression.ReplaceAllStringFunc(text, func(e string) string {
 		value, known := values[expression.FindStringSubmatch(e)[1]]

@@ -12,7 +12,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestNoDaemonLogsASecret gives a daemon's log what somebody has given by mistake, like a token where the address of a supervisor was meant.
+// TestNoDaemonLogsASecret logs values that a user could enter by mistake, like a token in place of a supervisor's
+// address.
 func TestNoDaemonLogsASecret(t *testing.T) {
 	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()
 	for _, format := range []string{"text", "json"} {

@@ -12,7 +12,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// The doctor reads the journal of a supervisor that is at work, finds what nothing would wake, and leaves nothing behind.
+// The doctor reads the journal of a running supervisor, finds the runs that no event would wake, and leaves no files
+// behind.
 func TestDoctorFindsRunsThatNoEventWouldWake(t *testing.T) {
 	t.Run("file", func(t *testing.T) { doctorFindsSleepers(t, filepath.Join(t.TempDir(), "journal.db")) })
 	t.Run("PostgreSQL", func(t *testing.T) { doctorFindsSleepers(t, testenv.Postgres(t).Store()) })
@@ -47,7 +48,7 @@ func doctorFindsSleepers(t *testing.T, place string) {
 	if len(found) != 2 || found[0].State != ill || found[1].Check != "run "+string(stuck) {
 		t.Errorf("of a journal with a run that nothing wakes the doctor says %+v", found)
 	}
-	goesOn := func() { // while the doctor looks, a step of the run is written
+	goesOn := func() { // a step of the run is written while the doctor waits
 		err := j.Write(t.Context(), func(tx *journal.Tx) error {
 			r, err := tx.Run(stuck)
 			if err != nil {

@@ -10,12 +10,12 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// notCommands holds texts of the pages that look like commands, with the reason why they are none.
+// notCommands holds texts of the pages that look like commands, with the reason why they are not.
 var notCommands = map[string]string{
 	"writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64": "a line of the console of a node",
 }
 
-// Each command of writ that the pages for people print has the name and the flags that the program knows.
+// Each command of writ in the pages for people has a known name and known flags.
 func TestDocumentedCommandsAreKnown(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/manual/*.md")
 	if err != nil {
@@ -66,10 +66,11 @@ func TestUnknownCommandsAreFoundInPages(t *testing.T) {
 	}
 }
 
-// printed matches a command of writ where a command may begin: at the begin of a line of code, in such a line, or in code within a sentence.
+// printed matches a command of writ where a command may start: at the start of a line of code, within such a line, or
+// in code within a sentence.
 var printed = regexp.MustCompile("(?:^    |`|\\$\\(|[;|&] |[A-Z_]+=\\S+ )(?:\\./writ|go run \\./cmd/writ|writ) ([a-z][^`]*)")
 
-// commandsIn returns the arguments of the commands of writ that a line prints. Lines between fences are code, as are indented ones.
+// commandsIn returns the arguments of the writ commands in a line. Fenced and indented lines are code.
 func commandsIn(line string, fenced bool) (all [][]string) {
 	if fenced {
 		line = "    " + strings.TrimLeft(line, " ")
@@ -82,12 +83,12 @@ func commandsIn(line string, fenced bool) (all [][]string) {
 		if command := line[at[2]:at[3]]; notCommands["writ "+command] == "" {
 			all = append(all, argumentsIn(command))
 		}
-		line = line[at[2]:] // another command may follow in the same line
+		line = line[at[2]:] // another command may follow on the line
 	}
 }
 
-// argumentsIn splits the rest of a command into arguments, up to a comment, a redirection or the next command. Two spaces also end it: what
-// follows explains the command.
+// argumentsIn splits the rest of a command into arguments, up to a comment, a redirection or the next command. Two
+// spaces also end it, because an explanation of the command follows.
 func argumentsIn(text string) (words []string) {
 	var word strings.Builder
 	quote := rune(0)
@@ -118,7 +119,7 @@ func argumentsIn(text string) (words []string) {
 	return words
 }
 
-// unknownIn returns what the program does not know of a command, or "".
+// unknownIn returns the part of a command that the program does not know, or "".
 func unknownIn(words []string) string {
 	a := &app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}
 	root := a.root()

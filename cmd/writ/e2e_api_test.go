@@ -12,8 +12,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// Every operation of the API answers as its description says, to proper requests and to others: schemathesis makes both from the description. It
-// leaves out what has no end: the link and the streams of events.
+// Every API operation matches its description, for valid and invalid requests that schemathesis generates from it. The
+// link and the event streams are excluded because they do not end.
 func TestTheAPIIsAsItsDescriptionSays(t *testing.T) {
 	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers ask for what people got wrong")
 	t.Parallel()
@@ -28,7 +28,7 @@ run.output({disk: disk.name})
 `)
 	s.Submit("pair.tengo")
 	s.Script("fails.tengo", `import("volume").delete("disk")`+"\n")
-	s.Try("submit", "fails.tengo") // it may not delete
+	s.Try("submit", "fails.tengo") // the signer lacks the permission to delete
 
 	described, err := filepath.Abs("../../coord/api")
 	if err != nil {
@@ -39,7 +39,7 @@ run.output({disk: disk.name})
 		"--phases", "examples,coverage,fuzzing", "--max-examples", "30", "--rate-limit", "60/s", "--request-timeout", "30", "--continue-on-failure", "--no-color",
 		"--suppress-health-check", "filter_too_much", // few texts are base64 of 32 bytes
 		"--exclude-path-regex", `^/v1/(link|events|runs/\{run\}/events)$`)
-	c.Dir = t.TempDir() // it writes down what it found
+	c.Dir = t.TempDir() // schemathesis writes its findings there
 	if err := os.CopyFS(c.Dir, os.DirFS(filepath.Join(described, "testdata"))); err != nil {
 		t.Fatal(err)
 	}

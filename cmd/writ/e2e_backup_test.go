@@ -11,8 +11,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestLostStoresComeBackFromTheirBackups loses the data directory of a supervisor, and then that of the coordinator, and brings back
-// older ones. Nothing takes effect twice, no run is shown as open for ever, and what happens next is told.
+// TestLostStoresComeBackFromTheirBackups loses the data directory of a supervisor, then that of the coordinator, and
+// restores older ones. No job runs twice, no run stays open for ever, and later events are reported.
 func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

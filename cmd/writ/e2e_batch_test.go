@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// TestNodesOfABatchJoinWithoutACommandForEach signs a list of serial numbers before the machines ask.
+// TestNodesOfABatchJoinWithoutACommandForEach signs a list of serial numbers before the machines request to join.
 func TestNodesOfABatchJoinWithoutACommandForEach(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -20,17 +20,18 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestBenchMeasuresEveryWorkload carries the benchmark out, small.
+// TestBenchMeasuresEveryWorkload runs a small benchmark.
 func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	t.Parallel()
-	testenv.Need(t, "redis-server") // the stand-in knows no TLS
+	testenv.Need(t, "redis-server") // the stand-in does not support TLS
 	bin := testcluster.Binary(t)
 	profiles := t.TempDir()
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles, "--tls",
 		"--beside", fakePeers(t), "-o", "json")
 	var login string
-	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) { // each word of progress is said while all processes are there
+	// Progress is printed while all processes run.
+	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
 		login = cmp.Or(login, shownLogin(t, bin))
 		return words.Write(p)
 	})
@@ -63,7 +64,7 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 				t.Errorf("%s: %+v, want %d runs of %d calls, %d in flight", s.Name, f, w.runs, w.calls, w.inFlight)
 			}
 		}
-		if s.Name == "writ" && s.Together.CPUPerCall <= 0 { // others may use less than can be seen
+		if s.Name == "writ" && s.Together.CPUPerCall <= 0 { // the others may use too little to measure
 			t.Error("writ has used no CPU")
 		}
 	}
@@ -94,7 +95,7 @@ func TestABenchmarkOfTLSNeedsRedis(t *testing.T) {
 	}
 }
 
-// fakePeers makes a program of systems that says how fast it was without having done anything.
+// fakePeers creates a program that reports made-up speeds of other systems.
 func fakePeers(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "peers")
 	const script = `#!/bin/sh
@@ -117,7 +118,8 @@ esac
 	return path
 }
 
-// TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds shows every system in every workload, and what numbers mean nothing without.
+// TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds checks that the table has every system in every workload, and the
+// context of the numbers.
 func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 	figures := func(rate float64) bench.Figures {
 		return bench.Figures{InFlight: 50, Calls: 10, RunsPerSecond: rate / 10, CallsPerSecond: rate, CPUPerCall: 400, WritToThis: 2000 / rate,
@@ -147,7 +149,7 @@ func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 	}
 }
 
-// TestBenchWaiting carries the benchmark out, small: it measures everything, and fails when the limit is passed.
+// TestBenchWaiting runs a small benchmark: it measures everything, and fails when the limit is exceeded.
 func TestBenchWaiting(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestBenchMeasuresEveryWorkload")
@@ -156,7 +158,8 @@ func TestBenchWaiting(t *testing.T) {
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "waiting", "--runs", "700", "--idle", "100ms", "--limit-mib", "1", "-o", "json")
 	var login string
-	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) { // each word of progress is said while all processes are there
+	// Progress is printed while all processes run.
+	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) {
 		login = cmp.Or(login, shownLogin(t, bin))
 		return words.Write(p)
 	})
@@ -186,7 +189,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// shownLogin returns the command line of a process of a program that shows how to log in to a Redis, "" if none does.
+// shownLogin returns the command line of a process of a program that contains a Redis login, or "".
 func shownLogin(t *testing.T, program string) string {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -194,7 +197,7 @@ func shownLogin(t *testing.T, program string) string {
 		t.Error(err)
 	}
 	for _, path := range lines {
-		line, _ := os.ReadFile(path) // its process may be gone
+		line, _ := os.ReadFile(path) // the process may have ended
 		if args := strings.Split(string(line), "\x00"); len(args) > 1 && args[0] == program && args[1] == "bench" && strings.Contains(string(line), "@127.0.0.1") {
 			return strings.Join(args, " ")
 		}

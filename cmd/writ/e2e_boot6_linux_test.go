@@ -16,15 +16,15 @@ import (
 	"writ/internal/testenv"
 )
 
-// The network with IPv6 only of a test.
+// The IPv6-only network of a test.
 const (
 	boot6Router = "fe80::1"
 	boot6Host   = "fd77::1"
 	boot6Net    = "fd77::/64"
-	boot6Node   = "fd77::5054:ff:fe77:50/64" // by the address of its card
+	boot6Node   = "fd77::5054:ff:fe77:50/64" // derived from the address of its card
 )
 
-// advertiseIPv6 has this host answer as a router on the bridge, until the test ends.
+// advertiseIPv6 makes this host act as a router on the bridge until the test ends.
 func advertiseIPv6(t *testing.T) {
 	t.Helper()
 	lan, err := net.InterfaceByName("lan")
@@ -61,7 +61,7 @@ func advertiseIPv6(t *testing.T) {
 	t.Cleanup(func() { conn.Close(); <-ended })
 }
 
-// A machine starts in a network with IPv6 only, where a router advertises it, joins with a token and does a signed job.
+// A machine starts in a network with only IPv6 and a router, joins with a token and executes a signed job.
 func TestAMachineJoinsInANetworkWithIPv6Only(t *testing.T) {
 	testenv.Nightly(t, "TestACardFollowsItsRouter of package efi/boot has such a network, and TestTheFirstProcessPreparesAMachine a machine with IPv6 besides")
 	testenv.Need(t, "redis-server")

@@ -20,7 +20,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// manualText is the first text in a language after a heading of a page of the manual that begins with some words.
+// manualText returns the first code block in a language below a heading of a manual page, if it begins with begins.
 func manualText(t *testing.T, page, heading, language, begins string) string {
 	t.Helper()
 	_, after, found := strings.Cut(read(t, page), "\n"+heading+"\n")
@@ -32,7 +32,7 @@ func manualText(t *testing.T, page, heading, language, begins string) string {
 	return begins + text + "\n"
 }
 
-// imageServer is a server in the network of the machine that gives one file, and the certificate of its authority.
+// imageServer starts a server for one file in the network of the machine. It returns its URL and the CA certificate.
 func imageServer(t *testing.T, file string) (url, ca string) {
 	t.Helper()
 	authority := testenv.NewAuthority(t)
@@ -52,7 +52,8 @@ func imageServer(t *testing.T, file string) (url, ca string) {
 	return "https://" + l.Addr().String() + "/" + filepath.Base(file), authority.CA
 }
 
-// An image with containerd and runc of Debian's packages, made as the manual says, starts a machine that runs a container for a signed script.
+// An image with containerd and runc from Debian packages, made as in the manual, starts a machine that runs a container
+// for a signed script.
 func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 	testenv.Nightly(t, "TestProgramsBringTheirLibraries of package efi/image makes an image with a program of Debian")
 	testenv.Need(t, "redis-server")
@@ -82,7 +83,7 @@ func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 	if err := errors.Join(os.WriteFile(data, nil, 0o600), os.Truncate(data, 2<<30)); err != nil {
 		t.Fatal(err)
 	}
-	// The disk is one on which the power went when its file system was ready and had no label yet.
+	// On this disk, the power failed when the file system was complete but not yet labelled.
 	if said, err := exec.Command(testenv.Need(t, "mkfs.btrfs"), "-q", "-L", "being made by writ", data).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -125,7 +126,7 @@ run.output({said: said.stdout})
 	v.pressPower()
 	t.Logf("serving after %.1f s, the container has answered after %.1f s, off after %.1f s\n%s", serving.Seconds(), done.Seconds(), time.Since(v.began).Seconds(), v.said())
 
-	// It is the same node when it starts again, and the container runs without a script.
+	// After a restart it is the same node, and the container runs without a script.
 	v = starts(data)
 	v.await("btrfs with the label writ-data")
 	v.await("msg=serving")
@@ -141,7 +142,7 @@ run.output({said: said.stdout})
 	t.Logf("started again:\n%s", v.said())
 }
 
-// keepsOthersData starts a machine whose disk has the data of others under the number that is named, and cuts its power.
+// keepsOthersData starts a machine that names a disk with foreign data by its serial number, and cuts the power.
 func keepsOthersData(t *testing.T, starts func(file string, words ...string) *vm) {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "others")

@@ -29,16 +29,16 @@ import (
 	"writ/internal/testenv"
 )
 
-// The network of a test: this host is its switch, with everything of a datacenter but the node.
+// The network of a test. This host is the switch and runs all parts of a datacenter except the node.
 const (
 	bootHost = "10.77.0.1"
 	bootNode = "10.77.0.50"
 )
 
-// bootWords begin the command line of a machine. Its kernel does not compare its timers, which are late on a busy host.
+// bootWords start the command line of a machine. Its kernel does not check its timers, which are late on a busy host.
 const bootWords = "console=ttyS0 quiet panic=5 no_timer_check "
 
-// staticWrit is the program as an image has it, built as the manual says, with more flags for the linker.
+// staticWrit builds the program for an image as in the manual, with additional linker flags.
 func staticWrit(t *testing.T, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "writ-node")
@@ -50,7 +50,7 @@ func staticWrit(t *testing.T, flags ...string) string {
 	return path
 }
 
-// newBridge makes a bridge with this host, at these addresses, and with a tap for a machine.
+// newBridge creates a bridge with this host, at these addresses, and a tap for a machine.
 func newBridge(t *testing.T, addresses ...string) (tap string) {
 	t.Helper()
 	lines := []string{"ip link add lan type bridge", "ip link set lan up", "ip tuntap add dev tap0 mode tap", "ip link set tap0 master lan", "ip link set tap0 up"}
@@ -66,7 +66,7 @@ func newBridge(t *testing.T, addresses ...string) (tap string) {
 	return "tap0"
 }
 
-// newLAN makes a bridge with this host and a tap for a machine, and a DHCP server there, which tells more than addresses.
+// newLAN creates a bridge with this host, a tap for a machine, and a DHCP server with additional options.
 func newLAN(t *testing.T, more ...dhcpv4.Modifier) (tap string) {
 	t.Helper()
 	tap = newBridge(t, bootHost+"/24")
@@ -74,7 +74,7 @@ func newLAN(t *testing.T, more ...dhcpv4.Modifier) (tap string) {
 	return tap
 }
 
-// serveDHCP has this host give a machine its address, and tell more than addresses.
+// serveDHCP starts a DHCP server for a machine, with additional options.
 func serveDHCP(t *testing.T, more ...dhcpv4.Modifier) {
 	t.Helper()
 	server, err := server4.NewServer("lan", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
@@ -101,7 +101,7 @@ func serveDHCP(t *testing.T, more ...dhcpv4.Modifier) {
 	t.Cleanup(func() { server.Close(); <-served })
 }
 
-// bootRedis is the Redis of the datacenter, at a socket.
+// bootRedis starts the Redis of the datacenter, on a socket.
 func bootRedis(t *testing.T) (url string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,11 +127,11 @@ type vm struct {
 	ended chan error
 
 	mu    sync.Mutex
-	lines []string // of its serial line, each with the time since the start
+	lines []string // lines of the serial console, each with the time since the start
 	news  chan struct{}
 }
 
-// startVM starts a machine with firmware and a card at a tap, and this besides.
+// startVM starts a machine with firmware, a network card at a tap, and the devices in args.
 func startVM(t *testing.T, tap string, args ...string) *vm {
 	t.Helper()
 	return startFirmware(t, append([]string{
@@ -139,7 +139,7 @@ func startVM(t *testing.T, tap string, args ...string) *vm {
 	}, args...)...)
 }
 
-// startFirmware starts a machine with firmware, and this besides.
+// startFirmware starts a machine with firmware and the devices in args.
 func startFirmware(t *testing.T, args ...string) *vm {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,7 +157,7 @@ func startFirmware(t *testing.T, args ...string) *vm {
 	}, args...)...)
 }
 
-// startQEMU starts a machine that has this besides a serial line.
+// startQEMU starts a machine with a serial console and the devices in args.
 func startQEMU(t *testing.T, args ...string) *vm {
 	t.Helper()
 	v := &vm{t: t, qmp: filepath.Join(t.TempDir(), "qmp"), ended: make(chan error, 1), news: make(chan struct{}, 1)}
@@ -211,7 +211,7 @@ func (v *vm) said() string {
 	return strings.Join(v.lines, "\n")
 }
 
-// await waits until the machine has said something.
+// await waits until the console contains a text.
 func (v *vm) await(text string) {
 	v.t.Helper()
 	late := time.After(testcluster.Patience)
@@ -227,7 +227,8 @@ func (v *vm) await(text string) {
 	}
 }
 
-// awaitApproval waits until the machine shows how to approve it, and returns its name and its fingerprint from the command, as a shell would read it.
+// awaitApproval waits until the machine shows the command that approves it. It returns the name and fingerprint in the
+// command, as parsed by a shell.
 func (v *vm) awaitApproval() (name, fingerprint string) {
 	v.t.Helper()
 	v.await("  writ node approve ")
@@ -235,7 +236,7 @@ func (v *vm) awaitApproval() (name, fingerprint string) {
 	_, command, _ := strings.Cut(v.said(), "  writ node approve ")
 	var words []string
 	for line := range strings.Lines(command) {
-		if len(words) > 0 { // each has the time since the start
+		if len(words) > 0 { // each line has the time since the start
 			_, line, _ = strings.Cut(strings.TrimLeft(line, " "), "  ")
 		}
 		line = strings.TrimSpace(line)
@@ -250,7 +251,7 @@ func (v *vm) awaitApproval() (name, fingerprint string) {
 	return words[0], words[1]
 }
 
-// do has QEMU do something to the machine. The arguments are JSON.
+// do sends a QMP command for the machine to QEMU. The arguments are JSON.
 func (v *vm) do(command, arguments string) {
 	v.t.Helper()
 	conn, err := net.Dial("unix", v.qmp)
@@ -262,7 +263,7 @@ func (v *vm) do(command, arguments string) {
 	for _, ask := range []string{"", `{"execute": "qmp_capabilities"}`, fmt.Sprintf(`{"execute": %q, "arguments": %s}`, command, arguments)} {
 		_, _ = io.WriteString(conn, ask)
 		answer := map[string]any{"event": ""}
-		for err == nil && answer["event"] != nil { // events may come before an answer
+		for err == nil && answer["event"] != nil { // events may precede the answer
 			clear(answer)
 			err = answers.Decode(&answer)
 		}
@@ -272,7 +273,7 @@ func (v *vm) do(command, arguments string) {
 	}
 }
 
-// pressPower presses the power button, and waits until the machine is off.
+// pressPower presses the power button and waits until the machine is off.
 func (v *vm) pressPower() {
 	v.t.Helper()
 	v.do("system_powerdown", "{}")
@@ -287,9 +288,9 @@ func (v *vm) pressPower() {
 	}
 }
 
-// A machine starts from an image with UEFI firmware, joins with a token, does a signed job and turns off. Once all settings and the token are
-// on the USB stick or CD with the image, and once on the command line of the kernel. The token is not seen on the console.
-// A machine without a token joins when it was approved.
+// A machine starts from an image with UEFI firmware, joins with a token, executes a signed job and turns off. The
+// settings and the token are first on the USB stick or CD with the image, then on the kernel's command line. The
+// console never shows the token. A machine without a token joins after its approval.
 func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
 	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
 	testenv.Need(t, "redis-server")
@@ -363,7 +364,7 @@ run.output({said: "pong"})
 		s.Writ("node", "remove", "--yes", name, "--reason", "it forgets who it is")
 	}
 
-	// A machine without a token shows how to approve it, and goes on by itself.
+	// A machine without a token shows how to approve it, and continues by itself.
 	cluster := strings.Split(token, ".")[3]
 	boots := serveBoot(t, "--listen", bootHost+":8080", "--image", image)
 	waits := startVM(t, tap, "-kernel", image, "-append", bootWords+"writ.boot=http://"+bootHost+":8080"+stages.Path+"52-54-00-77-00-50 writ.name=by-hand writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
@@ -389,7 +390,7 @@ run.output({said: "pong"})
 	}
 	s.Writ("node", "remove", "--yes", "by-hand", "--reason", "it forgets who it is")
 
-	// One whose serial number was signed beforehand needs neither a token nor a command.
+	// A machine whose serial number was signed beforehand needs neither a token nor a command.
 	s.Script("rack.txt", "WRIT-0001\nWRIT-0002\n")
 	s.Writ("batch", "create", "--dc", "dc1", "--serials", "rack.txt")
 	starts("by-batch", "", "-smbios", "type=1,serial=WRIT-0001", "-kernel", image, "-append",
@@ -410,14 +411,14 @@ run.output({said: "pong"})
 	options := bootWords + "writ.data=writ-data writ.supervisor=" + supervisor + " writ.redis=" + redis
 	with := []string{"-drive", "if=none,id=d1,format=raw,file=" + data, "-device", "virtio-blk-pci,drive=d1", "-kernel", image, "-append"}
 	starts("node-525400770050", token, append(slices.Clone(with), options+" writ.join="+token)...)
-	// It knows who it is, at another address as well.
+	// It keeps its identity at another address.
 	starts("node-525400770050", token, append(slices.Clone(with), options+" writ.address=10.77.0.51/24 writ.gateway="+bootHost)...)
 	if said := s.Writ("node", "list", "-o", "name"); len(strings.Fields(said)) != 1 {
 		t.Errorf("a node that starts again is another one:\n%s", said)
 	}
 }
 
-// ipxeROM is iPXE for a card of a machine with firmware.
+// ipxeROM is iPXE for the network card of a machine with firmware.
 const ipxeROM = "/usr/lib/ipxe/qemu/efi-virtio.rom"
 
 func needIPXE(t *testing.T) {
@@ -427,7 +428,7 @@ func needIPXE(t *testing.T) {
 	}
 }
 
-// freePort is a port of loopback where nothing listens.
+// freePort returns an unused loopback port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -442,8 +443,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// A machine whose card has iPXE loads the image from a web server, with the command line that the script gives: it misses a token, and nothing else.
-// With a boot server, the same fault is in the list of that. A machine whose image cannot be started takes the next one by itself.
+// A machine with iPXE loads the image and its command line from a web server: its only fault is the missing token. With
+// a boot server, the list shows the same fault. If an image cannot be started, the machine uses the next one.
 func TestAMachineStartsFromABootServer(t *testing.T) {
 	testenv.Nightly(t, "TestABuildWritesBillAndChecksum makes the directory of a web server, and TestABootServerServesASiteAndListsItsMachines has a boot server without a machine")
 	testenv.Need(t, "qemu-system-x86_64")
@@ -477,7 +478,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	t.Logf("started from a web server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
 	_ = v.cmd.Process.Kill()
 
-	port = freePort(t) // which the machine reaches as one of 10.0.2.2
+	port = freePort(t) // the machine reaches it at 10.0.2.2
 	wrong := filepath.Join(t.TempDir(), "wrong.efi")
 	if err := os.WriteFile(wrong, imageOf(t, "quiet"), 0o600); err != nil {
 		t.Fatal(err)

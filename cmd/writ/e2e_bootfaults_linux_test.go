@@ -28,13 +28,13 @@ import (
 	"writ/internal/testenv"
 )
 
-// The card of a machine in a test.
+// The network card of a machine in a test.
 const (
 	bootMAC  = "52:54:00:77:00:50"
 	bootName = "52-54-00-77-00-50"
 )
 
-// initrdOf writes the files of an image, as a machine takes them that starts from a kernel without firmware.
+// initrdOf extracts the initrd of an image, for a machine that starts from a kernel without firmware.
 func initrdOf(t *testing.T, image string) (path string) {
 	t.Helper()
 	file, err := pe.Open(image)
@@ -57,7 +57,7 @@ func initrdOf(t *testing.T, image string) (path string) {
 	return path
 }
 
-// newDisk is a disk of so many MiB, with a file system if mkfs is not empty.
+// newDisk creates a disk of mib MiB, with a file system unless mkfs is empty.
 func newDisk(t *testing.T, mib int64, mkfs ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "disk")
@@ -72,10 +72,11 @@ func newDisk(t *testing.T, mib int64, mkfs ...string) (path string) {
 	return path
 }
 
-// fileThere is in the file that is on a disk of a test.
+// fileThere is part of the file on a disk of a test.
 var fileThere = bytes.Repeat([]byte("this is somebody's photograph. "), 40)
 
-// diskWith is a disk with a file system that has one file of another computer, and is full if that is asked for.
+// diskWith creates a disk with a file system that contains a file of another computer. If full is set, it has no free
+// space.
 func diskWith(t *testing.T, label string, full bool) (path string) {
 	t.Helper()
 	const mib = 16
@@ -103,7 +104,7 @@ func diskWith(t *testing.T, label string, full bool) (path string) {
 	}
 }
 
-// fatDisk is the beginning of a disk with the file system of a USB stick.
+// fatDisk creates the start of a disk with the file system of a USB stick.
 func fatDisk(t *testing.T, label string) (path string) {
 	t.Helper()
 	path = newDisk(t, 1)
@@ -122,23 +123,23 @@ func fatDisk(t *testing.T, label string) (path string) {
 	return path
 }
 
-// fault is something that is wrong with a machine or its surroundings.
+// fault is a fault of a machine or its environment.
 type fault struct {
 	name    string
 	devices []string    // of the machine
-	words   []string    // on its command line
-	says    string      // what is wrong, as the console says it
-	next    string      // what to do about it, on the console
-	list    string      // what `writ boot list` says, "" if the machine reaches no boot server
-	held    bool        // it is held
-	page    string      // what the page has of it then; why the node does not serve if ""
-	disk    string      // file of a disk that stays as it is
-	before  func(v *vm) // happens when the first process begins
-	mend    func(v *vm) // then it goes on by itself
+	words   []string    // of its command line
+	says    string      // the fault as shown on the console
+	next    string      // the remedy as shown on the console
+	list    string      // text in `writ boot list`, "" if the machine cannot reach the boot server
+	held    bool        // the machine is held
+	page    string      // text on the page; "" means why the node does not serve
+	disk    string      // path of a disk that must not change
+	before  func(v *vm) // called when the first process starts
+	mend    func(v *vm) // removes the fault; the machine then continues
 }
 
-// A machine names each fault of itself and its surroundings within seconds, on its console and where starts are listed, with what to do next. It
-// neither restarts nor asks again and again: what failed twice in the same way is held. It formats no disk.
+// A machine shows each fault of itself and its environment within seconds, on its console and in the list of starts,
+// with a remedy. It neither restarts nor retries forever: after two equal failures it is held. It formats no disk.
 func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 	testenv.Nightly(t, "the tests of package efi/boot have each of these faults without a machine")
 	testenv.Need(t, "redis-server")
@@ -153,7 +154,7 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "node.efi")
 	s.Writ("efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", image)
 	initrd := initrdOf(t, image)
-	// A party between the machine and its supervisor passes on all that it hears, and has another key.
+	// A proxy between the machine and its supervisor forwards all traffic and has another key.
 	stranger := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "https", Host: bootHost + ":7441"})
@@ -195,7 +196,7 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 		return func(v *vm) { v.do("set_link", `{"name": "n0", "up": `+up+`}`) }
 	}
 
-	// A node is made, so that its token is spent and its disk is one of a node.
+	// A node joins, so its token is spent and its disk belongs to a node.
 	spent, own := token(), newDisk(t, 64, "mkfs.ext4", "-q", "-L", "writ-data")
 	faults := []fault{
 		{name: "token spent", devices: card, words: usual(spent, "writ.name=n2"), held: true,
@@ -282,7 +283,8 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 	}
 }
 
-// isNamed waits until the fault is on the console, in the list and on the page, each with what to do, and logs how long that took.
+// isNamed waits until the fault and its remedy are on the console, in the list and on the page, and logs how long that
+// took.
 func (f *fault) isNamed(t *testing.T, v *vm, boots *servedBoot) {
 	t.Helper()
 	v.await("] start ")
@@ -308,7 +310,7 @@ func (f *fault) isNamed(t *testing.T, v *vm, boots *servedBoot) {
 	t.Logf("%s: said %.1f s after the first process began%s, on the page after %.1f s\n%s\n%s", f.name, shown.Seconds(), listed, time.Since(began).Seconds(), advice, v.said())
 }
 
-// diskDigest is the digest of a file, of nothing if path is "".
+// diskDigest returns the digest of a file, or the zero value if path is "".
 func diskDigest(t *testing.T, path string) (sum [sha256.Size]byte) {
 	t.Helper()
 	if path == "" {

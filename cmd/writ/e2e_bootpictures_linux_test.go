@@ -13,7 +13,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// The screen of a machine without graphics, and the memory from which the hardware takes it: a byte for each character, and one for its colour.
+// The text screen of a machine and its memory in the hardware: one byte for each character, and one for its colour.
 const (
 	screenColumns = 80
 	screenLines   = 25
@@ -21,7 +21,7 @@ const (
 	screenSize    = 32 << 10 // several screens, through which the kernel scrolls
 )
 
-// screenText is what the memory of the screen has.
+// screenText returns the content of the screen memory.
 func (v *vm) screenText() string {
 	v.t.Helper()
 	file := filepath.Join(v.t.TempDir(), "screen")
@@ -37,7 +37,7 @@ func (v *vm) screenText() string {
 	return string(text)
 }
 
-// isOnScreen reports whether the screen has a whole page, from its first to its last line.
+// isOnScreen reports whether the screen shows a complete page, from its first to its last line.
 func (v *vm) isOnScreen(first, last string) bool {
 	text := v.screenText()
 	begins, ends := strings.LastIndex(text, "  "+first), strings.LastIndex(text, last)
@@ -50,7 +50,7 @@ func (v *vm) isOnScreen(first, last string) bool {
 	return true
 }
 
-// picture takes a picture of the screen.
+// picture writes a screenshot to a file.
 func (v *vm) picture(file string) {
 	v.t.Helper()
 	v.do("screendump", fmt.Sprintf(`{"filename": %q, "format": "png"}`, file))
@@ -64,8 +64,9 @@ func (v *vm) picture(file string) {
 	}
 }
 
-// The screen of a machine shows each page whole: how it starts and waits for its network, that it is held, that it waits to be approved, and that it
-// serves. With WRIT_PICTURES=DIR the pictures stay there: `task pictures:console` takes those of the manual from them.
+// The screen of a machine shows each page completely: the start and the wait for its network, a held machine, the wait
+// for an approval, and a serving node. With WRIT_PICTURES=DIR, the pictures remain there: `task pictures:console` uses
+// them for the manual.
 func TestPicturesOfTheConsole(t *testing.T) {
 	testenv.Nightly(t, "TestTheLongestPageFitsOnAScreen of package efi/boot and others there have the pages, and that their lines fit")
 	testenv.Need(t, "redis-server")

@@ -13,7 +13,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// What a boot server knows of machines reaches operators through the supervisor and the coordinator. Without a token of the datacenter it does not.
+// Operators see the machines of a boot server through the supervisor and the coordinator, if the boot server has a
+// token of the datacenter.
 func TestOperatorsSeeFromAnywhereWhichMachinesStart(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -13,8 +13,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// A machine without a token starts in each of four ways. It waits to be approved, and goes on by itself then: from a USB stick, from a CD, by iPXE
-// over HTTP, and from a kernel without firmware.
+// A machine without a token starts in each of four ways: from a USB stick, from a CD, with iPXE over HTTP, and from a
+// kernel without firmware. It waits for its approval and then continues by itself.
 func TestAMachineWithoutATokenStartsInEachWay(t *testing.T) {
 	testenv.Nightly(t, "TestAMachineThatWaitsShowsHowToApproveIt of package efi/boot has the page, and TestTheFirstProcessPreparesAMachine there starts a machine from a kernel")
 	testenv.Need(t, "redis-server")

@@ -35,8 +35,8 @@ volume.copy("back", {from: volume.get("copy"), size_gib: 1}, {node: "dc1-n1"}).p
 `
 )
 
-// TestACopyBetweenNodesOutlivesTheirEnds copies a volume from one node to another over a narrow wire, and ends both of them with SIGKILL in the
-// middle. The copy is as the volume, nothing of it went over the wire twice but what was on its way, and nothing else is left of it.
+// TestACopyBetweenNodesOutlivesTheirEnds copies a volume between nodes over a slow connection, and kills both nodes in
+// the middle. The copy equals the volume, only data in transit was sent twice, and no other trace remains.
 func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
@@ -77,7 +77,8 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 		t.Errorf("it did not go on where it was:\n%s", said)
 	}
 
-	twin := pathOf(t, s, s.Submit("copy.tengo", "-p", "name=twin", "-p", "node=dc1-n1")) // on its own node it is a clone
+	// On its own node it is a clone.
+	twin := pathOf(t, s, s.Submit("copy.tengo", "-p", "name=twin", "-p", "node=dc1-n1"))
 	if got, err := os.ReadFile(filepath.Join(twin, "content")); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("the twin has %d bytes, %v", len(got), err)
 	}
@@ -97,7 +98,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	}
 }
 
-// pathOf waits for the end of a run and returns the path that it says.
+// pathOf waits for the end of a run and returns the path in its output.
 func pathOf(t *testing.T, s *testcluster.Cluster, id writ.RunID) string {
 	t.Helper()
 	summary := s.Succeeded(s.Follow(id, 0, func() {}))
@@ -111,7 +112,7 @@ func pathOf(t *testing.T, s *testcluster.Cluster, id writ.RunID) string {
 	return path
 }
 
-// arrived is how much of an archive is on a node, -1 if nothing.
+// arrived returns the received size of an archive on a node, -1 if there is none.
 func arrived(t *testing.T, s *testcluster.Cluster, node string) int64 {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(s.Dir, node, "host", "*", "arriving", "*"))
@@ -123,7 +124,7 @@ func arrived(t *testing.T, s *testcluster.Cluster, node string) int64 {
 	}
 	info, err := os.Stat(all[0])
 	if err != nil {
-		return -1 // it is whole
+		return -1 // it is complete
 	}
 	return info.Size()
 }

@@ -17,8 +17,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement: both believe in the cluster's id alone. A node with a token waits for
-// one, too, where the roster says so.
+// TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement. Both trust the cluster's id alone.
+// If the roster requires approval, a node with a token also waits for a statement.
 func TestJoiningWithoutTokens(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -53,7 +53,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 		t.Errorf("it says %q", out)
 	}
 
-	// In a datacenter with manual approval a token is not enough.
+	// With manual approval, a token is not enough.
 	s.Writ("dc", "set", "dc1", "--manual-approval")
 	if out := s.Writ("roster", "show"); !regexp.MustCompile(`manual approval:? +dc1`).MatchString(out) {
 		t.Errorf("the roster is shown as\n%s", out)
@@ -66,7 +66,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	if _, said, code := s.Try("dc", "set", "elsewhere", "--manual-approval"); code != writ.ExitNotFound || !strings.Contains(said, "writ dc list") {
 		t.Errorf("of a datacenter that there is not: exit %d\n%s", code, said)
 	}
-	// How long nodes may be silent is a setting, too: its parts have bounds together with what is there.
+	// The timeouts of nodes are settings, too. A new value is validated together with the current values.
 	s.Writ("dc", "set", "dc1", "--silent-after", "20s")
 	if _, said, code := s.Try("dc", "set", "dc1", "--lost-after", "30s"); code != writ.ExitUsage || !strings.Contains(said, "the minimum is 40s") {
 		t.Errorf("lost too soon: exit %d\n%s", code, said)
@@ -84,7 +84,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestAStrangerTakesNoPlaceOfASupervisor registers with a token's id before the supervisor does that has the token.
+// TestAStrangerTakesNoPlaceOfASupervisor registers with the id of a token before the supervisor that has the token.
 func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -110,7 +110,8 @@ func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
 	}
 }
 
-// TestTwoDatacenters has scripts go where they are addressed, and a script for one that is down wait for it.
+// TestTwoDatacenters checks that scripts reach the addressed datacenter, and that a script waits for a datacenter that
+// is down.
 func TestTwoDatacenters(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -14,14 +14,14 @@ import (
 	"writ/internal/testenv"
 )
 
-// lostFiles says of each file of a data directory what happens if it is missing when its daemon starts. A code and a part of the hint: the daemon
-// refuses. Neither: it makes the file again, which docs/manual/runbook.md lists as harmless.
+// lostFiles maps each file of a data directory to the result of a start without it. With a code and a part of the hint,
+// the daemon refuses to start. Without them, it creates the file again, as docs/manual/runbook.md documents.
 var lostFiles = map[string]map[string][2]string{
 	"coord": {
 		"coordinator.key": {string(writ.CodeDataIncomplete), "writ restore"},
 		"ledger.db":       {string(writ.CodeDataIncomplete), "writ restore"},
 		"ledger.db.lock":  {},
-		"client.yaml":     {}, // as the next three, of the operator
+		"client.yaml":     {}, // this and the next three belong to the operator
 		"last":            {},
 		"logins":          {},
 		"root.key":        {},
@@ -90,7 +90,7 @@ func dataOf(s *testcluster.Cluster, name string) string {
 	return filepath.Join(s.Dir, name)
 }
 
-// contents lists the entries of a data directory that outlive its daemon. Entries beside a store belong to it.
+// contents lists the entries of a data directory that outlive its daemon. The files beside a store count as part of it.
 func contents(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := fs.ReadDir(os.DirFS(dir), ".")
@@ -105,7 +105,7 @@ func contents(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestCoordinatorGetsANewKey follows the steps of docs/manual/runbook.md after the key and all backups are lost.
+// TestCoordinatorGetsANewKey follows docs/manual/runbook.md after the loss of the key and all backups.
 func TestCoordinatorGetsANewKey(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

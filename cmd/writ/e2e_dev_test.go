@@ -25,7 +25,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestDemo runs the demo in this process, so that the race detector and the leak check see all of it.
+// TestDemo runs the demo in this process, under the race detector and the leak check.
 func TestDemo(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestDemoForPeople shows what the two commands of the README promise.
+// TestDemoForPeople checks the two commands of the README.
 func TestDemoForPeople(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -97,7 +97,7 @@ func TestDemoForPeople(t *testing.T) {
 	}
 }
 
-// TestDevSaysWhichRedisItUses looks at both: a redis-server that is on PATH, and the stand-in where there is none.
+// TestDevSaysWhichRedisItUses checks both cases: a redis-server on PATH, and the stand-in without one.
 func TestDevSaysWhichRedisItUses(t *testing.T) {
 	redis := testenv.Need(t, "redis-server")
 	testcluster.Binary(t) // while the compiler is on PATH
@@ -140,7 +140,8 @@ func TestDevGoesOnWhereItWas(t *testing.T) {
 	s.Writ("run", "watch", string(open))
 }
 
-// TestDevEndsSoonWithRunsOpen ends a development cluster in the middle of its work, while somebody watches. The next one goes on.
+// TestDevEndsSoonWithRunsOpen stops a working development cluster while a client watches. The next start continues the
+// runs.
 func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -148,9 +149,9 @@ func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 	p := s.Start("dev", "Ctrl-C ends it", dev...)
 	for i := range 20 {
 		file := fmt.Sprintf("r%d.tengo", i)
-		name := fmt.Sprintf("slow-600-db%d", i) // drivers are in the middle of it
+		name := fmt.Sprintf("slow-600-db%d", i) // drivers are working on it
 		if i%4 == 3 {
-			name = "slow-600-db0" // which another run holds
+			name = "slow-600-db0" // held by another run
 		}
 		s.Script(file, fmt.Sprintf("herodb := import(\"herodb\")\nx := herodb.create(%q, {memory_mib: 64}).address\n", name))
 		s.Submit(file)
@@ -166,7 +167,7 @@ func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 	}
 	took := time.Since(began)
 	t.Logf("it ended after %s", took.Round(10*time.Millisecond))
-	if took > 20*time.Second { // a client alone once kept it for 75 s
+	if took > 20*time.Second { // a single client once delayed it by 75 s
 		t.Error("that is too long")
 	}
 	s.Kill("submit")
@@ -176,7 +177,7 @@ func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 	}
 }
 
-// TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which leaves the run alone.
+// TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which does not affect the run.
 func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -200,7 +201,7 @@ func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	}
 }
 
-// TestAFailedRunIsResumed fails a run, resumes it, and watches it to its end.
+// TestAFailedRunIsResumed resumes a failed run and watches it to its end.
 func TestAFailedRunIsResumed(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -233,8 +234,8 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 	}
 }
 
-// A command that is interrupted while a coordinator does not answer says so, and shows nothing. What was not heard is not that none answered, so no
-// plan without a datacenter is shown.
+// A command that is interrupted while a coordinator does not answer reports the interrupt and prints nothing. In
+// particular, it does not print a plan without a datacenter.
 func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 	t.Parallel()
 	bin := testcluster.Binary(t)
@@ -260,7 +261,7 @@ func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				ended <- cmd.Wait()
-				silent.Close() // ends Accept, should it never have called
+				silent.Close() // ends Accept if the command never connected
 			}()
 			if conn, err := silent.Accept(); err == nil {
 				defer conn.Close()
@@ -283,7 +284,8 @@ func nodeID(t *testing.T, list string) string {
 	return string(page.Items[0].ID)
 }
 
-// TestDevGoesOnWithoutANodeThatWasRemoved removes one of two nodes while the cluster works, and starts the cluster again.
+// TestDevGoesOnWithoutANodeThatWasRemoved removes one of two nodes while the cluster works, and starts the cluster
+// again.
 func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -298,7 +300,7 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	s.Runs("dev")
 }
 
-// TestDevWithoutANodeSaysHowOneComesBack removes the only node, starts the cluster again, and does as it is told.
+// TestDevWithoutANodeSaysHowOneComesBack removes the only node, starts the cluster again, and follows its hint.
 func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -321,8 +323,8 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 	s.Writ("submit", "x.tengo")
 }
 
-// TestARemovedNodeEndsWithACodeOfItsOwn removes a node of a datacenter, whose Redis cuts it off: its process ends, and another start does too. Of the
-// two supervisors that its nodes know, the first one is not there.
+// TestARemovedNodeEndsWithACodeOfItsOwn removes a node whose Redis then disconnects it. Its process ends, and so does
+// the next start. The first of the two supervisors that its nodes know is absent.
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
@@ -332,7 +334,7 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}, {node: \"dc1-n2\"}).address\n")
 	run := string(s.Submit("long.tengo"))
 	for !strings.Contains(s.Writ("run", "show", run, "-o", "json"), `"state": "running",`) {
-		time.Sleep(100 * time.Millisecond) // until the node is at it
+		time.Sleep(100 * time.Millisecond) // until the node works on it
 	}
 	began := time.Now()
 	s.Writ("node", "remove", "--yes", "dc1-n2")
@@ -358,7 +360,7 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	s.Runs("dc1", "dc1-n1")
 }
 
-// refusesStrangers fails the test if a coordinator on loopback lets somebody read who has not logged in.
+// refusesStrangers fails the test if a coordinator on loopback answers read requests without a login.
 func refusesStrangers(t *testing.T, url string) {
 	t.Helper()
 	for _, path := range []string{"/v1/runs", "/", "/metrics"} {
@@ -373,12 +375,13 @@ func refusesStrangers(t *testing.T, url string) {
 	}
 }
 
-// A cluster that was founded on loopback by an earlier version, which names no coordinator, gets a login and TLS with one command and one restart.
+// A cluster that an earlier version founded on loopback, without a coordinator in its roster, gets logins and TLS with
+// one command and one restart.
 func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
 	refusesStrangers(t, s.URL)
-	if _, err := s.Client.Amend(t.Context(), func(next *identity.Roster) error { // as earlier versions have it
+	if _, err := s.Client.Amend(t.Context(), func(next *identity.Roster) error { // as in earlier versions
 		next.Coordinators = nil
 		return nil
 	}); err != nil {
@@ -392,11 +395,12 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 	s.Add(testcluster.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Script("x.tengo", "x := 1\n")
 	before := s.Submit("x.tengo")
-	s.Writ("run", "watch", string(before)) // what the coordinator has not heard it hears later, when the supervisor tries again
+	s.Writ("run", "watch", string(before)) // the supervisor retries events that the coordinator missed
 
 	port := testenv.FreePort(t)
 	secure := fmt.Sprintf("https://localhost:%d", port)
-	s.Writ("coordinator", "add", "coord1", "--url", secure, "--data", "cluster", "--no-wait") // the supervisor lets go of the address from before
+	// The supervisor releases the old address.
+	s.Writ("coordinator", "add", "coord1", "--url", secure, "--data", "cluster", "--no-wait")
 	s.Kill("coord")
 	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", fmt.Sprintf("127.0.0.1:%d", port))
 	if out := s.Writ("run", "show", string(before), "--server", secure); !strings.Contains(out, "succeeded") {
@@ -407,11 +411,12 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusBadRequest { // which says that it is HTTPS
+	if answer.StatusCode != http.StatusBadRequest { // the answer to plain HTTP
 		t.Errorf("without TLS: %s", answer.Status)
 	}
 
-	// Another one takes its place. The command asks that one, because nobody tells the removed one who has adopted the roster.
+	// Another coordinator replaces it. The command asks the new one, because the removed one does not hear who has
+	// adopted the roster.
 	second := fmt.Sprintf("https://localhost:%d", testenv.FreePort(t))
 	s.Writ("coordinator", "add", "coord2", "--url", second, "--data", "coord2", "--server", secure)
 	s.Start("coord2", "is listening", "coord", "--data", "coord2", "--listen", "127.0.0.1:"+second[len("https://localhost:"):])

@@ -15,20 +15,21 @@ import (
 	"writ/internal/testenv"
 )
 
-// asked is a command, and what it must come to say while something is wrong.
+// asked is a command and the output that it must eventually print while a fault lasts.
 type asked struct {
 	line []string
 	exit int
 	says []string
 }
 
-// sick is a part of a cluster whose disk gives trouble.
+// sick is a part of a cluster whose disk has a fault.
 type sick struct {
-	name  string // of the process, and of the directory that is its disk
-	store string // its database, "" if it has none
-	// refuses is whether submissions are: where it is not the coordinator's disk, they wait.
+	name  string // name of the process, and of the directory on the disk
+	store string // its database, or ""
+	// refuses is true if submissions are refused. Otherwise, with a fault that is not on the coordinator's disk, they
+	// wait.
 	refuses bool
-	asked   []asked // RUN is a run under way, WAITS one that was handed in meanwhile
+	asked   []asked // RUN is an open run, WAITS one that was submitted during the fault
 }
 
 var parts = []sick{
@@ -52,7 +53,7 @@ var parts = []sick{
 	}},
 }
 
-// diskCluster is a cluster with one node, whose parts have each a disk of their own.
+// diskCluster starts a cluster with one node. Each part has its own disk.
 func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) {
 	t.Parallel()
 	s := testcluster.Empty(t)
@@ -67,8 +68,8 @@ func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) 
 	return s, disks
 }
 
-// TestAFullDiskLosesNoDataAndIsNamed fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
-// why, and with room again everything goes on by itself.
+// TestAFullDiskLosesNoDataAndIsNamed fills the disk of each part in turn while runs are open: new work is refused or
+// waits, users see the reason, and work continues by itself when there is space again.
 func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
 	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that takes nothing, and internal/sqldb fills one")
 	cluster, disks := diskCluster(t)
@@ -102,7 +103,7 @@ func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
 	}
 }
 
-// told waits until everybody who asks is told what is wrong.
+// told waits until every command reports the fault.
 func (p *sick) told(s *testcluster.Cluster, runs []writ.RunID) {
 	s.T.Helper()
 	for _, a := range p.asked {
@@ -114,7 +115,7 @@ func (p *sick) told(s *testcluster.Cluster, runs []writ.RunID) {
 	}
 }
 
-// isWhole lets SQLite look at every page of the part's store.
+// isWhole runs SQLite's integrity check on the store of the part.
 func (p *sick) isWhole(t *testing.T, dir string) {
 	t.Helper()
 	if p.store == "" {
@@ -131,8 +132,8 @@ func (p *sick) isWhole(t *testing.T, dir string) {
 	}
 }
 
-// TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that nothing can be written to: it says so and ends; once the disk can be written again it
-// goes on with the run that was under way.
+// TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a read-only disk: it reports that and ends. When the
+// disk is writable again, the process continues the open run.
 func TestAProcessOnAReadOnlyDiskSaysSoAndEnds(t *testing.T) {
 	s, disks := diskCluster(t)
 	for _, p := range []struct{ process, disk string }{{"coord", "cluster"}, {"dc1", "dc1"}, {"dc1-n1", "dc1-n1"}} {
