@@ -26,8 +26,7 @@ type asked struct {
 type sick struct {
 	name  string // name of the process, and of the directory on the disk
 	store string // its database, or ""
-	// refuses is true if submissions are refused. Otherwise, with a fault that is not on the coordinator's disk, they
-	// wait.
+	// refuses is true if submissions are refused, because the fault is on the coordinator's disk. Otherwise they wait.
 	refuses bool
 	asked   []asked // RUN is an open run, WAITS one that was submitted during the fault
 }

@@ -21,8 +21,8 @@ import (
 	"writ/scripts"
 )
 
-// TestFlippedByteIsRefused changes each byte of a submission: the coordinator refuses it, and when the coordinator does not look the
-// supervisor does.
+// TestFlippedByteIsRefused changes each byte of a submission. The coordinator refuses it, and if the coordinator does
+// not verify it, the supervisor does.
 func TestFlippedByteIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, blind := range map[string]bool{"by the coordinator": false, "by the supervisor": true} {
@@ -37,15 +37,15 @@ func TestFlippedByteIsRefused(t *testing.T) {
 					t.Errorf("byte %d, %q made %q: accepted", i, signed[i], forged[i])
 				}
 			}
-			// What names another datacenter waits for it in vain. The rest is decided.
+			// Submissions to another datacenter wait for it. The others are decided.
 			waitFor(t, func() bool { return len(runsIn(t, c, "dc1", api.RunStateWaiting)) == 0 })
 			for _, r := range runsIn(t, c, "") {
 				if r.State != api.RunStateRefused && r.State != api.RunStateWaiting {
 					t.Errorf("a forged run is %s", r.State)
 				}
 			}
-			// So that it was for the changes that the others were refused. It is signed anew: a coordinator that does not look keeps
-			// the refusal of a text whose signature was changed.
+			// The unchanged script is accepted, so the changes were the cause. It is signed again, because a blind
+			// coordinator stores the refusal of a text whose signature was changed.
 			s, err := c.Submit(t.Context(), sign())
 			if err != nil {
 				t.Fatal(err)
@@ -85,13 +85,13 @@ func waitFor(t *testing.T, is func() bool) {
 	}
 }
 
-// newSmallCluster runs a coordinator, which may be blind, and a supervisor without nodes in this process, and returns a client and what
-// signs a script that needs no node.
+// newSmallCluster runs a coordinator, optionally blind, and a supervisor without nodes in this process. It returns a
+// client, and a function that signs a script that needs no node.
 func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	dir := t.TempDir()
-	private, err := daemon.SupervisorKey(dir) // any key will do for the person
+	private, err := daemon.SupervisorKey(dir) // any key will do for the user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	}
 }
 
-// background runs a process until the test ends; the channel is closed when it is ready.
+// background runs a process until the test ends. The channel is closed when it is ready.
 func background(t *testing.T, name string, run func(ctx context.Context, ready func()) error) <-chan struct{} {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -12,8 +12,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// A person stops a datacenter from starting work, sees at the run why it waits, and types the command that is shown there. The same with a supervisor that
-// is started held.
+// A user holds the work of a datacenter, sees in the run why it waits, and types the command shown there. The same
+// works with a supervisor that was started with a hold.
 func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 	testenv.Nightly(t, "TestAHostileCoordinatorRedirectsNoDecision, and TestAHoldLetsNothingStart of supervisor")
 	t.Parallel()

@@ -31,14 +31,14 @@ type onHost struct {
 	containers *testenv.ContainerdServer
 }
 
-// command is a command line of the program.
+// command returns a command line of the program.
 func (h *onHost) command(args ...string) *exec.Cmd {
 	c := exec.Command(h.binary, args...)
 	c.Env = h.env
 	return c
 }
 
-// commandAsUnit is command with no more rights than a unit gives its process: its capabilities, and no new privileges.
+// commandAsUnit is command with the capabilities of a systemd unit and no new privileges.
 func (h *onHost) commandAsUnit(unit string, args ...string) *exec.Cmd {
 	h.Helper()
 	bounds := "-all"
@@ -56,7 +56,7 @@ func (h *onHost) commandAsUnit(unit string, args ...string) *exec.Cmd {
 	return c
 }
 
-// ok runs the program and returns what it prints.
+// ok runs the program, which must succeed, and returns its output.
 func (h *onHost) ok(args ...string) string {
 	h.Helper()
 	said, err := h.command(args...).CombinedOutput()
@@ -66,10 +66,11 @@ func (h *onHost) ok(args ...string) string {
 	return string(said)
 }
 
-// submit carries out a script to its end and returns what is said of it.
+// submit runs a script to its end and returns the output of the command.
 func (h *onHost) submit(script string) string { return h.submitDestroying("", script) }
 
-// submitDestroying is submit of a script that may destroy what is named, or what the command line finds out by itself.
+// submitDestroying is submit for a script that may destroy targets, or if targets is empty, the targets that the
+// command line determines.
 func (h *onHost) submitDestroying(targets, script string) string {
 	h.Helper()
 	flag := "--destructive"
@@ -83,15 +84,16 @@ func (h *onHost) submitDestroying(targets, script string) string {
 	return h.ok("submit", file, flag)
 }
 
-// traces describes what is on the host: links, addresses, rules, namespaces, mounts, processes of the drivers, subvolumes and files
-// of the node, and what containerd has.
+// traces describes the state of the host: links, addresses, rules, namespaces, mounts, processes of the drivers,
+// subvolumes and files of the node, and the objects in containerd.
 func (h *onHost) traces(data string) string {
 	h.Helper()
 	var all strings.Builder
 	ctr := "ctr -a " + h.containers.Address + " -n writ "
 	for _, look := range []string{
 		"ip -o link | sed 's/^[0-9]*: //; s/ .*//'", "ip -6 -o addr | sed 's/^[0-9]*: //' | grep -v fe80", "nft list ruleset", "ip netns list | sort",
-		"grep writ /proc/mounts | cut -d' ' -f2 | grep -v '^" + os.TempDir() + "/' | sort", // other tests have theirs there
+		// Other tests have mounts there.
+		"grep writ /proc/mounts | cut -d' ' -f2 | grep -v '^" + os.TempDir() + "/' | sort",
 		"grep '" + filepath.Dir(data) + "' /proc/mounts | cut -d' ' -f2 | sort",
 		"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep '" + data + "/' | grep -v 'writ dev\\|grep' | sort",
 		"find " + data + " -path '*/host/*' -not -type d | sort", "btrfs subvolume list " + filepath.Dir(data) + " | sed 's/.* path //' | sort",
@@ -104,7 +106,7 @@ func (h *onHost) traces(data string) string {
 	return all.String()
 }
 
-// confined makes sure that the process of a program for a node is neither root nor can become more than it is.
+// confined checks that the process of a program for a node is not root and cannot gain privileges.
 func (h *onHost) confined(data, program, argument string) {
 	h.Helper()
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -127,7 +129,7 @@ func sha256Of(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, path))))
 }
 
-// endBelow ends the processes that have a path below a directory among their arguments.
+// endBelow ends the processes with a path below a directory among their arguments.
 func endBelow(t *testing.T, dir string) {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -144,8 +146,8 @@ func endBelow(t *testing.T, dir string) {
 	}
 }
 
-// sharesASecret carries out what the manual shows of a container and a database that share a secret, and gives it another value: the container
-// logs in with the one that it has in its environment, and the value of before opens nothing.
+// sharesASecret runs the manual's example of a container and a database that share a secret, and changes the secret.
+// The container logs in with the value in its environment, and the old value is invalid.
 func (h *onHost) sharesASecret(image testenv.Archive) {
 	h.Helper()
 	page := read(h.T, "../../docs/manual/databases.md")
@@ -190,7 +192,8 @@ import("network").delete("lan")
 `)
 }
 
-// TestAScriptWorksOnRealDrivers makes one of each with a script, tries whether they work together, and removes them with another one.
+// TestAScriptWorksOnRealDrivers creates a resource of each kind with a script, checks that they work together, and
+// removes them with another script.
 func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	for _, tool := range []string{"nft", "ping", "redis-server", "busybox", "btrfs", "mkfs.btrfs", "ctr"} {
 		testenv.Need(t, tool)
@@ -210,7 +213,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.NewBtrfs(t, disk, 4096)
-	if err := os.Chmod(disk, 0o711); err != nil { // so that processes can have users of their own
+	if err := os.Chmod(disk, 0o711); err != nil { // so that processes can have their own users
 		t.Fatal(err)
 	}
 	data := filepath.Join(disk, "n")
@@ -257,7 +260,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Errorf("the node offers something else than the CPUs of its host:\n%s", said)
 	}
 	h.submit("image := import(\"image\")\n" + fmt.Sprintf(`image.fetch("first", {url: "file://%s", sha256: "%s"})`, g.Initramfs, sha256Of(t, g.Initramfs)) + "\nimage.delete(\"first\")\n")
-	before := h.traces(data) // with what is made once
+	before := h.traces(data) // includes objects that are created once
 	h.sharesASecret(image)
 
 	said := h.submit(fmt.Sprintf(`
@@ -313,7 +316,7 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 		if err == nil {
 			break
 		}
-		if time.Now().After(end) { // ping ends at "unreachable", which an address is while the guest looks whether it is taken
+		if time.Now().After(end) { // ping ends with "unreachable" while the guest checks whether the address is in use
 			t.Errorf("the machine does not answer at %s: %v\n%s", field("vm"), err, said)
 			break
 		}

@@ -22,13 +22,13 @@ import (
 	"writ/internal/testenv"
 )
 
-// hosts are network namespaces at one switch, each with one address, and a listener at each of their cables.
+// hosts are network namespaces on one switch, each with one address and a wiretap on its cable.
 type hosts struct {
 	t     *testing.T
 	wires []*wiretap
 }
 
-// address is where a host is.
+// address returns the address of a host.
 func address(host string) string {
 	return map[string]string{
 		"desk": "10.77.0.1", "front": "10.77.0.2", "site": "10.77.0.3", "n1": "10.77.0.4", "front2": "10.77.0.5", "n2": "10.77.0.6", "n3": "10.77.0.7", "n4": "10.77.0.8",
@@ -60,17 +60,17 @@ func newHosts(t *testing.T, names ...string) *hosts {
 	return h
 }
 
-// wiretap keeps what crosses a cable by TCP: of each direction of each connection, what came in the order in which it came.
+// wiretap records the TCP payloads on a cable, for each direction of each connection in order of arrival.
 type wiretap struct {
 	mu     sync.Mutex
 	flows  map[string][]byte
-	first  map[string][]byte // the first segment with anything in it
-	others map[string]int    // frames that are neither TCP nor what hosts need to find each other
+	first  map[string][]byte // first segment with a payload
+	others map[string]int    // frames that are neither TCP nor used to discover neighbours
 }
 
 func listenAt(t *testing.T, cable string) *wiretap {
 	t.Helper()
-	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in the order of bytes of the network
+	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func listenAt(t *testing.T, cable string) *wiretap {
 
 func linkIndex(t *testing.T, name string) (int, error) {
 	text, err := os.ReadFile("/sys/class/net/" + name + "/ifindex")
-	if err != nil { // /sys may be that of the machine
+	if err != nil { // /sys may be that of the host
 		out, err := exec.Command(testenv.Need(t, "ip"), "-o", "link", "show", "dev", name).Output()
 		if err != nil {
 			return 0, err
@@ -124,14 +124,15 @@ func linkIndex(t *testing.T, name string) (int, error) {
 	return index, err
 }
 
-// frame takes a frame of Ethernet with IPv4 and TCP in it, and notes what else there is.
+// frame records the payload of an Ethernet frame with IPv4 and TCP, and counts other frames.
 func (w *wiretap) frame(b []byte) {
 	if len(b) < 34 {
 		return
 	}
 	switch kind := binary.BigEndian.Uint16(b[12:]); {
 	case kind == unix.ETH_P_IP && b[23] == unix.IPPROTO_TCP:
-	case kind == unix.ETH_P_ARP, kind == unix.ETH_P_IP && b[23] == unix.IPPROTO_IGMP, // of kernels: who are neighbours, and which of them listen to whom
+	// From kernels: neighbour discovery and multicast groups.
+	case kind == unix.ETH_P_ARP, kind == unix.ETH_P_IP && b[23] == unix.IPPROTO_IGMP,
 		kind == unix.ETH_P_IPV6 && (b[20] == unix.IPPROTO_ICMPV6 || b[20] == unix.IPPROTO_HOPOPTS):
 		return
 	default:
@@ -156,7 +157,8 @@ func (w *wiretap) frame(b []byte) {
 	w.flows[flow] = append(w.flows[flow], data...)
 }
 
-// onlyTLS13 fails the test if something else than TLS 1.3 crossed a cable, or one of some texts did. It returns the addresses that others connected to.
+// onlyTLS13 fails the test if a cable carried other data than TLS 1.3, or one of the texts in plain. It returns the
+// addresses of all servers.
 func (h *hosts) onlyTLS13(texts ...string) map[string]bool {
 	h.t.Helper()
 	seen := map[string]bool{}
@@ -190,7 +192,7 @@ func (h *hosts) onlyTLS13(texts ...string) map[string]bool {
 	return seen
 }
 
-// redis starts the Redis of a datacenter on a host, at a socket.
+// redis starts the Redis of a datacenter on a host, on a socket.
 func (h *hosts) redis(host, dir, password string) (socket string) {
 	h.t.Helper()
 	socket = filepath.Join(dir, "redis.sock")
@@ -210,7 +212,7 @@ func (h *hosts) redis(host, dir, password string) (socket string) {
 	return socket
 }
 
-// canaries are what must not cross a cable in plain text.
+// Texts that must not cross a cable in plain.
 const (
 	wireSecret = "canary-of-a-secret"
 	wireScript = "canary of a script"
@@ -238,7 +240,7 @@ run.log("` + wireLog + `", db.address)
 run.output({said: "` + wireOutput + `", echo: echo.stdout, sum: sum.stdout})
 `
 
-// What nodes copy from one to another.
+// Scripts for data that nodes copy from each other.
 const (
 	hostsVolume = `
 volume := import("volume")
@@ -252,24 +254,24 @@ run.output({path: volume.copy("copy", {from: "data", size_gib: 1}, {node: "n3"})
 `
 )
 
-// page is a manual page with commands in blocks that say on which machine they are typed: "desk", and "desk keeps" or "desk waits" for a command that
-// goes on.
+// page is a manual page whose code blocks name the machine: "desk", and "desk keeps" or "desk waits" for a command that
+// continues to run.
 type page struct {
 	t       *testing.T
-	root    string            // with a directory for each machine
-	sockets map[string]string // of each Redis, by its machine
+	root    string            // contains a directory for each machine
+	sockets map[string]string // of the Redis on each machine
 	env     []string
-	waiting []func() // for commands that end by themselves
+	waiting []func() // wait for commands that end by themselves
 }
 
 var blocksOfHosts = regexp.MustCompile("(?s)```sh (\\w+)( keeps| waits)?\n(.*?)```")
 
-// begins is what a command that goes on says when the next may be typed.
+// begins maps a command that continues to run to the output after which the next command may start.
 var begins = map[string]string{"writ coord": "is listening", "writ dc add": "Start the supervisor", "writ supervisor": "Redis listens for nodes", "writ runner": "msg=serving"}
 
 func (p *page) dir(machine string) string { return filepath.Join(p.root, machine) }
 
-// command is a block as it is typed on a machine.
+// command returns a block as a command on a machine.
 func (p *page) command(machine, block string) *exec.Cmd {
 	cmd := exec.Command(testenv.Need(p.t, "ip"), "netns", "exec", machine, "sh", "-euc", block)
 	cmd.Dir = p.dir(machine)
@@ -277,7 +279,7 @@ func (p *page) command(machine, block string) *exec.Cmd {
 	return cmd
 }
 
-// typed carries out a block that ends, and returns what it says.
+// typed runs a block that ends, and returns its output.
 func (p *page) typed(machine, block string) string {
 	p.t.Helper()
 	out, err := p.command(machine, block).CombinedOutput()
@@ -287,7 +289,7 @@ func (p *page) typed(machine, block string) string {
 	return string(out)
 }
 
-// start carries out a block that goes on, and waits until it has begun.
+// start runs a block that continues to run, and waits until it has started.
 func (p *page) start(machine, block string, waits bool) {
 	p.t.Helper()
 	until := ""
@@ -344,7 +346,8 @@ func (p *page) start(machine, block string, waits bool) {
 	}
 }
 
-// newPage prepares hosts for the commands of a page: with the program, a person's key, and a Redis on each that is a site.
+// newPage prepares hosts for the commands of a page: it installs the program and creates a user's key, and a Redis on
+// each site.
 func newPage(t *testing.T, tags string, names ...string) (*page, *hosts) {
 	t.Helper()
 	testenv.Need(t, "redis-server")
@@ -368,7 +371,8 @@ func newPage(t *testing.T, tags string, names ...string) (*page, *hosts) {
 	return p, h
 }
 
-// follow types the commands of docs/manual/sites.md up to a heading, to its end if that is "", and returns what they say.
+// follow types the commands of docs/manual/sites.md up to a heading, or to the end if until is "". It returns their
+// output.
 func (p *page) follow(until string) (said string) {
 	p.t.Helper()
 	all, err := os.ReadFile("../../docs/manual/sites.md")
@@ -392,7 +396,7 @@ func (p *page) follow(until string) (said string) {
 			p.start(machine, block, kind == " waits")
 			continue
 		}
-		if strings.Contains(block, "writ dc list") { // which the page promises
+		if strings.Contains(block, "writ dc list") { // as the page promises
 			for _, ended := range p.waiting {
 				ended()
 			}
@@ -406,20 +410,20 @@ func (p *page) follow(until string) (said string) {
 	return said
 }
 
-// desk types a command on the workstation, as the person who founded the cluster.
+// desk types a command on the workstation, as the user who founded the cluster.
 func (p *page) desk(commands string) string {
 	p.t.Helper()
 	return p.typed("desk", "export WRIT_CONFIG=cluster/client.yaml\n"+commands)
 }
 
-// node starts a node on its host, with more flags.
+// node starts a node on its host, with additional flags.
 func (p *page) node(name, flags string) {
 	p.t.Helper()
 	p.desk("writ token create --dc dc1 > " + name + ".token\nscp " + name + ".token " + name + ":")
 	p.start(name, "writ runner --data "+name+" --name "+name+" --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0 --join @"+name+".token "+flags, false)
 }
 
-// submit hands a script in, and returns the output of its run.
+// submit submits a script and returns the output of its run.
 func (p *page) submit(script string) map[string]string {
 	p.t.Helper()
 	if err := os.WriteFile(filepath.Join(p.dir("desk"), "script.tengo"), []byte(script), 0o600); err != nil {
@@ -439,7 +443,7 @@ func (p *page) submit(script string) map[string]string {
 	return run.Output
 }
 
-// copiesAVolume has a node fetch a volume from another one.
+// copiesAVolume makes a node fetch a volume from another node.
 func (p *page) copiesAVolume() {
 	p.t.Helper()
 	inside := func(node, path string) string {
@@ -457,8 +461,8 @@ func (p *page) copiesAVolume() {
 	}
 }
 
-// Two coordinators, a supervisor with its Redis, nodes and a person are on hosts of their own, where the commands of the manual are typed. All that
-// crosses their cables is TLS 1.3, and nothing was copied from one to the other but what commands printed.
+// Two coordinators, a supervisor with its Redis, nodes and a user run on separate hosts, with the commands of the
+// manual. Their cables carry only TLS 1.3. Only the output of commands is copied between hosts.
 func TestHostsSpeakNothingButTLS(t *testing.T) {
 	t.Parallel()
 	if !testcluster.Alone(t, "") {
@@ -483,12 +487,12 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 		t.Errorf("the run gave %q", out)
 	}
 	p.copiesAVolume()
-	// Who has no key of the roster reads nothing.
+	// A client whose key is not in the roster can read nothing.
 	out := p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f stranger\nWRIT_CONFIG=stranger.yaml writ context import work.yaml --key ./stranger\nWRIT_CONFIG=stranger.yaml writ run list || echo exit $?")
 	if !strings.Contains(out, "SIGNER_UNKNOWN") || !strings.Contains(out, fmt.Sprint("exit ", writ.ExitDenied)) {
 		t.Errorf("a stranger is told %s", out)
 	}
-	// Other processes of the cluster are taken for no coordinator.
+	// Other processes of the cluster cannot act as a coordinator.
 	for _, address := range []string{"10.77.0.3:7441", "10.77.0.3:6379"} {
 		if out := p.desk("writ run list --server https://" + address + " 2>&1 || echo exit $?"); !strings.Contains(out, "CERTIFICATE_ROLE") || !strings.Contains(out, fmt.Sprint("exit ", writ.ExitDenied)) {
 			t.Errorf("with %s as coordinator: %s", address, out)
@@ -500,7 +504,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if !found || len(code) < 32 || len(reads) < 32 {
 		t.Errorf("writ login --web says %s, and --token %s", web, reads)
 	}
-	// Certificates are replaced again and again while runs go through: none fails, and none is held up.
+	// Certificates are replaced repeatedly while runs continue. No run fails or is delayed.
 	began := time.Now()
 	out = p.desk(`
 		for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -524,7 +528,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	}
 }
 
-// certificates fails the test unless each certificate of the cluster lasts for a minute at most, and has not ended.
+// certificates fails the test unless each certificate of the cluster is valid, for one minute at most.
 func (p *page) certificates() {
 	p.t.Helper()
 	var shown struct {
@@ -545,8 +549,8 @@ func (p *page) certificates() {
 	}
 }
 
-// Certificates last for a minute. People hand in scripts as fast as they can, for longer than that, and then while all certificates are replaced twenty
-// times. No run fails, and a node that comes in between joins and works.
+// Certificates last one minute. Users submit scripts as fast as possible for longer than that, and then while all
+// certificates are replaced twenty times. No run fails, and a node that joins in the meantime works.
 func TestNoRunFailsWhileCertificatesLastAMinute(t *testing.T) {
 	testenv.Nightly(t, "TestHostsSpeakNothingButTLS replaces certificates that last for months")
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// steps is a script whose calls follow each other, so that there is a middle to kill in.
+// steps is a script with sequential calls, so that processes can be killed in the middle of it.
 const (
 	stepCount = 8
 	steps     = `
@@ -24,8 +24,8 @@ run.output({steps: 8})
 `
 )
 
-// TestKilledProcessesFinishTheRun kills each kind of process in the middle of a run and starts it again: the run ends well, and each
-// call took effect once.
+// TestKilledProcessesFinishTheRun kills each kind of process in the middle of a run and restarts it. The run succeeds,
+// and each call took effect once.
 func TestKilledProcessesFinishTheRun(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)

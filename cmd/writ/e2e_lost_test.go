@@ -13,7 +13,8 @@ import (
 	"writ/sal/simulated"
 )
 
-// TestALostNodesMachineRunsOnOneNodeAfterItsReturn kills a node that has a machine and one under way, signs that it is lost, and starts it again.
+// TestALostNodesMachineRunsOnOneNodeAfterItsReturn kills a node that has one machine and is creating another, signs
+// that it is lost, and starts it again.
 func TestALostNodesMachineRunsOnOneNodeAfterItsReturn(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns of supervisor, in virtual time")

@@ -10,7 +10,7 @@ import (
 	"writ/runner/hardware"
 )
 
-// TestAMachineIsShownAsItsNodeSays lets a runner tell what this machine is, through Redis, a supervisor and a coordinator.
+// TestAMachineIsShownAsItsNodeSays makes a runner report this machine through Redis, a supervisor and a coordinator.
 func TestAMachineIsShownAsItsNodeSays(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

@@ -14,10 +14,10 @@ import (
 	"writ/internal/testenv"
 )
 
-// scrape is what a process tells at its listener for metrics, by name.
+// scrape holds the metrics of a process by name.
 type scrape map[string]*dto.MetricFamily
 
-// scrapeOf asks a process that has logged where it serves metrics.
+// scrapeOf scrapes a process that has logged the address of its metrics.
 func scrapeOf(t *testing.T, p *testcluster.Proc) scrape {
 	t.Helper()
 	at := regexp.MustCompile(`msg="metrics are served".* address=(\S+)`).FindStringSubmatch(p.Said())
@@ -37,7 +37,8 @@ func scrapeOf(t *testing.T, p *testcluster.Proc) scrape {
 	return families
 }
 
-// value returns a metric that has all of some labels, given as names and values, and no others of these names; -1 if there is none.
+// value returns a metric that has the given labels, as names and values, with exactly these values; -1 if there is
+// none.
 func (s scrape) value(name string, labels ...string) float64 {
 	for _, m := range s[name].GetMetric() {
 		have := make(map[string]string)
@@ -61,7 +62,7 @@ func (s scrape) value(name string, labels ...string) float64 {
 	return -1
 }
 
-// wanted is a metric of a process that follows from what was done.
+// wanted is the expected value of a metric after the run.
 type wanted struct {
 	value  float64
 	name   string

@@ -15,7 +15,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestTheLogOfANodeIsReadFromElsewhere asks a node for what its runner logged, over real processes. The lines of a runner that was killed are there, too.
+// TestTheLogOfANodeIsReadFromElsewhere requests the log of a node's runner, with real processes. It includes the lines
+// of a runner that was killed.
 func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)

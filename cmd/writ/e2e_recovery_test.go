@@ -12,9 +12,9 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestRecovery measures how long what was killed is missed, from the start of the next process on: a runner until its job runs again, a
-// supervisor until it has had the next call done. The times are printed; what is checked is that it happens at all, and in ten times
-// what docs/guarantees.md promises.
+// TestRecovery measures the recovery after a kill, from the start of the next process: for a runner until its job runs
+// again, for a supervisor until the next call is done. It prints the times. It fails only after ten times the limit in
+// docs/guarantees.md.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	kills := 4
@@ -64,7 +64,7 @@ for i := 0; i < 40; i++ {
 		steps := s.Submit("steps.tengo", "-p", fmt.Sprintf("name=s%d", round))
 		s.Until("the run has begun", func(context.Context) bool { return s.Done(steps, "dc1-n1") > 1 })
 		s.Kill("dc1")
-		before := s.Done(steps, "dc1-n1") + 1 // one may be at work, and needs nobody
+		before := s.Done(steps, "dc1-n1") + 1 // a call that is already running needs no supervisor
 		began := time.Now()
 		s.Launch("dc1")
 		s.Until("the run goes on", func(context.Context) bool { return s.Done(steps, "dc1-n1") > before })

@@ -25,14 +25,15 @@ import (
 	"writ/internal/testenv"
 )
 
-// liar is a coordinator that passes everything on, and changes what it answers. It is a real HTTP server in front of an honest one.
+// liar is a coordinator that forwards all requests and changes the answers: a real HTTP server in front of an honest
+// one.
 type liar struct {
 	*httptest.Server
 	honest *url.URL
 
 	mu   sync.Mutex
-	lie  func(path string, answer any) any // changes an answer, nil for none; a problem is answered as one
-	hold bool                              // statements are kept instead of being passed on
+	lie  func(path string, answer any) any // changes an answer, nil for none; a returned problem becomes the response
+	hold bool                              // statements are withheld instead of being forwarded
 	held [][]byte
 }
 
@@ -67,7 +68,7 @@ func newLiar(t *testing.T, honest string) *liar {
 	return l
 }
 
-// change lets the lie of the moment change a JSON answer.
+// change applies the current lie to a JSON answer.
 func (l *liar) change(r *http.Response) error {
 	l.mu.Lock()
 	lie := l.lie
@@ -103,7 +104,7 @@ func (l *liar) change(r *http.Response) error {
 	return nil
 }
 
-// keep says whether statements are kept from now on, and returns those that were.
+// keep starts or stops withholding statements, and returns the withheld ones.
 func (l *liar) keep(on bool) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +119,7 @@ func (l *liar) lies(lie func(path string, answer any) any) {
 	l.lie = lie
 }
 
-// swap gives each object with one of two values under by the fields of the one with the other value.
+// swap exchanges the fields of the object in which by is one and of the object in which by is other.
 func swap(by, one, other string, fields ...string) func(string, any) any {
 	return func(_ string, answer any) any {
 		var a, b map[string]any
@@ -167,23 +168,24 @@ func each(answer any, do func(map[string]any)) {
 
 func plus(by int) func(any) any {
 	return func(before any) any {
-		number, _ := before.(json.Number) // none if the field is absent
+		number, _ := before.(json.Number) // zero if the field is absent
 		n, _ := number.Int64()
 		return n + int64(by)
 	}
 }
 
-// redirected is a cluster with two of everything that a decision can be about: one that people name, one that the coordinator would like.
+// redirected is a cluster with two subjects for every kind of decision: one that the user names, and one that the
+// coordinator prefers.
 type redirected struct {
 	*testcluster.Cluster
 	runs    map[string]writ.RunID // named, liked, listed
-	listed  any                   // how the coordinator lists the last one
-	prints  map[string]string     // fingerprints as the machines show them
+	listed  any                   // the coordinator's list entry for the last one
+	prints  map[string]string     // fingerprints as shown on the machines
 	counter *int
-	wait    func(data, name string) // starts a node of a name, which waits to be admitted
+	wait    func(data, name string) // starts a node with a name, which waits for its approval
 }
 
-// admissions tells of the nodes of a name, by their fingerprints, whether they are admitted.
+// admissions maps the fingerprints of the nodes with a name to their admission.
 func (r *redirected) admissions(name string) map[string]writ.Admission {
 	r.T.Helper()
 	all := map[string]writ.Admission{}
@@ -199,7 +201,7 @@ func (r *redirected) admissions(name string) map[string]writ.Admission {
 	return all
 }
 
-// state tells of every subject what it is, by an honest coordinator.
+// state returns the state of every subject, as an honest coordinator reports it.
 func (r *redirected) state() map[string]string {
 	r.T.Helper()
 	ctx := r.T.Context()
@@ -251,14 +253,14 @@ func (r *redirected) state() map[string]string {
 	return state
 }
 
-// typedDecision is a command that a person types.
+// typedDecision is a command that a user types.
 type typedDecision struct {
 	args   []string
 	target string // prefix of the subjects that may change
 	lies   []string
 }
 
-// decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
+// decisions has a command for each row of identity.Rules, and the subjects that it may change.
 var decisions = map[string]typedDecision{
 	"node approve":        {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
 	"node reject":         {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
@@ -289,7 +291,8 @@ var decisions = map[string]typedDecision{
 	"secret remove":       {[]string{"secret", "remove", "named"}, "secret named", secretLies},
 }
 
-// byPrefix has decisions about runs of which the person types the beginning of the id only. Without a person to ask they sign nothing.
+// byPrefix has decisions about runs for which the user types only a prefix of the id. Without a terminal, they sign
+// nothing.
 var byPrefix = map[string]typedDecision{
 	"run cancel prefix": {[]string{"run", "cancel", "PREFIX:named"}, "run RUN:named", prefixLies},
 	"run resume prefix": {[]string{"run", "resume", "PREFIX:named", "--detach"}, "run RUN:named", prefixLies},
@@ -303,7 +306,7 @@ var (
 	secretLies = []string{"secrets", "versions ahead", "versions behind"}
 )
 
-// lie returns what a lie does to answers. pair are the two nodes that a decision could be about.
+// lie returns the function that changes answers. pair holds the two nodes that a decision could be about.
 func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 	nodes := func(fields ...string) func(string, any) any { return swap("name", pair[0], pair[1], fields...) }
 	switch name {
@@ -327,7 +330,8 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			})
 			return answer
 		}
-	case "holds ahead", "holds behind": // of a hold that is there, or of one that is not; the supervisor is said to sign neither
+	// Of a hold that exists, or of one that does not; the supervisor seems to sign neither.
+	case "holds ahead", "holds behind":
 		by := map[string]int64{"holds ahead": 1, "holds behind": -1}[name]
 		return func(path string, answer any) any {
 			if strings.HasSuffix(path, "/holds/standing") {
@@ -357,7 +361,8 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			_ = json.Unmarshal(bytes.ReplaceAll(text, []byte(r.runs["named"]), []byte(r.runs["liked"])), &other)
 			return other
 		}
-	case "listed runs", "open runs": // a list names another run in the place of this one, or says besides that it is open
+	// A list contains another run in place of this one, or also reports this one as open.
+	case "listed runs", "open runs":
 		return func(path string, answer any) any {
 			if path != "/v1/runs" {
 				return answer
@@ -374,7 +379,8 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			_ = json.Unmarshal(text, &other)
 			return other
 		}
-	case "other prefixes", "one prefix": // a list names the other run under its own id, or under one that begins as the person typed
+	// A list contains the other run under its own id, or under one with the prefix that the user typed.
+	case "other prefixes", "one prefix":
 		return func(path string, answer any) any {
 			if path != "/v1/runs" {
 				return answer
@@ -404,8 +410,9 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 	return nil
 }
 
-// A coordinator that changes names, ids, fingerprints, revisions and versions in whatever it answers gets no statement to act on another subject
-// than the one that the person named. Nor does one that keeps statements and hands them in later, in another order.
+// A coordinator that changes names, ids, fingerprints, revisions and versions in its answers never gets a statement
+// about another subject than the one that the user named. The same holds for a coordinator that withholds statements
+// and submits them later in another order.
 func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	t.Parallel()
 	for _, rule := range identity.Rules {
@@ -432,7 +439,8 @@ func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 					l.lies(in.lie(lie, pair))
 					_, said, code := in.Try(append(in.words(d.args), "--server", l.URL)...)
 					l.lies(nil)
-					if signed := lie != "nothing" && lie != "ends"; signed && code == 0 { // when a run ended is signed for a resume only
+					// The end of a run is signed only for a resume.
+					if signed := lie != "nothing" && lie != "ends"; signed && code == 0 {
 						t.Errorf("%s: it was done\n%s", lie, said)
 					}
 				}
@@ -444,7 +452,7 @@ func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	t.Run("what no supervisor signed", func(t *testing.T) { r.unproved(t, l) })
 }
 
-// words fills in what only the running cluster knows.
+// words replaces placeholders by values of the running cluster.
 func (r *redirected) words(args []string) []string {
 	var all []string
 	for _, a := range args {
@@ -460,10 +468,10 @@ func (r *redirected) words(args []string) []string {
 	return all
 }
 
-// prefixOf is as little of the id of a run as a person may type.
+// prefixOf returns the shortest prefix of a run's id that a user may type.
 func prefixOf(id writ.RunID) string { return string(id[:client.MinPrefix]) }
 
-// onlyTargetChanges fails the test if something else than the target is not as it was before.
+// onlyTargetChanges fails the test if do changes the state of another subject than target.
 func (r *redirected) onlyTargetChanges(what []string, target string, do func()) {
 	r.T.Helper()
 	before := r.state()
@@ -477,7 +485,8 @@ func (r *redirected) onlyTargetChanges(what []string, target string, do func()) 
 	}
 }
 
-// awaitEvents waits until the coordinator has heard of everything that the datacenter has decided: events come in order, and a label is the last one.
+// awaitEvents waits until the coordinator has received all decisions of the datacenter. Events arrive in order, and it
+// adds a label as the last one.
 func (r *redirected) awaitEvents() {
 	r.T.Helper()
 	*r.counter++
@@ -531,7 +540,7 @@ func newRedirected(t *testing.T) *redirected {
 	return r
 }
 
-// fails hands in a script and waits until its run has failed.
+// fails submits a script and waits until its run has failed.
 func (r *redirected) fails(name, script string) {
 	r.runs[name] = r.Submit(script)
 	r.Until("run "+name+" has failed", func(ctx context.Context) bool {
@@ -540,7 +549,7 @@ func (r *redirected) fails(name, script string) {
 	})
 }
 
-// reorder keeps each decision, makes another one about the same subject, and hands in the one that was kept.
+// reorder withholds each decision, makes another one about the same subject, and then submits the withheld one.
 func (r *redirected) reorder(t *testing.T, l *liar) {
 	in := *r
 	in.Cluster = r.In(t)
@@ -581,8 +590,9 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 	}
 }
 
-// again carries out a command until it ends as it must. After a CONFLICT it looks and decides anew, as a person does: the list of the coordinator
-// may be older than what the datacenter has decided since, as that a node which was draining is drained.
+// again repeats a command until it ends with the expected exit code. After a CONFLICT it decides again, as a user does:
+// the list of the coordinator may be older than the last decisions of the datacenter, for example when a draining node
+// becomes drained.
 func (r *redirected) again(exit int, args ...string) {
 	r.T.Helper()
 	r.Until(strings.Join(args, " "), func(context.Context) bool {
@@ -594,7 +604,8 @@ func (r *redirected) again(exit int, args ...string) {
 	})
 }
 
-// twins has a stranger wait under the name of a node. A coordinator that shows only one of both, or that one's key as the other's, has no honest key refused.
+// twins adds a waiting node of a stranger with the name of another node. A coordinator that hides one of them, or swaps
+// their keys, cannot get the honest key rejected.
 func (r *redirected) twins(t *testing.T, l *liar) {
 	in := *r
 	in.Cluster = r.In(t)
@@ -640,7 +651,7 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 	if out, said, code := in.Try("node", "lost", "--yes", "liked-n", "--server", l.URL); code != writ.ExitUsage || !strings.Contains(said, "is not known to be removed") {
 		t.Errorf("lost, and a node that works is said to be removed: exit %d\n%s%s", code, out, said)
 	}
-	l.lies(hides(honest)) // what a person decides about the node that serves is not done to the other one
+	l.lies(hides(honest)) // a decision about the admitted node does not affect the other one
 	defer l.lies(nil)
 	for _, args := range [][]string{{"cordon", "twin"}, {"drain", "twin"}, {"uncordon", "twin"}, {"label", "twin", "disk=ssd"}, {"remove", "twin", "--yes"}, {"lost", "twin", "--yes"}} {
 		if out, said, code := in.Try(append([]string{"node", "--server", l.URL}, args...)...); code != writ.ExitUsage {

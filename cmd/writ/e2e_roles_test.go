@@ -13,8 +13,9 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestEveryCommandThatSignsWarnsOfARoleThatEnds: once, whatever becomes of what was signed. No statement arrives here, so that each finds the
-// node and the run as they were. Of a roster whose time is half over they warn likewise.
+// TestEveryCommandThatSignsWarnsOfARoleThatEnds checks that each command warns once, whatever the result of its
+// statement. No statement is delivered, so each command finds the same nodes and runs. The same applies to a roster
+// past half of its validity.
 func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -43,7 +44,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	for name, d := range decisions {
 		commands[name] = r.words(d.args)
 	}
-	// Decisions about several runs need some that are open or have failed.
+	// Decisions about several runs require open and failed runs.
 	s.Script("open.tengo", "import(\"volume\").create(\"a\", {size_gib: 1})\n")
 	s.Writ("hold", "--operation", "volume.create")
 	for script, state := range map[string]writ.RunState{"open.tengo": writ.RunRunning, "fails.tengo": writ.RunFailed} {

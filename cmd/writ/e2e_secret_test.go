@@ -20,10 +20,10 @@ import (
 	"writ/internal/testenv"
 )
 
-// secretCanary is the value that must be found nowhere.
+// secretCanary is the value that must not appear anywhere.
 const secretCanary = "canary-9c41e07ab2d85f63"
 
-// secretScript gives a secret wherever one may stand, and lets the (simulated) tools say what they were given.
+// secretScript uses a secret in every possible place. The (simulated) tools print their input.
 const secretScript = `
 container := import("container")
 herodb := import("herodb")
@@ -43,8 +43,9 @@ run.log("with", password)
 run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.secret_version})
 `
 
-// TestASecretIsFoundNowhere carries a secret from a person's standard input to drivers on a node, with everything that the way has: a
-// real Redis, real processes with logs at their most talkative, event streams, pages. The drivers get it; nothing else ever shows it.
+// TestASecretIsFoundNowhere sends a secret from standard input to drivers on a node, through a real Redis and real
+// processes with debug logs, while event streams and pages are read. The drivers receive it; no output ever contains
+// it.
 func TestASecretIsFoundNowhere(t *testing.T) {
 	t.Parallel()
 	broker := testenv.Redis(t)
@@ -68,7 +69,7 @@ func TestASecretIsFoundNowhere(t *testing.T) {
 		}
 	}
 
-	// A new value is a new version, which the next signature finds; what an earlier run made is updated.
+	// A new value is a new version, which the next signature uses. It updates the resource of an earlier run.
 	setSecret(s, "db-password", "another-"+secretCanary)
 	s.Script("again.tengo", `
 herodb := import("herodb")
@@ -124,7 +125,7 @@ import("machine").create("fail-vm", {cpus: 1, memory_mib: 64, env: {PASSWORD: ru
 	}
 }
 
-// rawSpans is a collector of traces. It returns its address, and what returns all bytes that it was sent.
+// rawSpans starts a trace collector. It returns its address, and a function that returns all received bytes.
 func rawSpans(t *testing.T) (url string, got func() []byte) {
 	var mu sync.Mutex
 	var all bytes.Buffer
@@ -145,7 +146,7 @@ func rawSpans(t *testing.T) (url string, got func() []byte) {
 	}
 }
 
-// setSecret sets a secret from standard input and returns what was said.
+// setSecret sets a secret from standard input and returns the output of the command.
 func setSecret(s *testcluster.Cluster, name, input string) string {
 	s.T.Helper()
 	cmd := s.Command("secret", "set", name)
@@ -157,7 +158,7 @@ func setSecret(s *testcluster.Cluster, name, input string) string {
 	return string(said)
 }
 
-// hear listens to event streams until it is asked what came.
+// hear reads event streams until the returned function is called, which returns the streams.
 func hear(s *testcluster.Cluster, paths ...string) func() map[string][]byte {
 	s.T.Helper()
 	ctx, stop := context.WithCancel(s.T.Context())
@@ -176,11 +177,11 @@ func hear(s *testcluster.Cluster, paths ...string) func() map[string][]byte {
 		}
 		if answer.StatusCode != http.StatusOK {
 			_ = answer.Body.Close()
-			continue // no stream of this page
+			continue // this page has no stream
 		}
 		listening.Go(func() {
 			defer answer.Body.Close()
-			text, _ := io.ReadAll(answer.Body) // its end is that of ctx
+			text, _ := io.ReadAll(answer.Body) // ends with ctx
 			mu.Lock()
 			defer mu.Unlock()
 			heard[path] = text
@@ -193,7 +194,7 @@ func hear(s *testcluster.Cluster, paths ...string) func() map[string][]byte {
 	}
 }
 
-// answersOf asks everything that can be asked over HTTP.
+// answersOf requests every readable path over HTTP.
 func answersOf(s *testcluster.Cluster, run writ.RunID) map[string][]byte {
 	s.T.Helper()
 	of := "/v1/runs/" + string(run)
@@ -216,13 +217,13 @@ func answersOf(s *testcluster.Cluster, run writ.RunID) map[string][]byte {
 	return answers
 }
 
-// searchFiles looks for the value in every file below a directory.
+// searchFiles searches for the value in every file below a directory.
 func searchFiles(s *testcluster.Cluster, dir string) {
 	s.T.Helper()
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // a socket, or what was renamed meanwhile
+			return nil // a socket, or a file that was renamed in the meantime
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -237,7 +238,7 @@ func searchFiles(s *testcluster.Cluster, dir string) {
 	}
 }
 
-// silentAbout fails the test if a text has the value in it, as it is or in a usual encoding.
+// silentAbout fails the test if a text contains the value, in plain or in a common encoding.
 func silentAbout(t testing.TB, what string, text []byte) {
 	t.Helper()
 	for _, form := range []string{secretCanary, hex.EncodeToString([]byte(secretCanary)), base64.StdEncoding.EncodeToString([]byte(secretCanary))[:28]} {

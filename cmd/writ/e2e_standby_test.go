@@ -13,8 +13,9 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestAStandbyTakesOver kills the active one of two supervisors in the middle of a run, and lets the one that took over stand still in the
-// middle of the next until the first serves again. At the end one starts while PostgreSQL is away, and waits for it.
+// TestAStandbyTakesOver kills the active one of two supervisors in the middle of a run, and pauses its successor in the
+// middle of the next run until the first serves again. At the end a supervisor starts while PostgreSQL is down, and
+// waits for it.
 func TestAStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyWhoHasTheLeaseWrites of supervisor/journal")

@@ -12,8 +12,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestAPausedSupervisorDeclaresNoNodeLost stops the process for longer than a node may be silent, as a pause of its machine or container
-// does. It waits in real time.
+// TestAPausedSupervisorDeclaresNoNodeLost stops the process for longer than the silent timeout of nodes, like a pause
+// of its machine or container. It waits in real time.
 func TestAPausedSupervisorDeclaresNoNodeLost(t *testing.T) {
 	testenv.Nightly(t, "TestASupervisorThatStandsStillLosesNoNode of supervisor, in virtual time")
 	s := testcluster.New(t)
@@ -34,7 +34,7 @@ func TestAPausedSupervisorDeclaresNoNodeLost(t *testing.T) {
 	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	for range 5 { // what comes after may only be heard when the watch has looked several times
+	for range 5 { // the supervisor may receive later beats only after several scans
 		s.Succeeded(s.Follow(s.Submit("ping.tengo"), 0, func() {}))
 		time.Sleep(time.Second)
 	}

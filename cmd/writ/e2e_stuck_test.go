@@ -10,7 +10,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestAStuckDriverIsNamedAndBlocksNoOtherWork lets a driver ignore the deadline of its run.
+// TestAStuckDriverIsNamedAndBlocksNoOtherWork makes a driver ignore the deadline of its run.
 func TestAStuckDriverIsNamedAndBlocksNoOtherWork(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestADriverThatIgnoresItsEndHoldsOnlyItsResource of runner and TestAStuckDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")
@@ -28,7 +28,7 @@ func TestAStuckDriverIsNamedAndBlocksNoOtherWork(t *testing.T) {
 	next := s.Submit("stuck.tengo")
 	s.Says(0, []string{"on dc1-n1 the driver of herodb.create in call 1 of run " + string(stuck.ID)}, "run", "explain", string(next))
 	s.Succeeded(end("other.tengo"))
-	s.Succeeded(s.Follow(next, -1, func() {})) // with what the driver made after all
+	s.Succeeded(s.Follow(next, -1, func() {})) // with the resource that the driver created in the end
 	s.Until("the node names nothing any more", func(context.Context) bool {
 		return !strings.Contains(s.Writ("node", "show", "dc1-n1"), "stuck")
 	})

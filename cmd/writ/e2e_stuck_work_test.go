@@ -17,15 +17,15 @@ import (
 	"writ/internal/testenv"
 )
 
-// stuckRun is a run that waits, and what a person must find.
+// stuckRun is a waiting run and the information that a user must find.
 type stuckRun struct {
 	id      writ.RunID
-	why     string // what the reason says
-	command string // that helps
+	why     string // text in the reason
+	command string // command that helps
 }
 
-// A person finds the cause of each kind of stuck work and the command against it from the first page in at most two links, and by
-// `writ run list --stuck`. The commands are typed as they are shown.
+// A user finds the cause of each kind of stuck work and the command against it within two links of the first page, and
+// with `writ run list --stuck`. The test types the commands exactly as shown.
 func TestEachKindOfStuckWorkIsFoundWithItsCommand(t *testing.T) {
 	testenv.Nightly(t, "TestWhyNamesTheNodeThatDoesNotWork of coord, TestTheCommandIsAboutWhatTheReasonNames of coord/reasons and TestStuckRunsAreListedWithWhatHelps of coord/dashboard")
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestEachKindOfStuckWorkIsFoundWithItsCommand(t *testing.T) {
 	s.Succeeded(s.Follow(stuck["the deployment is taken"].id, -1, func() {}))
 }
 
-// stuckWork makes work that waits for five causes, and returns what a person must find of each.
+// stuckWork creates work that waits for five causes, and returns the information that a user must find about each.
 func stuckWork(s *testcluster.Cluster) map[string]stuckRun {
 	s.Script("ping.tengo", "node := import(\"node\")\nnode.ping()\n")
 	slow := func(name, more string) string {
@@ -99,7 +99,7 @@ func stuckWork(s *testcluster.Cluster) map[string]stuckRun {
 	return all
 }
 
-// dateBack lets a time pass for the coordinator, which is restarted: what it has heard is so much older.
+// dateBack moves the coordinator's records into the past and restarts it.
 func dateBack(s *testcluster.Cluster, by time.Duration) {
 	s.Until("all that waits says why", func(context.Context) bool {
 		return strings.Count(s.Writ("run", "list", "--why"), "writ run explain") <= 2 && strings.Contains(s.Writ("run", "list", "--why"), "dc1-n3, which is")
@@ -122,7 +122,8 @@ func dateBack(s *testcluster.Cluster, by time.Duration) {
 
 var links = regexp.MustCompile(`href="(/[^"]*)"`)
 
-// walk reports whether a page that is at most two links from the first page says why a run waits, with the command that helps.
+// walk reports whether a page within two links of the first page has the reason why a run waits, and the command that
+// helps.
 func walk(s *testcluster.Cluster, run stuckRun) bool {
 	seen := map[string]bool{"/": true}
 	at := []string{"/"}

@@ -22,7 +22,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// A failed run and a lost node are told to a program outside, and a run is one trace from the command line to the driver.
+// A webhook receives events about a failed run and a lost node, and a run is one trace from the command line to the
+// driver.
 func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 	testenv.Nightly(t, "TestACoordinatorTellsItsWebhooksWhatHappens and TestARunIsATraceOfItsParts of coord, TestEachAttemptOfAJobIsASpanOfItsCall of runner")
 	t.Parallel()
@@ -74,7 +75,7 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 			select {
 			case m := <-told:
 				if known[m.ID] {
-					continue // what a coordinator told before it was killed, the next one may tell again
+					continue // a coordinator may repeat events that were sent before it was killed
 				}
 				if known[m.ID] = true; m.Type != want {
 					t.Fatalf("told of %s, %v; want %s", m.Type, m.Data, want)
@@ -120,7 +121,7 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 	if lost := next(webhook.NodeLost); lost["name"] != "dc1-n1" {
 		t.Errorf("%v", lost)
 	}
-	s.Kill("coord") // and the next one knows that the node was lost
+	s.Kill("coord") // the next one knows that the node was lost
 	s.Restart("coord")
 	s.Restart("dc1-n1")
 	if back := next(webhook.NodeBack); back["name"] != "dc1-n1" {

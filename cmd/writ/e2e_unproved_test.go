@@ -17,7 +17,7 @@ import (
 	"writ/identity"
 )
 
-// at lets a lie change the answers of the paths that begin so.
+// at restricts a lie to the answers of paths with a prefix.
 func at(prefix string, lie func(o map[string]any) any) func(string, any) any {
 	return func(path string, answer any) any {
 		o, is := answer.(map[string]any)
@@ -28,7 +28,7 @@ func at(prefix string, lie func(o map[string]any) any) func(string, any) any {
 	}
 }
 
-// stripped takes the proofs out of an answer.
+// stripped removes the proofs from an answer.
 func stripped(o map[string]any) any {
 	each(o, func(o map[string]any) {
 		delete(o, "proof")
@@ -47,13 +47,14 @@ func proofOf(o map[string]any) (proof []byte) {
 	return proof
 }
 
-// refusedWith is what a coordinator says of a statement that was carried out.
+// refusedWith returns a coordinator's false refusal of a statement that took effect.
 func refusedWith(proof []byte) any {
 	return api.Problem{Type: "urn:writ:code:ROLE_MISSING", Title: "x", Status: 403, Code: writ.CodeRoleMissing, Detail: "alice may not", RequestID: "1", Proof: proof}
 }
 
-// unproved lets a coordinator say what no supervisor has signed, to every command that signs a statement, changes the roster, or shows how a run
-// ended. Each must say UNVERIFIED. The map decisions has a command for every rule.
+// unproved makes a coordinator give answers that no supervisor has signed, to every command that signs a statement,
+// changes the roster, or shows the end of a run. Each command must fail with UNVERIFIED. The map decisions has a
+// command for every rule.
 func (r *redirected) unproved(t *testing.T, l *liar) {
 	in := *r
 	in.Cluster = r.In(t)
@@ -74,13 +75,13 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	names := slices.Sorted(maps.Keys(decisions))
 	gone := func(name string) bool { return name == "node lost" || name == "node remove" }
 	names = append(slices.DeleteFunc(slices.Clone(names), gone), slices.DeleteFunc(names, func(name string) bool { return !gone(name) })...)
-	for _, name := range names { // whether it was done or refused
+	for _, name := range names { // after statements that succeed or are refused
 		args := slices.Clone(decisions[name].args)
 		if name == "node remove" {
 			args[len(args)-1] = "liked-n"
 		}
 		lie := at(statements, stripped)
-		if name == "project "+identity.DecisionCancelRuns { // there must be something to cancel
+		if name == "project "+identity.DecisionCancelRuns { // a run to cancel must exist
 			open := in.lie("open runs", [2]string{})
 			lie = func(path string, answer any) any { return open(path, at(statements, stripped)(path, answer)) }
 		}
@@ -241,12 +242,13 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	wants("an honest adoption", nil, 0, "east: version", "roster", "show")
 }
 
-// unsupported is what a coordinator says of a supervisor that signs no answer to a question.
+// unsupported returns the answer of a coordinator whose supervisor cannot sign an answer to a question.
 func unsupported(map[string]any) any {
 	return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
 }
 
-// unheld lets a coordinator hide what is on hold, and make it up. A person believes what the supervisor has signed now, and the others see that it has not.
+// unheld makes a coordinator hide holds and invent them. Users see only holds that the supervisor signs now, and
+// otherwise that a signature is missing.
 func (r *redirected) unheld(lied func(string, func(string, any) any, ...string), wants func(string, func(string, any) any, int, string, ...string)) {
 	r.T.Helper()
 	const datacenters, what = "/v1/datacenters/", "the disks fail"
@@ -283,7 +285,8 @@ func (r *redirected) unheld(lied func(string, func(string, any) any, ...string),
 	lied("a hold that was released", at(datacenters, func(map[string]any) any { return held }), list...)
 }
 
-// undrained lets a coordinator say that a node is drained. Who waits for that is told so only if the supervisor has signed it now.
+// undrained makes a coordinator report a node as drained. A command that waits for that accepts it only with a new
+// signature of the supervisor.
 func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any, ...string), wants func(string, func(string, any) any, int, string, ...string)) {
 	r.T.Helper()
 	const datacenters, verified = "/v1/datacenters/", "node witness is drained\nverified: signed by the supervisor"

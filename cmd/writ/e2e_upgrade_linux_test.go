@@ -19,7 +19,8 @@ import (
 	"writ/sal/saltest"
 )
 
-// processesOf are the numbers and names of what runs for a node besides its runner, and of the first processes of its containers.
+// processesOf returns the pids and names of a node's processes other than its runner, and the first processes of its
+// containers.
 func processesOf(t *testing.T, data, containerd string) (all []string) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -29,7 +30,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 	for _, path := range paths {
 		line, _ := os.ReadFile(path)
 		if args := strings.Split(string(line), "\x00"); strings.Contains(string(line), data+"/") {
-			program, _, _ := strings.Cut(args[0], " ") // a machine's has more in its name
+			program, _, _ := strings.Cut(args[0], " ") // the name of a machine's process has a suffix
 			all = append(all, filepath.Base(filepath.Dir(path))+" "+filepath.Base(program))
 		}
 	}
@@ -44,7 +45,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 	return all
 }
 
-// An upgrade of a node is another program in the place of its runner, and nothing else on the node hears of it.
+// An upgrade replaces the program of a node's runner. Everything else on the node continues.
 func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
 	testenv.Nightly(t, "each driver's suite ends its runner and goes on with what it left")
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {
@@ -142,7 +143,7 @@ for g in gone { e := g.err; if e { import("run").fail(e.message) } }
 `)
 	s.Writ("submit", "remove.tengo", "--destructive")
 	after := slices.DeleteFunc(processesOf(t, data, containers.Address), func(p string) bool { return strings.HasSuffix(p, " mycelium") })
-	if len(after) > 0 { // the overlay is the node's and stays
+	if len(after) > 0 { // the overlay belongs to the node and remains
 		t.Errorf("these are left: %q", after)
 	}
 }

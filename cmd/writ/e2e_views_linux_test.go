@@ -18,8 +18,9 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestFindingsOfANodeReachPeople breaks what a node has, behind its back, and asks for it where people do: how things stand, where they are
-// reached, what differs, what was mended, what belongs to no resource, and what a delete could not take away. A node looks when its runner starts.
+// TestFindingsOfANodeReachPeople damages resources on a node without writ, and checks all views for users: state,
+// addresses, drift, repairs, orphans, and the remains of a delete. A node inspects its resources when its runner
+// starts.
 func TestFindingsOfANodeReachPeople(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"redis-server", "nft"} {
@@ -82,11 +83,12 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 	s.Says(0, []string{"1 orphan on " + node + ": `writ resource list --orphans`"}, "resource", "list")
 	s.Says(0, []string{"orphan: the tree " + stray}, "node", "show", node)
 	s.Says(0, []string{`"remedy": "rm -r ` + stray + `"`, `"number": 1`}, "resource", "list", "-o", "json")
-	s.Kill("dc1") // what is known is known to the next supervisor, too
+	s.Kill("dc1") // the next supervisor knows the findings, too
 	s.Restart("dc1")
 	s.Says(0, []string{"drift: its content is gone"}, "resource", "show", "volume/data")
 
-	// Who asks for it again gets it: the plan says so, with what the node found, and so does the run.
+	// A script that requests the resource again creates it: the plan shows that, with the finding of the node, and so
+	// does the run.
 	s.Script("data.tengo", "import(\"volume\").create(\"data\", {size_gib: 1})\n")
 	s.Says(writ.ExitPlanChanges, []string{"+ 1 volume.create data", "drift: its content is gone: missing directory " + data, "1 to create"}, "plan", "data.tengo", "--exit-code")
 	s.Writ("submit", "data.tengo")
@@ -96,7 +98,7 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 	s.Says(0, []string{"it is ready"}, "resource", "show", "volume/data")
 	s.Says(0, []string{"1 unchanged"}, "plan", "data.tengo", "--exit-code")
 
-	// What a delete cannot take away is named as long as that is so, and booked when the node has done it after all.
+	// Resources that a delete cannot remove are listed until the node has removed them.
 	if out, err := exec.Command("mount", "-t", "tmpfs", "none", held).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -120,7 +122,7 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 	succeeds("delete.tengo", "volume := import(\"volume\")\nherodb := import(\"herodb\")\nvolume.delete(\"data\")\nif herodb.delete(\"db\").err == undefined { import(\"network\").delete(\"lan\") }\n", "--destructive")
 }
 
-// one finds a directory by the pattern of its name.
+// one returns a directory that matches a pattern.
 func one(t *testing.T, dir, pattern string) (found string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -135,7 +137,7 @@ func one(t *testing.T, dir, pattern string) (found string) {
 	return found
 }
 
-// serving finds the engine of a database of a node.
+// serving returns the process of a node's database engine.
 func serving(t *testing.T, dir string) int {
 	t.Helper()
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -10,8 +10,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// While a run has no events, submit and run watch print why it waits and the command that ends the wait. The watches are longer than the 8 s in which
-// this is promised, because a loaded machine may need some of that to start the command.
+// While a run has no events, submit and run watch print why it waits and the command that ends the wait. They must do
+// so within 8 s. The watches are longer, because the commands may start slowly on a loaded machine.
 func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestWatcherShowsWaitsWithTheirCommand, TestLookoutLooksOnlyWhileRunIsSilent")
@@ -23,7 +23,8 @@ func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 	s.Script("machine.tengo", strings.Replace(script, "NAME", "box", 1))
 	s.Script("other.tengo", strings.Replace(script, "NAME", "web", 1))
 	id := s.Submit("machine.tengo", "--deployment", "web")
-	s.Until("the machine is being made", func(ctx context.Context) bool { // a call that its node never began would wait for another node
+	// A call that has not started yet would move to another node.
+	s.Until("the machine is being made", func(ctx context.Context) bool {
 		calls, err := s.Client.Calls(ctx, id)
 		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
 	})

@@ -11,7 +11,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// The client of the page about the wire format runs a script and verifies how that ended. It believes nobody who is not in the roster that it knows.
+// The client in the page about the wire format runs a script and verifies its end. It trusts only members of the roster
+// that it knows.
 func TestAClientInPythonRunsAScript(t *testing.T) {
 	t.Parallel()
 	python := testenv.Need(t, "python3")
@@ -51,7 +52,7 @@ func TestAClientInPythonRunsAScript(t *testing.T) {
 	if said, err = call(); err == nil || !strings.Contains(said, "client.py CONTEXT DATACENTER") {
 		t.Errorf("without arguments: %v, %s", err, said)
 	}
-	s.Writ("project", "add", "mail") // the roster has a next version, which nobody told the client
+	s.Writ("project", "add", "mail") // the roster has a new version, which the client does not know
 	if said, err = run("alice", "pong.tengo"); err == nil || !strings.Contains(said, "not the one of the anchor") {
 		t.Errorf("it believes another roster: %v, %s", err, said)
 	}

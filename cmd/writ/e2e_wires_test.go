@@ -17,7 +17,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// makeAndDelete has a node fetch what was signed, because it destroys: that goes through its supervisor's node API.
+// makeAndDelete destroys resources, so the node fetches the signed text through its supervisor's node API.
 const makeAndDelete = `
 herodb := import("herodb")
 run := import("run")
@@ -30,15 +30,16 @@ for i := 0; i < 4; i++ {
 run.output({steps: 8})
 `
 
-// wireCluster is a cluster in which each kind of wire can be spoiled, each in a datacenter of its own, so that all can be at once.
+// wireCluster is a cluster in which each kind of connection can be disturbed, each in its own datacenter, so that tests
+// can run concurrently.
 type wireCluster struct {
 	*testcluster.Cluster
-	wires map[string]*testcluster.Wire // by the datacenter that is at its end; "client" is that of people
+	wires map[string]*testcluster.Wire // by the datacenter at its end; "client" is the users' connection
 	long  bool
 }
 
-// hold is how long a wire stays spoiled. A long time is longer than the other end of a link is believed in that says nothing, which is a
-// minute; but a node that cannot be heard for so long is lost, as promised.
+// hold returns how long a connection stays disturbed. The long time exceeds the minute after which a silent link counts
+// as dead. The connection of a node is disturbed for less time, because a node is lost after that.
 func (s *wireCluster) hold(wire string) time.Duration {
 	switch {
 	case !s.long:
@@ -49,8 +50,9 @@ func (s *wireCluster) hold(wire string) time.Duration {
 	return 75 * time.Second
 }
 
-// ways are those in which a wire is spoiled. The gate takes the one that finds most: what neither arrives nor fails. Without much time those are
-// left out that find less: what is slow is to people like what is half open, and few things go through the node API.
+// ways returns the kinds of disturbance for a connection. The gate uses only the most effective one: a half-open
+// connection, on which packets neither arrive nor fail. The nightly test omits kinds that find little: users see a slow
+// connection like a half-open one, and the node API has little traffic.
 func (s *wireCluster) ways(wire string) []testcluster.Spoil {
 	if !testenv.IsNightly() {
 		return []testcluster.Spoil{testcluster.HalfOpen}
@@ -79,7 +81,8 @@ func newWireCluster(t *testing.T) *wireCluster {
 	return s
 }
 
-// add adds a datacenter whose supervisor reaches the coordinator by the wire that is called link, and that has one more wire.
+// add adds a datacenter whose supervisor reaches the coordinator through the connection "link", and that has one more
+// disturbed connection.
 func (s *wireCluster) add(t *testing.T, name string, lay func(name, to string) string) {
 	broker := testenv.RedisWithPassword(t)
 	d := testcluster.Datacenter{Name: name, Redis: broker.URL, NodeRedis: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
@@ -95,7 +98,8 @@ func (s *wireCluster) add(t *testing.T, name string, lay func(name, to string) s
 	s.Add(d)
 }
 
-// told is what people are told while a wire is spoiled, "" if nothing: what is late comes, and what flaps is mended before anybody asks.
+// told returns a command and its output while a connection is disturbed. says is "" for delays and short interruptions,
+// which users do not see.
 func told(wire string, how testcluster.Spoil) (line []string, says string) {
 	if how == testcluster.Late || how == testcluster.Flapping {
 		return nil, ""
@@ -109,8 +113,8 @@ func told(wire string, how testcluster.Spoil) (line []string, says string) {
 	return nil, ""
 }
 
-// TestSpoiledWires spoils every wire in every way while runs are under way: all runs end well, each job done once, no node is lost, and the
-// ledger has every event once and in order.
+// TestSpoiledWires disturbs every connection in every way while runs are open. All runs succeed, each job is done once,
+// no node is lost, and the ledger has every event once and in order.
 func TestSpoiledWires(t *testing.T) {
 	t.Parallel()
 	s := newWireCluster(t)
@@ -143,7 +147,7 @@ func TestSpoiledWires(t *testing.T) {
 	s.eventsAreWhole(t)
 }
 
-// spoil spoils a wire while runs of a datacenter are under way.
+// spoil disturbs a connection while runs of a datacenter are open.
 func (s *wireCluster) spoil(t *testing.T, wire, datacenter string, how testcluster.Spoil) {
 	in, node := s.In(t), datacenter+"-n1"
 	submit := func(name string) writ.RunID {
@@ -171,8 +175,8 @@ func (s *wireCluster) spoil(t *testing.T, wire, datacenter string, how testclust
 	})
 }
 
-// people spoils the way between a person and the coordinator: who watches sees the end all the same, and who hands in gets an answer in time
-// that is true.
+// people disturbs the connection between a user and the coordinator. A watching user still sees the end, and a
+// submitting user gets a correct answer in time.
 func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	in, wire := s.In(t), s.wires["client"]
 	there := []string{"--server", "http://" + wire.Addr, "--destructive", "--dc", "api"}
@@ -182,7 +186,8 @@ func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// By what it says itself: others have calls on that node at the same time, and this submission may still be on its way.
+	// Other runs have calls on that node at the same time, and the submission may still be in transit, so only the
+	// output of this command counts.
 	in.Until("the first call is seen to be done", func(context.Context) bool { return strings.Contains(said.String(), "✓") })
 	wire.Spoil(t, how)
 	began := time.Now()
@@ -204,7 +209,7 @@ func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	t.Logf("handing in took %v: exit %d\n%s", took.Round(100*time.Millisecond), code, refused)
 }
 
-// eventsAreWhole looks whether the ledger has the events of each journal from the first to the last, each once and in order.
+// eventsAreWhole checks that the ledger has all events of each journal, each once and in order.
 func (s *wireCluster) eventsAreWhole(t *testing.T) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "cluster", "ledger.db")+"?_pragma=busy_timeout(5000)")

@@ -15,7 +15,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// The bill of an image names each module below the package that it came from, also if the package has compressed it or has it below usr.
+// The bill of an image lists each module below its package, even if the package compresses it or has it below usr.
 func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -75,7 +75,7 @@ func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
 	}
 }
 
-// A whole build writes image, bill and checksum, and the same again.
+// A complete build writes image, bill and checksum. It is reproducible.
 func TestABuildWritesBillAndChecksum(t *testing.T) {
 	kernel, stub := testenv.Kernel(t), testenv.Unpacked(t, testenv.EFIStub)
 	dir := t.TempDir()
@@ -131,7 +131,8 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 	}
 }
 
-// testIPXE makes the directory of a boot server: the image under its digest, and a script with the whole command line.
+// testIPXE creates the directory of a boot server: the image, named after its digest, and a script with the complete
+// command line.
 func testIPXE(t *testing.T, node string) {
 	dir, null := filepath.Join(t.TempDir(), "boot"), os.Stdin
 	said, err := os.Create(filepath.Join(t.TempDir(), "said"))

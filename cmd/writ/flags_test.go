@@ -16,7 +16,8 @@ import (
 	"writ/identity"
 )
 
-// What others read for ever, as it is signed, takes no secret: no command asks anybody before it has refused one.
+// Signed texts are readable for ever, so they must contain no secret. Commands reject a secret before they send a
+// request.
 func TestNoSecretIsSigned(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -16,7 +16,7 @@ func helpOf(c *cobra.Command, width int) string {
 	return help.Page(c, help.Style{Width: width, Title: func(s string) string { return s }, Tidy: homeless()})
 }
 
-// allCommands are those that people are shown, with the ones that cobra adds.
+// allCommands returns all visible commands, including those of cobra.
 func allCommands() []*cobra.Command {
 	root := commandTree()[0]
 	root.InitDefaultHelpCmd()
@@ -44,7 +44,7 @@ func TestHelpFitsItsWidth(t *testing.T) {
 	}
 }
 
-// An example that is broken into lines is the same to a shell.
+// An example with line breaks is equal to a shell.
 func TestExamplesInHelpAreWhole(t *testing.T) {
 	for _, c := range allCommands() {
 		page := strings.ReplaceAll(helpOf(c, 80), " \\\n", " ")

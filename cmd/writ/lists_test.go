@@ -18,8 +18,8 @@ import (
 	"writ/cmd/writ/internal/testcluster"
 )
 
-// Each command that lists something is asked where there is nothing. It says so to people, with the command that makes the first item, and gives
-// programs an empty list and no sentence.
+// Each list command runs without items. It tells users which command creates the first item, and gives programs an
+// empty list and no sentence.
 func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -28,7 +28,8 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	}))
 	t.Cleanup(boots.Close)
 	s.Script("none.yaml", "contexts: []\n")
-	full := []string{"library list", "user list", "project list", "coordinator list"} // modules of the program, and what `writ init` makes
+	// Modules of the program, and the results of `writ init`.
+	full := []string{"library list", "user list", "project list", "coordinator list"}
 	besides := map[string][]string{"boot list": {"--boot-server", boots.URL}, "context list": {"--config", "none.yaml"}}
 	lists := []string{"pki show", "usage", "usage --by project", "usage --nodes", "resource list --orphans"}
 	for _, c := range commandTree() {
@@ -74,7 +75,7 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	s.Says(0, []string{"nothing matches --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
 }
 
-// An empty list would say that there is nothing, and exit code 0 that all was asked.
+// An empty list would mean that there are no items, and exit code 0 that all datacenters answered.
 func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 	untrue := writ.Errorf(writ.CodeUnverified, "dc cannot be asked: you may not").WithHint("ask")
 	denied, away := writ.Errorf(writ.CodeRoleMissing, "you may not").WithHint("ask"), writ.Errorf(writ.CodeDatacenterAway, "no link")
@@ -107,7 +108,8 @@ func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 	}
 }
 
-// Lists that no command named "list" prints, and that the test above does not make empty: those of a machine, and any new one.
+// Lists that are not printed by a command named "list", and that the test above does not empty: those of a machine, and
+// any new one.
 func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 	for _, list := range []terminal.View{diskTable(nil), nicTable(nil)} {
 		var out, said bytes.Buffer
@@ -122,7 +124,8 @@ func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 			t.Errorf("JSON: %q, %q, %v", out.String(), said.String(), err)
 		}
 	}
-	never := map[string]int{"doctor.go": 1, "library.go": 1, "people.go": 1, "runmany.go": 1, "support.go": 1} // lists that are never empty
+	// Lists that are never empty.
+	never := map[string]int{"doctor.go": 1, "library.go": 1, "people.go": 1, "runmany.go": 1, "support.go": 1}
 	sources, err := filepath.Glob("*.go")
 	if err != nil || len(sources) == 0 {
 		t.Fatal(sources, err)

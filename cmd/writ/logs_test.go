@@ -8,7 +8,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// TestALineThatABreakEndedIsEndedOnce lets a container stop in the middle of a line, and change again without a word.
+// TestALineThatABreakEndedIsEndedOnce stops a container in the middle of a line, and changes its state again without
+// output.
 func TestALineThatABreakEndedIsEndedOnce(t *testing.T) {
 	var out, err bytes.Buffer
 	a := &app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}

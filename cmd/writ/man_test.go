@@ -13,7 +13,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// Each command that people are shown has a page, with its flags and examples, and no line of it is a command of the formatter by accident.
+// Each visible command has a page with its flags and examples. No line of it is a formatter command by accident.
 func TestEachCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	n, err := writeManPages((&app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}).root(), dir)
@@ -65,13 +65,13 @@ func TestManualPagesPassLint(t *testing.T) {
 		t.Fatalf("%s says nothing about dates: %v", formatter, err)
 	}
 	for line := range strings.Lines(string(out)) {
-		if !strings.Contains(line, "missing date") { // a page is the same whenever it is made
+		if !strings.Contains(line, "missing date") { // pages have no date, so that they are reproducible
 			t.Error(line)
 		}
 	}
 }
 
-// The page that man shows has each flag as people type it, and examples that fit 80 columns.
+// The page that man shows has each flag as users type it, and examples that fit into 80 columns.
 func TestManualShowsFlagsAsTyped(t *testing.T) {
 	formatter, path := testenv.Need(t, "mandoc"), filepath.Join(t.TempDir(), "writ.1")
 	text, _ := usage(t, "man")

@@ -11,7 +11,7 @@ import (
 	"writ/scripts"
 )
 
-// What a script says stays in the block of code, also what would end that, and a comment has room for it.
+// Text from a script stays in the code block, even if it contains fences, and it fits into a comment.
 func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	term := terminal.New(os.Stdin, nil, nil, nil)
 	plan := &planned{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}
@@ -25,7 +25,7 @@ func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	}
 }
 
-// A signer has to know what a plan destroys, and a job the digest, also of a plan that is cut.
+// A truncated plan retains the targets for the signer and the digest for the job.
 func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
 	long := strings.Repeat("machine/web,", 10_000)
 	for name, plan := range map[string]*planned{

@@ -10,7 +10,7 @@ import (
 	"writ"
 )
 
-// aNode returns a node of the datacenter dc1 with which all is well, after change.
+// aNode returns a healthy node of the datacenter dc1, changed by change.
 func aNode(change func(*writ.Node)) writ.Node {
 	n := writ.Node{
 		Name: "n1", Datacenter: "d", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,

@@ -9,7 +9,7 @@ import (
 	"writ/cmd/writ/internal/testcluster"
 )
 
-// A person at a terminal is asked before a node that works is removed, or signed as lost.
+// At a terminal, a user must confirm before a working node is removed or signed as lost.
 func TestANodeThatWorksIsEndedIfAPersonSaysSo(t *testing.T) {
 	s := testcluster.Empty(t)
 	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2", "--simulate-speed", "0")

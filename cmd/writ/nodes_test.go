@@ -76,7 +76,7 @@ func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 	}
 }
 
-// aHost is what a machine says that was started from an image.
+// aHost returns the report of a machine that was started from an image.
 func aHost() *writ.Host {
 	return &writ.Host{
 		OS: "writ node", Image: "0a1b2c3d4e5f6071", Kernel: "6.1.0-56-amd64", Vendor: "Supermicro", Product: "AS -1114S", Serial: "S1", CPU: "AMD EPYC 7302P", MemoryMiB: 131072,
@@ -115,7 +115,7 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 	}
 }
 
-// A node joins with the key that it keeps.
+// A node keeps the key with which it joined, so the key is as old as the membership.
 func TestTheAgeOfTheKeyOfANodeIsShown(t *testing.T) {
 	n := writ.Node{Name: "n1", Key: "SHA256:abc", Joined: time.Now().Add(-100 * 24 * time.Hour)}
 	if want, text := "  its key is in use since "+n.Joined.UTC().Format("2006-01-02")+" (100d); a node's key does not expire\n", nodeText(n, step{}); !strings.Contains(text, want) {

@@ -20,10 +20,10 @@ import (
 	"writ/internal/hidden"
 )
 
-// unsafe has a character of each kind that turns, hides or controls text, and texts that look like escapes.
+// unsafe has a character of each kind that reorders, hides or controls text, and texts that look like escapes.
 const unsafe = "a\u202eb\u200bc\u2066d\u200fe\ufefff\u00adg\u061ch\u3164i\u2800j\U000e0041k\u2028l\u0085m\x7fn\x1b[31mo\u009bp\x01q\r\\u202e\\x010000202e\\x01"
 
-// TestOutputHasNoUnsafeCharacters prints a value in every format and on every other way out.
+// TestOutputHasNoUnsafeCharacters prints a value in every format and through every other output.
 func TestOutputHasNoUnsafeCharacters(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) *os.File {

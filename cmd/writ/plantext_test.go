@@ -11,7 +11,7 @@ import (
 	"writ/scripts"
 )
 
-// Of an environment a plan shows the entries that change. The whole of two that are long looks the same.
+// A plan shows the changed entries of an environment. Two long environments would look equal when truncated.
 func TestAPlanShowsTheEntriesOfAMapThatChange(t *testing.T) {
 	long := strings.Repeat("x", 2*maxLines)
 	had := map[string]any{"A": long, "GONE": "1", "TAG": "v1"}

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// printedBlock is a fence of a page with commands for a shell.
+// printedBlock is a fence of a page with shell commands.
 type printedBlock struct {
 	line     int
-	host     string // on which of the hosts of the page the commands are typed, "" on any
+	host     string // host of the page on which the commands are typed, "" for any
 	commands []string
 }
 
@@ -24,7 +24,8 @@ var (
 	writLine   = regexp.MustCompile(`^\s*(?:\$ )?(?:\./)?writ [a-z]`)
 )
 
-// printedBlocks returns the shell fences of a page. strays lists the commands of writ that stand at the start of a line of other code.
+// printedBlocks returns the shell fences of a page. strays lists the writ commands at the start of a line of other
+// code.
 func printedBlocks(text string) (blocks []printedBlock, strays []string) {
 	open, fence := (*printedBlock)(nil), false
 	here := ""
@@ -56,13 +57,13 @@ func printedBlocks(text string) (blocks []printedBlock, strays []string) {
 	return blocks, strays
 }
 
-// untypedCommand is a printed command, or several that begin alike, that `typed PAGE` leaves out.
+// untypedCommand is a printed command, or a prefix of several, that `typed PAGE` omits.
 type untypedCommand struct {
 	page, begin string
-	reason      string // why no test can type it as it stands, or which test types it
+	reason      string // why no test can type it as printed, or which test types it
 }
 
-// leftOut returns the row of the table that a command of a page has, nil if it must be typed. A command with … is an excerpt.
+// leftOut returns the table row for a command of a page, nil if it must be typed. A command with … is an excerpt.
 func leftOut(page, command string) *untypedCommand {
 	for i, row := range untyped {
 		if row.page == page && strings.HasPrefix(command, row.begin) {
@@ -75,7 +76,7 @@ func leftOut(page, command string) *untypedCommand {
 	return nil
 }
 
-// printedPages returns the pages whose commands are typed, by their names.
+// printedPages returns the pages whose commands are typed, by name.
 func printedPages(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/manual/*.md")
@@ -116,7 +117,8 @@ func typedPages(t *testing.T) (pages []string) {
 	return pages
 }
 
-// Each command that README and manual print is typed by TestPrintedCommandsWork, or has a row in the table untyped.
+// Each command printed in the README and the manual is typed by TestPrintedCommandsWork, or has a row in the table
+// untyped.
 func TestPrintedCommandsAreTyped(t *testing.T) {
 	typed, used := typedPages(t), make(map[untypedCommand]bool)
 	for page, text := range printedPages(t) {

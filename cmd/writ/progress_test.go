@@ -10,7 +10,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// The stream of a run tells what was before it was opened. What a person has seen, or what was before a resume, is not shown again.
+// The stream of a run repeats earlier events. Events that the user has seen, or that precede a resume, are not shown
+// again.
 func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 	ended := time.Now()
 	run := func(state api.RunState, reason string) api.Event {

@@ -13,8 +13,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// TestEachNumberOfACommandHasARange walks the flags of all commands: one that takes a number or a duration refuses what is outside of its range, and says
-// the range.
+// TestEachNumberOfACommandHasARange checks the flags of all commands: each number or duration rejects values outside of
+// its range, and the error names the range.
 func TestEachNumberOfACommandHasARange(t *testing.T) {
 	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
 	checkedElsewhere := []string{"silent-after", "lost-after"} // identity.Silence compares the two

@@ -13,7 +13,7 @@ import (
 	"writ/identity"
 )
 
-// TestEveryWaitAndFailureHasItsSentence goes through the reasons that there are.
+// TestEveryWaitAndFailureHasItsSentence checks the sentence for each reason.
 func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		change func(s *situation)
 		why    string // of the run
 		next   string
-		calls  string // all that is said of calls
+		calls  string // all texts about calls
 	}{
 		{"SplitByARead", func(s *situation) {
 			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeResourceConflict, 3)
@@ -222,8 +222,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 	}
 }
 
-// What is advised is what the shell makes of it: the words that were meant.
-// A resume is advised where it can help. What the script asks for, or the header that was signed with it, it does not change.
+// A resume is suggested only where it can help. It cannot change the script or its signed header.
 func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -273,7 +272,7 @@ func TestAShellTakesWordsAsTheyAre(t *testing.T) {
 		line += " " + shellWord(w)
 	}
 	c := exec.Command("bash", "-c", line)
-	c.Env = append(c.Environ(), "LC_ALL=C.UTF-8") // bash reads the line with the locale that it starts in
+	c.Env = append(c.Environ(), "LC_ALL=C.UTF-8") // bash reads the line with the locale in which it starts
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatal(err, string(out))

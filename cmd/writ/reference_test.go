@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write docs/cli.md")
 
 const referencePage = "../../docs/cli.md"
 
-// commandTree returns every command that people are shown, each after its parent.
+// commandTree returns every visible command, each after its parent.
 func commandTree() (all []*cobra.Command) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -36,7 +36,7 @@ func commandTree() (all []*cobra.Command) {
 	return all
 }
 
-// reference is the page that says of every command what its help says, to somebody whose home is ~.
+// reference returns the page with the help of every command. The home directory is ~.
 func reference() string {
 	page := new(strings.Builder)
 	page.WriteString(`# Commands
@@ -94,7 +94,7 @@ func writeFlags(page *strings.Builder, flags []*pflag.Flag) {
 	}
 }
 
-// dedent takes the two spaces away with which examples are shown in a terminal.
+// dedent removes the indentation of examples in a terminal, two spaces.
 func dedent(text string) string {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	for i := range lines {
@@ -117,7 +117,8 @@ func TestTheReferenceOfCommandsIsCurrent(t *testing.T) {
 	}
 }
 
-// Every command that does something has an example, and each command line in an example is one: it leads to its command, with flags that there are.
+// Every command with an action has an example. Each command line in an example names an existing command with existing
+// flags.
 func TestEveryCommandHasAnExampleThatWorks(t *testing.T) {
 	for _, c := range commandTree() {
 		if c.HasSubCommands() && c.HasParent() || c.CommandPath() == "writ version" {
@@ -148,7 +149,8 @@ func TestEveryCommandHasAnExampleThatWorks(t *testing.T) {
 	}
 }
 
-// writCommands returns the arguments of each writ in a line for a shell. It knows as much of shells as the examples need.
+// writCommands returns the arguments of each writ in a shell line. It parses only as much shell syntax as the examples
+// need.
 func writCommands(line string) (all [][]string) {
 	if strings.HasPrefix(line, "#") {
 		return nil

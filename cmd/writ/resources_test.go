@@ -67,7 +67,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 		}
 	}
 
-	r.Node = "b" // nobody knows any more
+	r.Node = "b" // its state is unknown
 	if text := resourceText(r, nil, where); !strings.Contains(text, "it was running when its node was heard of last, at fd00::7") {
 		t.Errorf("on a lost node it says:\n%s", text)
 	}

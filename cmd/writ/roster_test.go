@@ -10,7 +10,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestCommandsWarnOfTheEndOfTheRoster asks the doctor and a command that signs, in each part of the life of a roster.
+// TestCommandsWarnOfTheEndOfTheRoster checks the doctor and a signing command in each stage of a roster's life.
 func TestCommandsWarnOfTheEndOfTheRoster(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	roster := &identity.Roster{Version: 3, Created: created, Expires: created.Add(identity.RosterValidity)}
@@ -18,7 +18,7 @@ func TestCommandsWarnOfTheEndOfTheRoster(t *testing.T) {
 		what  string
 		now   time.Time
 		state string
-		says  []string // what both say besides how to renew it; nothing is said if nil
+		says  []string // texts in both outputs besides the renewal command; nil means no output
 	}{
 		{"it is new", created, healthy, nil},
 		{"half of its time is nearly over", roster.RenewFrom(), healthy, nil},

@@ -27,7 +27,7 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-// What is not asked for is not sent: an earlier coordinator refuses parameters that it does not know.
+// Unset filters are not sent, because an earlier coordinator rejects unknown parameters.
 func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
 	plain, err := (&runFilterFlags{datacenter: "east"}).params(time.Now())
 	if err != nil || plain.Prefix != nil || plain.Script != nil || plain.Deployment != nil || plain.Since != nil || plain.Stuck != nil || plain.Why != nil {

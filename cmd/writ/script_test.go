@@ -26,7 +26,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// TestMain lets this test binary be writ itself, and a child of its evaluator.
+// TestMain makes this test binary act as writ, and as a child of its evaluator.
 func TestMain(m *testing.M) {
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())
@@ -34,19 +34,20 @@ func TestMain(m *testing.M) {
 	testscript.Main(tidy{m}, map[string]func(){"writ": main})
 }
 
-// tidy removes what tests of this package share when all of them are done.
+// tidy removes the shared files of this package's tests when all tests have ended.
 type tidy struct{ m *testing.M }
 
 func (t tidy) Run() int {
-	defer func() { _ = testcluster.RemoveBinaries() }() // what is left is in the temporary directory of the machine
-	_ = flag.Set("test.parallel", "6")                  // unless it is given: these tests wait for processes most of the time
+	defer func() { _ = testcluster.RemoveBinaries() }() // any rest is in the temporary directory
+	_ = flag.Set("test.parallel", "6")                  // unless it is set: these tests mostly wait for processes
 	return t.m.Run()
 }
 
-// TestScripts runs the command line as people use it; see testdata/script.
+// TestScripts runs command lines as users do; see testdata/script.
 func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
 
-// TestCIStartsFromCheckout makes a release as the manual says, puts it on a file share and runs the jobs of the manual with it.
+// TestCIStartsFromCheckout makes a release as in the manual, puts it on a file share and runs the jobs of the manual
+// with it.
 func TestCIStartsFromCheckout(t *testing.T) {
 	testenv.Nightly(t, "TestScripts/ci-manual, with a release that is made for the test")
 	testenv.Need(t, "git")
@@ -54,7 +55,7 @@ func TestCIStartsFromCheckout(t *testing.T) {
 	runScripts(t, "testdata/nightly")
 }
 
-// TestStockToolsAreEnough signs and hands in with the tools that every machine has.
+// TestStockToolsAreEnough signs and submits with tools that every machine has.
 func TestStockToolsAreEnough(t *testing.T) {
 	testenv.Need(t, "ssh-keygen")
 	testenv.Need(t, "curl")
@@ -83,7 +84,7 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
 			return os.Mkdir(home, 0o700)
 		},
-		Condition: func(named string) (bool, error) { // [tool:jq], where [exec:jq] would skip also where nothing may be skipped
+		Condition: func(named string) (bool, error) { // [tool:jq]; [exec:jq] would also skip where skips are forbidden
 			tool, known := strings.CutPrefix(named, "tool:")
 			if !known {
 				return false, fmt.Errorf("there is no condition %s", named)
@@ -107,7 +108,8 @@ func runScripts(t *testing.T, dir string) {
 	})
 }
 
-// startDev is the command `dev ARGUMENTS…`: it runs `writ dev` on a free port until the script ends, and returns when it is ready.
+// startDev implements the command `dev ARGUMENTS…`: it runs `writ dev` on a free port until the script ends, and
+// returns when it is ready.
 func startDev(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("dev cannot be negated")
@@ -139,22 +141,22 @@ func startDev(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("writ dev is not ready; it said:\n%s", said.String())
 }
 
-// muteAgent is the command `muteagent`: it names an ssh-agent in the environment that accepts connections and never answers. The first
-// connection writes the file asked.
+// muteAgent implements the command `muteagent`: it sets the environment to an ssh-agent that accepts connections and
+// never answers. The first connection writes the file asked.
 func muteAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: muteagent")
 	}
 	asked := ts.MkAbs("asked")
 	socket, stop, err := testenv.StartMuteAgent(func() {
-		_ = os.WriteFile(asked, []byte("yes\n"), 0o600) // else the script waits in vain and fails
+		_ = os.WriteFile(asked, []byte("yes\n"), 0o600) // without the file, the script times out and fails
 	})
 	ts.Check(err)
 	ts.Defer(stop)
 	ts.Setenv("SSH_AUTH_SOCK", socket)
 }
 
-// setFromFile is the command `setenv NAME FILE`: it sets a variable of the environment to what a file holds.
+// setFromFile implements the command `setenv NAME FILE`: it sets an environment variable to the content of a file.
 func setFromFile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: setenv NAME FILE")
@@ -162,7 +164,8 @@ func setFromFile(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
-// await is the command `await PATTERN PROGRAM ARGUMENTS…`: it carries a program out again and again until its output has the pattern.
+// await implements the command `await PATTERN PROGRAM ARGUMENTS…`: it runs a program repeatedly until its output
+// matches the pattern.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: await PATTERN PROGRAM ARGUMENTS…")
@@ -183,7 +186,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// newKey is the command `newkey [-rsa|-locked] FILE`: it makes an SSH key with its public half beside it.
+// newKey implements the command `newkey [-rsa|-locked] FILE`: it creates an SSH key and its public half beside it.
 func newKey(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: newkey [-rsa|-locked] FILE")

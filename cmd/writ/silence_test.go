@@ -10,8 +10,8 @@ import (
 
 func TestLookoutLooksOnlyWhileRunIsSilent(t *testing.T) {
 	for name, tt := range map[string]struct {
-		news []int // seconds at which news come
-		want []int // seconds at which it looks, until 240
+		news []int // seconds of events
+		want []int // seconds of checks, until 240
 	}{
 		"Silent":         {nil, []int{4, 12, 28, 60, 120, 180, 240}},
 		"NewsStartsOver": {[]int{1, 2, 29}, []int{6, 14, 33, 41, 57, 89, 149, 209}},

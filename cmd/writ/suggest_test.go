@@ -39,7 +39,7 @@ func TestMistypedWordsGetSuggestions(t *testing.T) {
 	}
 }
 
-// usage runs a command line that needs no cluster and returns what it printed.
+// usage runs a command line that needs no cluster and returns its output.
 func usage(t *testing.T, args ...string) (text string, code int) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))

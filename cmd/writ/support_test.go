@@ -42,12 +42,13 @@ func unpackBundle(t *testing.T, path string) map[string]string {
 	}
 }
 
-// A bundle is made where nothing answers, too: it says why. What opens something by itself is not in it.
+// A bundle can be made without a cluster; it contains the errors. It never contains credentials.
 func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	dir := t.TempDir()
 	log, bundle, config := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz"), filepath.Join(dir, "config.yaml")
 	const secret, said = "CANARY-0123456789012345678901234567890123456.0a1b\n", "connect to postgres://writ:CANARY@db.example/ledger\n"
-	text := "the beginning\njoin with writ2.aaaaaaaaaaaaa." + secret + strings.Repeat("x", mostOfLog-len(secret)-len(said)-1) + "\n" + said // cut before the secret
+	// Truncated before the secret.
+	text := "the beginning\njoin with writ2.aaaaaaaaaaaaa." + secret + strings.Repeat("x", mostOfLog-len(secret)-len(said)-1) + "\n" + said
 	if err := errors.Join(os.WriteFile(log, []byte(text), 0o600), os.WriteFile(config, []byte("contexts: []\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	}
 }
 
-// TestBundleHidesForeignTokens builds a bundle from a log that has secrets of other services, and addresses that are not escaped.
+// TestBundleHidesForeignTokens builds a bundle from a log with secrets of other services and with addresses that are
+// not escaped.
 func TestBundleHidesForeignTokens(t *testing.T) {
 	dir := t.TempDir()
 	log, bundle := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz")

@@ -13,7 +13,7 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// carryOut carries out all tests of a file, and fails for each that does not pass.
+// carryOut runs all tests of a file, and fails for each that does not pass.
 func carryOut(t *testing.T, path string) {
 	t.Helper()
 	script, err := client.ReadScript(path, nil)
@@ -53,7 +53,7 @@ func TestTestsOfExamplesPass(t *testing.T) {
 	}
 }
 
-// The page has scripts and tests, each with the name of its file in its first line.
+// The page has scripts and tests, each with its file name in the first line.
 func TestManualOfTestsIsRight(t *testing.T) {
 	page, err := os.ReadFile("../../docs/manual/testing.md")
 	if err != nil {

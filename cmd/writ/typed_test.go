@@ -21,7 +21,7 @@ func TestPrintedCommandsWork(t *testing.T) {
 	runScripts(t, "testdata/typed")
 }
 
-// typing defines for bash how a person types commands that do not end by themselves or that must fail.
+// typing defines in bash how a user types commands that do not end by themselves or that must fail.
 const typing = `set -e -m
 until_ctrl_c() { # starts a command, waits until its output matches a pattern, for ten seconds if that is "", and types Ctrl-C
 	local - pattern=$1 said rc=0 waited
@@ -53,7 +53,7 @@ var (
 	mustFail  = regexp.MustCompile(`^(writ .*# refused\b)`)
 )
 
-// howTyped returns a printed command as the shell of typing carries it out.
+// howTyped returns a printed command in the form for the shell of typing.
 func howTyped(command string) string {
 	if m := daemons.FindStringSubmatch(command); m != nil {
 		return m[1] + "until_ctrl_c 'listening|Ctrl-C ends it' " + m[2]
@@ -64,8 +64,9 @@ func howTyped(command string) string {
 	return mustFail.ReplaceAllString(command, "refused $1")
 }
 
-// typePage is the command `typed PAGE OLD=NEW…`. It types each shell fence of a page in a shell of its own, without the commands of the
-// table untyped. Names and addresses of the page are replaced by those of the test; <FILE stands for the content of a file.
+// typePage implements the command `typed PAGE OLD=NEW…`. It types each shell fence of a page in its own shell, without
+// the commands of the table untyped. It replaces names and addresses of the page by those of the test; <FILE stands for
+// the content of a file.
 func typePage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: typed PAGE OLD=NEW…")
@@ -107,7 +108,8 @@ func typePage(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// topDirectory is the command `checkout`: it names the directory of this repository in the variable TOP, and the caches of Go in those of Go.
+// topDirectory implements the command `checkout`: it sets TOP to the directory of this repository, and the variables of
+// the Go caches.
 func topDirectory(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: checkout")

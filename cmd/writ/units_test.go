@@ -21,7 +21,7 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 	const runner = "[Service]\nExecStart=/usr/bin/writ runner --data /x\n"
 	for name, tt := range map[string]struct {
 		files map[string]string
-		want  string // the states of what is found
+		want  string // states of the findings
 	}{
 		"by default":            {map[string]string{"etc/n.service": runner}, "warning"},
 		"only the runner":       {map[string]string{"etc/n.service": runner + "KillMode=process\n"}, "ok"},
@@ -88,8 +88,8 @@ func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 	}
 }
 
-// TestUnitsThatAreShippedExposeLittle asks systemd how much a unit that was taken over could do, in tenths: 100 is everything. The runner's is
-// root and changes its host.
+// TestUnitsThatAreShippedExposeLittle checks systemd's exposure score of each unit, in tenths: 100 is full exposure.
+// The runner is root and changes its host.
 func TestUnitsThatAreShippedExposeLittle(t *testing.T) {
 	analyze := testenv.Need(t, "systemd-analyze")
 	for name, most := range map[string]int{"writ-boot.service": 25, "writ-coord.service": 25, "writ-supervisor.service": 25, "writ-runner.service": 75} {
@@ -100,10 +100,10 @@ func TestUnitsThatAreShippedExposeLittle(t *testing.T) {
 	}
 }
 
-// suggestion is a setting in a comment.
+// suggestion matches a setting in a comment.
 var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
 
-// The settings beside the units are read by the daemons as they are, and so are those that are only suggested in comments.
+// The daemons can read the settings files beside the units, with the commented suggestions applied as well.
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
 	for name, words := range map[string][]string{"boot": {"boot", "serve"}, "coord": {"coord"}, "supervisor": {"supervisor"}, "runner": {"runner"}} {

@@ -13,7 +13,7 @@ const (
 	elsewhere  = "it needs a host or an address that the test does not have"
 )
 
-// untyped lists the printed commands that TestPrintedCommandsWork leaves out. It is the only such list.
+// untyped lists the printed commands that TestPrintedCommandsWork omits. It is the only such list.
 var untyped = []untypedCommand{
 	{"README.md", "go run ./cmd/writ demo", byBare},
 	{"README.md", "go test ./...", byBare},
