@@ -18,21 +18,23 @@ import (
 	"writ/ledger"
 )
 
-// scope says whose a route is, and so who may use it.
+// scope classifies a route by the callers that may use it.
 type scope int
 
 const (
-	_             scope = iota
-	forAll              // no login needed: the answer is public, or the request is verified by its handler
-	forStrangers        // like forAll, and the answer needs no disk or other server: requests without a login take turns
-	forSigned           // the text that is handed in says who signed it, and is verified by that
-	forReaders          // everybody who may read something; its handler leaves out what is not theirs
-	forProject          // readers of the project of the run or submission that the address names, also of its page
-	forEverything       // readers of all projects
-	forSchedulers       // those of them who may cordon nodes: what the programs of a node write is for those who look after it
+	_      scope = iota
+	forAll       // no login needed: the answer is public, or the handler verifies the request
+	// Like forAll, and answered without a disk or another server: requests without a login take turns.
+	forStrangers
+	forSigned     // the signed body identifies and authenticates its signer
+	forReaders    // readers of at least one project; the handler filters by project
+	forProject    // readers of the project of the run or submission in the path, for pages as well
+	forEverything // readers of all projects
+	// Readers of all projects who may also cordon nodes: the output of a node's programs is for its operators.
+	forSchedulers
 )
 
-// access is the one table of routes. A test compares it with the router, and a route that is not here is refused.
+// access maps every route to its scope. A test compares it with the router, and authorize rejects any other route.
 var access = map[string]scope{
 	"POST /v1/logins/challenges":                             forStrangers,
 	"POST /v1/logins":                                        forSigned,
@@ -78,7 +80,7 @@ var access = map[string]scope{
 	"GET /v1/link":                                           forAll,
 	"GET /healthz":                                           forStrangers,
 	"GET /readyz":                                            forStrangers,
-	"GET /metrics":                                           forEverything, // and for all who reach MetricsHandler
+	"GET /metrics":                                           forEverything, // MetricsHandler serves it without a login
 	"GET /openapi.yaml":                                      forStrangers,
 	"GET /login":                                             forStrangers,
 	"POST /login":                                            forSigned,
@@ -86,10 +88,10 @@ var access = map[string]scope{
 	"GET /static/*":                                          forStrangers,
 	"GET /":                                                  forReaders,
 	"GET /runs/{id}":                                         forProject,
-	"GET /runs/{id}/values":                                  forProject, // as the values and the log of the API
+	"GET /runs/{id}/values":                                  forProject, // like the values and the log of the API
 	"GET /runs/{id}/log":                                     forProject,
 	"GET /runs/{id}/timeline":                                forProject,
-	"GET /secrets":                                           forReaders, // as the lists of the API
+	"GET /secrets":                                           forReaders, // like the lists of the API
 	"GET /usage":                                             forReaders,
 	"GET /stuck":                                             forReaders,
 	"GET /live/stuck":                                        forReaders,
@@ -134,21 +136,21 @@ var metricsRoutes = []string{"GET /metrics", "GET /healthz", "GET /readyz"}
 // MetricsRoutes lists the routes of MetricsHandler. They need no login.
 func MetricsRoutes() []string { return slices.Clone(metricsRoutes) }
 
-// viewer is who reads, as far as a request tells.
+// viewer identifies the reader of a request and the projects that it may read.
 type viewer struct {
 	session  *session         // nil if reading needs no login here
-	token    secretSum        // by which the session was found
+	token    secretSum        // the token that identified the session
 	all      bool             // reads all projects
-	projects []writ.ProjectID // or these
+	projects []writ.ProjectID // readable projects if all is false
 }
 
-// reads reports whether a viewer may see what is in a project.
+// reads reports whether the viewer may read the resources of a project.
 func (r *viewer) reads(project writ.ProjectID) bool {
 	return r.all || slices.Contains(r.projects, project)
 }
 
-// viewerOf finds out who asks: LOGIN_REQUIRED if nobody has logged in, and the errors of identity.Roster.Reads if the roster of this moment gives that
-// person nothing to read any more.
+// viewerOf identifies the reader of a request. It returns LOGIN_REQUIRED without a valid login, and the errors of
+// identity.Roster.Reads if the current roster no longer grants the reader any project.
 func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, error) {
 	if c.Self == nil {
 		return &viewer{all: true}, nil
@@ -156,12 +158,13 @@ func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, e
 	token := sumOf(c.tokenOf(r))
 	s := c.logins.of(token, c.Now())
 	if s != nil {
-		askedOf(ctx).signer = s.login.Signer // the log names who is refused
+		askedOf(ctx).signer = s.login.Signer // for the log line of a refusal
 	}
 	return c.viewerIn(ctx, s, token)
 }
 
-// viewerIn says what the holder of a token may read now, by the session of the token, which is nil if one of both has ended.
+// viewerIn returns the current rights of a session. A nil session, because the session or its token has ended, is
+// LOGIN_REQUIRED.
 func (c *Coordinator) viewerIn(ctx context.Context, s *session, token secretSum) (*viewer, error) {
 	if s == nil {
 		return nil, loginRequired("reading needs a login here")
@@ -177,8 +180,9 @@ func (c *Coordinator) viewerIn(ctx context.Context, s *session, token secretSum)
 	return &viewer{session: s, token: token, all: slices.Contains(projects, identity.AllProjects), projects: projects}, nil
 }
 
-// still returns why the sender of a request may not read any more: the token or its session has ended, or the roster has changed. Streams ask before
-// each thing that they say. Without that a stream would outlive by hours the token that opened it, and the logout.
+// still returns an error if the sender of a request has lost its rights since the request began: its token or session
+// ended, or a roster changed its projects. Streams check it before they write each batch of events. Otherwise a stream
+// would outlive a logout, or the token that opened it, by hours.
 func (c *Coordinator) still(ctx context.Context) error {
 	v := askedOf(ctx).viewer
 	if v == nil || v.session == nil {
@@ -191,8 +195,8 @@ func (c *Coordinator) still(ctx context.Context) error {
 	return err
 }
 
-// authorize lets a request through that the scope of its route allows. It wraps every route, so that what is decided about is what the router has found,
-// however the address is written.
+// authorize serves a request if the scope of its route permits it. It wraps every handler behind the router, so it
+// decides about the route that the router matched, however the URL is spelled.
 func (c *Coordinator) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
@@ -222,7 +226,7 @@ func (c *Coordinator) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// awaitReader refuses what a person asks for beyond the rate of one address, from however many addresses.
+// awaitReader limits the request rate of a person to that of one address, however many addresses the person uses.
 func (c *Coordinator) awaitReader(w http.ResponseWriter, r *http.Request, who *viewer) error {
 	if who == nil || who.session == nil {
 		return nil
@@ -236,10 +240,10 @@ func (c *Coordinator) awaitReader(w http.ResponseWriter, r *http.Request, who *v
 	return writ.Errorf(writ.CodeRateLimited, "%s asks too often", signer).WithHint("wait as long as Retry-After says; a program that asks all the time watches events instead")
 }
 
-// routeOf names a route as the table does: some routers leave out the last slash.
+// routeOf returns the key of a route in access. Some routers omit the trailing slash.
 func routeOf(method, pattern string) string { return method + " /" + strings.Trim(pattern, "/") }
 
-// admit decides about a request for a route.
+// admit applies the scope of a route to a request. The viewer is nil if the route needs no login.
 func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*viewer, error) {
 	switch access[route] {
 	case forAll, forStrangers, forSigned:
@@ -270,7 +274,7 @@ func (c *Coordinator) admitEverything(r *http.Request) (*viewer, error) {
 	return who, err
 }
 
-// admitScheduler lets those through who may cordon nodes.
+// admitScheduler admits readers of all projects who may cordon nodes.
 func (c *Coordinator) admitScheduler(r *http.Request) (*viewer, error) {
 	who, err := c.admitEverything(r)
 	if err != nil || who.session == nil {
@@ -288,7 +292,8 @@ func (c *Coordinator) admitScheduler(r *http.Request) (*viewer, error) {
 	return who, nil
 }
 
-// isReadable returns nil if a viewer may see the run or submission that an address names. If not it is as if that did not exist.
+// isReadable returns nil if a viewer may read the run or submission in the path. Otherwise the error is the same as for
+// a missing one.
 func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Context) error {
 	if digest := parameter(at, "digest"); digest != "" {
 		d, err := writ.ParseDigest(digest)
@@ -301,7 +306,8 @@ func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Conte
 		}
 		return err
 	}
-	id := writ.RunID(cmp.Or(parameter(at, "run"), parameter(at, "id"))) // the API has the one, pages the other
+	// The API and the pages name this parameter differently.
+	id := writ.RunID(cmp.Or(parameter(at, "run"), parameter(at, "id")))
 	run, err := c.Ledger.Run(ctx, id)
 	if err == nil && !who.reads(run.Project) {
 		err = ledger.NotThere("run", id)
@@ -309,24 +315,24 @@ func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Conte
 	return err
 }
 
-// parameter is a part of an address as handlers get it.
+// parameter returns a path parameter unescaped, as handlers receive it.
 func parameter(at *chi.Context, name string) string {
 	text, err := url.PathUnescape(at.URLParam(name))
 	if err != nil {
-		return "?" // which is the id of nothing
+		return "?" // not a valid id
 	}
 	return text
 }
 
-// viewerFrom returns who reads, for a handler of a route for readers.
+// viewerFrom returns the viewer of a request to a route for readers.
 func viewerFrom(ctx context.Context) *viewer {
 	if r := askedOf(ctx).viewer; r != nil {
 		return r
 	}
-	return &viewer{} // which reads nothing
+	return &viewer{} // reads nothing
 }
 
-// pageReader says who looks at a page of the dashboard.
+// pageReader describes the reader of a request to the dashboard.
 func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 	who := viewerFrom(ctx)
 	reader := dashboard.Reader{All: who.all, Projects: who.projects}
@@ -341,7 +347,8 @@ func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 	return reader
 }
 
-// deny answers a request that is not let through: an API with a problem, a page with one that says how to log in.
+// deny answers a request that was not admitted: with a problem for the API, with a page that explains how to log in for
+// the dashboard.
 func (c *Coordinator) deny(w http.ResponseWriter, r *http.Request, err error) {
 	if strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/metrics" {
 		c.fail(w, r, err)
@@ -351,14 +358,15 @@ func (c *Coordinator) deny(w http.ResponseWriter, r *http.Request, err error) {
 	c.pages.Refuse(w, r, err)
 }
 
-// askForLogin says in the headers of an answer that is an error how to show who asks, if that is what is missing.
+// askForLogin adds the authentication header to an error response if a login is missing.
 func askForLogin(h http.Header, err error) {
 	if writ.CodeOf(err) == writ.CodeLoginRequired {
 		h.Set("WWW-Authenticate", `Bearer realm="writ"`)
 	}
 }
 
-// cookieName is that of the cookie of a browser. With TLS the browser makes sure that nobody but this coordinator has set it.
+// cookieName returns the name of the browser's cookie. With TLS, the __Host- prefix makes the browser reject this
+// cookie from any other host.
 func (c *Coordinator) cookieName() string {
 	if c.overTLS() {
 		return "__Host-writ"
@@ -368,7 +376,7 @@ func (c *Coordinator) cookieName() string {
 
 func (c *Coordinator) overTLS() bool { return strings.HasPrefix(c.PublicURL, "https:") }
 
-// browserLogin exchanges the code of a form for a cookie, which ends with the session.
+// browserLogin exchanges the code in a form for a cookie, which expires with the session.
 func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
 	t, err := c.logins.exchange(r.PostFormValue("code"), c.Now())
 	if err != nil {
@@ -376,19 +384,21 @@ func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
 		c.pages.Refuse(w, r, err)
 		return
 	}
-	c.revokeCookies(r) // which nobody could use any more to log out
+	c.revokeCookies(r) // once they are replaced, no logout can revoke them
 	http.SetCookie(w, c.cookie(t.Token, t.Until))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// browserLogout ends the token of a browser's cookie, and the cookie. The session that it came of goes on, with its other browsers and programs.
+// browserLogout revokes the token of a browser's cookie and deletes the cookie. The session continues for its other
+// browsers and programs.
 func (c *Coordinator) browserLogout(w http.ResponseWriter, r *http.Request) {
 	c.revokeCookies(r)
 	http.SetCookie(w, c.cookie("", time.Unix(1, 0)))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// revokeCookies ends the tokens of all cookies of a browser. Others that serve pages at this host may have set some.
+// revokeCookies revokes the tokens of all cookies of a browser. Other servers on the same host may have set some of
+// them.
 func (c *Coordinator) revokeCookies(r *http.Request) {
 	for _, cookie := range r.CookiesNamed(c.cookieName()) {
 		c.logins.revoke(sumOf(cookie.Value))
@@ -399,7 +409,7 @@ func (c *Coordinator) cookie(token string, expires time.Time) *http.Cookie {
 	return &http.Cookie{Name: c.cookieName(), Value: token, Path: "/", Expires: expires, HttpOnly: true, Secure: c.overTLS(), SameSite: http.SameSiteStrictMode}
 }
 
-// MetricsHandler serves metrics and health without a login, for a listener of its own that only monitoring reaches.
+// MetricsHandler serves metrics and health without a login, for a separate listener that only monitoring can reach.
 func (c *Coordinator) MetricsHandler() http.Handler {
 	c.init()
 	mux := http.NewServeMux()
@@ -408,7 +418,7 @@ func (c *Coordinator) MetricsHandler() http.Handler {
 	}))
 	for _, route := range metricsRoutes {
 		handler := guarded
-		if route != "GET /metrics" { // as the other listener answers them, which has its own guard
+		if route != "GET /metrics" { // same handler as on the main listener, which has its own guard
 			handler = c.handler
 		}
 		mux.Handle(route, handler)

@@ -9,7 +9,8 @@ import (
 	"writ/internal/limit"
 )
 
-// serveReader answers a person. The large answers of all people that are being sent take a bounded amount of memory, however slowly they read.
+// serveReader answers a logged-in reader. It bounds the memory for all large responses in flight, however slowly the
+// readers receive them.
 func (c *Coordinator) serveReader(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	reader := cmp.Or(askedOf(r.Context()).signer, limit.NetworkOf(r.RemoteAddr))
 	metered := &httpguard.MeteredWriter{
@@ -17,7 +18,7 @@ func (c *Coordinator) serveReader(w http.ResponseWriter, r *http.Request, next h
 		Reserve:        func(bytes int) (func(), bool) { return c.answers.Reserve(reader, bytes) },
 		Refuse: func(w http.ResponseWriter) {
 			for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
-				w.Header().Del(name) // of the answer that is not sent
+				w.Header().Del(name) // these describe the response that is not sent
 			}
 			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many large answers are being sent at the same time").WithHint("read the answers, or try again in a second"))
 		},

@@ -10,10 +10,10 @@ import (
 	"writ/supervisor/link"
 )
 
-// maxBootPages is how many answers have the machines of a datacenter at most: a link carries a part of them at a time.
+// maxBootPages limits the requests to one datacenter for its machines. A link carries the list in pages.
 const maxBootPages = 40
 
-// ListBoots asks datacenters which machines start there. The answers pass through and are kept nowhere.
+// ListBoots asks datacenters for the machines that boot there. The coordinator does not store the answers.
 func (h handlers) ListBoots(ctx context.Context, r api.ListBootsRequestObject) (api.ListBootsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
@@ -23,8 +23,8 @@ func (h handlers) ListBoots(ctx context.Context, r api.ListBootsRequestObject) (
 	return api.ListBoots200JSONResponse{Items: all}, err
 }
 
-// Boots asks datacenters, all of them or one, what boot servers say of machines that start: how many there are, and the newest of them, at most so
-// many of each datacenter. Those of earlier versions know none.
+// Boots asks all datacenters, or only one, for the booting machines that their boot servers report: the total, and at
+// most the `most` newest machines of each datacenter. Datacenters of earlier versions have no boot information.
 func (c *Coordinator) Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error) {
 	answers, err := askEach[api.DatacenterBoots](ctx, c, only, link.VerbBoots, link.Boots{Max: most})
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Coordinator) Boots(ctx context.Context, only writ.DatacenterID, most in
 	return views(answers, bootsView), nil
 }
 
-// moreBoots asks a datacenter for the machines that its first answer had no room for.
+// moreBoots loads the machines that did not fit into the first answer of a datacenter.
 func (c *Coordinator) moreBoots(ctx context.Context, a *reply[api.DatacenterBoots], most int) {
 	first := &a.answer
 	for page := 1; page < maxBootPages && a.err == nil && len(first.Machines) < min(first.Total, most); page++ {
@@ -52,7 +52,7 @@ func (c *Coordinator) moreBoots(ctx context.Context, a *reply[api.DatacenterBoot
 		}
 		first.Machines = append(first.Machines, next.Machines...)
 	}
-	first.Machines = first.Machines[:min(len(first.Machines), most)] // a datacenter may send more than it was asked for
+	first.Machines = first.Machines[:min(len(first.Machines), most)] // a datacenter may send more than requested
 }
 
 func bootsView(a reply[api.DatacenterBoots]) api.DatacenterBoots {
@@ -65,14 +65,16 @@ func bootsView(a reply[api.DatacenterBoots]) api.DatacenterBoots {
 		v = api.DatacenterBoots{Datacenter: v.Datacenter, Name: v.Name, Error: v.Error}
 	}
 	steps := map[string]int{}
-	for _, step := range link.BootSteps { // no others: they are labels of metrics
+	for _, step := range link.BootSteps { // unknown steps are dropped, because steps become metric labels
 		if n := v.Steps[step]; n > 0 {
 			steps[step] = n
 		}
 	}
 	v.Steps = steps
-	slices.SortStableFunc(v.Machines, func(a, b api.BootMachine) int { return b.Since.Compare(a.Since) }) // which ones there is room for, the datacenter says
-	v.Servers = views(v.Servers, func(s api.BootServer) api.BootServer { return s })                      // no null
+	// The datacenter decides which machines fit.
+	slices.SortStableFunc(v.Machines, func(a, b api.BootMachine) int { return b.Since.Compare(a.Since) })
+	// No null in the JSON.
+	v.Servers = views(v.Servers, func(s api.BootServer) api.BootServer { return s })
 	v.Machines = views(v.Machines, func(m api.BootMachine) api.BootMachine { return m })
 	return v
 }

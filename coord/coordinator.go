@@ -1,6 +1,7 @@
-// Package coord is a coordinator: it takes signed texts from people and CI, brings them to the datacenters that they name, and shows what
-// the datacenters say. It knows HTTP, the ledger and the link. It must not know Redis or how scripts are evaluated, and it holds no key
-// that could sign work: it can delay what people signed, and neither make nor change it.
+// Package coord implements the coordinator. It accepts signed texts from people and CI, delivers them to the
+// datacenters that they name, and shows the state that datacenters report. It depends on HTTP, the ledger and the link.
+// It must not depend on Redis or on the evaluation of scripts, and it has no key that could sign work: it can delay
+// signed work but cannot create or change it.
 package coord
 
 import (
@@ -31,16 +32,19 @@ import (
 
 // Defaults of a Coordinator's fields.
 const (
-	DefaultRequestsPerSecond = 1000 // of an address; a list counts as ten. A script that lists everything all the time stays below, a runaway loop does not
-	// DefaultSubmissionsPerSecond leaves most of a datacenter to others: two cores carry out 300 runs of five calls a second. See docs/guarantees.md.
+	// DefaultRequestsPerSecond limits requests per client address. A list request costs ten. A script that lists
+	// everything in a loop stays below the limit, a runaway loop does not.
+	DefaultRequestsPerSecond = 1000
+	// DefaultSubmissionsPerSecond leaves most of a datacenter to other projects: two cores carry out 300 runs of five
+	// calls a second. See docs/guarantees.md.
 	DefaultSubmissionsPerSecond = 50
-	// submissionsPerStatement is how many submissions a person's project may hand in for each statement that he signs: to cancel a run costs
-	// its datacenter and its node more than to begin one.
+	// submissionsPerStatement is the number of submissions that a project may hand in for each statement that one
+	// person may sign. Cancelling a run costs its datacenter and its node more than starting one.
 	submissionsPerStatement = 5
 	DefaultMaxStreams       = 256
 )
 
-// How long the ledger keeps what is only a copy.
+// Retention times of the ledger's copies, and the intervals of periodic work.
 const (
 	keepEvents        = 7 * 24 * time.Hour
 	keepRuns          = 90 * 24 * time.Hour
@@ -50,71 +54,77 @@ const (
 	endsEvery         = time.Minute
 )
 
-// Coordinator is one coordinator. Fill in its fields, then call Serve, or Handler and Run. Everything that waits is in the ledger, so that
-// a coordinator may be killed and started again at any time.
+// Coordinator runs one coordinator. Set its fields, then call Serve, or Handler and Run. All pending work is in the
+// ledger, so a coordinator may be killed and restarted at any time.
 type Coordinator struct {
 	Ledger    ledger.Ledger // required
 	Log       *slog.Logger  // required
-	PublicURL string        // required: how supervisors and browsers reach it, "https://writ.example.org"
-	// Cluster is the cluster that it serves. It decides which first roster may be handed in; without it the ledger must have one.
+	PublicURL string        // required: the URL for supervisors and browsers, "https://writ.example.org"
+	// Cluster is the cluster of this coordinator. It decides which first roster is accepted; if it is empty, the ledger
+	// must already have a roster.
 	Cluster writ.ClusterID
-	// OtherURLs are further addresses of this coordinator that supervisors may dial. If PublicURL is on loopback, any spelling of
-	// loopback with the same port is one.
+	// OtherURLs are further addresses of this coordinator that supervisors may dial. If PublicURL is on loopback, every
+	// spelling of loopback with the same port is accepted as well.
 	OtherURLs []string
-	// AllowedHosts are further names by which browsers and clients may ask for it.
+	// AllowedHosts are further host names that browsers and clients may use.
 	AllowedHosts []string
-	// Coordinators are the addresses of other coordinators of the cluster; supervisors are told to keep a link to them too.
+	// Coordinators are the addresses of the other coordinators of the cluster. Supervisors keep a link to each of them.
 	Coordinators []string
-	Version      string // of this program, shown to people
+	Version      string // version of this program, shown to people
 
-	RequestsPerSecond float64 // of one remote address, and of one person who has logged in; DefaultRequestsPerSecond if 0; twice as many at once
-	// SubmissionsPerSecond bounds those of one project, if it is not 0; twice as many pass at once. A large one counts as several. A fifth of it
-	// bounds the other statements of one person.
+	// RequestsPerSecond limits the requests of one remote address, and those of one logged-in person. 0 means
+	// DefaultRequestsPerSecond. Bursts may be twice as large.
+	RequestsPerSecond float64
+	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. Bursts may be twice as large. A
+	// large submission counts as several. The other statements of one person are limited to a fifth of it.
 	SubmissionsPerSecond float64
-	// DatacenterShare limits the bytes that the events of one datacenter take in the ledger. If it is 0, it follows from LedgerSpace.
+	// DatacenterShare limits the bytes of one datacenter's events in the ledger. 0 derives the limit from LedgerSpace.
 	DatacenterShare int64
-	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, 0 if the disk is unknown. It may be nil.
+	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, 0 if the disk is unknown. It
+	// may be nil.
 	LedgerSpace func() (free, ledger int64)
 	MaxStreams  int // open event streams, DefaultMaxStreams if 0
-	// Grace is how long requests that are being answered may go on after it was told to end; 10 s if 0.
+	// Grace limits how long in-flight requests may run after shutdown begins; 10 s if 0.
 	Grace time.Duration
-	// Self is what the roster says of this coordinator. Reading needs a login then; without it everybody who reaches it reads everything.
+	// Self identifies this coordinator in the roster. If set, reading needs a login; if nil, every client may read
+	// everything.
 	Self *Self
-	// TLS is how Serve listens; plain text if nil.
+	// TLS configures the listener of Serve; nil means plain text.
 	TLS *tls.Config
-	// Certificates describes those of this coordinator; nil if it has none.
+	// Certificates describes the certificates of this coordinator; nil if it has none.
 	Certificates func() ([]writ.Certificate, error)
-	// PublicCertificate returns the times between which the certificate that TLS shows to browsers can be used; nil if it shows none to them.
+	// PublicCertificate returns the validity period of the TLS certificate for browsers; nil if there is no such
+	// certificate.
 	PublicCertificate func() (from, until time.Time)
-	// Webhooks are addresses that are told what happens, as an operator has chosen.
+	// Webhooks are the endpoints that an operator has configured for notifications.
 	Webhooks []webhook.Endpoint
-	// Collectors give further metrics, of the process that this coordinator is.
+	// Collectors provide further metrics about the process of this coordinator.
 	Collectors []prometheus.Collector
-	// Record takes the spans of runs; nil if there are no traces.
+	// Record receives the spans of runs; nil disables tracing.
 	Record func(s tracing.Span)
-	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
+	// SkipEarlyCheckForTest forwards texts that the early check would reject, to prove that supervisors reject them.
 	SkipEarlyCheckForTest bool
-	// Now is the clock by which signed texts are verified; time.Now if nil.
+	// Now is the clock for the verification of signed texts; time.Now if nil.
 	Now func() time.Time
 
 	once      sync.Once
 	links     *link.Listener
 	rosters   rosters
-	news      broadcast // something was stored: whoever waits for it looks again
-	tail      *tail     // of the ledger's events, for streams
-	followed  int64     // the newest event of the ledger at the last look; of the follower alone
+	news      broadcast // signals waiters that the ledger has new rows
+	tail      *tail     // newest ledger events, for streams
+	followed  int64     // newest ledger event at the last follow; used by follow only
 	outbox    outbox
 	metrics   *metrics
 	streams   limit.Shares
-	lines     limit.Lines   // of what others cause
-	stopping  chan struct{} // closed when Run ends: streams end then
+	lines     limit.Lines   // rate-limited log lines about the input of others
+	stopping  chan struct{} // closed when Run ends, which ends the streams
 	limits    limit.Addresses
 	bodies    limit.Bodies
-	answers   limit.Bodies // large ones that are being sent
+	answers   limit.Bodies // large responses in flight
 	strangers strangers
-	projects  limit.Names // what they hand in
-	signers   limit.Names // what else people sign
-	readers   limit.Names // what people who have logged in ask for
+	projects  limit.Names // rate of submissions by project
+	signers   limit.Names // rate of other statements by signer
+	readers   limit.Names // rate of requests by logged-in person
 	quota     quota
 	shares    shares
 	names     httpguard.Guard
@@ -125,7 +135,7 @@ type Coordinator struct {
 	expiring  datacenterEnds
 }
 
-// init readies what the methods share; it starts nothing.
+// init prepares the shared state of all methods. It starts no goroutines.
 func (c *Coordinator) init() {
 	c.once.Do(func() {
 		if c.Now == nil {
@@ -172,13 +182,14 @@ func (c *Coordinator) init() {
 	})
 }
 
-// Handler serves the API, the dashboard and the links. It works while Run does.
+// Handler serves the API, the dashboard and the links. It needs Run to be running.
 func (c *Coordinator) Handler() http.Handler {
 	c.init()
 	return c.handler
 }
 
-// Run does what no request asks for: it expires submissions and forgets what is old. It returns nil when ctx ends and all links are closed.
+// Run does the periodic work: it expires submissions, prunes the ledger and delivers webhooks. It returns nil when ctx
+// ends and all links are closed.
 func (c *Coordinator) Run(ctx context.Context) error {
 	c.init()
 	if err := c.validate(); err != nil {
@@ -222,7 +233,7 @@ func (c *Coordinator) validate() error {
 	return nil
 }
 
-// every calls do at once and then again and again until ctx ends.
+// every calls do at once and then at each interval until ctx ends.
 func every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -236,7 +247,7 @@ func every(ctx context.Context, interval time.Duration, do func(ctx context.Cont
 	}
 }
 
-// prune forgets what is old.
+// prune deletes old events, runs and registrations from the ledger.
 func (c *Coordinator) prune(ctx context.Context) {
 	now := time.Now()
 	err := errors.Join(
@@ -248,16 +259,18 @@ func (c *Coordinator) prune(ctx context.Context) {
 	}
 }
 
-// News returns a channel that is closed when something is stored in the ledger after the call, or when a run waits for another reason.
+// News returns a channel that is closed when the ledger stores a row after the call, or when a run waits for another
+// reason.
 func (c *Coordinator) News() <-chan struct{} { return c.news.next() }
 
-// broadcast wakes everybody who waits for news.
+// broadcast wakes all waiters.
 type broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// next returns a channel that is closed at the next wake. Whoever looks for news takes it first, so that none is missed.
+// next returns a channel that is closed by the following wake. Callers get the channel before they read the state, so
+// that they miss no change.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -276,7 +289,7 @@ func (b *broadcast) wake() {
 	}
 }
 
-// verifier is the early check, by the newest roster.
+// verifier returns the early check against the newest roster.
 func (c *Coordinator) verifier(ctx context.Context) (*identity.Verifier, error) {
 	roster, err := c.rosters.newest(ctx, c)
 	if err != nil {

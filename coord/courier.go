@@ -13,43 +13,47 @@ import (
 )
 
 const (
-	carriedAtOnce   = 32               // submissions on their way to one datacenter; a supervisor commits those that come together in one group
-	readAtOnce      = 64               // submissions of all projects together, as far as each gets leastPerProject
-	leastPerProject = 4                // submissions of one project before the next one
-	longestRound    = time.Second      // then rosters, and what could not be delivered, are looked at again, however much waits
-	deliverWithin   = 30 * time.Second // for the answer to one submission
-	firstPause      = time.Second      // after a datacenter could not take something, doubling
-	lastPause       = 5 * time.Second  // up to this: an operator who ended the trouble looks whether that helped
-	retryOne        = 5 * time.Second  // for what only time or a newer roster helps
-	lookAgain       = time.Second
+	// Submissions in flight to one datacenter; a supervisor commits concurrent ones as a group.
+	carriedAtOnce = 32
+	// Submissions of all projects per round, if each project gets at least leastPerProject.
+	readAtOnce      = 64
+	leastPerProject = 4 // submissions of one project before the next project's turn
+	// Afterwards, rosters and failed deliveries are checked again even if more is waiting.
+	longestRound  = time.Second
+	deliverWithin = 30 * time.Second // for the answer to one submission
+	firstPause    = time.Second      // after a datacenter could not accept a submission; doubles each time
+	// Limit of the doubling, short because operators watch whether their repair helped.
+	lastPause = 5 * time.Second
+	retryOne  = 5 * time.Second // for errors that only time or a newer roster resolves
+	lookAgain = time.Second
 )
 
-// courier brings one datacenter what is for it, as long as a session stands: rosters first, because they decide who may do what, then
-// waiting submissions, project by project, those of one in the order in which they came.
+// courier delivers to one datacenter for the duration of a session: rosters first, because they decide about all
+// rights, then waiting submissions by project, in the order of their arrival within a project.
 type courier struct {
 	c       *Coordinator
 	session *link.Session
 	dc      writ.DatacenterID
 	log     *slog.Logger
-	roster  int // the version that the datacenter has
+	roster  int // version that the datacenter has
 
 	busy sync.WaitGroup
-	free chan struct{} // a token for each submission on its way
+	free chan struct{} // one token for each submission in flight
 
 	mu       sync.Mutex
-	all      rest                      // of everything
-	projects map[writ.ProjectID]*rest  // of those of which the datacenter takes no more for now
-	delayed  map[writ.Digest]time.Time // when to try again what could not be delivered
-	finished map[writ.Digest]bool      // that waited when the list was read which is sent now, and do so no more
+	all      rest                      // pause of all deliveries
+	projects map[writ.ProjectID]*rest  // projects from which the datacenter accepts no more for now
+	delayed  map[writ.Digest]time.Time // time of the next attempt, by failed submission
+	finished map[writ.Digest]bool      // completed since the current list was read
 }
 
-// rest is a pause after something could not be brought.
+// rest is the pause after a failed delivery.
 type rest struct {
 	pause time.Duration // 0 after a success
 	until time.Time
 }
 
-// begin makes the pause twice as long as the one before. What fails during a pause was sent before it and does not make it longer.
+// begin doubles the previous pause. A failure during a pause comes from an earlier request and does not extend it.
 func (r *rest) begin(now time.Time) {
 	if now.Before(r.until) {
 		return
@@ -58,7 +62,7 @@ func (r *rest) begin(now time.Time) {
 	r.until = now.Add(r.pause)
 }
 
-// attend is told of each session and stays with it to its end.
+// attend delivers to the datacenter of a session until the session ends.
 func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 	dc := session.Hello.Datacenter
 	k := &courier{
@@ -66,7 +70,7 @@ func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
 		projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
 	}
-	c.news.wake() // what waits does so for another reason now
+	c.news.wake() // waiting runs have another reason now
 	k.busy.Go(func() { k.clearUnreported(ctx) })
 	k.run(ctx)
 	k.busy.Wait()
@@ -98,8 +102,8 @@ func (k *courier) run(ctx context.Context) {
 	}
 }
 
-// bring goes through what is for the datacenter, for as long as a round may take, and reports whether that was all. It does not wait for what
-// it sent off last.
+// bring delivers rosters and submissions for at most longestRound, and reports whether it reached the end of the list.
+// It does not wait for the last deliveries to finish.
 func (k *courier) bring(ctx context.Context) (all bool, err error) {
 	if k.rests() {
 		return true, nil
@@ -107,7 +111,7 @@ func (k *courier) bring(ctx context.Context) (all bool, err error) {
 	if err := k.bringRosters(ctx); err != nil {
 		return false, err
 	}
-	passed := map[writ.ProjectID]ledger.Position{} // how far the round has come
+	passed := map[writ.ProjectID]ledger.Position{} // position of the round by project
 	for began := time.Now(); time.Since(began) < longestRound; {
 		projects, err := k.c.Ledger.WaitingProjects(ctx, k.dc)
 		if err != nil {
@@ -131,7 +135,8 @@ func (k *courier) bring(ctx context.Context) (all bool, err error) {
 	return false, nil
 }
 
-// sendProject sends what waits of one project, at most so much, from where the round has passed, and returns how much that was.
+// sendProject sends at most `most` waiting submissions of a project, from the position in passed, and returns their
+// number.
 func (k *courier) sendProject(ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int) (int, error) {
 	if k.projectRests(project) {
 		return 0, nil
@@ -153,7 +158,8 @@ func (k *courier) sendProject(ctx context.Context, project writ.ProjectID, passe
 	return len(waiting), nil
 }
 
-// bringRosters makes the datacenter's roster the newest. Without that nothing else is brought: it would be verified by old rights.
+// bringRosters updates the roster of the datacenter to the newest version. Until it succeeds, no submission is sent:
+// the datacenter would verify it with outdated rights.
 func (k *courier) bringRosters(ctx context.Context) error {
 	newest, err := k.c.rosters.newest(ctx, k.c)
 	if err != nil || newest.Version <= k.roster {
@@ -163,7 +169,8 @@ func (k *courier) bringRosters(ctx context.Context) error {
 	return err
 }
 
-// send delivers a submission in a goroutine of its own, when one is free and nobody else is busy with it.
+// send delivers a submission in a new goroutine once a token is free. It skips a submission that is not due or that
+// another goroutine holds.
 func (k *courier) send(ctx context.Context, s writ.Submission) error {
 	if !k.due(s.Payload) {
 		return nil
@@ -189,7 +196,7 @@ func (k *courier) send(ctx context.Context, s writ.Submission) error {
 	return nil
 }
 
-// deliver brings one submission and records what the datacenter decided.
+// deliver delivers one submission and records the decision of the datacenter.
 func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 	log := k.log.With("run", s.Run)
 	run, err := k.hand(ctx, s.Payload)
@@ -207,20 +214,21 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 		k.c.metrics.submissions.WithLabelValues(result).Inc()
 		k.done(s)
 		log.DebugContext(ctx, "submission "+result)
-	case writ.CodeOf(err) == writ.CodeConflict: // it was somewhere else before, and is no longer waiting
+	case writ.CodeOf(err) == writ.CodeConflict: // it was delivered elsewhere before and no longer waits
 		k.done(s)
 		if times, say := k.c.lines.Say(result+" too late "+string(k.dc), time.Now()); say {
 			log.WarnContext(ctx, "submission "+result+" too late", "err", err, "times", times)
 		}
 	case ctx.Err() == nil:
 		k.later(s, err)
-		if times, say := k.c.lines.Say("deliver "+string(k.dc)+" "+string(writ.CodeOf(err)), time.Now()); say { // it may be so for thousands
+		// Thousands may fail alike.
+		if times, say := k.c.lines.Say("deliver "+string(k.dc)+" "+string(writ.CodeOf(err)), time.Now()); say {
 			log.WarnContext(ctx, "deliver submissions; trying again", "code", writ.CodeOf(err), "err", err, "times", times)
 		}
 	}
 }
 
-// hand hands a submission in and returns the run that it is.
+// hand sends a submission to the datacenter and returns its run.
 func (k *courier) hand(ctx context.Context, payload writ.Digest) (run writ.Run, err error) {
 	signed, err := k.c.Ledger.Signed(ctx, payload)
 	if err != nil {
@@ -232,13 +240,13 @@ func (k *courier) hand(ctx context.Context, payload writ.Digest) (run writ.Run, 
 	return run, err
 }
 
-// decided tells a decision of the datacenter from its inability to decide, which may pass.
+// decided reports whether err is a decision of the datacenter, rather than a temporary inability to decide.
 func decided(err error) bool {
 	e, ok := errors.AsType[*writ.Error](err)
 	return ok && e.Decided()
 }
 
-// done forgets that a submission ever waited. The datacenter answers, so others need not wait either.
+// done removes a submission from all pauses. Since the datacenter has answered, the other pauses end too.
 func (k *courier) done(s writ.Submission) {
 	k.c.outbox.forget(s.Payload)
 	k.c.news.wake()
@@ -250,21 +258,21 @@ func (k *courier) done(s writ.Submission) {
 	k.all = rest{}
 }
 
-// forgetFinished is called before a list is read: what is recorded as delivered by now does not stand in it.
+// forgetFinished runs before a list is read: the list no longer contains submissions that are recorded as delivered.
 func (k *courier) forgetFinished() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.finished)
 }
 
-// isFinished reports whether a submission was delivered since the list was read in which it stands.
+// isFinished reports whether a submission was completed after the current list was read.
 func (k *courier) isFinished(payload writ.Digest) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.finished[payload]
 }
 
-// content forgets old trouble: nothing waits.
+// content ends all pauses, because no submission waits.
 func (k *courier) content() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,10 +281,11 @@ func (k *courier) content() {
 	k.all = rest{}
 }
 
-// later leaves a submission waiting, visibly. What is too early concerns it alone; what is too much, its project; and whatever else it is, all.
+// later keeps a submission waiting and records the reason. An error about its validity time or the roster delays only
+// this submission, a rate limit delays its project, and any other error delays all deliveries.
 func (k *courier) later(s writ.Submission, err error) {
 	k.c.outbox.note(s.Payload, err)
-	k.c.news.wake() // nothing was stored, but there is a new reason to show
+	k.c.news.wake() // the ledger is unchanged, but there is a new reason to show
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	again := time.Now()
@@ -291,24 +300,24 @@ func (k *courier) later(s writ.Submission, err error) {
 	default:
 		k.all.begin(again)
 	}
-	k.delayed[s.Payload] = again // it is owed also if another one, delivered meanwhile, ends the pause
+	k.delayed[s.Payload] = again // it stays due even if another delivery ends the pause
 }
 
-// rest makes a pause.
+// rest begins a pause of all deliveries.
 func (k *courier) rest() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.all.begin(time.Now())
 }
 
-// rests reports whether there is a pause.
+// rests reports whether all deliveries are paused.
 func (k *courier) rests() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return time.Now().Before(k.all.until)
 }
 
-// projectRests reports whether there is a pause for a project.
+// projectRests reports whether the deliveries of a project are paused.
 func (k *courier) projectRests(project writ.ProjectID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -316,14 +325,14 @@ func (k *courier) projectRests(project writ.ProjectID) bool {
 	return r != nil && time.Now().Before(r.until)
 }
 
-// owes reports whether something is to be tried again now.
+// owes reports whether a failed delivery is due now.
 func (k *courier) owes() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return time.Now().After(k.all.until) && (k.all.pause > 0 || len(k.delayed) > 0)
 }
 
-// due reports whether a submission may be tried now.
+// due reports whether a submission may be sent now.
 func (k *courier) due(payload writ.Digest) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,16 +15,16 @@ import (
 	"writ/supervisor/link"
 )
 
-// datacenterEndsEvery is the interval between two questions to all datacenters about the things of theirs that expire.
+// datacenterEndsEvery is the interval between two requests to all datacenters for their expiring items.
 const datacenterEndsEvery = 5 * time.Minute
 
-// datacenterEnds has the tokens, batches and certificates of datacenters that expire, as each datacenter answered last.
+// datacenterEnds caches the expiring tokens, batches and certificates from the last answer of each datacenter.
 type datacenterEnds struct {
 	mu  sync.Mutex
 	all map[link.Verb]map[writ.DatacenterID][]identity.Expiry // by question
 }
 
-// list returns the things of all datacenters.
+// list returns the expiring items of all datacenters.
 func (d *datacenterEnds) list() (all []identity.Expiry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *datacenterEnds) list() (all []identity.Expiry) {
 	return all
 }
 
-// ask asks all datacenters.
+// ask requests the expiring items of all datacenters.
 func (d *datacenterEnds) ask(ctx context.Context, c *Coordinator) {
 	now := c.Now()
 	askEnds(ctx, d, c, link.VerbTokens, link.Tokens{}, func(name string, all []writ.JoinToken) []identity.Expiry { return expiry.Tokens(name, all, now) })
@@ -44,7 +44,7 @@ func (d *datacenterEnds) ask(ctx context.Context, c *Coordinator) {
 	askEnds(ctx, d, c, link.VerbCertificates, link.Certificates{}, expiry.Certificates)
 }
 
-// askEnds asks all datacenters one question. A datacenter that does not answer keeps its last things.
+// askEnds sends one request to all datacenters. A datacenter that does not answer keeps its previous items.
 func askEnds[T any](ctx context.Context, d *datacenterEnds, c *Coordinator, verb link.Verb, question any, endsOf func(name string, all []T) []identity.Expiry) {
 	answers, err := askAll[T](ctx, c, "", verb, question)
 	if err != nil {
@@ -64,10 +64,10 @@ func askEnds[T any](ctx context.Context, d *datacenterEnds, c *Coordinator, verb
 	d.all[verb] = next
 }
 
-// firstEnds is the delay of the first question after the start. Datacenters connect within it.
+// firstEnds is the delay of the first request after the start. Datacenters connect within it.
 const firstEnds = 10 * time.Second
 
-// followEnds asks all datacenters again and again until ctx ends.
+// followEnds asks all datacenters periodically until ctx ends.
 func (c *Coordinator) followEnds(ctx context.Context) error {
 	if sleep.For(ctx, firstEnds) != nil {
 		return nil

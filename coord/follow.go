@@ -9,31 +9,32 @@ import (
 	"writ/identity"
 )
 
-// followEvery is how soon a coordinator learns what another one wrote to the ledger that both share. A question for one number and one for
-// no row, twice a second, cost less than a connection that only listens, and cannot be missed while the connection is away.
+// followEvery bounds the delay until a coordinator sees the writes of another coordinator to their shared ledger. Two
+// cheap queries twice a second, one for a number and one for no rows, cost less than a dedicated listening connection,
+// and they cannot miss a change while that connection is down.
 const followEvery = 500 * time.Millisecond
 
-// shared is a ledger that other coordinators may write to as well.
+// shared is implemented by ledgers that several coordinators may share.
 type shared interface{ Shared() bool }
 
-// sharesLedger reports whether the coordinator may have to follow others.
+// sharesLedger reports whether other coordinators may write to the ledger.
 func (c *Coordinator) sharesLedger() bool {
 	l, ok := c.Ledger.(shared)
 	return ok && l.Shared()
 }
 
-// follow lets everybody who waits here look again if something was written to the ledger since the last time, by whomever. What the
-// coordinator wrote itself they have seen; to look once more is cheap.
+// follow wakes all local waiters if the ledger has new events. Events of this coordinator were announced already; the
+// repeated wake is cheap.
 func (c *Coordinator) follow(ctx context.Context) {
 	if err := c.followRosters(ctx); err != nil && ctx.Err() == nil {
 		code := writ.CodeOf(err)
-		if times, say := c.lines.Say("rosters of the ledger "+string(code), time.Now()); say { // it is tried twice a second
+		if times, say := c.lines.Say("rosters of the ledger "+string(code), time.Now()); say { // it runs twice a second
 			c.Log.WarnContext(ctx, "read the rosters of the ledger; trying again", "code", code, "err", err, "times", times)
 		}
 	}
 	_, newest, err := c.Ledger.EventRange(ctx)
 	if err != nil || newest == c.followed {
-		return // whoever asks the ledger for more than that says what is wrong with it
+		return // other queries report errors of the ledger
 	}
 	c.followed = newest
 	c.news.wake()

@@ -60,8 +60,8 @@ func (h handlers) ListRegistrations(ctx context.Context, _ api.ListRegistrations
 	return api.ListRegistrations200JSONResponse{Items: views(all, registrationView)}, err
 }
 
-// Register records a supervisor that asks for a place in the roster. Only its form is checked: what it is worth is up to the person who
-// signs the roster.
+// Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
+// person who signs the roster judges the contents.
 func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (api.RegisterResponseObject, error) {
 	b := r.Body
 	if err := checkRegistration(b); err != nil {
@@ -82,7 +82,8 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	if err := h.c.Ledger.AddRegistration(ctx, in); err != nil {
 		return nil, err
 	}
-	if times, say := h.c.lines.Say("registration", time.Now()); say { // anybody may ask, under any name
+	// Registrations need no login and may use any name.
+	if times, say := h.c.lines.Say("registration", time.Now()); say {
 		h.c.Log.InfoContext(ctx, "supervisor asks for admission", "name", b.Name, "remote", remote(ctx), "times", times)
 	}
 	waiting, err := h.c.Ledger.Registrations(ctx)
@@ -91,7 +92,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	}
 	i := slices.IndexFunc(waiting, func(w ledger.Registration) bool { return w.ID() == in.ID() })
 	if i >= 0 {
-		in = waiting[i] // the one that was first
+		in = waiting[i] // the first identical registration
 	}
 	failpoint.RegistrationAnswered.Begin()
 	return api.Register202JSONResponse(registrationView(in)), nil
@@ -125,7 +126,7 @@ func (h handlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObj
 	return api.ListProjects200JSONResponse{Items: views(all, projectView)}, err
 }
 
-// ListAdoptions asks the datacenters which roster is in force there. What they sign passes through.
+// ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
 func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {

@@ -86,7 +86,7 @@ func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject)
 	return api.ListQueues200JSONResponse{Items: all}, err
 }
 
-// Queues asks all datacenters for the depth of their queues. One that does not answer says why.
+// Queues asks all datacenters for the depth of their queues. If a datacenter does not answer, its entry has the error.
 func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
 	answers, err := c.queuesWithAges(ctx)
 	return views(answers, func(a reply[[]link.QueueDepth]) api.DatacenterQueues {
@@ -95,12 +95,12 @@ func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error
 	}), err
 }
 
-// queuesWithAges is Queues with what datacenters say of the ages of what waits. Those of earlier versions say nothing of that.
+// queuesWithAges is Queues with the age of the oldest calls. Datacenters of earlier versions report no ages.
 func (c *Coordinator) queuesWithAges(ctx context.Context) ([]reply[[]link.QueueDepth], error) {
 	return askAll[link.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
 }
 
-// ListSecrets asks datacenters which secrets they have. The answers pass through and are kept nowhere.
+// ListSecrets asks datacenters for the list of their secrets. The coordinator does not store the answers.
 func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
@@ -114,14 +114,14 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 	return api.ListSecrets200JSONResponse{Items: all}, err
 }
 
-// Secrets asks all datacenters, or only one, which secrets they have of some projects, or of all if none is given.
+// Secrets asks all datacenters, or only one, for the secrets of some projects. Without projects it lists those of all.
 func (c *Coordinator) Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error) {
-	var asked link.Secrets // a datacenter is asked for one project or for all
+	var asked link.Secrets // a datacenter accepts one project or all
 	if len(projects) == 1 {
 		asked.Project = projects[0]
 	}
 	answers, err := askAll[writ.Secret](ctx, c, only, link.VerbSecrets, asked)
-	for i := range answers { // what the reader may see does not depend on the datacenter
+	for i := range answers { // the reader's rights do not depend on the answer of the datacenter
 		answers[i].answer = slices.DeleteFunc(answers[i].answer, func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
 	}
 	return views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
@@ -129,7 +129,7 @@ func (c *Coordinator) Secrets(ctx context.Context, only writ.DatacenterID, proje
 	}), err
 }
 
-// ListTokens asks datacenters which join tokens they have. The answers pass through and are kept nowhere.
+// ListTokens asks datacenters for their join tokens. The coordinator does not store the answers.
 func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
@@ -141,7 +141,7 @@ func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject)
 	})}, err
 }
 
-// ListBatches asks datacenters which batches they have. The answers pass through and are kept nowhere.
+// ListBatches asks datacenters for their batches. The coordinator does not store the answers.
 func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
@@ -153,7 +153,7 @@ func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObjec
 	})}, err
 }
 
-// ListCertificates says which certificates the coordinator has, and asks the datacenters for theirs.
+// ListCertificates lists the certificates of the coordinator and of the datacenters.
 func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
@@ -178,7 +178,7 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 	return list, err
 }
 
-// ownName is what the roster calls this coordinator.
+// ownName returns the name of this coordinator in the roster.
 func (c *Coordinator) ownName(ctx context.Context) string {
 	if roster, err := c.rosters.newest(ctx, c); err == nil && c.Self != nil {
 		if known := roster.Coordinator(c.Self.ID); known != nil {
@@ -188,7 +188,7 @@ func (c *Coordinator) ownName(ctx context.Context) string {
 	return "coordinator"
 }
 
-// GetNodeStanding asks the datacenter how a node stands. What it signs passes through.
+// GetNodeStanding asks the datacenter for the state of a node. Its signed answer is passed on unchanged.
 func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequestObject) (api.GetNodeStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
@@ -202,10 +202,10 @@ func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequ
 	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
-// maxNodeLines is how many lines of its log a node answers at most.
+// maxNodeLines limits the lines of its log that a node returns in one answer.
 const maxNodeLines = 1000
 
-// GetNodeLog asks a node for lines of its log, by way of its datacenter. They pass through and are kept nowhere.
+// GetNodeLog asks a node, through its datacenter, for lines of its log. The coordinator does not store them.
 func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
 	p := r.Params
 	if p.Lines != nil && (*p.Lines < 1 || *p.Lines > maxNodeLines) {
@@ -222,12 +222,12 @@ func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject)
 	return api.GetNodeLog200JSONResponse(log), err
 }
 
-// NodeLog asks a node for lines of its log, by way of its datacenter.
+// NodeLog asks a node, through its datacenter, for lines of its log.
 func (c *Coordinator) NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error) {
 	return ask[api.NodeLog](ctx, c, datacenter, link.VerbNodeLog, query)
 }
 
-// GetTokenStanding asks the datacenter which join tokens it has. What it signs passes through.
+// GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
 func (h handlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {

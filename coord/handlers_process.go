@@ -17,7 +17,8 @@ func (h handlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.Ge
 	return api.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
 }
 
-// GetReadiness says whether submissions can be taken: that no datacenter is connected keeps none from being taken.
+// GetReadiness reports whether the coordinator can accept submissions. It accepts them without a connected datacenter,
+// too.
 func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
 	check := func(name string, err error) api.Check {
 		if err != nil {
@@ -41,14 +42,15 @@ func (h handlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject)
 	return metricsPage{h.c.metrics, r}, err
 }
 
-// metricsPage lets the Prometheus library answer, in its plain format.
+// metricsPage writes the response with the Prometheus library, in its text format.
 type metricsPage struct {
 	*metrics
 	r *http.Request
 }
 
 func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
-	// A datacenter that tells of two nodes of one name makes two metrics of one. That must not hide those of all others.
+	// A datacenter that reports two nodes of the same name produces duplicate metrics. They must not hide the metrics
+	// of all other datacenters.
 	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, m.r)
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// readSigned reads the body of a signed text. Its size is bounded by guard; that of the text by the verifier.
+// readSigned reads the body of a signed text. The guard limits the size of the body, the verifier that of the text.
 func readSigned(body io.Reader) ([]byte, error) {
 	signed, err := io.ReadAll(body)
 	if refused := refusedBody(err); refused != nil {
@@ -101,7 +101,8 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 	return api.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, nil
 }
 
-// runFilter reads what selects runs by themselves. A client sends only what was asked for: earlier coordinators refuse what they do not know.
+// runFilter parses the parameters that filter runs. Clients send only the parameters that were set, because earlier
+// coordinators reject unknown ones.
 func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	filter := ledger.RunFilter{Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment), Since: api.Value(p.Since)}
 	if p.Prefix != nil {
@@ -124,7 +125,7 @@ func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	return filter, nil
 }
 
-// runPrefix is what ids of runs may begin with.
+// runPrefix matches a prefix of a run id.
 var runPrefix = regexp.MustCompile(`^[a-z2-7]{1,26}$`)
 
 // maxStuck is a year, in seconds.
@@ -150,7 +151,7 @@ func (h handlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (
 	return api.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-// GetStanding asks the datacenter how a run stands. What it signs passes through.
+// GetStanding asks the datacenter for the state of a run. Its signed answer is passed on unchanged.
 func (h handlers) GetStanding(ctx context.Context, r api.GetStandingRequestObject) (api.GetStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
@@ -205,7 +206,8 @@ func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (ap
 	return api.ListLogs200JSONResponse{Items: lines}, err
 }
 
-// firstNamed returns the event after which a stream goes on: the one of the header, which browsers send, or else that of the parameter.
+// firstNamed returns the event id after which a stream resumes: from the header, which browsers send, or else from the
+// parameter.
 func firstNamed(header, parameter *int64) (*int64, error) {
 	named := cmp.Or(header, parameter)
 	if named == nil {
@@ -234,7 +236,7 @@ func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.Watc
 	if err != nil {
 		return nil, err
 	}
-	projects, err := h.projects(ctx, "") // which also leaves out what belongs to no project
+	projects, err := h.projects(ctx, "") // also excludes events without a project
 	if err != nil {
 		return nil, err
 	}

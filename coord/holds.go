@@ -10,7 +10,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// ListHolds asks datacenters what is on hold there. Readers of some projects see what is about these, and what is about all of a datacenter.
+// ListHolds asks datacenters for their holds. Readers of some projects get the holds of these projects and those of a
+// whole datacenter.
 func (h handlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (api.ListHoldsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
@@ -24,7 +25,8 @@ func (h handlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (
 	return api.ListHolds200JSONResponse{Items: all}, err
 }
 
-// GetHoldStanding asks a datacenter what is on hold there. What it signs passes through as it is, so nothing is asked for that the reader may not see.
+// GetHoldStanding asks a datacenter for the state of its holds. Its signed answer is passed on unchanged, so the
+// request must not contain a project that the reader may not read.
 func (h handlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequestObject) (api.GetHoldStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
@@ -41,7 +43,7 @@ func (h handlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequ
 	return api.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
-// mayRead refuses a list of projects if a reader may not see all of them.
+// mayRead returns an error unless the viewer may read all projects of the list.
 func mayRead(who *viewer, projects []writ.ProjectID) error {
 	for _, p := range projects {
 		switch {
@@ -55,7 +57,7 @@ func mayRead(who *viewer, projects []writ.ProjectID) error {
 	return nil
 }
 
-// Holds asks datacenters what is on hold there, all of them or one. Those of earlier versions have nothing on hold.
+// Holds asks all datacenters, or only one, for their holds. Datacenters of earlier versions have no holds.
 func (c *Coordinator) Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error) {
 	answers, err := askAll[link.Hold](ctx, c, only, link.VerbHolds, link.Holds{})
 	return views(answers, func(a reply[[]link.Hold]) api.DatacenterHolds {

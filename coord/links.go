@@ -10,7 +10,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// sink is the ledger as the end of the links' events, with a bell.
+// sink stores the events of links in the ledger and wakes the waiters.
 type sink struct{ c *Coordinator }
 
 func (s sink) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, time.Time, error) {
@@ -29,7 +29,7 @@ func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, eve
 	return nil
 }
 
-// answer answers what supervisors ask.
+// answer handles the requests of supervisors.
 func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
 	switch verb {
 	case link.VerbRoster:
@@ -43,7 +43,8 @@ func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.Ra
 	}
 }
 
-// ask asks a datacenter and reads its answer, which is nobody's any more whose role ended meanwhile.
+// ask sends a request to a datacenter and decodes the answer. It rechecks the caller's rights before it returns the
+// answer.
 func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterID, verb link.Verb, params any) (T, error) {
 	var answer, none T
 	err := c.links.Request(ctx, datacenter, verb, params, &answer, nil)
@@ -56,7 +57,8 @@ func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterI
 	return answer, nil
 }
 
-// ofRun asks the datacenter of a run, so an unknown run is NOT_FOUND, and one that its datacenter does not have yet says so.
+// ofRun sends a request to the datacenter of a run. The error is NOT_FOUND if the run is unknown, or if its datacenter
+// has not accepted it yet.
 func ofRun[T any](ctx context.Context, c *Coordinator, id writ.RunID, verb link.Verb, params any) (answer T, err error) {
 	run, err := c.Ledger.Run(ctx, id)
 	if err != nil {
@@ -68,7 +70,7 @@ func ofRun[T any](ctx context.Context, c *Coordinator, id writ.RunID, verb link.
 	return ask[T](ctx, c, run.Datacenter, verb, params)
 }
 
-// reply is what a datacenter answered, or why it did not.
+// reply is the answer of one datacenter, or its error.
 type reply[T any] struct {
 	writ.Datacenter
 	answer T
@@ -77,7 +79,8 @@ type reply[T any] struct {
 
 const askWithin = 5 * time.Second
 
-// askAll asks all datacenters at the same time for a list, or only one of them. Who does not answer has an empty one.
+// askAll requests a list from all datacenters concurrently, or from only one. A datacenter that fails has an empty
+// list.
 func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[[]T], error) {
 	answers, err := askEach[[]T](ctx, c, only, verb, params)
 	for i := range answers {
@@ -88,7 +91,7 @@ func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, 
 	return answers, err
 }
 
-// askEach asks all datacenters at the same time, or only one of them.
+// askEach sends a request to all datacenters concurrently, or to only one.
 func askEach[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
 	datacenters, err := c.Ledger.Datacenters(ctx)
 	if err != nil {

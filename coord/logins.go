@@ -21,18 +21,19 @@ import (
 	"writ/internal/limit"
 )
 
-// Self is what the roster says of a coordinator, and its key. With the key it proves who it is to those who log in; nothing else follows from it.
+// Self is the identity of a coordinator in the roster, with its key. The key only proves the identity of the
+// coordinator to people who log in; it grants nothing else.
 type Self struct {
 	ID  string
 	Key ed25519.PrivateKey
 }
 
-// TokenValidity is how long a token for reading counts. Clients ask for the next one by themselves.
+// TokenValidity is the lifetime of a token for reading. Clients renew it automatically.
 const TokenValidity = 15 * time.Minute
 
-// Bounds of what is kept of those who have logged in.
+// Limits of the memory for logins.
 const (
-	maxSessionsSigner = 100 // signers are bounded by the roster
+	maxSessionsSigner = 100 // signers are limited by the roster
 	maxTokensSession  = 20
 	loginsPerSecond   = 1
 	loginsAtOnce      = 50
@@ -40,16 +41,16 @@ const (
 	codeWithin        = 30 * time.Second
 )
 
-// session is a login that counts here. Nothing of it is written down: after a restart everybody logs in again.
+// session is a valid login. Sessions are in memory only: after a restart everyone has to log in again.
 type session struct {
 	login *identity.VerifiedLogin
 	begun time.Time
 }
 
-// secretSum is what is kept of a token or code: a dump of the memory of a coordinator holds no token.
+// secretSum is the hash of a token or code. Only hashes are stored, so a memory dump of a coordinator contains no
+// token.
 type secretSum [sha256.Size]byte
 
-// sumOf is what is kept of a token or code.
 func sumOf(text string) secretSum { return sha256.Sum256([]byte(text)) }
 
 type token struct {
@@ -57,15 +58,15 @@ type token struct {
 	expires time.Time
 }
 
-// logins are the sessions of those who read here.
+// logins holds the sessions of readers.
 type logins struct {
-	secret [32]byte // of the nonces
+	secret [32]byte // key of the nonces
 	rates  limit.Names
 
 	mu       sync.Mutex
 	sessions map[envelope.KeyID]*session
 	tokens   map[secretSum]token // of clients and browsers
-	codes    map[secretSum]token // that a browser may exchange for a token, once
+	codes    map[secretSum]token // one-time codes that a browser exchanges for a token
 	used     map[string]time.Time
 }
 
@@ -76,7 +77,8 @@ func newLogins() *logins {
 	return l
 }
 
-// nonce makes a challenge that needs no memory: its time, random bits, and a code over both and the address that the client named.
+// nonce returns a challenge that needs no server state: the time, random bits, and a MAC of both and of the address
+// that the client named.
 func (l *logins) nonce(address string, now time.Time) []byte {
 	n := make([]byte, 16, identity.NonceSize)
 	binary.BigEndian.PutUint64(n, uint64(now.UnixMilli()))
@@ -91,7 +93,7 @@ func (l *logins) code(n []byte, address string) []byte {
 	return h.Sum(nil)[:identity.NonceSize-16]
 }
 
-// pace bounds how often a signer, or the key of a session, gets tokens: each is remembered for a while.
+// pace limits the tokens of a signer or of a session key per second, because each token takes memory until it expires.
 func (l *logins) pace(who string) error {
 	if _, ok := l.rates.Reserve(who, 1, 0); !ok {
 		return writ.Errorf(writ.CodeRateLimited, "too many logins")
@@ -99,7 +101,8 @@ func (l *logins) pace(who string) error {
 	return nil
 }
 
-// spend uses a nonce up: it must be one that was made here for the address, not long ago, and not have been used.
+// spend consumes a nonce. It returns an error unless the nonce was issued here for address, within challengeWithin, and
+// is unused.
 func (l *logins) spend(n []byte, address string, now time.Time) error {
 	stale := writ.Errorf(writ.CodeLoginRefused, "the login answers no challenge of this coordinator, or an old one, or one that was answered before").
 		WithHint("log in again: writ login")
@@ -120,7 +123,7 @@ func (l *logins) spend(n []byte, address string, now time.Time) error {
 	return nil
 }
 
-// begin keeps a session and returns its first token. A signer who has very many loses the oldest.
+// begin stores a session and returns its first token. A signer with maxSessionsSigner sessions loses the oldest one.
 func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +133,7 @@ func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginT
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the key of the session is that of another one").WithHint("log in again: writ login")
 	}
 	if l.sessions[id] != nil {
-		l.end(id) // with its tokens, which nothing could end any more
+		l.end(id) // and revoke its tokens, which no logout could reach any more
 	}
 	for full := true; full; {
 		var oldest envelope.KeyID
@@ -152,7 +155,7 @@ func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginT
 	return l.issue(l.tokens, s, now, TokenValidity), nil
 }
 
-// end forgets a session with its tokens. The caller holds mu.
+// end removes a session and its tokens. The caller holds mu.
 func (l *logins) end(id envelope.KeyID) {
 	s := l.sessions[id]
 	delete(l.sessions, id)
@@ -161,14 +164,14 @@ func (l *logins) end(id envelope.KeyID) {
 	}
 }
 
-// revoke ends a token.
+// revoke removes a token.
 func (l *logins) revoke(token secretSum) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.tokens, token)
 }
 
-// forget forgets what has ended. The caller holds mu.
+// forget removes expired sessions, tokens and codes. The caller holds mu.
 func (l *logins) forget(now time.Time) {
 	for key, s := range l.sessions {
 		if !now.Before(s.login.Until) {
@@ -180,7 +183,8 @@ func (l *logins) forget(now time.Time) {
 	}
 }
 
-// trim forgets the tokens of a session that end first, if it has very many. The caller holds mu.
+// trim makes room for a new token of a session: at maxTokensSession, it removes the tokens that expire first. The
+// caller holds mu.
 func (l *logins) trim(in map[secretSum]token, s *session) {
 	for {
 		var first secretSum
@@ -200,7 +204,7 @@ func (l *logins) trim(in map[secretSum]token, s *session) {
 	}
 }
 
-// issue makes a token of a session. The caller holds mu.
+// issue creates a token of a session. It expires with the session at the latest. The caller holds mu.
 func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validity time.Duration) api.LoginToken {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
@@ -214,7 +218,7 @@ func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validi
 	return api.LoginToken{Token: text, Expires: expires.UTC(), Until: s.login.Until.UTC(), Name: s.login.Signer}
 }
 
-// grant makes a token of a session that goes on: of one that was ended a moment ago there are no more.
+// grant creates a token of a session that is still active. A session that ended a moment ago gets no more tokens.
 func (l *logins) grant(in map[secretSum]token, s *session, now time.Time, validity time.Duration) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +229,7 @@ func (l *logins) grant(in map[secretSum]token, s *session, now time.Time, validi
 	return l.issue(in, s, now, validity), nil
 }
 
-// exchange gives a token for a code, once.
+// exchange returns a token for a code. Each code works once.
 func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,10 +240,10 @@ func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
 			WithHint("get another one: writ login --web")
 	}
 	delete(l.codes, sum)
-	return l.issue(l.tokens, t.session, now, t.session.login.Until.Sub(now)), nil // browsers have nothing to ask for the next one with
+	return l.issue(l.tokens, t.session, now, t.session.login.Until.Sub(now)), nil // browsers cannot renew a token
 }
 
-// of returns the session of a token, nil if one of them has ended.
+// of returns the session of a token, nil if either has ended.
 func (l *logins) of(token secretSum, now time.Time) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,8 +260,8 @@ func loginRequired(why string) *writ.Error {
 
 func sessionEnded() *writ.Error { return loginRequired("the session is not known here, or has ended") }
 
-// Challenge answers somebody who wants to log in: it proves that this is the coordinator of the roster, about the nonce of the client and the address
-// that it uses.
+// Challenge starts a login. The signed answer proves that this is the coordinator in the roster: it covers the client's
+// nonce and the address that the client uses.
 func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error) {
 	if c.Self == nil {
 		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound, "this coordinator has no key in the roster, so it accepts no logins")
@@ -277,7 +281,7 @@ func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error)
 	return api.LoginChallenge{Signed: signed}, err
 }
 
-// Login begins a session of the person who signed a text for this coordinator.
+// Login starts a session for the person who signed a login for this coordinator.
 func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken, error) {
 	verifier, err := c.verifier(ctx)
 	if err != nil {
@@ -305,7 +309,7 @@ func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken,
 	return t, nil
 }
 
-// NextToken gives the owner of a session's key another token.
+// NextToken returns another token to the holder of a session key.
 func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
 	s, err := c.proved(signed)
 	if err != nil {
@@ -314,7 +318,7 @@ func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
 	return c.logins.grant(c.logins.tokens, s, c.Now(), TokenValidity)
 }
 
-// NewCode gives the owner of a session's key a code for a browser.
+// NewCode returns a one-time code for a browser to the holder of a session key.
 func (c *Coordinator) NewCode(signed []byte) (api.LoginToken, error) {
 	s, err := c.proved(signed)
 	if err != nil {
@@ -323,7 +327,7 @@ func (c *Coordinator) NewCode(signed []byte) (api.LoginToken, error) {
 	return c.logins.grant(c.logins.codes, s, c.Now(), codeWithin)
 }
 
-// Logout ends a session, on the word of its key.
+// Logout ends the session whose key signed the request.
 func (c *Coordinator) Logout(signed []byte) error {
 	s, err := c.proved(signed)
 	if err == nil {
@@ -334,7 +338,7 @@ func (c *Coordinator) Logout(signed []byte) error {
 	return err
 }
 
-// proved returns the session whose key signed a request for this coordinator, which counts once.
+// proved returns the session whose key signed a request for this coordinator. Each request is valid once.
 func (c *Coordinator) proved(signed []byte) (*session, error) {
 	var s *session
 	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed, func(id envelope.KeyID) (ed25519.PublicKey, error) {
@@ -355,7 +359,7 @@ func (c *Coordinator) proved(signed []byte) (*session, error) {
 	return s, c.logins.spend(all[0].Nonce, all[0].URL, c.Now())
 }
 
-// session finds a session that goes on by the id of its key, nil if there is none.
+// session returns the active session of a key, or nil.
 func (l *logins) session(id envelope.KeyID, now time.Time) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()

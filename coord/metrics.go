@@ -15,7 +15,7 @@ import (
 	"writ/ledger"
 )
 
-// metrics are what a coordinator counts, in a registry of its own.
+// metrics holds the counters of a coordinator and their registry.
 type metrics struct {
 	registry    *prometheus.Registry
 	requests    *prometheus.CounterVec
@@ -57,7 +57,7 @@ func newMetrics(c *Coordinator) *metrics {
 	return m
 }
 
-// state is read when somebody asks, not counted.
+// state collects the metrics that are read on each scrape.
 type state struct{ c *Coordinator }
 
 var (
@@ -76,7 +76,7 @@ var (
 	stuckAfter    = 5 * time.Minute
 )
 
-// What nodes told last of themselves. A counter of theirs begins anew when what it counts for does.
+// The last reports of nodes. A counter restarts at zero together with the thing that it counts for.
 var (
 	ofNode        = []string{"datacenter", "node"}
 	readyNode     = prometheus.NewDesc("writ_node_ready", "Whether an approved node is heard and has no fault: 1 or 0.", ofNode, nil)
@@ -89,7 +89,7 @@ var (
 	droppedDesc   = prometheus.NewDesc("writ_node_packets_dropped_total", "Packets dropped at the ports that the node has now: denied or spoofed.", append(ofNode, "reason"), nil)
 )
 
-// Describe names the metrics.
+// Describe implements prometheus.Collector.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{readyNode, connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
 		ch <- d
@@ -110,7 +110,8 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	ch <- certDesc
 }
 
-// Collect reads them. What cannot be read is left out, so that the rest is still there when the ledger is away.
+// Collect implements prometheus.Collector. It omits unavailable values, so that the others remain available while the
+// ledger is down.
 func (s *state) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
@@ -143,7 +144,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, connected, d.Name, d.Region)
 		}
 	}
-	var asking sync.WaitGroup // datacenters, which may not answer
+	var asking sync.WaitGroup // concurrently, because a datacenter may not answer
 	for _, ask := range []func(context.Context, chan<- prometheus.Metric){s.collectHolds, s.collectBoots, s.collectQueues} {
 		asking.Go(func() { ask(ctx, ch) })
 	}
@@ -159,10 +160,10 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// holdsWithin is how long datacenters have to say what is on hold. Those that do not are left out.
+// holdsWithin limits the wait for the holds of datacenters. Late ones are omitted.
 const holdsWithin = 2 * time.Second
 
-// collectHolds asks the datacenters what is on hold.
+// collectHolds asks the datacenters for their holds.
 func (s *state) collectHolds(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, holdsWithin)
 	defer cancel()
@@ -186,10 +187,11 @@ func (s *state) collectHolds(ctx context.Context, ch chan<- prometheus.Metric) {
 	}
 }
 
-// bootsWithin is how long datacenters have to say which machines start.
+// bootsWithin limits the wait for the booting machines of datacenters.
 const bootsWithin = time.Second
 
-// collectBoots asks the datacenters which machines start. Of those whose boot servers say nothing there is nothing.
+// collectBoots asks the datacenters for their booting machines. A datacenter whose boot servers report nothing has no
+// metric.
 func (s *state) collectBoots(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, bootsWithin)
 	defer cancel()
@@ -204,7 +206,7 @@ func (s *state) collectBoots(ctx context.Context, ch chan<- prometheus.Metric) {
 	}
 }
 
-// scopeOf says in a word what a hold is about.
+// scopeOf classifies a hold by its most specific field.
 func scopeOf(h api.Hold) string {
 	switch {
 	case h.Operation != "":
@@ -217,7 +219,8 @@ func scopeOf(h api.Hold) string {
 	return "datacenter"
 }
 
-// collectRoles reads when roles expire. Of two that are alike but for the right to destroy, the one that ends first counts.
+// collectRoles reports the expiry of roles. If two roles differ only in the right to destroy, the earlier expiry is
+// reported.
 func collectRoles(ch chan<- prometheus.Metric, roster *identity.Roster) {
 	seen := make(map[[3]string]bool)
 	for _, e := range roster.Expiries() {
@@ -230,7 +233,7 @@ func collectRoles(ch chan<- prometheus.Metric, roster *identity.Roster) {
 	}
 }
 
-// collectNodes reads how nodes are, what they mended, and how their networks are if they told any of it.
+// collectNodes reports the state of nodes, the number of repaired resources, and the state of their networks if known.
 func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, datacenters []ledger.Datacenter) {
 	names := make(map[writ.DatacenterID]string)
 	for _, d := range datacenters {

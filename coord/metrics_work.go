@@ -10,7 +10,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// What nodes have to do, and the disk and memory that they have for it.
+// The work of nodes, and their disk and memory.
 var (
 	capacityDesc = prometheus.NewDesc("writ_node_capacity_bytes", "Disk and memory that the node offers.", append(ofNode, "of"), nil)
 	reservedDesc = prometheus.NewDesc("writ_node_reserved_bytes", "Disk and memory of the node that its resources and open calls have reserved.", append(ofNode, "of"), nil)
@@ -20,7 +20,7 @@ var (
 	oldestDesc   = prometheus.NewDesc("writ_queue_oldest_seconds", "For how long the oldest call of a node waits that is planned or queued, 0 if there is none.", append(ofNode, "state"), nil)
 )
 
-// collectRoom sends how much of a node's disk and memory is reserved, and how much of each disk is free.
+// collectRoom reports the reserved disk and memory of a node and the free space of each disk.
 func collectRoom(ch chan<- prometheus.Metric, n writ.Node, datacenter string) {
 	send := func(d *prometheus.Desc, bytes int64, of string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(bytes), datacenter, n.Name, of)
@@ -31,7 +31,7 @@ func collectRoom(ch chan<- prometheus.Metric, n writ.Node, datacenter string) {
 	send(reservedDesc, n.Used.MemoryMiB<<20, "memory")
 	seen := make(map[string]bool)
 	for _, disk := range n.Disks {
-		if seen[disk.Path] { // two samples with the same labels would end the whole answer
+		if seen[disk.Path] { // two samples with the same labels would fail the whole scrape
 			continue
 		}
 		seen[disk.Path] = true
@@ -40,10 +40,10 @@ func collectRoom(ch chan<- prometheus.Metric, n writ.Node, datacenter string) {
 	}
 }
 
-// queuesWithin is how long datacenters have to say what waits. Those that do not are left out.
+// queuesWithin limits the wait for the queues of datacenters. Late ones are omitted.
 const queuesWithin = 2 * time.Second
 
-// collectQueues asks the datacenters what waits at their nodes, and for how long.
+// collectQueues asks the datacenters for the calls that wait for each node, and for their ages.
 func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, queuesWithin)
 	defer cancel()
@@ -63,8 +63,8 @@ func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) 
 	}
 }
 
-// byName adds up the queues of nodes that have one name: a node that was removed may still have work when another one takes its name. What has no
-// node is that of "".
+// byName adds up the queues of nodes with the same name: a removed node may still have work when another node takes its
+// name. Calls without a node are under "".
 func byName(queues []link.QueueDepth) map[string]link.QueueDepth {
 	named := make(map[string]link.QueueDepth, len(queues))
 	for _, q := range queues {

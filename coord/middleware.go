@@ -23,12 +23,12 @@ import (
 	"writ/supervisor/link"
 )
 
-// asked is what is known of a request besides what net/http says.
+// asked holds the state of a request that net/http does not have.
 type asked struct {
 	id      string
 	remote  string
-	refused bool   // that it was is in the log
-	signer  string // who has logged in and asks, "" if nobody has
+	refused bool   // the refusal was logged
+	signer  string // the logged-in person, or ""
 	viewer  *viewer
 }
 
@@ -45,7 +45,7 @@ const requestIDHeader = "X-Request-Id"
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
 
-// observe gives the request an id, takes its log line and its metrics, and survives its panic.
+// observe assigns the request an id, logs and counts it, and recovers from a panic of its handler.
 func (c *Coordinator) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -67,11 +67,11 @@ func (c *Coordinator) observe(next http.Handler) http.Handler {
 	})
 }
 
-// methods are those that are counted by their names.
+// methods are the methods with their own metric label.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// record writes the access log, for who looks for a defect. What a request has changed has a line of its own, and so has what was refused: anybody
-// may send as many requests as he likes.
+// record writes the access log, at debug level. Changes and refusals have log lines of their own, because any client
+// can send any number of requests.
 func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration) {
 	route := chi.RouteContext(r.Context()).RoutePattern()
 	if route == "" {
@@ -79,7 +79,7 @@ func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration
 	}
 	method := r.Method
 	if !slices.Contains(methods, method) {
-		method = "other" // or a stranger could make as many series as there are words
+		method = "other" // otherwise a client could create any number of series
 	}
 	c.metrics.requests.WithLabelValues(method, route, fmt.Sprint(seen.status())).Inc()
 	if !seen.endless {
@@ -89,12 +89,12 @@ func (c *Coordinator) record(r *http.Request, seen *recorder, took time.Duration
 		"status", seen.status(), "bytes", seen.bytes, "took", took.Round(time.Microsecond), "remote", r.RemoteAddr)
 }
 
-// recorder remembers what was answered.
+// recorder records the status and size of a response.
 type recorder struct {
 	http.ResponseWriter
 	code    int
 	bytes   int64
-	endless bool // a stream: how long it took says nothing
+	endless bool // a stream, which has no meaningful duration
 }
 
 func (r *recorder) status() int {
@@ -123,22 +123,24 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController and the link find what they need.
+// Unwrap gives http.ResponseController and the link access to the original ResponseWriter.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 const (
-	// listCost is how many requests one for a list, or for a page with lists, counts as: it reads up to a thousand rows, or asks datacenters.
+	// listCost is the cost of a list, or of a page with lists, in requests: it reads up to a thousand rows, or asks
+	// datacenters.
 	listCost = 10
-	// bootsCost is what a list of machines that start counts as: it may be thousands of them, which a link carries in pieces.
+	// bootsCost is the cost of the list of booting machines: there may be thousands, which a link carries in pages.
 	bootsCost = 100
-	// planBytes and bodyBytes are how many bytes of a plan, and of another body, count as one more request. A plan of two thousand calls has 300 KiB.
+	// planBytes and bodyBytes are the bytes of a plan, and of another body, that cost one more request. A plan of two
+	// thousand calls has 300 KiB.
 	planBytes = 1 << 10
 	bodyBytes = 16 << 10
-	// unknownBody is what a body counts as whose size nobody says.
+	// unknownBody is the cost of a body of unknown length.
 	unknownBody = 64
 )
 
-// costOf returns how many requests a request counts as.
+// costOf returns the cost of a request, in simple requests.
 func costOf(r *http.Request) int {
 	rest, isAPI := strings.CutPrefix(r.URL.Path, "/v1/")
 	switch {
@@ -156,7 +158,7 @@ func costOf(r *http.Request) int {
 	return listCost
 }
 
-// guard bounds what a request may cost and sets the headers that every answer has.
+// guard limits the cost of a request and sets the common response headers.
 func (c *Coordinator) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -164,21 +166,24 @@ func (c *Coordinator) guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // the dashboard allows itself more
+		// The dashboard permits more for itself.
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if wait := c.limits.Take(r.RemoteAddr, costOf(r), time.Now()); wait > 0 {
 			h.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
 			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests from %s", r.RemoteAddr))
 			return
 		}
-		// What only reads is checked as well: a page of a stranger could read, with the operator's browser, what listens on loopback.
+		// Reads are checked as well: a page of another site could otherwise use the operator's browser to read from a
+		// server on loopback.
 		if err := c.names.Check(r); err != nil {
 			c.fail(w, r, err)
 			return
 		}
 		control := http.NewResponseController(w)
 		if r.ContentLength != 0 {
-			_ = control.SetReadDeadline(time.Now().Add(bodyWithin))     // a ResponseWriter of a test need not be able to
-			defer func() { _ = control.SetReadDeadline(time.Time{}) }() // or it would end the wait for the next request
+			_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a ResponseWriter in a test may not support it
+			// Otherwise it would end the wait for the next request.
+			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
 		if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") { // streams set a deadline for each write
 			_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
@@ -190,17 +195,16 @@ func (c *Coordinator) guard(next http.Handler) http.Handler {
 	})
 }
 
-// Bounds of the bodies that are JSON.
+// Limits of JSON bodies.
 const (
 	maxRegistration = 16 << 10
-	maxProposal     = link.MaxFrame - 4<<10 // it travels on in one frame
+	maxProposal     = link.MaxFrame - 4<<10 // it is forwarded in one frame
 )
 
-// proofPaths are where a session proves itself.
+// proofPaths are the paths with a SessionProof as body.
 var proofPaths = []string{"/v1/logins/tokens", "/v1/logins/codes", "/v1/logins/ends"}
 
-// strictBodies refuses a body of JSON with fields that nobody knows, or with something behind it, which the generated code would pass
-// over.
+// strictBodies rejects a JSON body with unknown fields or trailing data, which the generated code would ignore.
 func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var most int64
@@ -237,13 +241,13 @@ func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
 	})
 }
 
-// fail answers with the problem that err is. The text of an internal error goes to the log only.
+// fail writes the problem response of an error. The text of an internal error is only logged.
 func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := askedOf(r.Context())
 	problem := api.ProblemOf(err, a.id)
 	log := c.Log.With("request", a.id, "method", r.Method, "path", r.URL.Path)
 	switch {
-	case r.Context().Err() != nil: // nobody is there to hear it
+	case r.Context().Err() != nil: // the client is gone
 	case problem.Code == writ.CodeInternal:
 		log.ErrorContext(r.Context(), "answer request", "err", err)
 	case isRefusal(r, problem.Code):
@@ -252,7 +256,7 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		c.refused(r.Context(), log, "request", err)
 	}
-	body, _ := json.Marshal(problem) // strings and numbers
+	body, _ := json.Marshal(problem) // strings and numbers always encode
 	w.Header().Set("Content-Type", api.ProblemType)
 	askForLogin(w.Header(), err)
 	if problem.Code == writ.CodeRateLimited && w.Header().Get("Retry-After") == "" {
@@ -262,7 +266,8 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// isRefusal tells a request that was not let in from one that only reads, and asks for what is not there or in a form that nobody knows.
+// isRefusal reports whether an error denies access. A read of a missing resource, or with invalid parameters, is no
+// refusal.
 func isRefusal(r *http.Request, code writ.Code) bool {
 	switch kind := code.Info().Kind; r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -272,8 +277,8 @@ func isRefusal(r *http.Request, code writ.Code) bool {
 	}
 }
 
-// checkParameters refuses query parameters that the operation does not have, empty ones, and lists with an empty item: a filter with a typing error, or
-// whose variable had no value, would select everything.
+// checkParameters rejects unknown query parameters, empty ones, and lists with an empty item: a misspelled filter, or
+// one with an empty shell variable, would select everything.
 func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
 		known := map[string]reflect.Value{}
@@ -284,7 +289,7 @@ func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc
 				}
 			}
 		}
-		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query would leave out what it cannot read
+		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query ignores what it cannot parse
 		if err != nil {
 			return nil, writ.Errorf(writ.CodeBadRequest, "the query cannot be read: %v", err).WithHint("escape what is not a letter or digit, like %%3B for a semicolon")
 		}
@@ -303,7 +308,7 @@ func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc
 	}
 }
 
-// hasEmptyItem says whether a parameter is a list, with "" in it.
+// hasEmptyItem reports whether a parameter is a list that contains "".
 func hasEmptyItem(value reflect.Value) bool {
 	if value.Kind() != reflect.Slice {
 		return false

@@ -11,12 +11,13 @@ import (
 	"writ/supervisor/link"
 )
 
-// nodesWithin is how long a list of nodes waits for what datacenters know of theirs now.
+// nodesWithin limits the wait of a list of nodes for the live state from datacenters.
 const nodesWithin = 2 * time.Second
 
-// Nodes lists nodes as their datacenters know them at this moment, which events do not tell: when each beat last, and which ones wait to be
-// admitted. Those come with the first page, beyond its limit. A page lacks nodes that the filter no longer selects, as those that were removed a
-// moment ago. Of a datacenter that does not answer it lists what was told last.
+// Nodes lists nodes with the live state from their datacenters, which events do not carry: the last heartbeat, and the
+// nodes that wait for admission. Waiting nodes come with the first page, beyond its limit. A page omits nodes that the
+// filter no longer selects, for example nodes that were just removed. If a datacenter does not answer, its nodes have
+// their last reported state.
 func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := c.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -29,7 +30,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 		return list, err
 	}
 	type key struct {
-		datacenter writ.DatacenterID // each speaks for its own nodes only
+		datacenter writ.DatacenterID // a datacenter reports only its own nodes
 		node       writ.NodeID
 	}
 	live := make(map[key]link.NodeNow)
@@ -54,10 +55,10 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 			continue
 		}
 		n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
-		if now.Slots > 0 { // what a node has is told by an event, too, which comes after its first beat
+		if now.Slots > 0 { // an event carries these too, but arrives after the first heartbeat
 			n.Slots, n.Capacity = now.Slots, now.Capacity
 		}
-		if now.Revision >= n.Revision && now.Revision > 0 { // the event of a decision comes after its answer
+		if now.Revision >= n.Revision && now.Revision > 0 { // the event of a decision arrives after its answer
 			n.Revision, n.Labels, n.Decided = now.Revision, now.Labels, now.Decided
 		}
 		if filter.Selects(n) {
@@ -74,7 +75,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 	return list, nil
 }
 
-// nodesNow is a ledger whose nodes are as their datacenters know them now.
+// nodesNow is a ledger that lists nodes with the live state from their datacenters.
 type nodesNow struct {
 	ledger.Ledger
 	c *Coordinator

@@ -11,18 +11,18 @@ import (
 	"writ/identity"
 )
 
-// notice is what every page of the dashboard says of what ends soon, "" while there is nothing to do. Whose role ends is told to readers of all
-// projects only: the page of one project names no people and projects of others.
+// notice returns the banner of all dashboard pages about items that expire soon, or "". Expiring roles are shown to
+// readers of all projects only: the page of one project must not name people and projects of others.
 func (c *Coordinator) notice(ctx context.Context) string {
 	roster, now := c.rosters.current.Load(), c.Now()
 	text := renewalNotice(roster, now)
 	if viewerFrom(ctx).all {
 		text = cmp.Or(text, rolesNotice(roster, now))
 	}
-	return strings.TrimSpace(text + " " + c.certificateNotice(now)) // a certificate must not hide a roster, nor the other way round
+	return strings.TrimSpace(text + " " + c.certificateNotice(now)) // both, so that neither hides the other
 }
 
-// renewalNotice says that a roster is to be renewed, from half of its life on.
+// renewalNotice asks for a renewal of the roster, from half of its validity on.
 func renewalNotice(r *identity.Roster, now time.Time) string {
 	switch {
 	case r == nil || now.Before(r.RenewFrom()):
@@ -36,7 +36,7 @@ func renewalNotice(r *identity.Roster, now time.Time) string {
 	}
 }
 
-// rolesNotice says which role ends next, and how many do within 30 days.
+// rolesNotice names the next role to expire and counts the others that expire within 30 days.
 func rolesNotice(r *identity.Roster, now time.Time) string {
 	if r == nil {
 		return ""
@@ -52,7 +52,7 @@ func rolesNotice(r *identity.Roster, now time.Time) string {
 	return text
 }
 
-// certificateNotice says that the certificate for browsers ends soon or has ended.
+// certificateNotice warns of an expiring or expired certificate for browsers.
 func (c *Coordinator) certificateNotice(now time.Time) string {
 	for _, e := range c.certificates() {
 		switch {
@@ -66,7 +66,7 @@ func (c *Coordinator) certificateNotice(now time.Time) string {
 	return ""
 }
 
-// certificates returns the certificate for browsers as something that ends, none if there is none.
+// certificates returns the expiry of the certificate for browsers, if there is one.
 func (c *Coordinator) certificates() []identity.Expiry {
 	if c.PublicCertificate == nil {
 		return nil
@@ -75,12 +75,12 @@ func (c *Coordinator) certificates() []identity.Expiry {
 	return []identity.Expiry{expiry.ForBrowsers(from, until)}
 }
 
-// warnOfEnds logs what ends by itself.
+// warnOfEnds logs the items that expire soon.
 func (c *Coordinator) warnOfEnds(ctx context.Context, warned identity.Warned) {
 	warned.Log(ctx, c.Log, c.ends(), c.Now())
 }
 
-// ends lists the things that expire: in the roster, of the coordinator and of datacenters.
+// ends lists the expiring items of the roster, of the coordinator and of datacenters.
 func (c *Coordinator) ends() []identity.Expiry {
 	ends := append(c.certificates(), c.expiring.list()...)
 	if c.Certificates != nil {

@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// outbox knows which waiting submissions somebody is busy with, and what the last trouble with each was. It may be lost at any time: what
-// waits is in the ledger.
+// outbox records the waiting submissions in progress and the last error of each. It may be lost at any time: the
+// waiting submissions are in the ledger.
 type outbox struct {
 	mu       sync.Mutex
 	held     map[writ.Digest]bool
@@ -15,7 +15,7 @@ type outbox struct {
 	bells    map[writ.DatacenterID]chan struct{}
 }
 
-// bell returns the channel that is filled when there may be something new for a datacenter.
+// bell returns the channel that gets a token when a datacenter may have new deliveries.
 func (o *outbox) bell(datacenter writ.DatacenterID) chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -28,15 +28,15 @@ func (o *outbox) bell(datacenter writ.DatacenterID) chan struct{} {
 	return o.bells[datacenter]
 }
 
-// wake rings the bell of a datacenter.
+// wake signals the bell of a datacenter.
 func (o *outbox) wake(datacenter writ.DatacenterID) {
 	select {
 	case o.bell(datacenter) <- struct{}{}:
-	default: // it rings already
+	default: // already signalled
 	}
 }
 
-// wakeAll rings every bell.
+// wakeAll signals every bell.
 func (o *outbox) wakeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +48,7 @@ func (o *outbox) wakeAll() {
 	}
 }
 
-// hold makes the caller the only one who is busy with a submission, until release.
+// hold reserves a submission for the caller until release. It reports false if another caller holds it.
 func (o *outbox) hold(payload writ.Digest) (release func(), ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +66,7 @@ func (o *outbox) hold(payload writ.Digest) (release func(), ok bool) {
 	}, true
 }
 
-// note remembers why a submission still waits although its datacenter was asked.
+// note records why a submission still waits after an attempt to deliver it.
 func (o *outbox) note(payload writ.Digest, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +82,7 @@ func (o *outbox) trouble(payload writ.Digest) *writ.Error {
 	return o.troubles[payload]
 }
 
-// forget drops what is known of a submission that no longer waits.
+// forget drops the error of a submission that no longer waits.
 func (o *outbox) forget(payload writ.Digest) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"writ/coord/webhook"
 )
 
-// webhooks is the sender of what operators want to be told.
+// webhooks returns the sender of webhooks.
 func (c *Coordinator) webhooks() *webhook.Sender {
 	return &webhook.Sender{
 		Endpoints: c.Webhooks, Ledger: c.Ledger, News: c.news.next, Ends: c.ends, DatacenterName: c.datacenterName, ProjectName: c.projectName,
@@ -17,12 +17,12 @@ func (c *Coordinator) webhooks() *webhook.Sender {
 	}
 }
 
-// spans is the recorder of what becomes of runs.
+// spans returns the recorder of the spans of runs.
 func (c *Coordinator) spans() *spans.Recorder {
 	return &spans.Recorder{Ledger: c.Ledger, News: c.news.next, Record: c.Record, DatacenterName: c.datacenterName, Log: c.Log}
 }
 
-// datacenterName is the name of a datacenter in the newest roster, its id if that has none.
+// datacenterName returns the name of a datacenter in the newest roster, or its id.
 func (c *Coordinator) datacenterName(id writ.DatacenterID) string {
 	if roster := c.rosters.current.Load(); roster != nil {
 		if d := roster.Datacenter(id); d != nil {
@@ -32,7 +32,7 @@ func (c *Coordinator) datacenterName(id writ.DatacenterID) string {
 	return string(id)
 }
 
-// projectName is likewise that of a project.
+// projectName returns the name of a project in the newest roster, or its id.
 func (c *Coordinator) projectName(id writ.ProjectID) string {
 	if roster := c.rosters.current.Load(); roster != nil {
 		if p := roster.Project(id); p != nil {

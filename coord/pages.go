@@ -12,7 +12,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// Values asks the datacenter of a run for its output, and for what its calls after a number were given and answered. Nothing of it is kept here.
+// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
+// above after. The coordinator does not store them.
 func (c *Coordinator) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
 	values, err := ofRun[link.RunValues](ctx, c, id, link.VerbValues, link.Values{Run: id, After: after})
 	if err != nil {
@@ -21,8 +22,9 @@ func (c *Coordinator) Values(ctx context.Context, id writ.RunID, after int) (api
 	return valuesView(values), nil
 }
 
-// LogLines asks the datacenter of a run for at most max lines of its log after one of them. A script that did not begin has said nothing. Long lines
-// come a few at a time: nobody must be able to hide a log by writing more than fits into an answer.
+// LogLines asks the datacenter of a run for at most max log lines after line `after`. A run that was not accepted has
+// no lines. It requests fewer lines at a time if they are too large for one answer: a script must not be able to hide
+// its log by writing long lines.
 func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max int) ([]writ.LogLine, error) {
 	run, err := c.Ledger.Run(ctx, id)
 	if err != nil {
@@ -51,7 +53,7 @@ func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max in
 	return lines, nil
 }
 
-// Certificate returns the certificate that signed a submission, nil if a plain key did.
+// Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
 func (c *Coordinator) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {
 	roster, err := c.rosters.newest(ctx, c)
 	if err != nil {
@@ -60,8 +62,8 @@ func (c *Coordinator) Certificate(ctx context.Context, signed []byte) (*identity
 	return roster.CertificateOf(signed)
 }
 
-// Output returns the output of a run that has ended, as its datacenter has signed it; nil if there is none. The copy of a run has no other
-// output. It is an error if the signature is not one of the datacenter.
+// Output returns the output of a completed run from the summary that its datacenter signed, nil if it has none. It is
+// an error if the signature is not from the datacenter. The ledger has no other output of a run.
 func (c *Coordinator) Output(ctx context.Context, run ledger.Run) (map[string]any, error) {
 	if len(run.Summary) == 0 {
 		return nil, nil

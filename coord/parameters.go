@@ -12,7 +12,7 @@ import (
 	"writ/ledger"
 )
 
-// pageOf checks a page's parameters.
+// pageOf validates the parameters of a page.
 func pageOf(limit *api.PageLimit, cursor *api.PageCursor) (ledger.Page, error) {
 	page := ledger.Page{Limit: ledger.DefaultLimit, Cursor: api.Value(cursor)}
 	if limit != nil {
@@ -24,7 +24,7 @@ func pageOf(limit *api.PageLimit, cursor *api.PageCursor) (ledger.Page, error) {
 	return page, nil
 }
 
-// selection is which part of a list a request asks for: a page of what is in a datacenter, "" for all, and of projects that the reader may see.
+// selection is the part of a list that a request selects: a page, a datacenter ("" for all), and readable projects.
 type selection struct {
 	page       ledger.Page
 	datacenter writ.DatacenterID
@@ -42,7 +42,7 @@ func (h handlers) selected(ctx context.Context, limit *api.PageLimit, cursor *ap
 	return s, err
 }
 
-// datacenter finds a datacenter by its id or name; "" stays "".
+// datacenter returns the id of a datacenter with an id or name; "" stays "".
 func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
 	if text == "" || writ.ValidUUID(text) {
 		return writ.DatacenterID(text), nil
@@ -58,8 +58,8 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 		WithHint("%s", meant.Among(text, roster.Datacenters, func(d identity.Datacenter) string { return d.Name }, "`writ dc list` shows them"))
 }
 
-// projects returns the projects whose things a list shows: the one with an id or name, of those that the reader may see, or all of those for "". No
-// projects stand for all that there are, so only readers of all get none.
+// projects returns the projects of a list: the one with an id or name, if the viewer may read it, or all readable
+// projects for "". An empty result means all projects, so only a viewer of all projects gets one.
 func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
 	who := viewerFrom(ctx)
 	switch {
@@ -90,13 +90,14 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 	}
 }
 
-// noProject is the error about an unknown project, or one that the reader must not know of. It suggests a project that the reader may read.
+// noProject is the error for an unknown project, and for one that the viewer may not read. It suggests a readable
+// project.
 func noProject(text string, readable []identity.Project) error {
 	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).
 		WithHint("%s", meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
 }
 
-// checkAfter refuses the number of an item that no list has. What comes after the item 0 is the whole list.
+// checkAfter rejects a negative item number. 0 precedes the first item.
 func checkAfter[N int | int64](after N) error {
 	if after < 0 {
 		return writ.Errorf(writ.CodeBadRequest, "after is %d; the first item is number 1", after)
@@ -104,7 +105,7 @@ func checkAfter[N int | int64](after N) error {
 	return nil
 }
 
-// nonceOf reads the nonce of a client.
+// nonceOf decodes the nonce of a client.
 func nonceOf(digits string) ([]byte, error) {
 	nonce, err := hex.DecodeString(digits)
 	if err != nil || len(nonce) != writ.ClientNonce {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	checkEvery  = time.Second      // how often readers have the ledger checked at most
-	watchLedger = 10 * time.Second // how often it is checked without readers, by default
+	checkEvery  = time.Second      // the ledger is checked at most this often on request
+	watchLedger = 10 * time.Second // the default interval without requests
 )
 
-// probe is the result of the last check of the ledger.
+// probe holds the result of the last check of the ledger.
 type probe struct {
-	every time.Duration // how often the ledger is checked without readers; watchLedger if 0
+	every time.Duration // interval without requests; watchLedger if 0
 	mu    sync.Mutex
 	at    time.Time
 	err   error
-	state atomic.Int32 // see below; for readers that must not wait for a check
+	state atomic.Int32 // ledgerUnknown, ledgerUp or ledgerDown; for readers that must not wait for a check
 }
 
 const (
@@ -30,12 +30,12 @@ const (
 	ledgerDown
 )
 
-// watchLedger checks the ledger until ctx ends, so that the log tells of damage and full disks that nobody asks for.
+// watchLedger checks the ledger until ctx ends, so that the log reports damage and full disks even without requests.
 func (c *Coordinator) watchLedger(ctx context.Context) error {
 	return every(ctx, cmp.Or(c.probe.every, watchLedger), func(ctx context.Context) { _ = c.ledgerWorks(ctx) })
 }
 
-// ledgerWorks reports why the ledger cannot be used. It logs each change.
+// ledgerWorks returns an error if the ledger is unusable. It logs each change.
 func (c *Coordinator) ledgerWorks(ctx context.Context) error {
 	c.probe.mu.Lock()
 	defer c.probe.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *Coordinator) ledgerWorks(ctx context.Context) error {
 	}
 	err := c.Ledger.Check(ctx)
 	if ctx.Err() != nil {
-		return err // it says nothing about the ledger
+		return err // cancelled, so not a result
 	}
 	was := c.probe.err
 	c.probe.err, c.probe.at = err, time.Now()

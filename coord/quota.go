@@ -9,26 +9,29 @@ import (
 	"writ/ledger"
 )
 
-// What may wait for datacenters: of one signer, and of all together. A supervisor may have as many open runs of a project as all may wait.
+// Limits of the waiting submissions of one signer, and of all together. A supervisor permits as many open runs of one
+// project as may wait in total.
 var (
 	signerWaits = ledger.Waits{Submissions: 50_000, Bytes: 512 << 20}
 	allWait     = ledger.Waits{Submissions: 200_000, Bytes: 2 << 30}
 )
 
-// recountEvery is how long what waits is counted here before the ledger is asked again: deliveries are not counted, and others may share it.
+// recountEvery is the interval between counts of the waiting submissions in the ledger. In between, deliveries and the
+// submissions of other coordinators are not counted.
 const recountEvery = 5 * time.Second
 
-// quota bounds what waits, by what it knew last and what came since.
+// quota limits the waiting submissions, based on the last count and the submissions since then.
 type quota struct {
-	signer, all ledger.Waits // the most
+	signer, all ledger.Waits // limits
 
 	mu       sync.Mutex
 	counted  time.Time
-	counting bool                    // somebody asks the ledger; others go by the last count
-	waits    map[string]ledger.Waits // by signer; all together under ""
+	counting bool                    // a caller is counting; others use the last count
+	waits    map[string]ledger.Waits // by signer; the total is under ""
 }
 
-// reserve counts a submission that is about to be recorded, unless too much waits. A caller that finds later that it came before releases it.
+// reserve counts a new submission, or returns an error if a limit is reached. If the submission turns out to be
+// recorded already, the caller releases it.
 func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, bytes int) error {
 	if q.mustCount(time.Now()) {
 		if err := q.count(ctx, c.Ledger); err != nil {
@@ -53,19 +56,19 @@ func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, byte
 	return nil
 }
 
-// release removes from the count what was not recorded.
+// release undoes the reservation of a submission that was not recorded.
 func (q *quota) release(signer string, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(signer, ledger.Waits{Submissions: -1, Bytes: -int64(bytes)})
 }
 
-// add changes the count. The caller holds the lock.
+// add changes the counts. The caller holds the lock.
 func (q *quota) add(signer string, w ledger.Waits) {
 	q.waits[signer], q.waits[""] = q.waits[signer].Plus(w), q.waits[""].Plus(w)
 }
 
-// mustCount reports whether the caller is to ask the ledger.
+// mustCount reports whether the caller must count the submissions in the ledger.
 func (q *quota) mustCount(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,7 +77,8 @@ func (q *quota) mustCount(now time.Time) bool {
 	return must
 }
 
-// count asks the ledger what waits. The lock is not held meanwhile: whoever submits goes by the last count.
+// count counts the waiting submissions in the ledger. It does not hold the lock while it reads; other callers use the
+// last count.
 func (q *quota) count(ctx context.Context, records ledger.Ledger) error {
 	waits, err := records.WaitingBySigner(ctx)
 	q.mu.Lock()

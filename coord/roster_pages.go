@@ -14,14 +14,14 @@ import (
 	"writ/internal/pagecache"
 )
 
-// Limits of the memory and time that strangers can use for pages of rosters.
+// Limits of the memory and time that unauthenticated clients can use for pages of rosters.
 const (
 	maxRosterPages = 24 << 20 // bytes of all pages
 	pagePatience   = 5 * time.Second
-	pageHold       = 2 * time.Second // of a caller that reads slowly while others wait
+	pageHold       = 2 * time.Second // for a caller that reads slowly while others wait
 )
 
-// rosterPage is an answer to GET /v1/roster that all callers share.
+// rosterPage is a response to GET /v1/roster that callers share.
 type rosterPage struct{ *pagecache.Lease }
 
 // VisitGetRosterResponse implements api.GetRosterResponseObject.
@@ -66,6 +66,6 @@ func (c *Coordinator) sharedPage(ctx context.Context, key string, newest *identi
 	if err != nil {
 		return rosterPage{}, err
 	}
-	context.AfterFunc(ctx, lease.Release) // also if the answer is never written
+	context.AfterFunc(ctx, lease.Release) // also if the response is never written
 	return rosterPage{lease}, nil
 }

@@ -19,16 +19,16 @@ import (
 	"writ/supervisor/link"
 )
 
-// rosters holds the newest roster, read from the ledger when it is needed first.
+// rosters holds the newest roster. It is loaded from the ledger at first use.
 type rosters struct {
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
 	changed broadcast
 	pages   *pagecache.Cache
-	forks   identity.Forks // that were logged
+	forks   identity.Forks // already logged
 }
 
-// newest returns the newest roster. Without any it is ROSTER_INVALID.
+// newest returns the newest roster, or ROSTER_INVALID if there is none.
 func (r *rosters) newest(ctx context.Context, c *Coordinator) (*identity.Roster, error) {
 	if roster := r.current.Load(); roster != nil {
 		return roster, nil
@@ -42,13 +42,14 @@ func (r *rosters) newest(ctx context.Context, c *Coordinator) (*identity.Roster,
 	return roster, err
 }
 
-// load reads the rosters of the ledger and verifies them again: what is in a database proves nothing. The caller holds adding. Without
-// any it returns nil.
+// load loads and verifies the rosters of the ledger; the database itself is not trusted. It returns nil if the ledger
+// has no roster. The caller holds adding.
 func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, error) {
 	if roster := r.current.Load(); roster != nil {
 		return roster, nil
 	}
-	roster, err := RosterOf(ctx, c.Ledger, c.Cluster) // also an expired one, which names the signers of its successor
+	// An expired roster is accepted, because it names the signers of its successor.
+	roster, err := RosterOf(ctx, c.Ledger, c.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("verify the rosters of the ledger: %w", err)
 	}
@@ -83,11 +84,12 @@ func rosterText(ctx context.Context, l ledger.Rosters) func(version int) ([]byte
 	return func(version int) ([]byte, error) { return l.Roster(ctx, version) }
 }
 
-// AddRoster verifies the link of the next roster, or the first roster of this coordinator's cluster, stores it and sends it to the
-// datacenters. A known roster is not an error.
+// AddRoster verifies the link of the next roster, or the first roster of this coordinator's cluster, stores it and
+// wakes the couriers, which send it to the datacenters. A known roster is not an error.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	c.init()
-	// First without the lock: strangers can send texts that are expensive to refuse, and only signers get further.
+	// First without the lock: unauthenticated clients can send texts that are expensive to reject, and only those of
+	// signers get further.
 	if newest := c.rosters.current.Load(); newest != nil {
 		if _, err := c.verifyNext(newest, link); err != nil && c.rosters.current.Load() == newest {
 			return 0, err
@@ -111,13 +113,14 @@ func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, 
 	}
 	c.rosters.current.Store(next)
 	c.rosters.changed.wake()
-	c.news.wake() // pages look again, who may not see them any more
+	c.news.wake() // pages recheck the rights of their readers
 	c.endStrangers(previous, next)
 	c.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
 	return next.Version, nil
 }
 
-// verifyNext returns the roster of a link that follows previous, which may be nil, or previous if it has the link.
+// verifyNext returns the roster of a link that follows previous, which may be nil. If previous already has the link, it
+// returns previous.
 func (c *Coordinator) verifyNext(previous *identity.Roster, link []byte) (*identity.Roster, error) {
 	if previous != nil && previous.Has(link) {
 		return previous, nil
@@ -133,7 +136,7 @@ func (c *Coordinator) verifyNext(previous *identity.Roster, link []byte) (*ident
 	return next, nil
 }
 
-// endStrangers ends the links of supervisors whose key the next roster does not give to their datacenter any more.
+// endStrangers ends the links of supervisors whose key no longer belongs to their datacenter in the next roster.
 func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
 	if previous == nil {
 		return
@@ -146,8 +149,8 @@ func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
 	}
 }
 
-// rosterFrame is the size of a list of rosters, in bytes, that ends the list. With the largest roster at its end and a
-// third more for base64, the list fits into a frame of a link.
+// rosterFrame is the size of a list of rosters, in bytes, after which no roster is added. With the largest roster at
+// its end and a third more for base64, the list fits into a frame of a link.
 const rosterFrame = 32 << 10
 
 // rostersAfter returns the links that lead from a version towards the newest roster, for one frame.
@@ -160,7 +163,7 @@ func (c *Coordinator) rostersAfter(ctx context.Context, version int) (link.Roste
 	return link.Rosters{Signed: links}, err
 }
 
-// pushRosters brings a datacenter the versions that it lacks and returns the one that it has then.
+// pushRosters sends a datacenter its missing roster versions and returns the version that it then has.
 func (c *Coordinator) pushRosters(ctx context.Context, s *link.Session, have int) (int, error) {
 	for {
 		lacking, err := c.rostersAfter(ctx, have)
@@ -178,7 +181,7 @@ func (c *Coordinator) pushRosters(ctx context.Context, s *link.Session, have int
 	}
 }
 
-// authenticate decides whether a supervisor is the one that the roster names.
+// authenticate verifies that a supervisor has the key of its datacenter in the roster.
 func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce []byte) error {
 	roster, err := c.rosters.newest(ctx, c)
 	if err != nil {
@@ -197,8 +200,9 @@ func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce 
 		WithHint("the supervisor must dial exactly this address, and have the key that the roster names")
 }
 
-// addresses lists every way to write an address of this coordinator that a supervisor or a person may have signed. One that speaks TLS is at none without
-// TLS, also if the roster still has one from before: another user who listens there now, on the machine of a person, could pass on that person's login.
+// addresses lists every spelling of this coordinator's addresses that a supervisor or a person may have signed. A
+// coordinator with TLS accepts no address without TLS, even if the roster still has one: another user who listens there
+// now, on a person's machine, could relay that person's login.
 func (c *Coordinator) addresses() []string {
 	var all []string
 	known := append([]string{c.PublicURL}, c.OtherURLs...)
@@ -225,7 +229,7 @@ func (c *Coordinator) addresses() []string {
 	return all
 }
 
-// welcome tells a supervisor about this coordinator.
+// welcome returns the first frame to a supervisor: the roster version and the other coordinators.
 func (c *Coordinator) welcome(ctx context.Context, hello link.Hello) (link.Welcome, error) {
 	roster, err := c.rosters.newest(ctx, c)
 	if err != nil {

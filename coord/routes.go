@@ -14,8 +14,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// routes puts the API, the link and the dashboard together. What a route does stands with its handler; what each may cost and who is
-// asked first stands here.
+// routes assembles the API, the link and the dashboard, with the middleware that limits cost and checks access. Each
+// handler implements its own route.
 func (c *Coordinator) routes() http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r
@@ -43,7 +43,8 @@ func (c *Coordinator) routes() http.Handler {
 	return r
 }
 
-// headAsGet lets HEAD go where GET does; the server leaves the body out. chi has one of its own, beside which its package has profiles of net/http/pprof.
+// headAsGet routes HEAD like GET; the server omits the body. The middleware of chi is avoided because its package
+// imports net/http/pprof.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
@@ -53,7 +54,7 @@ func headAsGet(next http.Handler) http.Handler {
 	})
 }
 
-// allowed lists the methods that an address takes, as the header Allow does.
+// allowed lists the methods of an address, in the format of the Allow header.
 func allowed(routes chi.Routes, path string) string {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -64,13 +65,14 @@ func allowed(routes chi.Routes, path string) string {
 	return strings.Join(methods, ", ")
 }
 
-// registrationsPath is where supervisors ask for a place in the roster.
+// registrationsPath is the path of supervisors' requests for admission to the roster.
 const registrationsPath = "/v1/datacenters/registrations"
 
-// planPath is where datacenters are asked what a plan would do.
+// planPath matches requests to a datacenter for the preview of a plan.
 var planPath = regexp.MustCompile(`^/v1/datacenters/[^/]+/plan$`)
 
-// asBadRequest names the parameter or field that the generated code could not read. The rest of its text is about schemas.
+// asBadRequest converts an error of the generated code. It names the invalid parameter and drops the text about
+// schemas.
 func asBadRequest(err error) error {
 	if parameter, ok := errors.AsType[*api.InvalidParamFormatError](err); ok {
 		return wrongParameter(parameter.ParamName, "cannot be read")
@@ -87,12 +89,13 @@ func asBadRequest(err error) error {
 	return writ.Errorf(writ.CodeBadRequest, "the body is not what the API describes: %v", err)
 }
 
-// wrongParameter is the error about a parameter without a value that the operation takes.
+// wrongParameter is the error for a parameter with an invalid value.
 func wrongParameter(name, why string) error {
 	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("leave %s out, or give it a value; /openapi.yaml says which it takes", name)
 }
 
-// refusedBody returns TOO_LARGE if the body exceeds its limit, and RATE_LIMITED if the server holds too many bodies. Otherwise it returns nil.
+// refusedBody returns TOO_LARGE if the body exceeds its limit, and RATE_LIMITED if the server holds too many bodies.
+// Otherwise it returns nil.
 func refusedBody(err error) error {
 	if limited, ok := errors.AsType[*writ.Error](err); ok && limited.Code == writ.CodeRateLimited {
 		return limited
@@ -103,11 +106,11 @@ func refusedBody(err error) error {
 	return nil
 }
 
-// handlers is the server's side of the generated interface: each method reads its parameters, calls one method of a Coordinator or its
-// ledger, and shows the answer.
+// handlers implements the generated server interface. Each method parses its parameters, calls one method of the
+// Coordinator or its ledger, and converts the result.
 type handlers struct{ c *Coordinator }
 
 var _ api.StrictServerInterface = handlers{}
 
-// remote is the address that a request came from.
+// remote returns the remote address of a request.
 func remote(ctx context.Context) string { return askedOf(ctx).remote }

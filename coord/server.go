@@ -17,7 +17,8 @@ import (
 	"writ/internal/reach"
 )
 
-// Times of the HTTP server. There is none for a whole answer: event streams have no end, and set a limit for each write.
+// Timeouts of the HTTP server. There is no timeout for a whole response: event streams have no end, and set a deadline
+// for each write.
 const (
 	headerWithin = 10 * time.Second
 	bodyWithin   = 30 * time.Second
@@ -28,7 +29,8 @@ const (
 	maxHeader = 64 << 10
 )
 
-// CheckListen refuses an address that is not on loopback with LISTEN_REFUSED, unless what goes there is encrypted and reading needs a login.
+// CheckListen rejects an address outside loopback with LISTEN_REFUSED, unless the coordinator uses TLS and reading
+// needs a login.
 func (c *Coordinator) CheckListen(address net.Addr) error {
 	if c.TLS != nil && c.Self != nil {
 		return nil
@@ -40,7 +42,8 @@ func (c *Coordinator) CheckListen(address net.Addr) error {
 		WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or listen on 127.0.0.1")
 }
 
-// Serve answers on a listener, which it closes, and does what Run does, until ctx ends; then requests that are being answered get c.Grace.
+// Serve serves requests on listener, and does the work of Run, until ctx ends. In-flight requests then have c.Grace to
+// finish. Serve closes listener.
 func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 	c.init()
 	if err := errors.Join(c.validate(), c.CheckListen(listener.Addr())); err != nil {

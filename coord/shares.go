@@ -16,16 +16,16 @@ const (
 	sharesEvery = 2 * time.Second
 )
 
-// space is the room that a coordinator has for its ledger.
+// space describes the disk space for the ledger.
 type space struct {
-	fixed       int64 // limit of a datacenter, 0 if it follows from the rest
-	free        int64 // of the disk
+	fixed       int64 // limit of a datacenter, 0 if it is derived from the other fields
+	free        int64 // on the disk
 	ledger      int64 // size of the ledger; 0 if its disk is unknown
 	datacenters int
 }
 
-// limit returns the bytes that one datacenter may store, and whether the limit applies now. It is an equal share of half
-// the disk, and applies only while less than a quarter of the disk is free.
+// limit returns the maximum bytes of one datacenter's events, and whether the limit applies now. It is an equal share
+// of half the disk, and applies only while less than a quarter of the disk is free.
 func (s space) limit() (bytes int64, counts bool) {
 	switch {
 	case s.fixed > 0:
@@ -37,7 +37,7 @@ func (s space) limit() (bytes int64, counts bool) {
 	return disk / 2 / int64(max(1, s.datacenters)), s.free < disk/4
 }
 
-// shares keeps one datacenter from filling the ledger of all.
+// shares prevents one datacenter from filling the shared ledger.
 type shares struct {
 	mu    sync.Mutex
 	read  time.Time
@@ -45,7 +45,7 @@ type shares struct {
 	taken map[writ.DatacenterID]int64
 }
 
-// check returns QUOTA_EXCEEDED if a datacenter has stored too much.
+// check returns QUOTA_EXCEEDED if a datacenter exceeds its share.
 func (s *shares) check(ctx context.Context, c *Coordinator, datacenter writ.DatacenterID) error {
 	if s.claimRefresh() {
 		if err := s.refresh(ctx, c); err != nil {
@@ -107,5 +107,5 @@ func (s *shares) refresh(ctx context.Context, c *Coordinator) error {
 	return nil
 }
 
-// mebibytes formats an amount.
+// mebibytes formats a number of bytes.
 func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }

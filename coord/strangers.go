@@ -8,11 +8,11 @@ import (
 	"writ/internal/limit"
 )
 
-// strangersBodies bounds the rosters that requests without a login send at the same time. It holds the 14 largest ones, of 576 KiB. A server
-// takes about three times as much memory while it reads them.
+// strangersBodies limits the memory for rosters in simultaneous requests without a login. It holds the 14 largest ones,
+// of 576 KiB each. Reading one takes about three times its size.
 const strangersBodies = 8 << 20
 
-// strangers bounds the processors and the memory for requests without a login.
+// strangers limits the processors and the memory for requests without a login.
 type strangers struct {
 	turns  limit.Turns
 	bodies limit.Bodies // strangersBodies
@@ -26,7 +26,7 @@ func (c *Coordinator) hasLogin(r *http.Request) bool {
 	return c.logins.of(sumOf(c.tokenOf(r)), c.Now()) != nil
 }
 
-// tokenOf returns the token of a request: from its header, or else from the cookie of the dashboard.
+// tokenOf returns the token of a request, from its header or else from the cookie of the dashboard.
 func (c *Coordinator) tokenOf(r *http.Request) string {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return token
@@ -37,7 +37,7 @@ func (c *Coordinator) tokenOf(r *http.Request) string {
 	return ""
 }
 
-// serve answers a request in its turn.
+// serve answers a request when its turn comes.
 func (s *strangers) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	body, release := s.bodies.Meter(r.RemoteAddr, r.Body)
 	defer release()

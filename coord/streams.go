@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	heartbeat     = 15 * time.Second
-	writeWithin   = 10 * time.Second // a reader that takes no bytes for so long is cut off; it resumes where it was
+	heartbeat = 15 * time.Second
+	// A reader that accepts no bytes for this long is disconnected; it can resume at its place.
+	writeWithin   = 10 * time.Second
 	eventsAtOnce  = 200
 	retryAfterCut = "retry: 1000\n\n" // milliseconds, for browsers
-	// breath is how long a stream waits for more events after it wrote some, for each stream that is open: to write each event to each of
-	// hundreds of readers by itself takes more than all the rest. With 200 streams it is 20 ms.
+	// breath is the pause of a stream after a write, per open stream. Writing single events to each of hundreds of
+	// readers would cost more than all other work. With 200 streams the pause is 20 ms.
 	breath = 100 * time.Microsecond
 )
 
-// stream is an open event stream. It keeps nothing but its place: events come as fast as the reader takes them, from the tail that all
-// streams share or, if the reader is too far behind for that, from the ledger.
+// stream is an open event stream. Its only state is its position: it reads events at the speed of its reader, from the
+// tail that all streams share or, if the reader is too far behind, from the ledger.
 type stream struct {
 	c      *Coordinator
 	ctx    context.Context
 	filter ledger.EventFilter
 	after  int64
-	reset  bool // what came after `after` is gone
+	reset  bool // the events directly after `after` are gone
 }
 
-// open begins a stream after an event: the one that the client names, or the default.
+// open starts a stream after the event that the client named. Without one, standard chooses the position.
 func (c *Coordinator) open(ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64, standard func(oldest, newest int64) int64) (*stream, error) {
 	for _, t := range topics {
 		if !t.Valid() {
@@ -48,7 +49,7 @@ func (c *Coordinator) open(ctx context.Context, filter ledger.EventFilter, topic
 	switch {
 	case named == nil:
 		s.after = standard(oldest, newest)
-	case *named < oldest-1 || *named > newest: // forgotten, or of a ledger that is no more
+	case *named < oldest-1 || *named > newest: // pruned, or from a former ledger
 		s.after, s.reset = newest, true
 	default:
 		s.after = *named
@@ -56,23 +57,25 @@ func (c *Coordinator) open(ctx context.Context, filter ledger.EventFilter, topic
 	return s, nil
 }
 
-// VisitWatchResponse and VisitWatchRunResponse make the stream the answer to a request.
+// VisitWatchResponse and VisitWatchRunResponse stream the events as the response.
 
 func (s *stream) VisitWatchResponse(w http.ResponseWriter) error    { return s.serve(w) }
 func (s *stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.serve(w) }
 
-// serve streams until the reader goes, is too slow, or the coordinator stops. Errors after the first byte can only end the stream.
+// serve streams until the reader disconnects or is too slow, or the coordinator stops. An error after the first byte
+// can only end the stream.
 func (s *stream) serve(w http.ResponseWriter) error {
 	remote := askedOf(s.ctx).remote
 	leave, ok := s.c.streams.Enter(remote)
 	if !ok {
-		return writ.Errorf(writ.CodeTooManyWatchers, "too many event streams are open, and there are no more for %s", limit.NetworkOf(remote)) // their number is that of other people too
+		// No number here: it would reveal the streams of other people.
+		return writ.Errorf(writ.CodeTooManyWatchers, "too many event streams are open, and there are no more for %s", limit.NetworkOf(remote))
 	}
 	defer leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // or a proxy keeps events to itself
+	h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers events
 	w.WriteHeader(http.StatusOK)
 	if err := s.flow(w); err != nil && s.ctx.Err() == nil {
 		s.c.Log.DebugContext(s.ctx, "event stream cut off", "request", askedOf(s.ctx).id, "after", s.after, "err", err)
@@ -111,7 +114,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 		}
 		select {
 		case <-grown:
-		case <-changed: // the roster may let somebody read no more
+		case <-changed: // the new roster may revoke the reader's rights
 		case <-beat.C:
 			_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
 			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
@@ -128,7 +131,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 	}
 }
 
-// rest waits, at most until the stream ends.
+// rest waits for d, or until the stream ends.
 func (s *stream) rest(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -139,7 +142,7 @@ func (s *stream) rest(d time.Duration) {
 	}
 }
 
-// write writes the events that there are, and reports whether there were any and whether there may be more at once.
+// write writes the available events. It reports whether it wrote any, and whether more may follow at once.
 func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
 	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
 	more = len(notes) == eventsAtOnce
@@ -148,10 +151,10 @@ func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) 
 			return false, false, err
 		}
 	}
-	if err := s.c.still(s.ctx); err != nil { // last: what happened after the end of a session must not be among the events
+	if err := s.c.still(s.ctx); err != nil { // after the read: events after the end of a session must not be sent
 		return false, false, err
 	}
-	s.after = max(s.after, upTo) // what the filter passes over need not be looked at again
+	s.after = max(s.after, upTo) // events that the filter skipped need no second look
 	if len(notes) == 0 {
 		return false, false, nil
 	}
@@ -164,8 +167,8 @@ func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) 
 	return true, more, control.Flush()
 }
 
-// catchUp reads events from the ledger that the tail has dropped. It returns all events up to upTo, and whether more may follow. tailTo is
-// the newest event that the tail had before.
+// catchUp reads events from the ledger that the tail has dropped. It returns all events up to upTo, and whether more
+// may follow. tailTo is the newest event that the tail had before.
 func (s *stream) catchUp(tailTo int64) (notes []note, upTo int64, more bool, err error) {
 	events, more, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
 	if err != nil {

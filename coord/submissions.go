@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// Submit takes a signed script: verify, record, answer. Its datacenter gets it when it is connected. The same payload again is answered
-// with what became of the first.
+// Submit verifies and records a signed script. Its datacenter gets it once it is connected. If the same payload was
+// submitted before, Submit returns the state of the first submission.
 func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) (writ.Submission, error) {
 	c.init()
 	log := c.Log.With("remote", remote)
@@ -39,7 +39,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	}
 	if full := c.quota.reserve(ctx, c, v.Signer, len(signed)); full != nil {
 		known, err := c.Ledger.Submission(ctx, v.Digest)
-		if err != nil { // else it came before, and takes no more room
+		if err != nil { // otherwise it is recorded already and takes no more room
 			c.refused(ctx, log, "submission", full)
 			return writ.Submission{}, full
 		}
@@ -58,7 +58,8 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		c.news.wake()
 	} else {
 		c.metrics.submissions.WithLabelValues("repeated").Inc()
-		if times, say := c.lines.Say("submission repeated", time.Now()); say { // anyone who has seen one can send it
+		// Anyone who has seen a submission can resend it.
+		if times, say := c.lines.Say("submission repeated", time.Now()); say {
 			log.InfoContext(ctx, "submission repeated", "state", s.State, "times", times)
 		}
 	}
@@ -66,13 +67,15 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	return s, nil
 }
 
-// submitWithin is how long a submission waits for the rate of its project.
+// submitWithin limits the wait of a submission for the rate of its project.
 const submitWithin = 5 * time.Second
 
-// usualBytes is how large a submission may be that counts as one. To check and compile a script takes time by its size.
+// usualBytes is the size of a submission that counts as one. The time to verify and compile a script grows with its
+// size.
 const usualBytes = 16 << 10
 
-// awaitRate waits until the rate of a project allows a submission. It is called after the signature was verified: strangers use no rate up.
+// awaitRate waits until the rate of a project permits a submission. It is called after the signature was verified, so
+// that strangers cannot use up the rate.
 func (c *Coordinator) awaitRate(ctx context.Context, p *identity.Payload, bytes int) error {
 	again, err := c.projects.Wait(ctx, string(p.Project), 1+bytes/usualBytes, submitWithin)
 	if err == nil && again > 0 {
@@ -94,7 +97,8 @@ func (c *Coordinator) check(ctx context.Context, signed []byte) (*identity.Verif
 	return verifier.Submission(signed)
 }
 
-// unchecked reads what can be read of a submission that nobody verified. What cannot be read is for the roster's first datacenter.
+// unchecked parses an unverified submission as far as possible. An unreadable one is for the first datacenter of the
+// roster.
 func (c *Coordinator) unchecked(roster *identity.Roster, signed []byte) *identity.Verified {
 	text, _, err := identity.Split(signed)
 	if err != nil {
@@ -111,7 +115,8 @@ func (c *Coordinator) unchecked(roster *identity.Roster, signed []byte) *identit
 	return &identity.Verified{Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed}
 }
 
-// refused logs and counts what was not let in: once, by whoever knows most of it.
+// refused logs and counts a refused text or request once: only the first call for a request counts, where most is known
+// about it.
 func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string, err error) {
 	a := askedOf(ctx)
 	if a.refused {
@@ -120,17 +125,18 @@ func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string
 	a.refused = true
 	code := writ.CodeOf(err)
 	c.metrics.refusals.WithLabelValues(what, string(code)).Inc()
-	if times, say := c.lines.Say(what+" "+string(code), time.Now()); say { // anybody may send as many as he likes
+	// Any client can send any number of refused texts.
+	if times, say := c.lines.Say(what+" "+string(code), time.Now()); say {
 		level := slog.LevelWarn
-		if code == writ.CodeLoginRequired { // the session ended, or did not begin: the answer asks for a login
+		if code == writ.CodeLoginRequired { // the session ended or never started; the response asks for a login
 			level = slog.LevelInfo
 		}
 		log.Log(ctx, level, what+" refused", "code", code, "err", err, "times", times)
 	}
 }
 
-// State takes any other signed statement: verify, hand it to its datacenter, pass on the answer. If the datacenter is away nothing
-// happens, and the client may try again until the statement expires.
+// State verifies any other signed statement, forwards it to its datacenter and returns the answer. If the datacenter is
+// not connected, nothing happens, and the client may retry until the statement expires.
 func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (link.StatementAnswer, error) {
 	c.init()
 	log := c.Log.With("remote", remote)
@@ -155,8 +161,8 @@ func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (
 	return answer, nil
 }
 
-// awaitStatement lets a person sign as many statements in a second as he may. They are not counted for projects: who cancels the runs of one that
-// hands in too much must not wait behind it.
+// awaitStatement limits the rate of statements of a person. Statements do not count for projects: cancelling the runs
+// of a project that submits too much must not wait for that project's rate.
 func (c *Coordinator) awaitStatement(ctx context.Context, signer string) error {
 	again, err := c.signers.Wait(ctx, signer, 1, submitWithin)
 	if err == nil && again > 0 {
@@ -185,10 +191,11 @@ func (c *Coordinator) checkStatement(ctx context.Context, signed []byte) (*ident
 	return v.Statement, nil
 }
 
-// expireAtOnce is how many submissions are read from the ledger at once.
+// expireAtOnce is the number of submissions that are read from the ledger at a time.
 const expireAtOnce = 100
 
-// expire ends submissions that waited too long. One that is on its way at the moment is left alone: its datacenter decides.
+// expire ends submissions that waited too long. It skips a submission that is being delivered: the datacenter decides
+// about it.
 func (c *Coordinator) expire(ctx context.Context) {
 	for more := true; more; {
 		overdue, err := c.Ledger.Overdue(ctx, c.Now(), expireAtOnce)
@@ -229,7 +236,7 @@ func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) bool {
 		c.news.wake()
 		return true
 	case writ.CodeOf(err) == writ.CodeConflict:
-		return true // its datacenter has decided meanwhile
+		return true // its datacenter decided in the meantime
 	default:
 		if ctx.Err() == nil {
 			log.WarnContext(ctx, "expire submission", "err", err)

@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	tailBytes = 16 << 20 // that the tail keeps; whoever is further behind reads the ledger
-	tailPage  = 500      // events that are read at once
+	tailBytes = 16 << 20 // limit of the tail; readers that are further behind read the ledger
+	tailPage  = 500      // events per read of the ledger
 	tailRetry = time.Second
 )
 
-// tail is the newest part of the ledger's events, read once for all open streams and encoded once. It begins with the first stream and is
-// dropped with the last one.
+// tail holds the newest events of the ledger, read and encoded once for all open streams. It exists from the first
+// stream to the last one.
 type tail struct {
 	ledger  ledger.Ledger
 	log     *slog.Logger
-	stored  func() <-chan struct{} // closed when something is stored after the call
+	stored  func() <-chan struct{} // returns a channel that is closed when the ledger stores more
 	limit   int                    // tailBytes
-	grown   broadcast              // there is more to see
-	watched chan struct{}          // holds a token when the first stream has come
+	grown   broadcast              // signals that the tail has more events
+	watched chan struct{}          // gets a token when the first stream opens
 
 	mu       sync.Mutex
 	watchers int
-	ready    bool // the rest is valid
-	// Every event with an id after from, up to to, is in notes, oldest first.
+	ready    bool // the fields below are valid
+	// notes has every event with an id above from and at most to, oldest first.
 	from, to int64
 	notes    []note
 	size     int // of notes, in bytes
 }
 
-// note is an event as streams need it.
+// note is an encoded event.
 type note struct {
 	event *ledger.Event // for filters
-	text  []byte        // the message, nobody changes it
+	text  []byte        // encoded message, read-only
 }
 
-// size is about what a note takes: its contents are there twice.
+// size estimates the memory of a note, which has its contents twice.
 func (n note) size() int { return 256 + 2*len(n.text) }
 
 // noteOf encodes an event.
@@ -56,10 +56,10 @@ func noteOf(e ledger.Event) (note, error) {
 	return note{&e, text.Bytes()}, nil
 }
 
-// run reads what is new until ctx ends, as long as there are streams.
+// run reads new events until ctx ends, as long as there are streams.
 func (t *tail) run(ctx context.Context) error {
 	for {
-		stored := t.stored() // first: what comes while it reads is found the next time
+		stored := t.stored() // before the read, so that rows stored during it are found next time
 		var again <-chan time.Time
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
 			t.log.WarnContext(ctx, "read the events of the ledger; trying again", "err", err, "retry_in", tailRetry)
@@ -75,7 +75,7 @@ func (t *tail) run(ctx context.Context) error {
 	}
 }
 
-// read takes in what was stored since the last time.
+// read appends the events that were stored since the last read.
 func (t *tail) read(ctx context.Context) error {
 	t.mu.Lock()
 	watched, ready, to := t.watchers > 0, t.ready, t.to
@@ -108,7 +108,7 @@ func (t *tail) read(ctx context.Context) error {
 	}
 }
 
-// begin lets the tail begin after an event.
+// begin starts the tail after an event.
 func (t *tail) begin(newest int64) {
 	t.mu.Lock()
 	if t.watchers > 0 {
@@ -118,7 +118,8 @@ func (t *tail) begin(newest int64) {
 	t.grown.wake()
 }
 
-// add appends the events that follow one, unless all streams have gone meanwhile, and drops the oldest that there is no room for.
+// add appends the events after event `after`, unless all streams ended meanwhile, and drops the oldest events beyond
+// the limit.
 func (t *tail) add(after int64, notes []note) {
 	t.mu.Lock()
 	if t.ready && t.to == after {
@@ -138,7 +139,7 @@ func (t *tail) add(after int64, notes []note) {
 	t.grown.wake()
 }
 
-// watch lets the tail be kept until release is called.
+// watch keeps the tail until release is called.
 func (t *tail) watch() (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,8 +158,8 @@ func (t *tail) watch() (release func()) {
 	}
 }
 
-// after returns at most max of the selected events after one, and up to which event that is all of them. If it does not go back so far it
-// returns false, and up to which event it has read: all of those are in the ledger.
+// after returns at most max selected events after event id. The result is complete up to event upTo. If the tail starts
+// later, ok is false and upTo is the newest event that it has read; all events up to it are in the ledger.
 func (t *tail) after(id int64, filter ledger.EventFilter, max int) (notes []note, upTo int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

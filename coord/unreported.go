@@ -8,12 +8,13 @@ import (
 	"writ/ledger"
 )
 
-// pageOfUnreported is how many runs are read from the ledger at once.
+// pageOfUnreported is the number of runs that are read from the ledger at a time.
 const pageOfUnreported = 100
 
-// clearUnreported asks the datacenter for every open run that its journal has not told of. Mostly there is none, or it will tell soon. But a
-// journal that came from a backup knows nothing of the runs that were accepted since: handed in again, they begin again under the same
-// id, and nodes repeat nothing. What the datacenter does not take any more is lost, and would be shown as running for ever.
+// clearUnreported asks the datacenter for every open run that its journal has not reported. Usually there are none, or
+// the report is on its way. But a journal that was restored from a backup lacks the runs that were accepted since: they
+// are submitted again and start again under the same id, and nodes repeat no work. A run that the datacenter no longer
+// accepts is lost; without this check it would be shown as running forever.
 func (k *courier) clearUnreported(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
@@ -30,7 +31,8 @@ func (k *courier) clearUnreported(ctx context.Context) {
 			continue
 		case ctx.Err() == nil:
 			code := writ.CodeOf(err)
-			if times, say := k.c.lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say { // it answers as it likes
+			// The datacenter controls the error text.
+			if times, say := k.c.lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say {
 				k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "code", code, "err", err, "times", times)
 			}
 		}
@@ -41,12 +43,12 @@ func (k *courier) clearUnreported(ctx context.Context) {
 	}
 }
 
-// clear asks for one run by handing it in again.
+// clear asks for one run by submitting it again.
 func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 	run, err := k.hand(ctx, open.Payload)
 	switch {
 	case writ.CodeOf(err) == writ.CodeNotFound:
-		return nil // another coordinator took it, and asks
+		return nil // another coordinator accepted the submission, and asks for it
 	case err == nil && run.ID != open.ID:
 		return writ.Errorf(writ.CodeExecError, "the datacenter took run %s for run %s", open.ID, run.ID)
 	case err != nil && !decided(err):
@@ -62,7 +64,7 @@ func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 	return nil
 }
 
-// lost is a run that its datacenter has forgotten, and refuses to begin again.
+// lost returns the failed state of a run that its datacenter does not have and refuses to start again.
 func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.State, run.Ended, run.Reason = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond), ""
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).

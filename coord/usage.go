@@ -10,7 +10,7 @@ import (
 	"writ/ledger"
 )
 
-// ListUsage sums what resources have used.
+// ListUsage lists the summed usage of resources.
 func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (api.ListUsageResponseObject, error) {
 	p := r.Params
 	filter, err := monthOf(api.Value(p.Month))
@@ -43,7 +43,7 @@ func monthOf(text string) (filter ledger.UsageFilter, err error) {
 	return filter, nil
 }
 
-// usageView is usage with the names that its project and tenant have now.
+// usageView adds the current names of project and tenant to usage.
 func usageView(roster *identity.Roster, u ledger.Usage) api.Usage {
 	v := api.Usage{
 		Project: u.Project, Kind: u.Kind, Name: u.Name, UID: u.UID, Datacenter: u.Datacenter, First: u.First, Last: u.Last,

@@ -12,7 +12,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// runView shows a run. While it waits, it says for what.
+// runView converts a run. A waiting run gets a reason.
 func (c *Coordinator) runView(r ledger.Run) api.Run {
 	v := viewOf(r.Run, api.RunState(r.State))
 	v.Created = r.Created
@@ -30,7 +30,7 @@ func viewOf(r writ.Run, state api.RunState) api.Run {
 	}
 }
 
-// whyWaiting says in a sentence why a submission waits.
+// whyWaiting returns the reason why a submission waits, as a sentence.
 func (c *Coordinator) whyWaiting(r ledger.Run) string {
 	name := c.datacenterName(r.Datacenter)
 	if _, connected := c.links.Session(r.Datacenter); !connected {
@@ -93,7 +93,7 @@ func (c *Coordinator) Datacenters(ctx context.Context) ([]api.Datacenter, error)
 	return views, nil
 }
 
-// nodeView returns the view of a stored node. While its datacenter is away, the liveness of an approved node is unknown.
+// nodeView converts a stored node. While its datacenter is disconnected, the liveness of an approved node is unknown.
 func (c *Coordinator) nodeView(n writ.Node) writ.Node {
 	_, connected := c.links.Session(n.Datacenter)
 	if !connected && (n.Admission == writ.AdmissionApproved || n.Liveness == writ.LivenessReady) {
@@ -120,7 +120,7 @@ func projectView(p identity.Project) api.Project {
 	return api.Project{ID: p.ID, Name: p.Name, Tenant: p.Tenant}
 }
 
-// views maps a list.
+// views converts each item of a list.
 func views[T, V any](list []T, view func(T) V) []V {
 	all := make([]V, len(list))
 	for i, item := range list {
