@@ -11,16 +11,16 @@ import (
 	"writ/ledger"
 )
 
-// taker takes an event stream and lets go of it.
+// taker reads an event stream and discards it.
 type taker struct {
-	http.ResponseWriter // nil: what else it has is not asked for
+	http.ResponseWriter // nil; no other method is called
 }
 
 func (taker) Write(b []byte) (int, error)      { return len(b), nil }
 func (taker) FlushError() error                { return nil }
 func (taker) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkStreams stores events of 16 runs, 32 at a time, while 64 streams follow one of the runs each.
+// BenchmarkStreams stores events of 16 runs, 32 at a time, while each of 64 streams follows one run.
 func BenchmarkStreams(b *testing.B) {
 	p := start(b, nil)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -9,7 +9,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// Each operation that takes JSON refuses a field that is not in the description, and something behind the JSON.
+// Each operation with a JSON body rejects a field that the API description lacks, and trailing data.
 func TestNoBodyHasAnUnknownField(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.Self = &Self{ID: frontID, Key: key("front")} })
 	if _, err := p.AddRoster(t.Context(), signedRoster(t, readingRoster(t, p.PublicURL))); err != nil {

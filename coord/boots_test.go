@@ -14,10 +14,10 @@ import (
 	"writ/supervisor/link"
 )
 
-// bootsAtOnce is how many machines an answer of a supervisor has.
+// bootsAtOnce is the number of machines in one answer of a supervisor.
 const bootsAtOnce = 300
 
-// boots answers which machines start.
+// boots answers a request for the booting machines.
 func (s *supervisor) boots(asked link.Boots) link.BootList {
 	list := s.starting
 	after := min(asked.After, len(list.Machines))
@@ -25,7 +25,8 @@ func (s *supervisor) boots(asked link.Boots) link.BootList {
 	return list
 }
 
-// What a link carries in several answers is one list, no longer than is asked for, and with steps that are known only: they are labels of metrics.
+// Several answers of a link become one list, no longer than requested, with known steps only, because steps are labels
+// of metrics.
 func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)
@@ -51,7 +52,7 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 			t.Errorf("%+v", d.Steps)
 		}
 		for i, m := range d.Machines {
-			if m.Mac != fmt.Sprint(999-i) || m.Advice == "" { // the newest first
+			if m.Mac != fmt.Sprint(999-i) || m.Advice == "" { // newest first
 				t.Fatalf("the machine %d is %+v", i, m)
 			}
 		}
@@ -65,7 +66,7 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 	}
 }
 
-// A supervisor of an earlier version knows no boot servers, and is not shown as one that cannot be asked.
+// A supervisor of an earlier version has no boot servers, and is not shown as unreachable.
 func TestAnEarlierSupervisorKnowsNoBootServers(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {

@@ -24,11 +24,11 @@ import (
 	"writ/supervisor/link"
 )
 
-// hiddenThings is a project with one of everything that there can be, of which each text has the word canary.
+// hiddenThings is a project with one resource of every kind, in which every text contains the word canary.
 type hiddenThings struct {
-	subs     []writ.Submission // the first one has all the calls and resources
-	canaries []string          // what nobody else may be told, but for the roster's
-	inRoster []string          // what the roster, which everybody may have, tells as well
+	subs     []writ.Submission // the first one has all calls and resources
+	canaries []string          // texts that only readers of the project may see, apart from the roster's
+	inRoster []string          // texts that the public roster contains as well
 }
 
 // hide fills the project blog.
@@ -38,7 +38,7 @@ func hide(p *fixture, s *supervisor) *hiddenThings {
 	for n := range 3 {
 		h.subs = append(h.subs, p.runFor(blog, "web-blog", fmt.Sprintf("canary-%d.tengo", n)))
 	}
-	text := payload() // for a datacenter that is away: it waits
+	text := payload() // for a disconnected datacenter, so that it waits
 	text.Project, text.ProjectName, text.Script.Name = blog, "web-blog", "canary-waits.tengo"
 	text.Datacenter = graz
 	waits, err := p.submit(signedScript(p.t, text))
@@ -84,10 +84,11 @@ func hide(p *fixture, s *supervisor) *hiddenThings {
 	return h
 }
 
-// tellHidden answers what a supervisor is asked of runs of blog, should a coordinator ask.
+// tellHidden answers requests for runs of blog, in case a coordinator sends one.
 func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
 	s.mu.Lock()
-	shops := len(s.accepted) > 0 && strings.Contains(string(params), string(s.accepted[0])) // the first run is one of shop
+	// The first run is one of shop.
+	shops := len(s.accepted) > 0 && strings.Contains(string(params), string(s.accepted[0]))
 	s.mu.Unlock()
 	switch {
 	case shops:
@@ -111,7 +112,7 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 	return s.tellAll(ctx, verb, params, progress)
 }
 
-// told is all that came back from a request: status line, headers and body, of a stream what it says in the beginning.
+// told returns the complete response to a request: status line, headers and body. Of a stream it returns the beginning.
 func (p *fixture) told(r *http.Request) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), hang)
@@ -128,7 +129,9 @@ func (p *fixture) told(r *http.Request) string {
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		lines := bufio.NewReader(response.Body)
 		text := ""
-		for { // the retry of the API; what follows is looked at by TestAStreamRevealsNoOtherProject. Of a page all that it shows follows at once
+		// The retry of the API, see TestAStreamRevealsNoOtherProject for the rest. A page sends its whole contents at
+		// once.
+		for {
 			line, err := lines.ReadString('\n')
 			if text += line; err != nil || strings.HasPrefix(line, "data: ") || !strings.HasPrefix(r.URL.Path, "/live/") && strings.HasSuffix(text, "\n\n") {
 				break
@@ -143,18 +146,19 @@ func (p *fixture) told(r *http.Request) string {
 	return string(head) + string(body)
 }
 
-// differing is what two answers to the same question need not have in common.
+// differing matches the parts in which two responses to the same request may differ.
 var differing = regexp.MustCompile(`(?m)(^(Date|X-Request-Id): .*|"request_id":"[^"]*")`)
 
-// Somebody who reads other projects asks everything that can be asked: each route with ids of what is hidden, each filter, with cursors that lead
-// there, by GET and HEAD, with a token and with a cookie. Nothing of it comes back, and what is hidden is answered as what there never was.
+// A reader of other projects sends every possible request: each route with hidden ids, each filter, with cursors that
+// point there, with GET and HEAD, with a token and with a cookie. No response contains a hidden text, and a hidden
+// resource is indistinguishable from a missing one.
 func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
 	h := hide(p, s)
 	never := writ.Submission{Payload: writ.Digest{1}, Run: writ.RunIDOf(writ.Digest{1})}
 
-	// Cursors of somebody who reads all lead to rows of blog.
+	// Cursors of a reader of all projects point to rows of blog.
 	all := p.token("bob")
 	cursors := []string{}
 	for _, list := range []string{"/v1/runs", "/v1/resources", "/v1/deployments", "/v1/usage", "/v1/runs/" + string(h.subs[0].Run) + "/calls", "/v1/nodes"} {
@@ -208,7 +212,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 		check := func(method, path, sent, answer string) {
 			t.Helper()
 			asked := method + " " + path + " " + sent
-			news := answer // but for what the question has itself
+			news := answer // apart from the text of the request itself
 			for _, word := range append(canaryWord.FindAllString(asked, -1), append(h.canaries[1:], h.inRoster...)...) {
 				if strings.Contains(asked, word) {
 					news = strings.ReplaceAll(news, word, "")
@@ -222,7 +226,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 		}
 		for route := range access {
 			if route == "GET /v1/roster" || route == "POST /v1/roster" {
-				continue // everybody may have it; see below
+				continue // it is public; see below
 			}
 			method, _, _ := strings.Cut(route, " ")
 			for _, sub := range []writ.Submission{own, h.subs[0], h.subs[3]} {
@@ -235,7 +239,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 				elsewhere, _, _ = strings.Cut(elsewhere, "?")
 				for i, query := range queries {
 					if i > 0 && who != "carol" && (who != "gina" || access[route] != forReaders) {
-						continue // one of them asks all of it
+						continue // one of them sends all requests
 					}
 					full := "?" + query.Encode()
 					if given != "" && len(query) == 0 {
@@ -243,15 +247,15 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 					}
 					for j, header := range headers {
 						if i > 0 && j > 0 || method == http.MethodPost && (i > 0 || j > 0) {
-							continue // headers with the plain question, and queries without headers
+							continue // headers with the plain request, and queries without headers
 						}
 						for _, method := range slices.Compact([]string{method, strings.Replace(method, http.MethodGet, http.MethodHead, 1)}) {
 							if method == http.MethodHead && i%8 > 0 {
-								continue // it is answered by the same handler
+								continue // the same handler answers it
 							}
 							body := strings.ReplaceAll(bodyFor(p, route), string(shop), string(map[bool]writ.ProjectID{true: blog, false: shop}[sub.Run != own.Run]))
 							if method == http.MethodHead && isStream(path) && sub.Run == own.Run {
-								continue // it would be held open
+								continue // it would stay open
 							}
 							answer := ask(method, path+full, body, header, i%2 == 1)
 							check(method, path+full, body, answer)
@@ -275,7 +279,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 			}
 		}
 
-		// What he plans and signs for it is refused in the same words as for something that there is not.
+		// Plans and statements for it are refused with the same text as for a missing project.
 		if hidden, absent := ask(http.MethodPost, "/v1/datacenters/vienna/plan", planFor(blog), http.Header{}, false),
 			ask(http.MethodPost, "/v1/datacenters/vienna/plan", planFor("0192f6c2-0000-7000-8000-0000000000cf"), http.Header{}, false); differing.ReplaceAllString(strings.ReplaceAll(hidden, string(blog), "ID"), "") !=
 			differing.ReplaceAllString(strings.ReplaceAll(absent, "0192f6c2-0000-7000-8000-0000000000cf", "ID"), "") {
@@ -300,7 +304,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 		check(http.MethodPost, "/v1/submissions", string(blog)+" web-blog", body)
 	}
 
-	// The roster names projects and people to everybody, and nothing of what is in the projects.
+	// The public roster names projects and people, but no contents of projects.
 	_, body := p.get("/v1/roster")
 	var roster api.Rosters
 	if err := json.Unmarshal([]byte(body), &roster); err != nil {
@@ -315,11 +319,11 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	}
 }
 
-// canaryWord is a name with the canary.
+// canaryWord matches a name with the canary.
 var canaryWord = regexp.MustCompile(`[a-z-]*canary[a-z0-9-]*`)
 
-// Who watches one project hears nothing of another, wherever he begins and whatever happens meanwhile: from the tail and from the ledger, by the API
-// and on pages.
+// A watcher of one project receives no event of another, wherever it starts and whatever happens meanwhile: from the
+// tail and from the ledger, through the API and on pages.
 func TestAStreamRevealsNoOtherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
@@ -359,14 +363,14 @@ func TestAStreamRevealsNoOtherProject(t *testing.T) {
 			watch("gina", "/v1/events?topics=run,log,call,node,resource,submission", from, "the last word")
 			watch("carol", "/live/", from, "the last word")
 		}
-		watch("carol", "/live/", "-1", "the last word") // the API refuses that
+		watch("carol", "/live/", "-1", "the last word") // the API rejects that
 		watch("gina", "/live/?datacenter="+string(vienna), "", "the last word")
 		watch("carol", "/live/runs/"+string(own.Run), "", "the last word")
 		watch("carol", "/live/datacenters", "", connected)
 	}
 	begin()
 	h := hide(p, s)
-	begin() // and behind all of it
+	begin() // and after all of it
 	connect(p, graz, nil)
 	s.tell(
 		writ.Event{Log: &writ.LogLine{Run: own.Run, Ordinal: 1, Text: "the last line"}},
@@ -390,7 +394,8 @@ func TestAStreamRevealsNoOtherProject(t *testing.T) {
 	}
 }
 
-// A reader of some projects goes on after the last event that he knows, and misses none of his. A reader of all hears the rest.
+// A reader of some projects resumes after its last event and misses no event of its projects. A reader of all projects
+// receives the others as well.
 func TestAReaderOfSomeProjectsGoesOnAfterHisLastEvent(t *testing.T) {
 	p, s := startReading(t)
 	runs := map[writ.ProjectID]writ.RunID{}

@@ -34,7 +34,7 @@ func TestAProjectThatHasTooMuchRestsAlone(t *testing.T) {
 	}
 }
 
-// What waits of one project, however much that is, makes another one wait for one round only.
+// The waiting submissions of one project, however many, delay another project by one round only.
 func TestProjectsAreDeliveredRoundRobin(t *testing.T) {
 	p := start(t, nil)
 	const many = 300

@@ -22,14 +22,14 @@ import (
 	"writ/coord/api"
 )
 
-// described compares each answer that comes with what openapi.yaml says of it: status, headers, media type and content. The client of every fixture
-// has one, so each test that asks a coordinator for something notices an answer that is not in the description.
+// described compares each response with openapi.yaml: status, headers, media type and content. The client of every
+// fixture has one, so each test that sends a request notices an undescribed response.
 type described struct {
 	http.RoundTripper
 	t testing.TB
 }
 
-// RoundTrip sends the request, and fails the test if the description does not have the answer.
+// RoundTrip sends the request, and fails the test if the description lacks the response.
 func (d described) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.RoundTripper.RoundTrip(r)
 	if err != nil {
@@ -54,7 +54,7 @@ var description = sync.OnceValue(func() *openapi3.T {
 	return doc
 })
 
-// addresses are the paths of the description, as patterns of what is asked for.
+// addresses holds the paths of the description as patterns.
 var addresses = sync.OnceValue(func() map[string]*regexp.Regexp {
 	all := map[string]*regexp.Regexp{}
 	for path := range description().Paths.Map() {
@@ -63,7 +63,7 @@ var addresses = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return all
 })
 
-// operationOf finds what a request asks for, nil if that is a page, or nothing that there is.
+// operationOf returns the operation of a request, nil for a page or an unknown path.
 func operationOf(r *http.Request) *openapi3.Operation {
 	method := r.Method
 	if method == http.MethodHead {
@@ -77,10 +77,12 @@ func operationOf(r *http.Request) *openapi3.Operation {
 	return nil
 }
 
-// told are headers that say something to the client of one answer, and so must be described there. Others are the same everywhere.
+// told lists the headers that depend on the operation, and so must be described there. Other headers are common to all
+// responses.
 var told = []string{"Location", "Upgrade", "Sec-WebSocket-Accept", "Sec-WebSocket-Version", "Link", "Etag", "Content-Disposition"}
 
-// compare holds an answer against the description of its operation. It reads the body, but for a stream, of which it tells differs later.
+// compare checks a response against the description of its operation. It reads the body, except for a stream, which the
+// reader checks later.
 func compare(op *openapi3.Operation, r *http.Request, answer *http.Response, differs func(error)) error {
 	ref := op.Responses.Status(answer.StatusCode)
 	if ref == nil {
@@ -100,7 +102,7 @@ func compare(op *openapi3.Operation, r *http.Request, answer *http.Response, dif
 			}
 		}
 	}
-	for name, status := range map[string]int{"Retry-After": http.StatusTooManyRequests, "WWW-Authenticate": http.StatusUnauthorized} { // as the answer Problem says
+	for name, status := range map[string]int{"Retry-After": http.StatusTooManyRequests, "WWW-Authenticate": http.StatusUnauthorized} { // as the response Problem describes
 		if is := answer.Header.Get(name) != ""; is != (answer.StatusCode == status) {
 			return fmt.Errorf("header %s: %t", name, is)
 		}
@@ -123,12 +125,12 @@ func compare(op *openapi3.Operation, r *http.Request, answer *http.Response, dif
 	answer.Body.Close()
 	answer.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), &cutOff{err}))
 	if err != nil {
-		return nil // it was cut off: the reader sees that
+		return nil // the response was cut off, which its reader notices
 	}
 	return checkJSON(content.Schema.Value, body)
 }
 
-// cutOff is the end of a body.
+// cutOff is the end of a cut body.
 type cutOff struct{ err error }
 
 func (c *cutOff) Read([]byte) (int, error) {
@@ -146,7 +148,7 @@ func checkJSON(schema *openapi3.Schema, text []byte) error {
 	return schema.VisitJSON(value)
 }
 
-// valueOf is the text of a header or field as its schema has it.
+// valueOf converts the text of a header or field to the type in its schema.
 func valueOf(schema *openapi3.Schema, text string) any {
 	if number, err := strconv.ParseFloat(text, 64); err == nil && schema.Type.Is("integer") {
 		return number
@@ -154,7 +156,7 @@ func valueOf(schema *openapi3.Schema, text string) any {
 	return text
 }
 
-// describedStream compares the messages of a stream with the schema StreamMessage, as they are read.
+// describedStream compares the messages of a stream with the schema StreamMessage while they are read.
 type describedStream struct {
 	io.ReadCloser
 	differs func(error)
@@ -177,7 +179,7 @@ func (s *describedStream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// end takes a line.
+// end processes a line.
 func (s *describedStream) end(line string) error {
 	schema := description().Components.Schemas["StreamMessage"].Value
 	name, text, _ := strings.Cut(line, ": ")
@@ -205,7 +207,7 @@ func (s *describedStream) end(line string) error {
 	}
 }
 
-// What a handshake is answered with that opens no link, and one that does.
+// Handshakes that are refused, and one that opens a link.
 func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 	p := start(t, nil)
 	proper := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
@@ -238,7 +240,8 @@ func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 		{without("Sec-Websocket-Version", "12"), http.StatusBadRequest},
 		{without("Sec-Websocket-Key", ""), http.StatusBadRequest},
 		{without("Origin", "https://evil.example"), http.StatusForbidden},
-		{without("Origin", strings.Replace(p.PublicURL, "127.0.0.1", "localhost", 1)), http.StatusForbidden}, // its own, by another name
+		// Its own origin, under another name.
+		{without("Origin", strings.Replace(p.PublicURL, "127.0.0.1", "localhost", 1)), http.StatusForbidden},
 		{proper, http.StatusSwitchingProtocols},
 	} {
 		if status, body := ask(tt.header); status != tt.want {
@@ -251,7 +254,7 @@ func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 	}
 }
 
-// Lists of a cluster without datacenters are empty lists, as the description says, and not null.
+// Lists of a cluster without datacenters are empty lists, as described, and not null.
 func TestListsOfAnEmptyClusterAreDescribed(t *testing.T) {
 	p := start(t, nil)
 	next, err := firstRoster().Successor(time.Now())
@@ -283,14 +286,14 @@ func TestListsOfAnEmptyClusterAreDescribed(t *testing.T) {
 	}
 }
 
-// The example of a stream is one: its messages are read, and are as the description says.
+// The example of a stream is valid: its messages are parsed and match the description.
 func TestTheExampleOfAStreamIsOne(t *testing.T) {
 	example, _ := description().Components.Responses["EventStream"].Value.Content["text/event-stream"].Example.(string)
 	stream := &describedStream{ReadCloser: io.NopCloser(strings.NewReader(example)), differs: func(err error) { t.Error(err) }}
 	var got []string
 	for m, err := range api.Messages(stream) {
 		if err != nil {
-			break // its end
+			break // end of the stream
 		}
 		got = append(got, map[bool]string{true: "reset"}[m.Reset]+string(m.Event.Topic))
 	}
@@ -303,7 +306,7 @@ func TestTheExampleOfAStreamIsOne(t *testing.T) {
 	}
 }
 
-// The comparison itself: answers that the description does not have are noticed.
+// The comparison itself notices undescribed responses.
 func TestAnAnswerThatIsNotDescribedIsNoticed(t *testing.T) {
 	answer := func(status int, kind, body string, header ...string) *http.Response {
 		h := http.Header{"Content-Type": {kind}}

@@ -34,11 +34,11 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	ballast := filepath.Join(dir, "ballast")
-	_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as there is room for
+	_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // fills the disk
 
 	text := signedScript(t, payload())
 	status, body := p.post("/v1/submissions", text)
-	for range 50 { // the write-ahead log may have had some room left
+	for range 50 { // the write-ahead log may have some space left
 		if status != 202 {
 			break
 		}
@@ -50,7 +50,7 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		_, metrics := p.get("/metrics")
 		return strings.Contains(p.log.String(), said) && strings.Contains(metrics, "\nwrit_ledger_up 0\n")
 	})
-	if status, body := p.get("/readyz"); status != 503 { // what was found a moment ago
+	if status, body := p.get("/readyz"); status != 503 { // the result of the last check
 		t.Errorf("ready with a full disk: status %d, %s", status, body)
 	}
 	if run := p.run(before.Run); run.State != api.RunStateWaiting {

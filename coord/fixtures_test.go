@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// hang ends a wait that nothing will end.
+// hang limits a wait.
 const hang = 30 * time.Second
 
 const (
@@ -52,10 +52,10 @@ func supervisorKey(dc writ.DatacenterID) ed25519.PublicKey {
 	return key("supervisor " + string(dc)).Public().(ed25519.PublicKey)
 }
 
-// founded is when the cluster of the tests began: one moment, so that its first roster is the same text whenever it is asked for.
+// founded is the founding time of the test cluster. It is fixed so that the first roster always has the same text.
 var founded = time.Now().UTC().Truncate(time.Second)
 
-// firstRoster has alice, who may do everything, bob, who may only look, and two datacenters.
+// firstRoster has alice with all rights, bob as viewer, and two datacenters.
 func firstRoster() *identity.Roster {
 	root := signer("alice").PublicKey()
 	now := founded
@@ -81,7 +81,7 @@ func firstRoster() *identity.Roster {
 	}
 }
 
-// firstDigest is the digest of firstRoster.
+// firstDigest returns the digest of firstRoster.
 func firstDigest() writ.Digest {
 	digest, err := firstRoster().Digest()
 	if err != nil {
@@ -138,17 +138,17 @@ func signedRoster(t testing.TB, r *identity.Roster) []byte {
 	return text
 }
 
-// fixture is a coordinator that is being served, with its client.
+// fixture is a running coordinator with a client.
 type fixture struct {
 	*Coordinator
 	t      testing.TB
 	log    *testenv.Log
 	client *api.Client
-	stop   func() // and wait
+	stop   func() // and waits
 }
 
-// start serves a coordinator on a free port of loopback. change, if given, changes it first. Without a ledger it gets one in memory; an
-// empty ledger gets the first roster.
+// start serves a coordinator on a free port of loopback. change, if given, changes it first. The default ledger is in
+// memory; an empty ledger gets the first roster.
 func start(t testing.TB, change func(c *Coordinator)) *fixture {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -202,7 +202,7 @@ func start(t testing.TB, change func(c *Coordinator)) *fixture {
 	return p
 }
 
-// await waits until the condition holds, looking again at every piece of news.
+// await waits until the condition holds. It checks the condition at every news.
 func (p *fixture) await(what string, holds func() bool) {
 	p.t.Helper()
 	late := time.After(hang)
@@ -245,7 +245,7 @@ func (p *fixture) read(response *http.Response, err error) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// submit hands a signed script in.
+// submit hands in a signed script.
 func (p *fixture) submit(text []byte) (api.Submission, error) {
 	return api.Answer[api.Submission](p.client.SubmitWithBody(p.t.Context(), api.SignedType, bytes.NewReader(text)))
 }
@@ -259,7 +259,7 @@ func (p *fixture) run(id writ.RunID) api.Run {
 	return run
 }
 
-// wantProblem holds an answer against a code of the table.
+// wantProblem compares a response with a code of the table.
 func wantProblem(t testing.TB, what string, status int, body string, code writ.Code) {
 	t.Helper()
 	var problem api.Problem
@@ -272,29 +272,29 @@ func wantProblem(t testing.TB, what string, status int, body string, code writ.C
 	}
 }
 
-// supervisor is a datacenter that verifies what it gets by itself and says that it accepted it.
+// supervisor is a datacenter that verifies submissions and reports them as accepted.
 type supervisor struct {
 	place   *fixture
 	dc      writ.DatacenterID
 	journal string
 	dialer  *link.Dialer
-	stop    func()       // and wait
-	refuses func() error // asked before each submission
+	stop    func()       // and waits
+	refuses func() error // called before each submission
 	roster  *identity.Roster
 
 	mu       sync.Mutex
 	rosters  [][]byte
 	accepted []writ.RunID
 	events   []writ.EncodedEvent
-	nodes    []link.NodeNow // what it says of its nodes now
-	holds    []link.Hold    // and of what is on hold
-	starting link.BootList  // and of machines that start; an answer has bootsAtOnce of these
+	nodes    []link.NodeNow // live state of its nodes
+	holds    []link.Hold    // its holds
+	starting link.BootList  // its booting machines; an answer has bootsAtOnce of them
 	changed  chan struct{}
 
-	certificate [2]time.Time // the first and last moment of its certificate
+	certificate [2]time.Time // validity of its certificate
 }
 
-// connect links a datacenter to a coordinator and waits until it is. change, if given, changes the supervisor first.
+// connect links a datacenter to a coordinator and waits for the link. change, if given, changes the supervisor first.
 func connect(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
 	p.t.Helper()
 	s := dial(p, dc, change)
@@ -302,7 +302,7 @@ func connect(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supe
 	return s
 }
 
-// leave ends the link and returns when the coordinator knows.
+// leave ends the link and returns when the coordinator has noticed.
 func (s *supervisor) leave() {
 	session, connected := s.place.links.Session(s.dc)
 	s.stop()
@@ -365,10 +365,10 @@ func (s *supervisor) Agree(context.Context, string, int64, time.Time) error { re
 
 func (s *supervisor) Acknowledge(context.Context, int64) error { return nil }
 
-// someRun is what events name that are about a run, and do not say about which.
+// someRun is the run of events that set no run.
 var someRun = writ.RunIDOf(writ.Digest{9})
 
-// whole fills in what every datacenter says, and a test may leave out.
+// whole fills in the fields that every datacenter sets and a test may omit.
 func whole(e writ.Event) writ.Event {
 	if e.Node != nil {
 		n := wholeNode(*e.Node)
@@ -394,7 +394,7 @@ func wholeNode(n writ.Node) writ.Node {
 	return n
 }
 
-// nodesNow is what it answers about its nodes.
+// nodesNow returns the live state of its nodes.
 func (s *supervisor) nodesNow() []link.NodeNow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -543,6 +543,6 @@ func (s *supervisor) adopt(params json.RawMessage) (any, error) {
 		s.roster = next
 		s.rosters = append(s.rosters, text)
 	}
-	s.place.news.wake() // for who awaits it
+	s.place.news.wake() // for callers of await
 	return link.RosterVersion{Version: s.roster.Version}, nil
 }

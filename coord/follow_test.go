@@ -14,7 +14,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// People are at one coordinator, the datacenter is linked to the other. await looks only when it is woken.
+// People use one coordinator, the datacenter is linked to the other. await checks only when it is woken.
 func TestCoordinatorsThatShareALedgerWakeEachOther(t *testing.T) {
 	database := testenv.Postgres(t).Store()
 	onIt := func(c *Coordinator) {
@@ -65,7 +65,7 @@ func TestCoordinatorsThatShareALedgerWakeEachOther(t *testing.T) {
 	}
 }
 
-// forgedRosters is a ledger into which somebody wrote a roster that nobody has signed.
+// forgedRosters is a ledger with a roster that was inserted without a signature.
 type forgedRosters struct {
 	ledger.Ledger
 	signed atomic.Pointer[[]byte] // nil until then
@@ -85,7 +85,7 @@ func (f *forgedRosters) Roster(ctx context.Context, version int) ([]byte, error)
 	return f.Ledger.Roster(ctx, version)
 }
 
-// A roster that somebody wrote into the ledger, and nobody has signed, is refused each time, and is a line now and then.
+// A roster that was inserted into the ledger without a signature is rejected each time, and logged rarely.
 func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// A supervisor of an earlier version holds nothing, and is not shown as one that cannot be asked.
+// A supervisor of an earlier version has no holds, and is not shown as unreachable.
 func TestAnEarlierSupervisorHoldsNothing(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
@@ -33,7 +33,8 @@ func TestAnEarlierSupervisorHoldsNothing(t *testing.T) {
 	}
 }
 
-// The list that a datacenter signs passes through as it is. So a reader may ask only for projects that he may see, and only who may see all for all.
+// The list that a datacenter signs is passed on unchanged. A reader may therefore request only readable projects, and
+// only a reader of all projects may request all.
 func TestASignedListOfHoldsIsOfProjectsThatItsReaderMaySee(t *testing.T) {
 	p, _ := startReading(t)
 	nonce := strings.Repeat("07", writ.ClientNonce)
@@ -67,7 +68,7 @@ func TestASignedListOfHoldsIsOfProjectsThatItsReaderMaySee(t *testing.T) {
 	}
 }
 
-// What is asked of a datacenter names the client's nonce and projects. A supervisor of an earlier version is asked nothing.
+// A request to a datacenter has the client's nonce and projects. A supervisor of an earlier version gets no request.
 func TestADatacenterIsAskedForHoldsWithTheNonceOfTheClient(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {

@@ -26,7 +26,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// The spec says what there is: every path of it is served, and nothing under its prefixes that it does not name.
+// Every path of the spec is served, and under its prefixes no other path is.
 func TestRoutesAreThoseOfTheSpec(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromData(api.Spec)
 	if err != nil {
@@ -79,26 +79,27 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 		"/v1/runs?limit=-1":                         writ.CodeBadRequest,
 		"/v1/runs?limit=many":                       writ.CodeBadRequest,
 		"/v1/runs?state=sleeping":                   writ.CodeBadRequest,
-		"/v1/runs?sate=failed":                      writ.CodeBadRequest, // a typing error must not list everything
-		"/v1/runs?datacenter=paris;vienna":          writ.CodeBadRequest,
-		"/v1/runs?state%zz=failed":                  writ.CodeBadRequest,
-		"/v1/runs?cursor=nonsense":                  writ.CodeBadRequest,
-		"/v1/runs?datacenter=paris":                 writ.CodeDatacenterUnknown,
-		"/v1/runs?project=none":                     writ.CodeNotFound,
-		"/v1/nodes?admission=maybe":                 writ.CodeBadRequest,
-		"/v1/resources?kind=dream":                  writ.CodeBadRequest,
-		"/v1/deployments?limit=501":                 writ.CodeBadRequest,
-		"/v1/deployments?cursor=nonsense":           writ.CodeBadRequest,
-		"/v1/deployments?datacenter=paris":          writ.CodeDatacenterUnknown,
-		"/v1/deployments?project=none":              writ.CodeNotFound,
-		"/v1/events?topics=weather":                 writ.CodeBadRequest,
-		"/v1/events?after=x":                        writ.CodeBadRequest,
-		"/v1/roster?after=-x":                       writ.CodeBadRequest,
-		"/v1/roster?after=-1":                       writ.CodeBadRequest,
-		"/v1/events?after=-1":                       writ.CodeBadRequest,
-		"/v1/runs?since=":                           writ.CodeBadRequest,
-		"/v1/runs?prefix=":                          writ.CodeBadRequest,
-		"/v1/queues?datacenter=paris":               writ.CodeDatacenterUnknown,
+		// A misspelled filter must not list everything.
+		"/v1/runs?sate=failed":             writ.CodeBadRequest,
+		"/v1/runs?datacenter=paris;vienna": writ.CodeBadRequest,
+		"/v1/runs?state%zz=failed":         writ.CodeBadRequest,
+		"/v1/runs?cursor=nonsense":         writ.CodeBadRequest,
+		"/v1/runs?datacenter=paris":        writ.CodeDatacenterUnknown,
+		"/v1/runs?project=none":            writ.CodeNotFound,
+		"/v1/nodes?admission=maybe":        writ.CodeBadRequest,
+		"/v1/resources?kind=dream":         writ.CodeBadRequest,
+		"/v1/deployments?limit=501":        writ.CodeBadRequest,
+		"/v1/deployments?cursor=nonsense":  writ.CodeBadRequest,
+		"/v1/deployments?datacenter=paris": writ.CodeDatacenterUnknown,
+		"/v1/deployments?project=none":     writ.CodeNotFound,
+		"/v1/events?topics=weather":        writ.CodeBadRequest,
+		"/v1/events?after=x":               writ.CodeBadRequest,
+		"/v1/roster?after=-x":              writ.CodeBadRequest,
+		"/v1/roster?after=-1":              writ.CodeBadRequest,
+		"/v1/events?after=-1":              writ.CodeBadRequest,
+		"/v1/runs?since=":                  writ.CodeBadRequest,
+		"/v1/runs?prefix=":                 writ.CodeBadRequest,
+		"/v1/queues?datacenter=paris":      writ.CodeDatacenterUnknown,
 	} {
 		status, body := p.get(path)
 		wantProblem(t, path, status, body, want)
@@ -128,7 +129,7 @@ func (p *fixture) request(method, path string, change func(r *http.Request)) (*h
 	return p.client.Client.Do(r)
 }
 
-// TestEveryRouteRefusesPagesOfOthers walks the router, of a coordinator that listens where others reach it.
+// TestEveryRouteRefusesPagesOfOthers walks the router of a coordinator that listens on a public address.
 func TestEveryRouteRefusesPagesOfOthers(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.AllowedHosts = []string{"writ.internal"} })
 	routes := 0
@@ -162,7 +163,8 @@ func TestEveryRouteRefusesPagesOfOthers(t *testing.T) {
 
 func TestPagesOfOthersGetNothing(t *testing.T) {
 	p := start(t, nil)
-	status, body := p.read(p.request("GET", "/v1/runs", func(r *http.Request) { r.Host = "evil.example:7440" })) // its name points here
+	// A foreign name that resolves to this address.
+	status, body := p.read(p.request("GET", "/v1/runs", func(r *http.Request) { r.Host = "evil.example:7440" }))
 	wantProblem(t, "rebound name", status, body, writ.CodeHostUnknown)
 	status, body = p.read(p.request("POST", "/v1/datacenters/registrations", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }))
 	wantProblem(t, "cross-origin", status, body, writ.CodeOriginForeign)
@@ -204,7 +206,7 @@ func TestInventedMethodsMakeNoMetrics(t *testing.T) {
 func TestTooManyRequestsAreSlowedDown(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1 })
 	var limited *http.Response
-	for range 4 { // twice as many at once, and one
+	for range 4 { // the burst is twice the rate; one more is refused
 		response, err := p.request("GET", "/v1/runs", func(*http.Request) {})
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +250,7 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 	p := start(t, nil)
 	c := &Coordinator{Ledger: p.Ledger, Log: p.Log, PublicURL: p.PublicURL}
 	ended, end := context.WithCancel(t.Context())
-	end() // so that one who listens all the same returns
+	end() // so that Serve returns even if it wrongly listens
 	if err := c.Serve(ended, everywhere); writ.CodeOf(err) != writ.CodeListenRefused {
 		t.Errorf("serve: %v", err)
 	}
@@ -439,7 +441,7 @@ func TestHealthReadinessMetricsAndSpec(t *testing.T) {
 	}
 }
 
-// watch opens an event stream and returns what reads its messages one by one.
+// watch opens an event stream and returns a function that reads its messages one by one.
 func (p *fixture) watch(path, lastEventID string) (next func() api.Message, end func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
@@ -515,7 +517,7 @@ func TestRunIsWatchedFromItsBeginning(t *testing.T) {
 	var last api.Message
 	for len(got) < 3 {
 		if last = next(); last.Event.Journal == "" {
-			continue // what the coordinator asked for itself, when it was connected
+			continue // the coordinator's own requests on connecting
 		}
 		got = append(got, string(last.Event.Topic))
 	}
@@ -555,7 +557,7 @@ func TestWatchersResumeAndLearnWhatIsGone(t *testing.T) {
 		t.Errorf("from the beginning: %+v", m)
 	}
 	end()
-	for _, id := range []string{"0", "99"} { // forgotten by a ledger that pruned, or never given by this one
+	for _, id := range []string{"0", "99"} { // pruned from the ledger, or never assigned by it
 		if err := p.Ledger.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
@@ -578,7 +580,8 @@ func TestStreamsAreBoundedAndEndWithTheCoordinator(t *testing.T) {
 	p.stop() // returns although two streams are open
 }
 
-// TestOneAddressLeavesStreamsForOthers opens streams from one address until it gets no more: somebody else could watch nothing then.
+// TestOneAddressLeavesStreamsForOthers opens streams from one address until it gets no more, and then one from another
+// address.
 func TestOneAddressLeavesStreamsForOthers(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.MaxStreams = 8 })
 	open := func(from string) int {
@@ -624,7 +627,7 @@ func TestASlowReaderDelaysNoOther(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	long := strings.Repeat("x", 64<<10)
-	for n := range 100 { // far more than the buffers of a connection hold, of which nothing is read
+	for n := range 100 { // far more than the buffers of the connection hold, which is not read
 		dc.tell(writ.Event{Log: &writ.LogLine{Ordinal: n + 1, Text: long}})
 	}
 	p.await("all stored", func() bool { _, newest, err := p.Ledger.EventRange(t.Context()); return err == nil && newest == 100 })
@@ -684,7 +687,7 @@ func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
 	}
 }
 
-// How a run, a node or the join tokens stand is asked of the datacenter, and what that signs passes through.
+// Requests for the state of a run, a node or the join tokens go to the datacenter, and its signed answer is passed on.
 func TestHowARunANodeOrTheTokensStandPassesThrough(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {

@@ -27,17 +27,18 @@ import (
 	"writ/supervisor/link"
 )
 
-// What a large ledger has.
+// The contents of a large ledger.
 const (
 	largeRuns   = 20_000
 	largeCalls  = 5 // of each run
 	largeNodes  = 500
 	largeMade   = 20_000 // resources
-	callsOfLast = 2_000  // of the run whose pages are asked for
+	callsOfLast = 2_000  // of the run whose pages are measured
 )
 
-// TestPagesOfALargeLedger asks for every page of the dashboard of a coordinator whose ledger has 100,000 jobs, 20,000 runs and 500 nodes, and prints what
-// the first and the deepest page of each list take. Then 50 streams watch for a minute, and it prints what the process keeps in memory.
+// TestPagesOfALargeLedger requests every page of the dashboard of a coordinator whose ledger has 100,000 jobs, 20,000
+// runs and 500 nodes, and prints the times of the first and the deepest page of each list. Then 50 streams watch for a
+// minute, and it prints the memory of the process.
 func TestPagesOfALargeLedger(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skipf("it measures, and is no test: task pages (%s=1 runs it)", testenv.LongVar)
@@ -141,8 +142,8 @@ func largeCall(r writ.Run, seq int) writ.Call {
 	return c
 }
 
-// fillLarge makes a ledger at path with what a large one has, and returns its newest run, which has many calls and goes on. Nothing was heard of its runs
-// for an hour.
+// fillLarge creates a large ledger at path and returns its newest run, which has many calls and is open. Its last event
+// is an hour old.
 func fillLarge(t *testing.T, path string) writ.RunID {
 	t.Helper()
 	store, err := sqlstore.Open(t.Context(), path)
@@ -178,7 +179,7 @@ func fillLarge(t *testing.T, path string) writ.RunID {
 			c := largeCall(r, seq+1)
 			put(writ.Event{Call: &c})
 		}
-		if r.Failure != nil { // which operation ended it is known once its calls are there
+		if r.Failure != nil { // the failed operation is known once the calls exist
 			put(writ.Event{Run: &r})
 		}
 	}
@@ -220,7 +221,8 @@ func fillLarge(t *testing.T, path string) writ.RunID {
 
 var nextLink = regexp.MustCompile(`href="([^"]+)" rel="next"`)
 
-// measurePage asks for the first and the deepest page of a list some times and prints the medians, and the slowest answer.
+// measurePage requests the first and the deepest page of a list several times and prints the medians, and the slowest
+// response.
 func (p *fixture) measurePage(token, path string) {
 	p.t.Helper()
 	pages, most := 0, 0
@@ -241,7 +243,7 @@ func (p *fixture) measurePage(token, path string) {
 		var took []time.Duration
 		for n := range times {
 			if n == 0 {
-				_ = sleep.For(p.t.Context(), time.Second) // what all pages share is looked at again
+				_ = sleep.For(p.t.Context(), time.Second) // until the state that all pages share is read again
 			}
 			began := time.Now()
 			p.as(token, http.MethodGet, path)
@@ -253,7 +255,7 @@ func (p *fixture) measurePage(token, path string) {
 	p.t.Logf("| %-34s | %6d | %14s | %14s | %8.1f |", strings.NewReplacer(string(shop), "P", string(vienna), "D", string(largeNode(7)), "N").Replace(path), pages, median(path), median(deepest), float64(most)/1e3)
 }
 
-// measureStreams watches pages for a minute while the ledger gets news, and prints what is in memory.
+// measureStreams watches pages for a minute while the ledger gets events, and prints the memory of the process.
 func (p *fixture) measureStreams(t *testing.T, token string, run writ.RunID) {
 	t.Helper()
 	const streams, minute = 50, time.Minute
@@ -312,7 +314,7 @@ func (p *fixture) countFrames(ctx context.Context, token, path string, frames *a
 	}
 }
 
-// inMemory is what is reachable after a collection of garbage.
+// inMemory returns the reachable memory after a garbage collection.
 func inMemory() string {
 	runtime.GC()
 	var m runtime.MemStats

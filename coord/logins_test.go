@@ -35,7 +35,7 @@ import (
 
 const frontID = "0192f6c2-0000-7000-8000-0000000000f1"
 
-// namedRoster is the first one, naming the coordinator, with carol, who may read web-shop.
+// namedRoster is the first roster with the coordinator, and with carol, who may read web-shop.
 func namedRoster(t *testing.T, address string, change func(r *identity.Roster)) *identity.Roster {
 	t.Helper()
 	r, err := firstRoster().Successor(time.Now())
@@ -54,7 +54,7 @@ func namedRoster(t *testing.T, address string, change func(r *identity.Roster)) 
 	return r
 }
 
-// startNamed serves a coordinator that the roster names, so that reading needs a login.
+// startNamed serves a coordinator that is named in the roster, so that reading needs a login.
 func startNamed(t *testing.T, change func(c *Coordinator)) *fixture {
 	t.Helper()
 	p := start(t, func(c *Coordinator) {
@@ -69,7 +69,7 @@ func startNamed(t *testing.T, change func(c *Coordinator)) *fixture {
 	return p
 }
 
-// challenge asks for something to sign.
+// challenge requests a challenge.
 func (p *fixture) challenge() identity.LoginChallenge {
 	p.t.Helper()
 	answer, err := api.Answer[api.LoginChallenge](p.client.Challenge(p.t.Context(), api.NewChallenge{Nonce: bytes.Repeat([]byte{7}, identity.NonceSize), URL: p.PublicURL}))
@@ -83,7 +83,7 @@ func (p *fixture) challenge() identity.LoginChallenge {
 	return all[0]
 }
 
-// textFor is the login that somebody signs for a challenge.
+// textFor returns the login that a person signs for a challenge.
 func (p *fixture) textFor(who string, c identity.LoginChallenge) *identity.Login {
 	p.t.Helper()
 	digest, err := p.rosters.current.Load().Digest()
@@ -101,7 +101,7 @@ func (p *fixture) handIn(signed []byte) (api.LoginToken, error) {
 	return api.Answer[api.LoginToken](p.client.LoginWithBody(p.t.Context(), api.SignedType, bytes.NewReader(signed)))
 }
 
-// token logs somebody in.
+// token logs a person in.
 func (p *fixture) token(who string) string {
 	p.t.Helper()
 	t, err := p.handIn(signed(p.t, who, identity.LoginNamespace, p.textFor(who, p.challenge())))
@@ -111,7 +111,7 @@ func (p *fixture) token(who string) string {
 	return t.Token
 }
 
-// proof is what the key of a session signs for a challenge.
+// proof returns the proof of a session key for a challenge.
 func (p *fixture) proof(k ed25519.PrivateKey) api.SessionProof {
 	p.t.Helper()
 	c := p.challenge()
@@ -133,7 +133,7 @@ func (p *fixture) as(token, method, path string) (int, string) {
 	return p.read(response, err)
 }
 
-// A route without a row in the table, and a row without a route, are mistakes: the first is refused to everybody.
+// A route without a row in the table is refused to everyone; a row without a route is a mistake.
 func TestEveryRouteHasAScope(t *testing.T) {
 	p := start(t, nil)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(access)), routesOf(t, p)); diff != "" {
@@ -141,7 +141,7 @@ func TestEveryRouteHasAScope(t *testing.T) {
 	}
 }
 
-// A login counts once, for a minute, here, and for whom the roster names.
+// A login is valid once, for a minute, at this coordinator, and for people in the roster.
 func TestALoginCountsOnceAndHere(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -177,12 +177,12 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 	old := change(func(*identity.Login) {})
 	late.Store(int64(3 * time.Minute))
 	refuses("old", old, writ.CodeExpired)
-	stale := p.challenge() // made three minutes from now
+	stale := p.challenge() // created three minutes in the future
 	late.Store(0)
 	refuses("of the future", signed(t, "carol", identity.LoginNamespace, p.textFor("carol", stale)), writ.CodeLoginRefused)
 }
 
-// What was read under a login ends with the roster that allowed it, with the token, and with the session. Streams end too.
+// Reading ends with the roster that permitted it, with the token, and with the session. Streams end too.
 func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -242,13 +242,13 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 		status, body := p.as(token, http.MethodGet, "/v1/runs")
 		wantProblem(t, who+" after the roster", status, body, writ.CodeSignerUnknown)
 	}
-	if rest, err := io.ReadAll(lines); err != nil { // it ends by itself
+	if rest, err := io.ReadAll(lines); err != nil { // ends without a request
 		t.Errorf("the stream ended with %v after %q", err, rest)
 	}
 }
 
-// Pages are looked at again at once when there is another roster, by which a reader may see them no more: otherwise one at which nothing happens would
-// stay open for a second longer.
+// A new roster wakes pages at once, because it may revoke the reader's rights. Otherwise an idle page would stay open
+// for a second longer.
 func TestANewRosterWakesPages(t *testing.T) {
 	p := startNamed(t, nil)
 	news := p.News()
@@ -266,7 +266,7 @@ func TestANewRosterWakesPages(t *testing.T) {
 	}
 }
 
-// A stream ends with the token that opened it, and with the session of that: it says nothing that happens later.
+// A stream ends with the token that opened it, and with its session. It sends no later event.
 func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 	var late atomic.Int64
 	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
@@ -305,7 +305,7 @@ func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 		late.Add(1)
 		s.tell(writ.Event{Log: &writ.LogLine{Run: sub.Run, Ordinal: 1, Text: "said after the end of the " + what}})
 		for _, stream := range streams {
-			rest, err := io.ReadAll(stream.Body) // until it ends by itself
+			rest, err := io.ReadAll(stream.Body) // until it ends
 			if err != nil || strings.Contains(string(rest), "said after the end of the "+what) {
 				t.Errorf("%s, after the end of its %s: %v, %s", stream.Request.URL.Path, what, err, rest)
 			}
@@ -313,7 +313,7 @@ func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 	}
 }
 
-// interrupted is a ledger in which something happens while a stream reads it.
+// interrupted is a ledger that calls a function while a stream reads it.
 type interrupted struct {
 	ledger.Ledger
 	during func()
@@ -331,7 +331,7 @@ func (l *interrupted) Runs(ctx context.Context, filter ledger.RunFilter, page le
 	return l.Ledger.Runs(ctx, filter, page)
 }
 
-// A session that ends while a stream looks for news ends it before they are told.
+// If a session ends while a stream reads new events, the stream ends without sending them.
 func TestAStreamSendsNoEventAfterTheEndOfItsSession(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
@@ -362,7 +362,7 @@ func TestAStreamSendsNoEventAfterTheEndOfItsSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(response.Body) // until it ends by itself
+		text, err := io.ReadAll(response.Body) // until it ends
 		response.Body.Close()
 		if err != nil || strings.Contains(string(text), "after the end") {
 			t.Errorf("%s: %v, %s", path, err, text)
@@ -370,7 +370,7 @@ func TestAStreamSendsNoEventAfterTheEndOfItsSession(t *testing.T) {
 	}
 }
 
-// What a datacenter answers after the role of the asker ended is told to nobody.
+// An answer of a datacenter is withheld if the caller's role ended meanwhile.
 func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	p := startNamed(t, nil)
@@ -408,7 +408,7 @@ func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 	wantProblem(t, "lines that came later", a.status, a.body, writ.CodeRoleMissing)
 }
 
-// A browser exchanges a code for a cookie, once, and sees the dashboard with it.
+// A browser exchanges a code for a cookie, once, and can then open the dashboard.
 func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	p := startNamed(t, nil)
 	status, body := p.as("", http.MethodGet, "/")
@@ -455,7 +455,7 @@ func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	}
 }
 
-// Who logs out on a page ends the login of that browser, and of no other one. A page of a stranger cannot do it.
+// A logout on a page ends the login of that browser, and no other login. A page of another site cannot do it.
 func TestABrowserLogsOutByItself(t *testing.T) {
 	p := startNamed(t, nil)
 	program := p.token("bob")
@@ -538,7 +538,7 @@ func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	if l.of(sumOf(first.Token), now) != nil || l.of(sumOf(other.Token), now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
 		t.Errorf("%d sessions, %d tokens", len(l.sessions), len(l.tokens))
 	}
-	// A session that begins anew, and one that was ended, leave no token behind.
+	// A session that starts again, and one that was ended, leave no token behind.
 	before := l.sessions[envelope.IDOf(key("session bob0").Public().(ed25519.PublicKey))]
 	anew := login("bob", 0)
 	if l.of(sumOf(other.Token), now) != nil || l.of(sumOf(anew.Token), now) == nil {
@@ -586,7 +586,7 @@ func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 	}
 }
 
-// However an address is written, nobody gets by without a login what the route needs one for.
+// No spelling of an address avoids the login that its route needs.
 func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 	p := startNamed(t, nil)
 	connect(p, vienna, nil)
@@ -595,7 +595,7 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := string(sub.Run)
-	// An address without any path, as a proxy is asked.
+	// An address without a path, as in a request to a proxy.
 	for _, path := range []string{"", "/", "?state=failed"} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.PublicURL, "http://"))
 		if err != nil {
@@ -620,7 +620,7 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			raw, query, _ := strings.Cut(path, "?")
-			r.URL.Opaque, r.URL.RawQuery = raw, query // as it is written, without being made proper
+			r.URL.Opaque, r.URL.RawQuery = raw, query // as written, not normalized
 			response, err := p.client.Client.Do(r)
 			status, body := p.read(response, err)
 			if status < 400 || strings.Contains(body, "hello.tengo") {
@@ -630,7 +630,8 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 	}
 }
 
-// Another person on the machine of a signer may listen where a coordinator was before it had TLS, and pass on what the signer signs.
+// Another user on a signer's machine may listen where a coordinator was before it had TLS, and relay the signer's
+// login.
 func TestACoordinatorWithTLSIsAtNoAddressWithoutIt(t *testing.T) {
 	const before, now = "http://127.0.0.1:7440", "https://10.77.0.2:7440"
 	at := func(tls *tls.Config, address string) error {

@@ -16,12 +16,12 @@ import (
 	"writ/supervisor/link"
 )
 
-// What is in the page of the manual is what there is to watch: rules of alerts are written by it.
+// The page of the manual lists every metric: alert rules depend on it.
 func TestTheManualListsEveryMetric(t *testing.T) {
 	testenv.CheckMetrics(t, "..", "Metrics of a coordinator", newMetrics(&Coordinator{}).registry.Describe)
 }
 
-// A datacenter that lies spoils only what is known of its own nodes.
+// False reports of a datacenter spoil only the metrics of its own nodes.
 func TestADatacenterThatLiesHidesNoMetrics(t *testing.T) {
 	p := start(t, nil)
 	liar, honest := connect(p, vienna, nil), connect(p, graz, nil)
@@ -42,7 +42,7 @@ func TestADatacenterThatLiesHidesNoMetrics(t *testing.T) {
 	}
 }
 
-// A datacenter that does not answer keeps no scrape waiting, and hides nothing of the others.
+// A datacenter that does not answer delays no scrape, and hides no metric of the others.
 func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 	p := start(t, nil)
 	handled := func(answer link.Handler) func(s *supervisor) {
@@ -80,7 +80,7 @@ func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 	}
 }
 
-// TestMetricsPassTheLintOfPrometheus reads the page as `promtool check metrics` does, with names that need escapes.
+// TestMetricsPassTheLintOfPrometheus reads the page like `promtool check metrics`, with names that need escapes.
 func TestMetricsPassTheLintOfPrometheus(t *testing.T) {
 	p := start(t, nil)
 	datacenter := connect(p, vienna, nil)

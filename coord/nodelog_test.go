@@ -13,7 +13,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// A question for the log of a node goes to its datacenter as it was asked, and the answer passes through.
+// A request for the log of a node is forwarded unchanged to its datacenter, and so is the answer.
 func TestTheLogOfANodePassesThrough(t *testing.T) {
 	p := start(t, nil)
 	var asked link.LogOfNode

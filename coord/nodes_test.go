@@ -10,7 +10,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// Events tell of a node when something changes: its last beat, and that strangers ask to be admitted, are no events.
+// Events report changes of a node. Its last heartbeat, and unknown nodes that ask for admission, are no events.
 func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
 	p := start(t, nil)
 	old, now := time.Now().Add(-time.Hour).UTC(), time.Now().UTC().Truncate(time.Millisecond)
@@ -25,7 +25,7 @@ func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
 	})
 	s.tell(writ.Event{Node: &writ.Node{
 		ID: "n1", Datacenter: vienna, Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
-		Liveness: writ.LivenessSilent, LastBeat: old, // from before its first beat, when nobody knew what it has
+		Liveness: writ.LivenessSilent, LastBeat: old, // from before its first heartbeat, when its capacity was unknown
 	}})
 	list := func() []writ.Node {
 		page, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
@@ -47,7 +47,7 @@ func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
 	if n := list()[0]; n.Revision != 3 || n.Labels["disk"] != "ssd" || len(n.Decided) != 1 {
 		t.Errorf("after a decision whose event is still to come the node is %+v", n)
 	}
-	s.nodes[0].Admission = writ.AdmissionRemoved // its event comes later than the answer to the statement
+	s.nodes[0].Admission = writ.AdmissionRemoved // its event arrives after the answer to the statement
 	if got := list(); len(got) != 1 || got[0].ID != "n9" {
 		t.Errorf("after a node was removed there are %+v", got)
 	}

@@ -66,7 +66,7 @@ func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
 	}
 }
 
-// What ends is logged 30, 7 and 1 days before, and when it has, once each; a roster that lasts longer is told of again when it ends.
+// An expiry is logged once each at 30, 7 and 1 days before, and when it has passed. A renewed roster is logged again.
 func TestTheEndOfARosterIsLoggedOncePerStage(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := made
@@ -111,7 +111,7 @@ func TestTheEndOfARosterIsLoggedOncePerStage(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	warned = make(identity.Warned) // begun anew, long after a role has ended
+	warned = make(identity.Warned) // restarted, long after a role has ended
 	c.rosters.current.Store(r)
 	now, got = made.Add(41*day), nil
 	if look(); got != nil {
@@ -119,8 +119,8 @@ func TestTheEndOfARosterIsLoggedOncePerStage(t *testing.T) {
 	}
 }
 
-// The end of a certificate for browsers is logged 30, 7 and 1 days before, in the last third of its time only: a program renews it when that begins. The
-// dashboard shows it from then on, beside what it says of the roster.
+// The expiry of a certificate for browsers is logged 30, 7 and 1 days before, but only in the last third of its
+// validity, in which programs renew it. From then on the dashboard shows it, next to the notice about the roster.
 func TestTheEndOfTheCertificateForBrowsersIsLoggedOncePerStage(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (
@@ -190,7 +190,8 @@ func (r roles) Collect(ch chan<- prometheus.Metric) { collectRoles(ch, r.roster)
 
 func TestRolesThatEndAreMetrics(t *testing.T) {
 	r := withRoles(time.Unix(0, 0).UTC())
-	r.Bindings[1].Principal, r.Bindings[1].Role, r.Bindings[1].Destructive = "alice", identity.Deployer, true // for longer, and more
+	// It ends later and has more rights.
+	r.Bindings[1].Principal, r.Bindings[1].Role, r.Bindings[1].Destructive = "alice", identity.Deployer, true
 	r.Bindings = append(r.Bindings, identity.Binding{Principal: "bob", Role: identity.Viewer, Project: "*"},
 		identity.Binding{Principal: "bob", Role: identity.Admin, Project: "*", Expires: time.Unix(99, 0)})
 	registry := prometheus.NewRegistry()
@@ -216,7 +217,7 @@ func TestRolesThatEndAreMetrics(t *testing.T) {
 	}
 }
 
-// What ends is told by a coordinator that runs: on its pages, by its metrics, and in its log.
+// A running coordinator reports expiring items on its pages, in its metrics and in its log.
 func TestACoordinatorTellsWhatEnds(t *testing.T) {
 	p := start(t, func(c *Coordinator) {
 		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(86400, 0) }
@@ -233,7 +234,7 @@ func TestACoordinatorTellsWhatEnds(t *testing.T) {
 			}
 		}
 	}
-	p.stop() // which waits for the first look, too
+	p.stop() // also waits for the first check
 	if n := p.log.Lines("the certificate for browsers has expired"); n != 1 {
 		t.Errorf("its log says %d times that something has ended:\n%s", n, p.log)
 	}

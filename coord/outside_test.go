@@ -39,7 +39,7 @@ func TestACoordinatorTellsItsWebhooksWhatHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for at := time.Now(); ; time.Sleep(time.Millisecond) { // what happens from then on is told
+	for at := time.Now(); ; time.Sleep(time.Millisecond) { // later events are delivered
 		if place, err := p.Ledger.WebhookAt(t.Context(), "ops"); err != nil || place != nil {
 			break
 		}

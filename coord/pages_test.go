@@ -15,7 +15,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// The dashboard shows an output only as the datacenter of the run has signed it.
+// The dashboard shows an output only if the datacenter of the run has signed it.
 func TestPagesShowOnlyAnOutputThatTheDatacenterSigned(t *testing.T) {
 	p := start(t, nil)
 	id := writ.RunIDOf(writ.Digest{1})
@@ -44,7 +44,7 @@ func TestPagesShowOnlyAnOutputThatTheDatacenterSigned(t *testing.T) {
 	}
 }
 
-// Pages offer commands by the role that the reader has at this moment.
+// Pages offer commands according to the current role of the reader.
 func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")
@@ -56,7 +56,7 @@ func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
 	}
 }
 
-// The history of queues is that of the coordinator, and needs no page that is open.
+// The coordinator itself samples its queues, without an open page.
 func TestACoordinatorSamplesItsQueues(t *testing.T) {
 	p := start(t, nil)
 	connect(p, vienna, nil)
@@ -70,7 +70,7 @@ func TestACoordinatorSamplesItsQueues(t *testing.T) {
 	}
 }
 
-// The page of a node has what its datacenter knows at this moment, also of a node that waits, and of no other one.
+// The page of a node shows the live state from its datacenter, also of a waiting node, and of no other node.
 func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
 	p, s := startReading(t)
 	beat := time.Now().UTC().Add(-3 * time.Second).Truncate(time.Millisecond)
@@ -119,7 +119,8 @@ func TestALogOfLongLinesIsReadWhole(t *testing.T) {
 			}
 			lines := []writ.LogLine{}
 			for n := asked.After + 1; n <= min(asked.After+asked.Max, all); n++ {
-				lines = append(lines, writ.LogLine{Run: asked.Run, Ordinal: n, Text: strings.Repeat("<", 4<<10)}) // six times as much in JSON
+				// Six times as long in JSON.
+				lines = append(lines, writ.LogLine{Run: asked.Run, Ordinal: n, Text: strings.Repeat("<", 4<<10)})
 			}
 			return lines, nil
 		}

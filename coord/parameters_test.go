@@ -13,8 +13,9 @@ import (
 	"writ"
 )
 
-// TestEachParameterIsRefusedWhereTheDescriptionSaysSo walks the query parameters of all operations: empty ones, lists with an empty item, and integers
-// outside their range are refused with the name of the parameter. An empty filter would select everything.
+// TestEachParameterIsRefusedWhereTheDescriptionSaysSo walks the query parameters of all operations: empty values, lists
+// with an empty item, and integers outside their range are rejected with the name of the parameter. An empty filter
+// would select everything.
 func TestEachParameterIsRefusedWhereTheDescriptionSaysSo(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1e6 })
 	s, err := p.submit(signedScript(t, payload()))
@@ -65,7 +66,7 @@ func TestEachParameterIsRefusedWhereTheDescriptionSaysSo(t *testing.T) {
 	}
 }
 
-// queryOf returns the query parameters of an operation, and values for those that it requires.
+// queryOf returns the query parameters of an operation, and values for the required ones.
 func queryOf(op *openapi3.Operation) (all []*openapi3.Parameter, required url.Values) {
 	required = url.Values{}
 	if op == nil {
@@ -83,7 +84,7 @@ func queryOf(op *openapi3.Operation) (all []*openapi3.Parameter, required url.Va
 	return all, required
 }
 
-// itemOf is an item that a list takes.
+// itemOf returns a valid item of a list.
 func itemOf(list *openapi3.Parameter) string {
 	if enum := list.Schema.Value.Items.Value.Enum; len(enum) > 0 {
 		return fmt.Sprint(enum[0])
@@ -91,7 +92,7 @@ func itemOf(list *openapi3.Parameter) string {
 	return writ.NewUUID()
 }
 
-// beside is a number next to a bound. As a float64 the greatest of an int64 is its neighbour already.
+// beside returns a number next to a bound. The greatest int64 equals its neighbour as a float64.
 func beside(bound, step float64) string {
 	n, _ := big.NewFloat(bound).Int(nil)
 	return fmt.Sprint(n.Add(n, big.NewInt(int64(step))))

@@ -22,7 +22,8 @@ func TestWaitingSubmissionsAreBounded(t *testing.T) {
 		"in bytes of all":       {signerWaits, ledger.Waits{Submissions: 100, Bytes: int64(len(first)) + 100}},
 	} {
 		p.quota.mu.Lock()
-		p.quota.signer, p.quota.all, p.quota.waits = most.signer, most.all, nil // it counts anew: what the ledger has, too
+		// It counts again, including the contents of the ledger.
+		p.quota.signer, p.quota.all, p.quota.waits = most.signer, most.all, nil
 		p.quota.mu.Unlock()
 		if _, err := p.submit(first); err != nil {
 			t.Fatalf("%s: the first, or the same again: %v", name, err)
@@ -34,7 +35,7 @@ func TestWaitingSubmissionsAreBounded(t *testing.T) {
 	p.quota.mu.Lock()
 	p.quota.signer, p.quota.all, p.quota.waits = ledger.Waits{Submissions: 3, Bytes: 1 << 30}, allWait, nil
 	p.quota.mu.Unlock()
-	for range 5 { // what came before takes no room, however often it comes
+	for range 5 { // repeated submissions take no room
 		if _, err := p.submit(first); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +56,8 @@ func TestWaitingSubmissionsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever hands in faster than a project may waits, and after that is told when to come again; another project does not wait.
+// A project that submits faster than permitted waits, and is then refused with the time to retry; another project does
+// not wait.
 func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.SubmissionsPerSecond = 0.1 }) // one at once, and the next one in 10 s
 	if _, err := p.submit(signedScript(t, payload())); err != nil {
@@ -80,9 +82,10 @@ func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 	}
 }
 
-// To cancel a run costs its datacenter more than to begin one. Nobody waits behind the statements of somebody else.
+// Cancelling a run costs its datacenter more than starting one. The statements of one person delay no other person.
 func TestStatementsOfASignerAreLimited(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.SubmissionsPerSecond = 0.5 }) // a statement at once, and the next one in 10 s
+	// A statement at once, and the next one in 10 s.
+	p := start(t, func(c *Coordinator) { c.SubmissionsPerSecond = 0.5 })
 	connect(p, vienna, nil)
 	run, err := p.submit(signedScript(t, payload()))
 	if err != nil {

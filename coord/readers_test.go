@@ -24,10 +24,10 @@ import (
 	"writ/supervisor/link"
 )
 
-// wiki is a third project, which some people may read besides shop.
+// wiki is a third project, which some readers of shop may read too.
 const wiki = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c3")
 
-// readingRoster is namedRoster with everybody who may ask for something, by what they may read.
+// readingRoster is namedRoster with people for each combination of readable projects.
 func readingRoster(t *testing.T, address string) *identity.Roster {
 	return namedRoster(t, address, func(r *identity.Roster) {
 		r.Projects = append(r.Projects, identity.Project{ID: wiki, Name: "web-wiki"})
@@ -52,7 +52,7 @@ func readingRoster(t *testing.T, address string) *identity.Roster {
 		bind("dolf", identity.Deployer, identity.AllProjects)
 		bind("olga", identity.Operator, identity.AllProjects)
 		bind("anna", identity.Admin, identity.AllProjects)
-		r.Bindings = append(r.Bindings, identity.Binding{ // whose end every page of the dashboard announces
+		r.Bindings = append(r.Bindings, identity.Binding{ // every page of the dashboard announces its end
 			Principal: "sam-canary", Role: identity.Deployer, Project: blog, Expires: time.Now().UTC().Truncate(time.Second).Add(240 * time.Hour),
 		})
 	})
@@ -82,7 +82,7 @@ func startReading(t *testing.T, change ...func(c *Coordinator)) (*fixture, *supe
 	})
 }
 
-// tellAll answers like a supervisor that leaves it to the coordinator what readers may see.
+// tellAll answers like a supervisor that leaves filtering by reader to the coordinator.
 func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
 	switch verb {
 	case link.VerbSecrets:
@@ -104,7 +104,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 	}
 }
 
-// run hands in a script for a project and returns its submission when the datacenter has it.
+// runFor hands in a script for a project and returns its submission when the datacenter has it.
 func (p *fixture) runFor(project writ.ProjectID, name, script string) writ.Submission {
 	p.t.Helper()
 	text := payload()
@@ -120,7 +120,7 @@ func (p *fixture) runFor(project writ.ProjectID, name, script string) writ.Submi
 	return sub
 }
 
-// takeAway lets dave keep his key without a role, and takes kim's key.
+// takeAway removes dave's role, but not his key, and removes kim's key.
 func (p *fixture) takeAway() {
 	p.t.Helper()
 	next, err := p.rosters.current.Load().Successor(time.Now())
@@ -138,20 +138,22 @@ func (p *fixture) takeAway() {
 	}
 }
 
-// What a request is answered with, by somebody who is not let in.
+// Responses to requests that are refused.
 const (
 	noLogin = "401 LOGIN_REQUIRED"
 	noRole  = "403 ROLE_MISSING"
-	absent  = "404 NOT_FOUND" // as if there was no such thing
+	absent  = "404 NOT_FOUND" // as for a missing resource
 
-	forSchedulersOnly = "schedulers: " // begins what is answered to readers of all projects that may cordon nodes; others have no role
+	// Prefixes the response to readers of all projects that may cordon nodes; others lack the role.
+	forSchedulersOnly = "schedulers: "
 )
 
-// row says of a route how it answers: a stranger, somebody whose role was taken away after the login, people with roles in the project that
-// the address or body names, those with roles in another one only, and those with roles in all.
+// row lists the responses of a route: to a stranger, to a person whose role was revoked after the login, to people with
+// roles in the project that the address or body names, to those with roles in another project only, and to readers of
+// all projects.
 type row struct{ stranger, former, ofProject, ofOther, ofAll string }
 
-// toSchedulers is what is answered to readers of all projects that may cordon nodes, and toViewers what to all others of them.
+// toSchedulers is the response to readers of all projects that may cordon nodes, and toViewers that to the others.
 func (r row) toSchedulers() string { return strings.TrimPrefix(r.ofAll, forSchedulersOnly) }
 
 func (r row) toViewers() string {
@@ -163,10 +165,10 @@ func (r row) toViewers() string {
 
 func same(answer string) row { return row{answer, answer, answer, answer, answer} }
 
-// The rights to read, route by route, as SECURITY.md has them ("Who may read"). They are written by hand and not taken from the table of the
-// coordinator, so that a mistake in one of both shows.
+// The rights to read, route by route, as in SECURITY.md ("Who may read"). They are written by hand, independent of the
+// table of the coordinator, so that a mistake in either shows.
 var readRights = map[string]row{
-	// Who asks is proved by what is handed in, and "x" is nothing that anybody signed.
+	// The body identifies its signer, and "x" is not signed.
 	"POST /v1/logins/challenges":         same("200"),
 	"POST /v1/logins":                    same("400 SIGNATURE_MALFORMED"),
 	"POST /v1/logins/tokens":             same("400 BAD_REQUEST"),
@@ -177,10 +179,10 @@ var readRights = map[string]row{
 	"POST /v1/roster":                    same("400 SIGNATURE_MALFORMED"),
 	"POST /v1/datacenters/registrations": same("400 BAD_REQUEST"),
 	"POST /login":                        same("403 LOGIN_REFUSED"),
-	"POST /logout":                       same("200"), // it ends what the cookie says, and shows the page for logging in
+	"POST /logout":                       same("200"), // it revokes the cookie and shows the login page
 	"GET /v1/link":                       same("426"),
 
-	// What every verifier needs, and what says nothing of anybody.
+	// Public data that every verifier needs.
 	"GET /v1/roster":    same("200"),
 	"GET /healthz":      same("200"),
 	"GET /readyz":       same("200"),
@@ -204,7 +206,7 @@ var readRights = map[string]row{
 	"GET /runs/{id}/log":                     {noLogin, noRole, "200", absent, "200"},
 	"GET /runs/{id}/timeline":                {noLogin, noRole, "200", absent, "200"},
 
-	// Lists, pages and streams that show each reader what is his.
+	// Lists, pages and streams that are filtered by reader.
 	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},
 	"GET /":                    {noLogin, noRole, "200", "200", "200"},
 	"GET /live":                {noLogin, noRole, "200", "200", "200"},
@@ -232,7 +234,7 @@ var readRights = map[string]row{
 	"GET /v1/datacenters":      {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/roster/adoptions": {noLogin, noRole, "200", "200", "200"},
 
-	// Of the projects that the question names.
+	// Of the projects in the request.
 	"GET /v1/datacenters/{datacenter}/holds/standing": {noLogin, noRole, "200", absent, "200"},
 
 	// Of all projects together.
@@ -253,13 +255,13 @@ var readRights = map[string]row{
 	"GET /nodes":                        {noLogin, noRole, noRole, noRole, "200"},
 	"GET /live/nodes":                   {noLogin, noRole, noRole, noRole, "200"},
 
-	// There is no such node, which only those are told who see nodes.
+	// The node does not exist, which only readers of nodes may learn.
 	"GET /nodes/{datacenter}/{node}":      {noLogin, noRole, noRole, noRole, absent},
 	"GET /live/nodes/{datacenter}/{node}": {noLogin, noRole, noRole, noRole, absent},
 	"GET /nodes/{datacenter}/{node}/log":  {noLogin, noRole, noRole, noRole, forSchedulersOnly + absent},
 }
 
-// readersOf are the people of readingRoster by the column that holds for them in a request about shop.
+// readersOf maps the people of readingRoster to their column of a row, for a request about shop.
 var readersOf = map[string]func(r row) string{
 	"":      func(r row) string { return r.stranger },
 	"dave":  func(r row) string { return r.former },
@@ -279,7 +281,7 @@ var readersOf = map[string]func(r row) string{
 	"alice": row.toSchedulers,
 }
 
-// routesOf lists what a coordinator serves.
+// routesOf lists the routes of a coordinator.
 func routesOf(t *testing.T, p *fixture) (served []string) {
 	t.Helper()
 	err := chi.Walk(p.handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
@@ -293,7 +295,7 @@ func routesOf(t *testing.T, p *fixture) (served []string) {
 	return served
 }
 
-// Each route, asked by each role and by strangers, with GET and with HEAD. A route without a row fails.
+// Each route, requested by each role and by strangers, with GET and with HEAD. A route without a row fails.
 func TestEveryRoleAtEveryRoute(t *testing.T) {
 	p, _ := startReading(t)
 	sub := p.runFor(shop, "web-shop", "hello.tengo")
@@ -314,7 +316,7 @@ func TestEveryRoleAtEveryRoute(t *testing.T) {
 			if got := p.answer(tokens[name], method, path, bodyFor(p, route)); got != want {
 				t.Errorf("%s by %q: %s, want %s", route, name, got, want)
 			}
-			if method == http.MethodGet && !(isStream(path) && want == "200") { // a HEAD of a stream would hold it open
+			if method == http.MethodGet && !(isStream(path) && want == "200") { // a HEAD of a stream would stay open
 				want, _, _ := strings.Cut(want, " ")
 				if got := p.answer(tokens[name], http.MethodHead, path, ""); got != want {
 					t.Errorf("HEAD %s by %q: %s, want %s", path, name, got, want)
@@ -344,13 +346,14 @@ func isStream(path string) bool {
 	return strings.HasSuffix(path, "/events") || strings.HasPrefix(path, "/live/")
 }
 
-// bodyFor is what a route that takes something is sent.
+// bodyFor returns a body for a route.
 func bodyFor(p *fixture, route string) string {
 	switch {
 	case strings.HasSuffix(route, "/plan"):
 		return planFor(shop)
 	case strings.HasSuffix(route, "/challenges"):
-		body, _ := json.Marshal(api.NewChallenge{Nonce: make([]byte, identity.NonceSize), URL: p.PublicURL}) // strings and bytes
+		// Strings and bytes.
+		body, _ := json.Marshal(api.NewChallenge{Nonce: make([]byte, identity.NonceSize), URL: p.PublicURL})
 		return string(body)
 	case strings.HasPrefix(route, "POST "):
 		return "x"
@@ -362,7 +365,7 @@ func planFor(project writ.ProjectID) string {
 	return fmt.Sprintf(`{"project": %q, "calls": [{"operation": "volume.create", "name": "v", "args": {"size_gib": 1}}]}`, project)
 }
 
-// pageCode is where a page of the dashboard shows a code.
+// pageCode matches the code on a page of the dashboard.
 var pageCode = regexp.MustCompile(`<p class="code">([A-Z_]+)</p>`)
 
 // answer sends a request and returns its status and, if it was refused, the code.
@@ -409,7 +412,7 @@ func (p *fixture) answer(token, method, path, body string) string {
 	return answer
 }
 
-// A reader of some projects gets them together in a list that names none, in pages of that.
+// A list without a project has the items of all readable projects, in pages.
 func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 	p, s := startReading(t)
 	want := map[writ.ProjectID]int{}
@@ -476,11 +479,12 @@ func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 	}
 }
 
-// A person who has logged in may ask as often as one address may, from however many addresses. The log names who is refused.
+// A logged-in person has the request rate of one address, however many addresses it uses. The log names the refused
+// person.
 func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
 	p, _ := startReading(t)
 	dave, erin := p.token("dave"), p.token("erin")
-	p.readers.PerSecond = 50 // of which a list counts as ten, and twice as many at once
+	p.readers.PerSecond = 50 // a list counts as ten, and the burst is twice the rate
 	ask := func(token string, from int) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, p.PublicURL+"/v1/runs", nil)
 		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:4000", from/250, from%250)

@@ -15,7 +15,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestPublicRequestsLogFewLines sends each thing a thousand times, from a thousand addresses: none comes faster than one may.
+// TestPublicRequestsLogFewLines sends each request a thousand times, from a thousand addresses, each within its rate.
 func TestPublicRequestsLogFewLines(t *testing.T) {
 	send := func(p *fixture, method, path, kind string, body []byte, from int, change func(r *http.Request)) int {
 		r := httptest.NewRequest(method, p.PublicURL+path, bytes.NewReader(body))
@@ -60,7 +60,7 @@ func TestPublicRequestsLogFewLines(t *testing.T) {
 					t.Fatalf("the answer is %d, want %d", status, tt.status)
 				}
 			}
-			if lines := log.Lines(""); lines > 5 { // the first of a roster and of a submission are among them
+			if lines := log.Lines(""); lines > 5 { // includes the first line of a roster and of a submission
 				t.Errorf("a thousand make %d lines, as this one:\n%s", lines, log)
 			}
 			if log.Lines(tt.said) != 1 {

@@ -7,8 +7,8 @@ import (
 	"writ/coord/api"
 )
 
-// TestRunsThatARestoredJournalDoesNotKnowBeginAgainOrEnd lets a datacenter come back with a journal from a backup, which knows none of its
-// runs.
+// TestRunsThatARestoredJournalDoesNotKnowBeginAgainOrEnd restores the journal of a datacenter from a backup that has
+// none of its runs.
 func TestRunsThatARestoredJournalDoesNotKnowBeginAgainOrEnd(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)
@@ -29,7 +29,7 @@ func TestRunsThatARestoredJournalDoesNotKnowBeginAgainOrEnd(t *testing.T) {
 	refused := 0
 	s = connect(p, vienna, func(s *supervisor) {
 		s.journal = "restored"
-		s.refuses = func() error { // the first that it is asked for
+		s.refuses = func() error { // refuses the first one
 			if refused++; refused == 1 {
 				return writ.Errorf(writ.CodeExpired, "it expired an hour ago")
 			}

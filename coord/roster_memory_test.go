@@ -33,9 +33,10 @@ const (
 	maxGrowth    = 64 << 20 // bytes of memory for all callers together
 )
 
-// TestManyStrangersCostBoundedMemory has another process call the routes without a login of a coordinator and a node API, from 200 addresses at
-// once. The roster has 10,000 versions, and the callers ask for the path from each. The memory of the process grows by 64 MiB at most. The test
-// prints how long an honest change of the roster takes before and meanwhile.
+// TestManyStrangersCostBoundedMemory calls the routes without a login of a coordinator and a node API from another
+// process, from 200 addresses at once. The roster has 10,000 versions, and the callers request the path from each. The
+// memory of the process grows by 64 MiB at most. The test prints the duration of an honest change of the roster before
+// and meanwhile.
 func TestManyStrangersCostBoundedMemory(t *testing.T) {
 	testenv.Nightly(t, "TestStrangersShareOneRosterPage of package coord, TestCallersShareARosterPage of package supervisor/nodes")
 	store, err := sqlstore.Open(t.Context(), ":memory:")
@@ -59,7 +60,7 @@ func TestManyStrangersCostBoundedMemory(t *testing.T) {
 		select {
 		case <-answered:
 			working = false
-		case <-time.After(10 * time.Millisecond): // a sample of the memory; nothing waits for it
+		case <-time.After(10 * time.Millisecond): // memory sampling interval; no other code waits for it
 			runtime.ReadMemStats(&now)
 			most = max(most, now.HeapInuse+now.StackInuse)
 		}
@@ -103,7 +104,7 @@ func (p *fixture) addVersions(n int) {
 	}
 }
 
-// commandTime returns how long a change of the roster takes for a person who has logged in: the median of some.
+// commandTime returns the median duration of several roster changes by a logged-in person.
 func (p *fixture) commandTime(token string) time.Duration {
 	var took []time.Duration
 	for range 5 {
@@ -127,10 +128,11 @@ func (p *fixture) commandTime(token string) time.Duration {
 	return took[len(took)/2]
 }
 
-// callersVar names the addresses that TestCallers calls.
+// callersVar is the variable with the addresses for TestCallers.
 const callersVar = "WRIT_TEST_CALLERS"
 
-// callFromElsewhere has another process call servers. answered is closed after each caller had some answers. end ends the process.
+// callFromElsewhere starts another process that calls servers. answered is closed after each caller had some answers.
+// end ends the process.
 func callFromElsewhere(t *testing.T, servers ...string) (answered <-chan struct{}, end func()) {
 	t.Helper()
 	// The callers get little of the processor while the servers need it, as if they were on other machines.
@@ -213,7 +215,8 @@ func TestCallers(t *testing.T) {
 	callers.Wait()
 }
 
-// strangersRequest returns the i-th request of strangers: mostly for pages of the roster, and for each other route without a login.
+// strangersRequest returns the i-th request of strangers: usually for pages of the roster, and for each other route
+// without a login.
 func strangersRequest(ctx context.Context, servers []string, i int, roster []byte) *http.Request {
 	method, path, body := http.MethodGet, fmt.Sprintf("%s/v1/roster?after=%d", servers[0], i%manyVersions), []byte(nil)
 	switch i % 10 {
@@ -233,7 +236,7 @@ func strangersRequest(ctx context.Context, servers []string, i int, roster []byt
 	return request
 }
 
-// rosterBackend gives the rosters of a coordinator as a supervisor gives its own.
+// rosterBackend serves the rosters of a coordinator like those of a supervisor.
 type rosterBackend struct {
 	nodes.Backend
 	nodes.Members

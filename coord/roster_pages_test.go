@@ -15,7 +15,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// countedRosters is a ledger that counts how often rosters are read.
+// countedRosters is a ledger that counts reads of rosters.
 type countedRosters struct {
 	ledger.Ledger
 	reads atomic.Int32
@@ -31,7 +31,8 @@ func (c *countedRosters) Roster(ctx context.Context, version int) ([]byte, error
 	return c.Ledger.Roster(ctx, version)
 }
 
-// Requests without a login for the roster share one page, and its size and cost do not depend on the number of versions.
+// Requests without a login for the roster share one page, and its size and cost do not depend on the number of
+// versions.
 func TestStrangersShareOneRosterPage(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {

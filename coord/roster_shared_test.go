@@ -14,7 +14,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// A page that one caller has asked for leads every other caller that shares it to the newest roster.
+// A page that one caller has requested leads every other caller that shares it to the newest roster.
 func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	if err != nil {
@@ -54,7 +54,7 @@ func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 	}
 }
 
-// A text that a stranger signed is refused without the lock that honest changes of the roster need.
+// A text signed by a stranger is refused without the lock that honest changes of the roster need.
 func TestStrangersHoldUpNoRosterChange(t *testing.T) {
 	p := start(t, nil)
 	roster, err := p.rosters.newest(t.Context(), p.Coordinator)

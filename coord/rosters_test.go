@@ -17,7 +17,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// successor makes the next version of a roster.
+// successor returns the next version of a roster.
 func successor(t testing.TB, r *identity.Roster, change func(next *identity.Roster)) *identity.Roster {
 	t.Helper()
 	next, err := r.Successor(time.Now())
@@ -30,7 +30,7 @@ func successor(t testing.TB, r *identity.Roster, change func(next *identity.Rost
 
 func nothing(*identity.Roster) {}
 
-// Without a version the answer is the newest roster as it was signed, whatever pages others have asked for.
+// Without a version the answer is the newest roster as it was signed, whatever pages other callers requested.
 func TestDefaultPageIsTheNewestRoster(t *testing.T) {
 	p := start(t, nil)
 	roster := firstRoster()
@@ -136,7 +136,8 @@ func TestFirstRosterIsOfTheCoordinatorsCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, func(c *Coordinator) { c.Cluster = writ.ClusterID(strings.Repeat("1", 64)) }) // the fixture's roster is not taken either
+	// The fixture's roster is refused too.
+	p := start(t, func(c *Coordinator) { c.Cluster = writ.ClusterID(strings.Repeat("1", 64)) })
 	if status, body := p.post("/v1/roster", text); status != 403 {
 		t.Errorf("status %d, %s", status, body)
 	}
@@ -288,7 +289,7 @@ func TestSupervisorAsksForAPlace(t *testing.T) {
 	nonce := make([]byte, identity.NonceSize)
 	token := identity.NewToken(firstRoster().Cluster)
 	good := api.NewRegistration{Token: token.ID, Name: name, Key: public, Nonce: nonce, Proof: token.Prove(identity.RegistrationText(token.ID, name, public, nonce)), URL: "http://10.0.0.7:7441"}
-	for range 2 { // the answer was lost
+	for range 2 { // the response was lost
 		got, err := api.Answer[api.Registration](p.client.Register(t.Context(), good))
 		if err != nil || got.Name != name || !strings.HasPrefix(got.Fingerprint, "SHA256:") || got.Received.IsZero() {
 			t.Fatalf("%+v, %v", got, err)
@@ -334,7 +335,8 @@ func TestSupervisorAsksForAPlace(t *testing.T) {
 	}
 }
 
-// Registering needs no right: who fills the places from one address displaces what came from there, and a supervisor from elsewhere waits on.
+// Registering needs no right: a flood from one address displaces only registrations from its network; a supervisor from
+// elsewhere keeps its place.
 func TestAFloodOfRegistrationsDisplacesOnlyItsNetwork(t *testing.T) {
 	p := start(t, nil)
 	register := func(from string, names ...string) {

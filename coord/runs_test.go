@@ -17,7 +17,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// listed are the runs of a list, and why each waits.
+// listed returns the runs of a list, with the reason why each waits.
 func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 	p.t.Helper()
 	status, body := p.as(token, http.MethodGet, "/v1/runs?"+query.Encode())
@@ -32,9 +32,9 @@ func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 	return all
 }
 
-// Each filter of runs selects what it says, of the projects that a person may read only, and pages go on with the same filter.
+// Each filter selects the described runs, from the readable projects only, and the next pages use the same filter.
 func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
-	var later atomic.Int64 // how far the coordinator's clock is ahead
+	var later atomic.Int64 // offset of the coordinator's clock
 	p, s := startReading(t, func(c *Coordinator) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	})
@@ -60,7 +60,7 @@ func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
 		list, err := p.Ledger.Calls(t.Context(), blogs[0].Run, ledger.Page{})
 		return err == nil && len(list.Items) == 1
 	})
-	carol := p.token("carol") // who reads shop
+	carol := p.token("carol") // reads shop
 	ask := func(query url.Values) (got []writ.RunID) {
 		for id := range p.listed(carol, query) {
 			got = append(got, id)
@@ -103,7 +103,7 @@ func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
 	}
 }
 
-// asking is a ledger that counts how often it is asked for certain nodes.
+// asking is a ledger that counts the requests for certain nodes.
 type asking struct {
 	ledger.Ledger
 	forNodes atomic.Int32
@@ -116,7 +116,8 @@ func (a *asking) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledge
 	return a.Ledger.Nodes(ctx, filter, page)
 }
 
-// A call whose node does not work says so, before what the node said last of other calls. The ledger is asked once for the nodes of all runs of a page.
+// A call on a failing node has the node's fault as reason, before older reports about other calls. The ledger is read
+// once for the nodes of all runs of a page.
 func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
@@ -184,14 +185,14 @@ func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
 	}
 }
 
-// What a datacenter said of a call before its queue was away is not why the run waits.
+// A report about a call from before the queue failed is not the reason why the run waits.
 func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) { s.dialer.Fault = func() string { return "its queue is away" } })
 	run := ledger.Run{Run: writ.Run{ID: writ.RunIDOf(writ.Digest{1}), Datacenter: vienna, Reason: "call 1 (node.ping) is queued"}, State: ledger.State(writ.RunRunning)}
 	p.await("the run names the fault", func() bool {
 		why, err := p.Why(t.Context(), run)
-		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // what is stored wakes the test, and a fault does not
+		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // stored events wake the test, a fault does not
 		return err == nil && why[run.ID] == "its datacenter cannot go on: its queue is away"
 	})
 	all, err := p.Datacenters(t.Context())

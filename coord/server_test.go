@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A client that never ends its request holds a coordinator that was told to end no longer than its grace.
+// A client that never ends its request delays the shutdown of a coordinator by its grace at most.
 func TestARequestThatNeverEndsIsCut(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.Grace = time.Millisecond })
 	address := strings.TrimPrefix(p.PublicURL, "http://")
@@ -21,7 +21,7 @@ func TestARequestThatNeverEndsIsCut(t *testing.T) {
 	if _, err := fmt.Fprintf(conn, "POST /v1/submissions HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n", address); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := bufio.NewReader(conn).ReadString('\n') // it comes when the body is being read
+	answer, err := bufio.NewReader(conn).ReadString('\n') // sent when the body is being read
 	if err != nil || !strings.Contains(answer, "100 Continue") {
 		t.Fatalf("it answers %q, %v", answer, err)
 	}

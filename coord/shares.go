@@ -65,8 +65,9 @@ func (s *shares) check(ctx context.Context, c *Coordinator, datacenter writ.Data
 		WithHint("inspect the events of the datacenter; free space on the ledger's disk, or start the coordinator with a larger --datacenter-share")
 }
 
-// claimRefresh reports whether the caller has to refresh the shares. Other callers use the old shares meanwhile, so that a
-// slow ledger delays one caller only. Before the first refresh there are no shares, and every caller has to refresh.
+// claimRefresh reports whether the caller has to refresh the shares. Other callers use the old shares meanwhile, so
+// that a slow ledger delays one caller only. Before the first refresh there are no shares, and every caller has to
+// refresh.
 func (s *shares) claimRefresh() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// slowReader is a ResponseWriter that takes a large answer only when the test ends.
+// slowReader is a ResponseWriter that accepts a large response only when the test ends.
 type slowReader struct {
 	*httptest.ResponseRecorder
 	writing chan<- *slowReader
@@ -25,7 +25,8 @@ func (s *slowReader) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestAnswersToSlowReadersTakeBoundedMemory has one person read nothing of many large pages. Another person is answered meanwhile.
+// TestAnswersToSlowReadersTakeBoundedMemory has one person request many large pages without reading them. Another
+// person is served meanwhile.
 func TestAnswersToSlowReadersTakeBoundedMemory(t *testing.T) {
 	const readers, fit = 8, 3
 	store, err := sqlstore.Open(t.Context(), ":memory:")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// slowClient sends a body that does not end. It returns the body and a channel of the answer's status.
+// slowClient sends a body that does not end. It returns the body and a channel with the status of the response.
 func (p *fixture) slowClient(remote string, sent int) (body io.Closer, status chan int) {
 	read, write := io.Pipe()
 	status = make(chan int, 1)
@@ -21,12 +21,13 @@ func (p *fixture) slowClient(remote string, sent int) (body io.Closer, status ch
 		status <- answer.Code
 	}()
 	if _, err := write.Write(bytes.Repeat([]byte("x"), sent-1)); err == nil {
-		_, _ = write.Write([]byte("x")) // once it is read, all before it counts
+		_, _ = write.Write([]byte("x")) // once this is read, all bytes before it are counted
 	}
 	return write, status
 }
 
-// TestSlowBodiesTakeBoundedMemory has slow clients send most of a large body each. A client of another network is served meanwhile.
+// TestSlowBodiesTakeBoundedMemory has slow clients send most of a large body each. A client of another network is
+// served meanwhile.
 func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 	const bound, clients, sent = 2 << 20, 8, 500 << 10
 	p := start(t, func(c *Coordinator) { c.bodies.Size = bound })

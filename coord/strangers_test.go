@@ -31,7 +31,7 @@ func TestLoginsWaitForNoStranger(t *testing.T) {
 	}
 }
 
-// A body of strangers has its own bound, so that their rosters take no memory from people who have logged in.
+// Bodies of strangers have a separate limit, so that their rosters take no memory from logged-in people.
 func TestStrangersRostersTakeBoundedMemory(t *testing.T) {
 	p := startNamed(t, nil)
 	p.strangers.bodies.Size = 1 << 10

@@ -49,7 +49,8 @@ func TestSubmissionReachesItsDatacenter(t *testing.T) {
 
 func TestSubmissionAnswerNamesTheRun(t *testing.T) {
 	p := start(t, nil)
-	response, err := p.client.SubmitWithBody(t.Context(), "application/x-www-form-urlencoded", bytes.NewReader(signedScript(t, payload()))) // what curl says
+	// As curl sends it.
+	response, err := p.client.SubmitWithBody(t.Context(), "application/x-www-form-urlencoded", bytes.NewReader(signedScript(t, payload())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestSubmissionAnswerNamesTheRun(t *testing.T) {
 
 func TestSubmissionWaitsForItsDatacenter(t *testing.T) {
 	p := start(t, nil)
-	connect(p, graz, nil) // another one must not get it
+	connect(p, graz, nil) // another datacenter, which must not get it
 	var want []writ.RunID
 	for range 3 {
 		s, err := p.submit(signedScript(t, payload()))
@@ -159,7 +160,7 @@ func TestWaitingSubmissionExpires(t *testing.T) {
 	}
 }
 
-// badSubmissions spoils a good submission in every way that the early check must find.
+// badSubmissions spoils a good submission in every way that the early check must detect.
 func badSubmissions(t *testing.T) map[string]struct {
 	text []byte
 	code writ.Code
@@ -233,7 +234,7 @@ func TestAnyFlippedBitIsRefused(t *testing.T) {
 	})
 }
 
-// Without the early check the datacenter refuses by itself, and whoever submitted sees it.
+// Without the early check, the datacenter refuses the submission, and its submitter sees the refusal.
 func TestTheSupervisorRefusesAnUncheckedSubmission(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.SkipEarlyCheckForTest = true })
 	dc := connect(p, vienna, nil)
@@ -304,7 +305,8 @@ func TestManySubmissionsAreDeliveredOnceEach(t *testing.T) {
 	})
 	took := dc.took()
 	slices.Sort(took)
-	failed := strings.Contains(p.log.String(), "deliver submissions; trying again") // an answer was late, so it was delivered again
+	// An answer was late, so it was delivered again.
+	failed := strings.Contains(p.log.String(), "deliver submissions; trying again")
 	if len(slices.Compact(slices.Clone(took))) != many || len(took) != many && !failed {
 		t.Errorf("the datacenter got %d submissions, %d different ones; want each of %d once", len(took), len(slices.Compact(took)), many)
 	}

@@ -22,7 +22,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// countingLedger counts how often it is asked for events.
+// countingLedger counts the reads of events.
 type countingLedger struct {
 	ledger.Ledger
 	asked atomic.Int64
@@ -55,7 +55,7 @@ func startWithTail(t *testing.T, limit int) (*fixture, *countingLedger) {
 	return p, counting
 }
 
-// reader takes an event stream in this process, as slowly as it likes.
+// reader receives an event stream in this process, at its own speed.
 type reader struct {
 	slow func() // called before each message
 
@@ -80,21 +80,21 @@ func (r *reader) Write(b []byte) (int, error) {
 	return r.text.Write(b)
 }
 
-// ids are those of the events that came.
+// ids returns the ids of the received events.
 func (r *reader) ids() []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ids := []int64{}
 	for m, err := range api.Messages(strings.NewReader(r.text.String())) {
 		if err != nil {
-			break // it goes on
+			break // incomplete
 		}
 		ids = append(ids, m.ID)
 	}
 	return ids
 }
 
-// await returns when so many events came.
+// await returns when n events were received.
 func (r *reader) await(t *testing.T, n int) {
 	t.Helper()
 	for late := time.After(hang); len(r.ids()) < n; {
@@ -127,7 +127,7 @@ func (p *fixture) stream(filter ledger.EventFilter, after int64, slow func()) (r
 	}
 }
 
-// The tail holds a dozen events, so that streams fall back to the ledger and come back all the time.
+// The tail holds a dozen events, so streams keep switching between the tail and the ledger.
 func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
 	p, _ := startWithTail(t, 10_000)
 	chance := rand.New(rand.NewPCG(testenv.Seed(t, 0), 0))
@@ -182,7 +182,7 @@ func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
 		if err := (sink{p.Coordinator}).StoreEvents(t.Context(), dc, events); err != nil {
 			t.Fatal(err)
 		}
-		if len(watchers) > 0 && chance.IntN(20) == 0 { // one leaves, maybe the last, and the tail with it
+		if len(watchers) > 0 && chance.IntN(20) == 0 { // one leaves, possibly the last, which ends the tail
 			watchers[len(watchers)-1].end()
 			watchers = watchers[:len(watchers)-1]
 		}
@@ -226,7 +226,8 @@ func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 			r.await(t, int(n))
 		}
 	}
-	// A stream reads from the ledger until it has caught up with the tail: afterwards, an event costs at most two reads.
+	// A stream reads from the ledger until it has caught up with the tail: afterwards, an event costs at most two
+	// reads.
 	n := int64(0)
 	for caughtUp := false; !caughtUp && n < rounds; {
 		n++
@@ -244,7 +245,7 @@ func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	}
 }
 
-// foreignEvents is a ledger in which something happens all the time, and nothing of it in the project shop.
+// foreignEvents is a ledger with a steady flow of events, none of them in the project shop.
 type foreignEvents struct {
 	ledger.Ledger
 	newest atomic.Int64
@@ -264,7 +265,7 @@ func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.Eve
 	return found, len(found) == max, nil
 }
 
-// A stream on which nothing comes is kept alive, and when it says so tells nothing of what comes on others.
+// A stream without events is kept alive, and its keep-alives reveal no events of other streams.
 func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(foreignEvents)
@@ -276,7 +277,7 @@ func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 		quiet, end := p.stream(ledger.EventFilter{Projects: []writ.ProjectID{shop}}, 0, func() {})
 		busy, endBusy := p.stream(ledger.EventFilter{Projects: []writ.ProjectID{shop, blog}}, 0, func() {})
 		const seconds = 100
-		tick := time.NewTicker(time.Second) // of the clock of the test
+		tick := time.NewTicker(time.Second) // on the clock of the test
 		for range seconds {
 			<-tick.C
 			l.newest.Add(1)

@@ -12,7 +12,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// A supervisor may ask a coordinator for rosters and for nothing else: neither for what others have, nor in the words of a coordinator.
+// A supervisor may request rosters from a coordinator and nothing else: no data of others, and no verbs of a
+// coordinator.
 func TestASupervisorAsksForRostersOnly(t *testing.T) {
 	p := start(t, nil)
 	welcomed := make(chan struct{}, 1)
@@ -33,7 +34,8 @@ func TestASupervisorAsksForRostersOnly(t *testing.T) {
 	}
 }
 
-// What a datacenter says of runs, nodes and resources of another one changes nothing of these, and who watches them does not hear it.
+// Reports of a datacenter about runs, nodes and resources of another one change none of these, and watchers do not
+// receive them.
 func TestADatacenterSpeaksOnlyForItself(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)
@@ -79,7 +81,7 @@ func TestADatacenterSpeaksOnlyForItself(t *testing.T) {
 		t.Errorf("resources: %+v, %v", list.Items, err)
 	}
 	if list, err := p.Ledger.Usage(t.Context(), ledger.UsageFilter{}, ledger.Page{}); err != nil || len(list.Items) != 1 || list.Items[0].Datacenter != graz {
-		t.Errorf("usage: %+v, %v", list.Items, err) // it says so in its own name
+		t.Errorf("usage: %+v, %v", list.Items, err) // recorded under its own name
 	}
 	events, _, err := p.Ledger.Events(t.Context(), 0, ledger.EventFilter{Run: sub.Run}, 100)
 	if err != nil {
