@@ -9,10 +9,10 @@ import (
 	"writ/internal/hidden"
 )
 
-// attention is the line of the first page with counts of all that needs a person.
+// attention is the line of the first page that counts everything that needs a person.
 type attention []concern
 
-// concern counts things of one kind that need a person.
+// concern counts items of one kind that need a person.
 type concern struct {
 	N         int
 	One, Many string
@@ -20,11 +20,11 @@ type concern struct {
 	Detail    string // may be ""
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (attention) Key() string { return "attention" }
 
-// attentionOf returns the concerns that a reader may see. ends are the things that expire, and ledgerDown reports whether the ledger cannot be used.
-// Both are for readers of everything.
+// attentionOf returns the concerns that a reader may see. ends lists the expiring items, and ledgerDown reports whether
+// the ledger is unusable. Both are shown to readers of all projects only.
 func attentionOf(now *moment, reader Reader, ends []identity.Expiry, ledgerDown bool) (all attention) {
 	concerns := []concern{
 		{away(now.datacenters), "datacenter is away", "datacenters are away", "/datacenters", ""},
@@ -51,7 +51,7 @@ func attentionOf(now *moment, reader Reader, ends []identity.Expiry, ledgerDown 
 	return all
 }
 
-// concernOfLedger is about a full or damaged ledger of this coordinator.
+// concernOfLedger reports a full or damaged ledger of this coordinator.
 func concernOfLedger(down bool) concern {
 	c := concern{One: "ledger cannot be used", Detail: ": this coordinator refuses new work, and events wait in the datacenters; `writ doctor` and its log say why"}
 	if down {
@@ -92,10 +92,11 @@ func heldFor(reader Reader, of []api.DatacenterHolds) (n int) {
 	return n
 }
 
-// expiredFor is how long an expired thing still needs attention. A role that ended long ago does not.
+// expiredFor is the time in which an expired item still needs attention. Older ones, such as a role that ended long
+// ago, are not shown.
 const expiredFor = 30 * 24 * time.Hour
 
-// concernOfEnds counts the things to renew now, and names the first three with their commands.
+// concernOfEnds counts the items to renew now, and names the first three with their commands.
 func concernOfEnds(ends []identity.Expiry, now time.Time) concern {
 	c := concern{One: "thing expires soon or has expired", Many: "things expire soon or have expired"}
 	for _, e := range ends {
@@ -114,7 +115,7 @@ func concernOfEnds(ends []identity.Expiry, now time.Time) concern {
 	return c
 }
 
-// separator returns the text before the detail of a number.
+// separator returns the text before the n-th detail.
 func separator(number int) string {
 	if number == 1 {
 		return ": "

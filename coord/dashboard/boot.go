@@ -16,12 +16,12 @@ import (
 
 const (
 	maxBoots       = 200              // machines of a datacenter on the page: the newest of each address first
-	bootServerAway = 30 * time.Second // with very many machines a boot server reports every few seconds
+	bootServerAway = 30 * time.Second // with very many machines, a boot server reports only every few seconds
 	digestShown    = 12
 )
 
-// boot is the page of machines that start over the network, as boot servers report them. Any machine of those networks can speak for another, so
-// nothing but what is shown follows from it.
+// boot is the page of machines that boot over the network, as reported by boot servers. Any machine in those networks
+// can impersonate another, so the reports are only displayed and have no effect.
 func (d *Dashboard) boot(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.moment(ctx)
@@ -50,25 +50,25 @@ func (d *Dashboard) boot(ctx context.Context, r *http.Request, _ bool) (*page, e
 	return p, nil
 }
 
-// bootsLeft is how many machines the page leaves out.
+// bootsLeft counts the machines that the page omits.
 type bootsLeft struct{ N int }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (bootsLeft) Key() string { return "total" }
 
-// bootServer is a boot server with what it says of itself, or a datacenter that cannot be asked.
+// bootServer is a boot server with its report, or an unreachable datacenter.
 type bootServer struct {
 	api.BootServer
 	Datacenter     writ.DatacenterID
 	DatacenterName string
-	Away           bool   // what it has said is old
-	Why            string // the datacenter cannot be asked, "" if it can
+	Away           bool   // its report is old
+	Why            string // why the datacenter is unreachable, or ""
 }
 
-// Key tells it from the others.
+// Key identifies the boot server.
 func (s bootServer) Key() string { return string(s.Datacenter) + "/" + s.Token }
 
-// Digest is the beginning of that of its image.
+// Digest returns the beginning of the digest of its image.
 func (s bootServer) Digest() string { return s.Image[:min(len(s.Image), digestShown)] }
 
 func bootServersOf(dc api.DatacenterBoots, now time.Time) (all []bootServer) {
@@ -83,20 +83,20 @@ func bootServersOf(dc api.DatacenterBoots, now time.Time) (all []bootServer) {
 	return all
 }
 
-// bootRow is a machine that starts.
+// bootRow is a booting machine.
 type bootRow struct {
 	api.BootMachine
 	Datacenter     writ.DatacenterID
 	DatacenterName string
 	State          string // one word: failed, starting, pending, joined, off, unknown
-	Page           string // of the node, once it has joined; "" if there is none
-	Mismatch       string // why the node is perhaps not this machine, "" for none
+	Page           string // of the node, once it has joined; otherwise ""
+	Mismatch       string // why the node may be a different machine, or ""
 }
 
-// Key tells it from the others: a machine can be in the networks of two boot servers.
+// Key identifies the row: a machine can be in the networks of two boot servers.
 func (r bootRow) Key() string { return string(r.Datacenter) + "/" + r.Server + "/" + r.Mac }
 
-// Facts is what else is known of the machine.
+// Facts lists further facts about the machine.
 func (r bootRow) Facts() string {
 	var all []string
 	for _, fact := range []struct{ what, is string }{{"serial", r.Serial}, {"asset", r.Asset}, {"at", r.Address}} {
@@ -110,7 +110,7 @@ func (r bootRow) Facts() string {
 	return strings.Join(all, ", ")
 }
 
-// Tone is the class of what the boot server says of the machine.
+// Tone returns the class of the boot server's advice.
 func (r bootRow) Tone() string {
 	switch r.State {
 	case "failed":
@@ -130,7 +130,7 @@ func bootRowsOf(dc api.DatacenterBoots) []bootRow {
 	return rows
 }
 
-// escapeAll makes texts of strangers fit to be shown.
+// escapeAll escapes texts from strangers for display.
 func escapeAll(texts ...*string) {
 	for _, text := range texts {
 		*text = hidden.Escape(*text)
@@ -140,7 +140,7 @@ func escapeAll(texts ...*string) {
 // stepJoined is the step of a machine that serves as a node.
 const stepJoined = "joined"
 
-// bootState is a word for how a machine stands.
+// bootState returns the state of a machine in one word.
 func bootState(m api.BootMachine) string {
 	switch {
 	case m.Failed:
@@ -155,13 +155,13 @@ func bootState(m api.BootMachine) string {
 	return "starting"
 }
 
-// namedNode is how boot servers call a node.
+// namedNode identifies a node by name, as boot servers do.
 type namedNode struct {
 	datacenter writ.DatacenterID
 	name       string
 }
 
-// linkNodes leads from the machines that have joined to the nodes that they say they are.
+// linkNodes links each joined machine to the node whose name it reported.
 func (d *Dashboard) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
 	var names []string
 	for _, r := range rows {
@@ -187,12 +187,13 @@ func (d *Dashboard) linkNodes(ctx context.Context, only writ.DatacenterID, rows 
 	return nil
 }
 
-// nodesNamed returns the approved nodes that have one of these names. It asks the ledger once, and again only if there are more than a list may have.
+// nodesNamed returns the approved nodes with one of these names. It reads the ledger once, and again only if there are
+// more than one list may have.
 func (d *Dashboard) nodesNamed(ctx context.Context, only writ.DatacenterID, names []string) (map[namedNode]writ.Node, error) {
 	known := map[namedNode]writ.Node{}
 	slices.Sort(names)
 	filter := ledger.NodeFilter{Datacenter: only, Admission: writ.AdmissionApproved, Names: slices.Compact(names)}
-	if len(filter.Names) == 0 { // or all nodes would be meant
+	if len(filter.Names) == 0 { // an empty filter would select all nodes
 		return known, nil
 	}
 	for n, err := range ledger.All(ctx, d.Ledger.Nodes, filter) {
@@ -204,13 +205,13 @@ func (d *Dashboard) nodesNamed(ctx context.Context, only writ.DatacenterID, name
 	return known, nil
 }
 
-// bootCount is how many machines start, for the first page.
+// bootCount counts the booting machines for the first page.
 type bootCount struct{ Starting, Failed int }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (bootCount) Key() string { return "boot" }
 
-// bootCounts counts the machines that start, and returns none if no boot server reports.
+// bootCounts counts the booting machines. Without a boot server it returns nothing.
 func bootCounts(now *moment) []bootCount {
 	var c bootCount
 	servers := 0

@@ -6,7 +6,7 @@ import (
 	. "writ/coord/dashboard/markup"
 )
 
-// bootPage is the page of machines that start over the network.
+// bootPage is the page of machines that boot over the network.
 type bootPage struct{ listPage }
 
 func (b bootPage) html(p *page) Node {
@@ -61,7 +61,7 @@ func (r bootRow) html() Node {
 		cell("ag n", "since", since))
 }
 
-// node is the node that the machine says it is.
+// node renders the node that the machine claims to be.
 func (r bootRow) node() Node {
 	if r.Page == "" {
 		return orNone(r.Node)

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	recountEvery = 5 * time.Second // of a page that is kept up to date, as a count may look at many runs
+	recountEvery = 5 * time.Second // for live pages, because a count may read many runs
 	countsKept   = 64
 )
 
-// numbers are those of the overview: how many runs are in each state, and stuck.
+// numbers holds the number of runs in each state, and of stuck runs, for the overview.
 type numbers struct {
 	at     time.Time
 	states map[ledger.State]int
 	stuck  int
 }
 
-// counted remembers numbers for streams.
+// counted caches numbers for streams.
 type counted struct {
 	mu   sync.Mutex
 	kept map[string]numbers
 }
 
-// numbersOf counts the runs that the lists behind the numbers of the overview select. A page that is loaded has those of this moment; news of it may
-// have those of recountEvery ago.
+// numbersOf counts the runs in the lists behind the numbers of the overview. A page load gets current numbers; its live
+// updates may have numbers that are recountEvery old.
 func (d *Dashboard) numbersOf(ctx context.Context, own *url.URL, now *moment, filter ledger.RunFilter) (numbers, error) {
 	if !narrow(filter) {
 		chosen := func(project writ.ProjectID) bool {
@@ -40,7 +40,7 @@ func (d *Dashboard) numbersOf(ctx context.Context, own *url.URL, now *moment, fi
 		}
 		return numbers{now.at, now.counts.Sum(chosen), sumOf(now.stuck.Sum(chosen))}, nil
 	}
-	key := with(own, "state", "") + fmt.Sprint(filter.Projects) // what a reader may see is a part of the question
+	key := with(own, "state", "") + fmt.Sprint(filter.Projects) // includes the readable projects
 	if strings.HasPrefix(own.Path, "/live/") {
 		d.counted.mu.Lock()
 		n, known := d.counted.kept[key]

@@ -1,6 +1,7 @@
-// Package dashboard is the pages that a coordinator shows to operators: what runs, what waits, where, and what went wrong. It reads the
-// ledger and asks the datacenters; it changes nothing, has no form that could except that which logs out, and verifies no signature: what was signed is shown as text. The browser
-// gets plain HTML that works without scripts; with them, a page stays as new as the ledger is.
+// Package dashboard serves a coordinator's web pages for operators: running and waiting work, its location, and
+// failures. It reads the ledger and queries the datacenters. It changes no state, and its only form with an effect is
+// the logout. It verifies no signatures: signed texts are shown as text. The pages are plain HTML that works without
+// scripts; with scripts, a page is updated as the ledger changes.
 package dashboard
 
 import (
@@ -22,7 +23,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// Ledger is what the pages read of a ledger.Ledger, whose contract holds.
+// Ledger is the part of ledger.Ledger that the pages read.
 type Ledger interface {
 	Projects(ctx context.Context) ([]identity.Project, error)
 	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
@@ -44,57 +45,60 @@ type Ledger interface {
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
-// LiveView is what the pages ask about the datacenters as they are now.
+// LiveView provides the live state of the datacenters.
 type LiveView interface {
 	// Datacenters lists the datacenters of the roster with their health.
 	Datacenters(ctx context.Context) ([]api.Datacenter, error)
-	// Queues asks every datacenter for the depth of its queues. One that cannot be asked has an error in its entry.
+	// Queues asks every datacenter for the depth of its queues. The entry of an unreachable one has an error.
 	Queues(ctx context.Context) ([]api.DatacenterQueues, error)
-	// Holds asks datacenters what is on hold, all of them if none is given. One that cannot be asked has an error in its entry.
+	// Holds asks all datacenters, or only one, for their holds. The entry of an unreachable one has an error.
 	Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error)
-	// Boots asks datacenters, all of them if none is given, which machines start there: how many, and the newest of each, at most so many. One that
-	// cannot be asked has an error in its entry.
+	// Boots asks all datacenters, or only one, for their booting machines: their number, and at most the `most` newest
+	// of each. The entry of an unreachable one has an error.
 	Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error)
-	// Why says in a sentence each why runs wait, as the API does.
+	// Why returns the reasons why runs wait, one sentence for each, like the API.
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
-	// Certificate returns the certificate that signed a submission, nil if a plain key did.
+	// Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
 	Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error)
-	// Output returns what a run has answered, as its datacenter has signed it, nil if it has not.
+	// Output returns the output of a run from the summary that its datacenter signed, nil if there is none.
 	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
-	// Secrets asks all datacenters, or only one, which secrets they have of some projects, or of all if none is given. One that cannot be asked has an
-	// error in its entry.
+	// Secrets asks all datacenters, or only one, for the secrets of some projects. Without projects it lists those of
+	// all. The entry of an unreachable datacenter has an error.
 	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
-	// Values asks the datacenter of a run for what it and its calls after a number were given and answered.
+	// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
+	// above after.
 	Values(ctx context.Context, run writ.RunID, after int) (api.RunValues, error)
-	// LogLines asks the datacenter of a run for at most max lines of its log after one of them.
+	// LogLines asks the datacenter of a run for at most max log lines after line `after`.
 	LogLines(ctx context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error)
-	// NodeLog asks a node for lines of its log, by way of its datacenter.
+	// NodeLog asks a node, through its datacenter, for lines of its log.
 	NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error)
-	// News returns a channel that is closed when something is stored in the ledger after the call.
+	// News returns a channel that is closed when the ledger stores a row after the call.
 	News() <-chan struct{}
 }
 
-// DefaultMaxStreams bounds the pages that are kept up to date at the same time. Others are as good as their last reload.
+// DefaultMaxStreams limits the pages with live updates. Further pages show the state of their last reload.
 const DefaultMaxStreams = 256
 
-// Dashboard is the pages of one coordinator. Fill in its fields, then call Register; it starts nothing. Run samples the queues for their charts.
+// Dashboard serves the pages of one coordinator. Set its fields, then call Register, which starts no goroutines. Run
+// samples the queues for their charts.
 type Dashboard struct {
 	Ledger   Ledger       // required
 	LiveView LiveView     // required
 	Log      *slog.Logger // required
-	// Stopping is closed when the coordinator stops: streams end then. Nil if it never stops.
+	// Stopping is closed when the coordinator stops, which ends the streams. It may be nil.
 	Stopping <-chan struct{}
-	// Reader says who has sent a request, once it was let in. Required.
+	// Reader returns the reader of an admitted request. Required.
 	Reader func(ctx context.Context) Reader
-	// Notice returns what every page says at its top to the sender of a request, "" for nothing. It may be nil.
+	// Notice returns the banner at the top of every page, "" for none. It may be nil.
 	Notice func(ctx context.Context) string
-	// Still returns why the sender of a request may not read any more. It is asked before each frame; it may be nil.
+	// Still returns an error if the sender of a request has lost the right to read. It is called before each frame; it
+	// may be nil.
 	Still func(ctx context.Context) error
-	// Ends lists the things that expire, like roles and certificates. It may be nil.
+	// Ends lists the expiring items, such as roles and certificates. It may be nil.
 	Ends func(ctx context.Context) []identity.Expiry
-	// LedgerDown reports whether the ledger of this coordinator cannot be used, as of its last check. It may be nil.
+	// LedgerDown reports whether the ledger was unusable at its last check. It may be nil.
 	LedgerDown func() bool
-	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
+	// MaxStreams limits the open streams; DefaultMaxStreams if 0.
 	MaxStreams int
 
 	streams limit.Shares
@@ -104,18 +108,19 @@ type Dashboard struct {
 	counted counted
 }
 
-// Reader is somebody who looks at pages. The zero value may see nothing.
+// Reader describes the reader of a page. The zero value may read nothing.
 type Reader struct {
-	Name     string           // who has logged in, as the roster has it; "" if nobody has
-	Until    time.Time        // when the login ends
-	All      bool             // sees all projects, and what belongs to none: nodes, queues
-	Projects []writ.ProjectID // or these
-	// May reports whether the reader's role allows something in a project, "" for all of them. Pages offer commands by it. If it is nil nobody
-	// has logged in, and pages offer all: it is the signature under a command that counts.
+	Name     string           // the logged-in person in the roster, or ""
+	Until    time.Time        // end of the login
+	All      bool             // reads all projects, and the nodes and queues, which belong to no project
+	Projects []writ.ProjectID // readable projects if All is false
+	// May reports whether the reader's role permits an action in a project, "" for all projects. Pages offer commands
+	// accordingly. It is nil without a login; pages then offer all commands, because every command must be signed
+	// anyway.
 	May func(action identity.Action, project writ.ProjectID) bool
 }
 
-// ends returns the things that expire.
+// ends returns the expiring items.
 func (d *Dashboard) ends(ctx context.Context) []identity.Expiry {
 	if d.Ends == nil {
 		return nil
@@ -123,22 +128,23 @@ func (d *Dashboard) ends(ctx context.Context) []identity.Expiry {
 	return d.Ends(ctx)
 }
 
-// may reports whether a page offers a reader the command for something.
+// may reports whether pages offer the command for an action to the reader.
 func (r Reader) may(action identity.Action, project writ.ProjectID) bool {
 	return r.May == nil || r.May(action, project)
 }
 
-// maySubmit reports whether a reader may hand in a script to one of these projects.
+// maySubmit reports whether the reader may submit a script to one of these projects.
 func (r Reader) maySubmit(projects []identity.Project) bool {
 	return slices.ContainsFunc(projects, func(p identity.Project) bool { return r.may(identity.ActionSubmit, p.ID) })
 }
 
-// Reads reports whether a reader may see what is in a project.
+// Reads reports whether the reader may read the resources of a project.
 func (r Reader) Reads(project writ.ProjectID) bool {
 	return r.All || slices.Contains(r.Projects, project)
 }
 
-// runOf returns a run that the sender of a request may see. Any other run is as if it did not exist.
+// runOf returns a run that the sender of a request may read. The error is the same for an unreadable run and a missing
+// one.
 func (d *Dashboard) runOf(ctx context.Context, id writ.RunID) (ledger.Run, error) {
 	run, err := d.Ledger.Run(ctx, id)
 	if err == nil && !d.Reader(ctx).Reads(run.Project) {
@@ -147,12 +153,12 @@ func (d *Dashboard) runOf(ctx context.Context, id writ.RunID) (ledger.Run, error
 	return run, err
 }
 
-// view makes a page of a request. The same view makes the page that is loaded and the news of it that follow. It may leave out parts of
-// the ledger when it is quiet: when the ledger has nothing new since the reader's page was made.
+// view builds the page of a request, both for loading and for live updates. If quiet is true, the ledger has no new
+// events since the reader's page was built, and the view may omit the parts that depend on the ledger only.
 type view func(ctx context.Context, r *http.Request, quiet bool) (*page, error)
 
-// Register adds the pages to routes, and below /live/ and /static/ what they need. It is called once. All answers to anything but GET are left
-// to the routes.
+// Register adds the pages to routes, and the streams and files that they need below /live/ and /static/. It is called
+// once. Methods other than GET are left to routes.
 func (d *Dashboard) Register(routes chi.Router) {
 	if d.MaxStreams <= 0 {
 		d.MaxStreams = DefaultMaxStreams
@@ -177,7 +183,8 @@ func (d *Dashboard) Register(routes chi.Router) {
 		routes.Get(pattern, d.show(v))
 		routes.Get("/live"+pattern, d.stream(v))
 	}
-	for pattern, v := range map[string]view{ // for which datacenters are asked, or many events read: nothing does so every second
+	// These query datacenters or read many events, so they have no live updates every second.
+	for pattern, v := range map[string]view{
 		"/runs/{id}/values":   d.values,
 		"/runs/{id}/log":      d.log,
 		"/runs/{id}/timeline": d.timeline,
@@ -192,24 +199,25 @@ func (d *Dashboard) Register(routes chi.Router) {
 	routes.Get("/login", d.login)
 }
 
-// policy allows what the pages are made of and nothing else; above all no script and no style that stands in a page.
+// policy permits the parts of the pages and nothing else, in particular no inline scripts and styles.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// protect sets the headers of every answer. Pages show names that strangers chose, so the browser is told what it must not do with them.
+// protect sets the security headers of all responses. Pages show names that strangers chose, so browsers must not run
+// or embed such content.
 func protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers call the origin of the login "null"
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers send the origin "null" with the login
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Refuse answers a browser that is not let in, with a page that shows nothing of the cluster.
+// Refuse answers a browser that was not admitted, with a page that reveals nothing about the cluster.
 func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
 	show := func(w http.ResponseWriter, r *http.Request) {
@@ -218,15 +226,16 @@ func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	protect(http.HandlerFunc(show)).ServeHTTP(w, r)
 }
 
-// login is the page that hands in the code behind the # of its address, which the browser keeps to itself.
+// login serves the page that submits the code after the # of its address. Browsers do not send that part to the server.
 func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
 	d.write(w, r, http.StatusOK, &page{Title: "Log in", bare: true, body: loginPage{}})
 }
 
-// show answers with a whole page.
+// show serves a whole page.
 func (d *Dashboard) show(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, newest, err := d.Ledger.EventRange(r.Context()) // before the lists: what comes meanwhile is told again, not left out
+		// Before the lists, so that later events are repeated, not lost.
+		_, newest, err := d.Ledger.EventRange(r.Context())
 		var p *page
 		if err == nil {
 			p, err = v(r.Context(), r, false)
@@ -236,7 +245,7 @@ func (d *Dashboard) show(v view) http.HandlerFunc {
 			return
 		}
 		if p.elsewhere != "" {
-			w.Header().Set("HX-Redirect", p.elsewhere) // htmx cannot see where a redirect leads
+			w.Header().Set("HX-Redirect", p.elsewhere) // htmx cannot see the target of a redirect
 			if r.Header.Get("HX-Request") == "" {
 				http.Redirect(w, r, p.elsewhere, http.StatusSeeOther)
 			}
@@ -249,10 +258,10 @@ func (d *Dashboard) show(v view) http.HandlerFunc {
 	}
 }
 
-// fail answers with a page that says what went wrong. The text of an internal error goes to the log only.
+// fail serves a page with an error. The text of an internal error is only logged.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // nobody is there to read it
+		return // the client is gone
 	}
 	e := writ.AsError(err)
 	if e.Code == writ.CodeInternal {
@@ -260,7 +269,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "the log of the coordinator says why"}
 	}
 	info := e.Code.Info()
-	d.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // whose role has ended is a stranger
+	d.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // a person whose role has ended is a stranger
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
@@ -274,5 +283,5 @@ func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, markup.Render(p.html()).String()) // an error means that nobody reads any more
+	_, _ = io.WriteString(w, markup.Render(p.html()).String()) // an error means that the client is gone
 }

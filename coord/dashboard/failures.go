@@ -14,10 +14,10 @@ import (
 	"writ/ledger"
 )
 
-// maxFailures is how many groups of failures stand on a page.
+// maxFailures limits the groups of failures on a page.
 const maxFailures = 60
 
-// spans are the times that the page of failures offers, in the words of its address.
+// spans lists the time spans that the page of failures offers, as parameter values.
 var spans = []string{"1h", "24h", "168h", "2160h"}
 
 var spanNames = map[string]string{"1h": "the last hour", "24h": "the last 24 hours", "168h": "the last 7 days", "2160h": "the last 90 days"}
@@ -29,7 +29,7 @@ const (
 	operationParam = "operation"
 )
 
-// sinceOf reads how far back a list goes, "" for as far as there is something.
+// sinceOf parses the start of a list, "" for no limit.
 func sinceOf(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -41,7 +41,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 	return now.Add(-span).Truncate(time.Second), nil
 }
 
-// failures is the page of why runs failed, in groups of the same code and operation.
+// failures is the page of failed runs, grouped by code and operation.
 func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	if q.Get(sinceParam) == "" {
@@ -81,7 +81,7 @@ func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (
 	return p, nil
 }
 
-// listOf is the address of the list of the runs of a group.
+// listOf returns the address of the list of the runs in a group.
 func listOf(q url.Values, g ledger.Failures) string {
 	list := url.Values{}
 	for name, values := range q {
@@ -107,19 +107,19 @@ type failuresPage struct {
 	Kept        []value
 }
 
-// failureRow is a line of the list of failures.
+// failureRow is a row of the list of failures.
 type failureRow struct {
 	ledger.Failures
 	List string // address of the list of these runs
 }
 
-// Key tells the group from all others.
+// Key identifies the group.
 func (r failureRow) Key() string { return string(r.Code) + " " + r.Operation }
 
-// Explain is what the code means.
+// Explain returns the meaning of the code.
 func (r failureRow) Explain() string { return r.Code.Info().Explain() }
 
-// Command is what explains the code, "" if it is none of writ's.
+// Command returns the command that explains the code, "" if the code is not one of writ's.
 func (r failureRow) Command() string {
 	if !slices.ContainsFunc(writ.Codes, func(c writ.CodeInfo) bool { return c.Code == r.Code }) {
 		return ""
@@ -127,7 +127,7 @@ func (r failureRow) Command() string {
 	return "writ explain " + string(r.Code)
 }
 
-// narrow reports whether a filter selects by more than projects and states.
+// narrow reports whether a filter has conditions besides projects and states.
 func narrow(f ledger.RunFilter) bool {
 	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Text, f.Operation}, "") != ""
 }

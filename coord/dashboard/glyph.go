@@ -2,12 +2,12 @@ package dashboard
 
 import . "writ/coord/dashboard/markup"
 
-// picture is a drawing in a box of coordinates that is as wide as its place.
+// picture is a drawing whose coordinates are scaled to the width of its place.
 func picture(class, box string, children ...Node) Node {
 	return SVG(class, box, Stretched(), Group(children))
 }
 
-// glyph is the sign of a state, so that it differs from others by more than its colour.
+// glyph is the symbol of a state, so that states differ by more than their colour.
 func glyph(state string) Node {
 	return SVG("glyph", "0 0 16 16", Aria("hidden", "true"), drawing(state))
 }

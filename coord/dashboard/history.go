@@ -13,11 +13,11 @@ import (
 
 const (
 	sampleEvery = 5 * time.Second
-	slotSeconds = 15 // of which the history of a queue has one sample, the one with most calls
+	slotSeconds = 15 // the history of a queue has one sample per slot, the one with the most calls
 	slotsKept   = 60 // 15 minutes
 )
 
-// history is how deep the queues were, sampled whether somebody looks or not.
+// history holds the depths of the queues, sampled even without open pages.
 type history struct {
 	mu     sync.Mutex
 	sums   []sample // of all queues, oldest first
@@ -29,16 +29,16 @@ type queueKey struct {
 	node       writ.NodeID
 }
 
-// track is the history of one queue: a ring of slots.
+// track is the history of one queue, a ring of slots.
 type track [slotsKept]slot
 
-// slot is the sample of slotSeconds in which a queue had most calls. It is of another time if its number is not the one that is looked for.
+// slot is the sample with the most calls in slotSeconds. A slot whose number differs from the expected one is outdated.
 type slot struct {
 	number                   int64
 	running, queued, planned int32
 }
 
-// Run samples how deep the queues are, until ctx ends. Without it pages have no history.
+// Run samples the depths of the queues until ctx ends. Without it, pages have no history.
 func (d *Dashboard) Run(ctx context.Context) error {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
@@ -52,7 +52,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	}
 }
 
-// Sample adds how deep the queues are now. A datacenter that does not answer in time leaves a hole.
+// Sample records the current depths of the queues. A datacenter that does not answer in time leaves a gap.
 func (d *Dashboard) Sample(ctx context.Context, now time.Time) {
 	asking, cancel := context.WithTimeout(ctx, datacenterTimeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func (h *history) add(now time.Time, queues []api.DatacenterQueues) {
 		}
 	}
 	for key, t := range h.queues {
-		if t.newest() <= number-slotsKept { // its node is gone
+		if t.newest() <= number-slotsKept { // its node was removed
 			delete(h.queues, key)
 		}
 	}
@@ -123,7 +123,7 @@ func (h *history) samples() []sample {
 	return append([]sample{}, h.sums[max(0, len(h.sums)-sumsKept):]...)
 }
 
-// chart draws the history of a queue until now, without the slot that goes on: so it changes with each slot only.
+// chart draws the history of a queue until now, without the current slot, so that it changes once per slot only.
 func (h *history) chart(key queueKey, now time.Time) chart {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,21 +139,21 @@ func (h *history) chart(key queueKey, now time.Time) chart {
 	return chartOf(shown)
 }
 
-// chartHeight is how high a chart is in its own units; a slot is one wide.
+// chartHeight is the height of a chart in its own units; a slot has width 1.
 const chartHeight = 100
 
-// chart is the picture of a history: areas that stand on each other, as paths, and what is not known.
+// chart is the drawing of a history: stacked areas as paths, and the gaps without samples.
 type chart struct {
 	Running, Queued, Planned string
 	Holes                    []hole
-	Most                     int // that were open at the same time
-	Now                      int // slots that are known
+	Most                     int // the most open calls at one time
+	Now                      int // number of sampled slots
 }
 
 type hole struct{ From, Width int }
 
 func chartOf(slots [slotsKept]slot) (c chart) {
-	most := int32(4) // or one call would fill the picture
+	most := int32(4) // otherwise a single call would fill the chart
 	for _, s := range slots {
 		if s.number >= 0 {
 			c.Most = max(c.Most, s.open())
@@ -179,7 +179,7 @@ func chartOf(slots [slotsKept]slot) (c chart) {
 	return c
 }
 
-// areaPath draws steps, and says a height only where it changes.
+// areaPath draws a step function. It writes a height only where it changes.
 func areaPath(slots [slotsKept]slot, height func(s slot) int) string {
 	var b strings.Builder
 	at := chartHeight

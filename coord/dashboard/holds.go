@@ -10,24 +10,24 @@ import (
 	"writ/internal/hidden"
 )
 
-// maxHolds bounds what is on hold that a page lists.
+// maxHolds limits the holds on a page.
 const maxHolds = 20
 
-// held is a part of the work of a datacenter that is on hold, or that was taken out of a hold.
+// held is a hold, or an exemption from a hold.
 type held struct {
 	api.Hold
 	DatacenterName string
 	Datacenter     writ.DatacenterID
 	scope          identity.Scope
-	Command        string // that releases it, "" if the reader may not, or it is released
+	Command        string // releases it; "" if the reader may not, or if it is released
 }
 
-// Key tells it from the others.
+// Key identifies the hold.
 func (h held) Key() string {
 	return string(h.Datacenter) + "/" + string(h.Project) + "/" + h.Deployment + "/" + h.Operation
 }
 
-// What is on hold, in words.
+// What describes the held work.
 func (h held) What() string { return hidden.Escape(h.scope.Text(h.ProjectName)) }
 
 func (h held) last() (d writ.Decision) {
@@ -37,13 +37,13 @@ func (h held) last() (d writ.Decision) {
 	return d
 }
 
-// By is who decided so, Reason why, and Time when.
+// By, Reason and Time describe the last decision.
 
 func (h held) By() string      { return cut(cmp.Or(h.last().Signer, "the supervisor itself"), valueRunes) }
 func (h held) Reason() string  { return cut(h.last().Reason, valueRunes) }
 func (h held) Time() time.Time { return h.last().Time }
 
-// addHolds adds what is on hold, as far as the reader may know of it.
+// addHolds adds the holds that the reader may see.
 func addHolds(p *page, reader Reader, now *moment) {
 	var all []held
 	for _, dc := range now.holds {
@@ -65,7 +65,7 @@ func scopeOf(h api.Hold) identity.Scope {
 	return identity.Scope{Project: h.Project, Deployment: h.Deployment, Operation: h.Operation}
 }
 
-// mayRelease reports whether a page offers a reader the command that releases something.
+// mayRelease reports whether a page offers the reader the command that releases a hold.
 func mayRelease(reader Reader, h api.Hold) bool {
 	if h.ByOperator || h.Project == "" {
 		return reader.may(identity.ActionScheduleNodes, "")

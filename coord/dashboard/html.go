@@ -12,19 +12,19 @@ import (
 	"writ/identity"
 )
 
-// What pages of the dashboard are made of, besides elements.
+// Building blocks of the pages.
 
-// number is a number as a text, digits its digits.
+// number renders a number, digits formats one.
 func number[N ~int | ~int64](n N) Node   { return Text(digits(n)) }
 func digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
-// key says which piece an element is.
+// key marks an element with the key of its piece.
 func key(of keyed) Node { return Data("key", of.Key()) }
 
-// opens marks the link that the keyboard opens in a line.
+// opens marks the link of a row that the keyboard opens.
 func opens() Node { return Mark("open") }
 
-// sub is what stands small behind something, nothing if it is empty. subs is the same of nodes.
+// sub renders small text after something, subs does so with nodes. They render nothing if it is empty.
 func sub(s string) Node {
 	return With(s, func(s string) Node { return subs(Text(s)) })
 }
@@ -33,10 +33,10 @@ func subs(children ...Node) Node {
 	return Group{Text(" "), Span(Class("sub"), Group(children))}
 }
 
-// none stands where there is nothing to say.
+// none renders the placeholder of an empty value.
 func none() Node { return Span(Class("none"), Text("–")) }
 
-// why says what is wrong, waits why something waits; nothing if it is empty.
+// why renders an error, waits the reason of a wait. Both render nothing if the text is empty.
 func why(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("why"), Text(s)) })
 }
@@ -45,7 +45,7 @@ func waits(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
 }
 
-// bold and tag stand behind something, if they are not empty.
+// bold and tag render a text after something, if it is not empty.
 func bold(s string) Node {
 	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
 }
@@ -54,7 +54,7 @@ func tag[S ~string](s S) Node {
 	return With(s, func(s S) Node { return Group{Text(" "), Span(Class("tag"), Text(s))} })
 }
 
-// orNone is a text, or the sign for none.
+// orNone renders a text, or the placeholder of an empty value.
 func orNone(s string) Node {
 	if s == "" {
 		return none()
@@ -62,12 +62,12 @@ func orNone(s string) Node {
 	return Text(s)
 }
 
-// cell is a cell of a list with a class and, for narrow screens, the name of its column, "" for none.
+// cell is a table cell with a class and, for narrow screens, the name of its column; "" for none.
 func cell(class, label string, children ...Node) Node {
 	return Td(If(class != "", Class(class)), If(label != "", Data("label", label)), Group(children))
 }
 
-// heads are the heads of columns. The name of a column of numbers begins with #.
+// heads renders column heads. The prefix # marks a column of numbers.
 func heads(names ...string) Node {
 	return THead(Tr(headCells(names...)))
 }
@@ -79,7 +79,7 @@ func headCells(names ...string) Node {
 	})
 }
 
-// fact is a line of a list of facts.
+// fact is an entry of a list of facts.
 func fact(name string, children ...Node) Node {
 	return Div(Dt(Text(name)), Dd(children...))
 }
@@ -88,7 +88,7 @@ func wideFact(name string, children ...Node) Node {
 	return Div(Class("wide"), Dt(Text(name)), Dd(children...))
 }
 
-// commandList lists what a reader may type, nothing if that is nothing.
+// commandList lists commands that the reader may run. It renders nothing if there are none.
 func commandList(all []command) Node {
 	if len(all) == 0 {
 		return nil
@@ -96,24 +96,24 @@ func commandList(all []command) Node {
 	return Dl(Class("commands"), Each(all, func(c command) Node { return fact(c.Does, copyable(c.Line)) }))
 }
 
-// copyable is a line to copy into a shell, nothing if it is empty.
+// copyable renders a shell command with a copy button, nothing if it is empty.
 func copyable(line string) Node {
 	return With(line, func(line string) Node {
 		return Span(Class("copy"), Code(Text(line)), Button(Type("button"), Data("copy", line), Aria("label", "Copy "+line), Text("copy")))
 	})
 }
 
-// age is a moment that a script writes as how long ago it was, sinceTime one that it writes as how long it has lasted.
+// age renders a time that a script replaces by the elapsed time, sinceTime one that it replaces by the duration.
 func age(t time.Time) Node { return Time(DateTime(millis(t)), Mark("age"), Text(stamp(t))) }
 
 func sinceTime(t time.Time) Node {
 	return Time(DateTime(millis(t)), Mark("since"), Text("since "+stamp(t)))
 }
 
-// clock is a moment that a script writes in the time of the reader.
+// clock renders a time that a script converts to the reader's time zone.
 func clock(t time.Time) Node { return Time(DateTime(millis(t)), Mark("clock"), Text(stamp(t))) }
 
-// simulated marks what is not real.
+// simulated marks simulated resources.
 func simulated(is bool) Node {
 	return If(is, Group{Text(" "), simulatedTag()})
 }
@@ -122,23 +122,23 @@ func simulatedTag() Node {
 	return Span(Class("simulated"), Title("Nothing real was made: the driver only says what it would have done"), Text("simulated"))
 }
 
-// stateTag is the word for how something stands, with its sign.
+// stateTag renders a state with its symbol.
 func stateTag[S ~string](state S) Node {
 	return Span(Class("state s-"+string(state)), glyph(string(state)), Text(state))
 }
 
-// filterForm selects what the list of a page has. With scripts only the list is loaded again.
+// filterForm is the form that filters a list. With scripts, only the list is reloaded.
 func filterForm(address string, children ...Node) Node {
 	return Form(Class("filter"), Action(address), Method("get"), HX("get", address), HX("trigger", "change, submit"), HX("target", "#list"),
 		HX("select", "#list"), HX("swap", "outerHTML"), HX("push-url", "true"), Group(children))
 }
 
-// apply ends a form for browsers without scripts. all is the address of the whole list, for lists that may leave something out.
+// apply is the submit button for browsers without scripts. all is the address of the unfiltered list.
 func apply(filtered bool, all string) Node {
 	return Group{Button(Class("apply"), Text("Show")), If(filtered, A(Href(all), Text("Clear")))}
 }
 
-// choice is a field of a form with a choice of options.
+// choice is a select field of a form.
 func choice(label, name string, options ...Node) Node {
 	return Label(Span(Text(label)), Select(Name(name), ID("f-"+name), Group(options)))
 }
@@ -159,25 +159,25 @@ func chooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
 	}))
 }
 
-// searchField is a field of a form for a text.
+// searchField is a text field of a form.
 func searchField(label, name, value, placeholder string) Node {
 	return Label(Span(Text(label)), Input(Type("search"), Name(name), ID("f-"+name), Value(value), Placeholder(placeholder), AutoComplete("off"),
 		SpellCheck("false"), Mark("search")))
 }
 
-// keeps are filters that a form has no field for.
+// keeps renders hidden fields for filters without a visible field.
 func keeps(all ...value) Node {
 	return Each(all, func(v value) Node {
 		return If(v.Text != "", Input(Type("hidden"), Name(v.Name), Value(v.Text)))
 	})
 }
 
-// named lists values by their names.
+// named renders named values.
 func named(all []value) Node {
 	return Dl(Class("named"), Each(all, func(v value) Node { return Div(Dt(Code(Text(v.Name))), Dd(Code(Text(v.Text)))) }))
 }
 
-// between leads from one page of a list to others.
+// between links to the first and the next page of a list.
 func between(first, next, what string, attributes ...Node) Node {
 	return Nav(Class("pager"), Group(attributes), Aria("label", "More of the list"),
 		With(first, func(first string) Node { return A(Href(first), Text("Back to the first")) }),
@@ -186,5 +186,5 @@ func between(first, next, what string, attributes ...Node) Node {
 
 func (p pager) html() Node { return between(p.First, p.Next, p.What, key(p)) }
 
-// projectText is the name of a project, or the beginning of its id.
+// projectText renders the name of a project, or the beginning of its id.
 func projectText(name string, id writ.ProjectID) Node { return Text(cmp.Or(name, short(id))) }

@@ -8,10 +8,10 @@ import (
 	"writ/internal/hidden"
 )
 
-// htmxConfig keeps htmx from doing what the policy of the pages forbids, and from remembering pages.
+// htmxConfig disables features of htmx that the content policy forbids, and its history cache.
 const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}`
 
-// html is the whole page.
+// html renders the whole page.
 func (p *page) html() Node {
 	return Document(Lang("en"),
 		Head(
@@ -39,7 +39,7 @@ func (p *page) html() Node {
 					If(p.Everything, Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
 				If(p.Reader != "", p.logout())),
 			keysDialog(),
-			Span(ID("said"), Class("hidden"), Role("status")), // what a button did, for those who do not see it
+			Span(ID("said"), Class("hidden"), Role("status")), // announces the effect of a button to screen readers
 		),
 	)
 }
@@ -63,13 +63,13 @@ func (p *page) header() Node {
 	)
 }
 
-// logout says who has logged in with this browser, and ends that.
+// logout shows the logged-in person and a logout button.
 func (p *page) logout() Node {
 	return Form(Class("logout"), Method("post"), Action("/logout"),
 		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), Time(DateTime(millis(p.Until)), Text(stamp(p.Until))), Text(" "), Button(Type("submit"), Text("Log out")))
 }
 
-// entry is one of the navigation.
+// entry is an entry of the navigation.
 func (p *page) entry(name, address, title string) Node {
 	return A(Href(address), If(p.Nav == name, Aria("current", "page")), Text(title))
 }
@@ -104,10 +104,10 @@ func keysDialog() Node {
 	)
 }
 
-// problem is a page that says what went wrong.
+// problem is the body of an error page.
 type problem struct{ *writ.Error }
 
-// problemPage is the page of an error.
+// problemPage returns the page of an error.
 func problemPage(e *writ.Error, bare bool) *page {
 	return &page{Title: http.StatusText(e.Code.Info().Status), bare: bare, body: problem{e}}
 }
@@ -121,7 +121,7 @@ func (e problem) html(*page) Node {
 	)
 }
 
-// onward leads to a page that the reader gets: to the login if there is none that counts.
+// onward links to a page that the reader may open: the login if a valid one is missing.
 func (e problem) onward() Node {
 	if e.Code == writ.CodeLoginRequired || e.Code == writ.CodeLoginRefused {
 		return A(Href("/login"), Text("Log in"))
@@ -129,8 +129,8 @@ func (e problem) onward() Node {
 	return A(Href("/"), Text("To the runs"))
 }
 
-// loginPage hands in the code that stands behind the # of its address. Without one it says how to get it: the server does not see whether there is one, so
-// a script chooses.
+// loginPage submits the code after the # of its address. Without a code, it explains how to get one. A script decides
+// which, because the server does not see the code.
 type loginPage struct{}
 
 func (loginPage) html(*page) Node {

@@ -15,36 +15,39 @@ import (
 
 const (
 	frameEvery = time.Second
-	// heartbeat is how long a stream says nothing. dashboard.js takes four of them without a word for a coordinator that is frozen or cut off: it
-	// shows that within 10 s, while a datacenter that does not answer delays a beat by some seconds only.
-	heartbeat   = 2 * time.Second
-	writeWithin = 10 * time.Second // a reader that takes no bytes for so long is cut off; it comes back and misses nothing
+	// heartbeat is the longest silence of a stream. After four missed heartbeats, dashboard.js considers the
+	// coordinator frozen or disconnected, and shows that within 10 s. A datacenter that does not answer delays a
+	// heartbeat by a few seconds only.
+	heartbeat = 2 * time.Second
+	// A reader that accepts no bytes for this long is disconnected; it reconnects and misses nothing.
+	writeWithin = 10 * time.Second
 )
 
-// frame is what is new on a page.
+// frame holds the changes of a page.
 type frame struct {
 	Parts []changed `json:"parts"`
 }
 
-// changed is what is new in a part.
+// changed holds the changes of a part.
 type changed struct {
 	ID     string            `json:"id"`
-	Keys   []string          `json:"keys,omitempty"`   // all keys in their order, if they are others or in another order
+	Keys   []string          `json:"keys,omitempty"`   // all keys in order, if the keys or their order changed
 	Gone   bool              `json:"gone,omitempty"`   // the part is empty now
-	Pieces map[string]string `json:"pieces,omitempty"` // the HTML of pieces that are new or say something else
+	Pieces map[string]string `json:"pieces,omitempty"` // HTML of new or changed pieces
 }
 
-// beat is what a stream says when there is nothing new. It is an event, as browsers tell scripts nothing of comments.
+// beat is sent when there is nothing new. It is an event, because browsers do not pass comments to scripts.
 const beat = "event: beat\ndata: {}\n\n"
 
-// stream answers with the news of a page, at most one frame a second. A frame has the id of the newest event that it knows; who comes
-// back with an id that is still the newest is told only what does not follow from events.
+// stream serves the live updates of a page, at most one frame per second. The id of a frame is the newest event that it
+// includes. A client that reconnects with the id of the newest event receives only the changes that do not depend on
+// events.
 func (d *Dashboard) stream(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := d.streams.Enter(r.RemoteAddr)
 		if !ok {
 			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "too many pages are kept up to date already, and there are no more for this address"))
-			return // how many there are is a number of other people too
+			return // no number here: it would reveal the streams of other people
 		}
 		defer leave()
 		s := &stream{d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r), all: d.Reader(r.Context()).All}
@@ -53,10 +56,10 @@ func (d *Dashboard) stream(v view) http.HandlerFunc {
 			d.fail(w, r, err)
 			return
 		}
-		_ = s.control.SetReadDeadline(time.Time{}) // one that bounds the reading of a body would end the stream
+		_ = s.control.SetReadDeadline(time.Time{}) // the deadline for the request body would end the stream
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
-		h.Set("X-Accel-Buffering", "no") // or a proxy keeps frames to itself
+		h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers frames
 		w.WriteHeader(http.StatusOK)
 		if err := s.flow(r.Context(), f, id); err != nil && r.Context().Err() == nil {
 			d.Log.DebugContext(r.Context(), "page stream ended", "path", r.URL.Path, "err", err)
@@ -64,7 +67,7 @@ func (d *Dashboard) stream(v view) http.HandlerFunc {
 	}
 }
 
-// seenBy returns the newest event that the reader has seen, -1 if it does not say.
+// seenBy returns the newest event that the client has seen, -1 if it did not send one.
 func seenBy(r *http.Request) int64 {
 	for _, text := range []string{r.Header.Get("Last-Event-ID"), r.URL.Query().Get(afterParam)} {
 		if id, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -74,19 +77,20 @@ func seenBy(r *http.Request) int64 {
 	return -1
 }
 
-// stream is one page that is kept up to date.
+// stream is the stream of one page with live updates.
 type stream struct {
 	d       *Dashboard
 	view    view
 	r       *http.Request
 	w       http.ResponseWriter
 	control *http.ResponseController
-	all     bool               // the reader sees all projects
-	after   int64              // the newest event that was looked at for the reader
-	shown   map[string][]piece // by part, what the reader has
+	all     bool               // the reader reads all projects
+	after   int64              // newest event that was included
+	shown   map[string][]piece // the pieces that the client has, by part
 }
 
-// flow writes frames until the reader goes or the coordinator stops. After the first byte an error can only end the stream.
+// flow writes frames until the client disconnects or the coordinator stops. After the first byte an error can only end
+// the stream.
 func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 	if err := s.write("retry: 2000\n\n"); err != nil {
 		return err
@@ -95,7 +99,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 	for {
 		text := ""
 		switch {
-		case len(f.Parts) > 0 || id != s.after && s.all: // an empty frame would tell others that something happened elsewhere
+		case len(f.Parts) > 0 || id != s.after && s.all: // an empty frame would reveal events of other projects
 			data, err := json.Marshal(f)
 			if err != nil {
 				return fmt.Errorf("encode frame: %w", err)
@@ -112,11 +116,13 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 		}
 		s.after = id
 		news := s.d.LiveView.News()
-		if !s.wait(ctx, nil) { // not more than one frame a second …
+		if !s.wait(ctx, nil) { // at most one frame per second …
 			return nil
 		}
 		if s.all && !s.wait(ctx, news) { // … and one at once when something happens after a quiet second
-			return nil // for others each second is the same: when they are told something says nothing of what happens elsewhere
+			// Readers of some projects get frames at fixed intervals, whose timing reveals nothing about other
+			// projects.
+			return nil
 		}
 		var err error
 		if f, id, err = s.next(ctx); err != nil {
@@ -125,7 +131,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 	}
 }
 
-// wait waits for the interval of frames, or until wake is closed. It reports whether the stream goes on.
+// wait waits for the interval of frames, or until wake is closed. It returns false if the stream ends.
 func (s *stream) wait(ctx context.Context, wake <-chan struct{}) bool {
 	timer := time.NewTimer(frameEvery)
 	defer timer.Stop()
@@ -141,23 +147,23 @@ func (s *stream) wait(ctx context.Context, wake <-chan struct{}) bool {
 }
 
 func (s *stream) write(text string) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin)) // not every ResponseWriter of a test can
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin)) // not supported by every ResponseWriter in tests
 	if _, err := fmt.Fprint(s.w, text); err != nil {
 		return err
 	}
 	return s.control.Flush()
 }
 
-// next looks at the page again and returns what is new on it.
+// next renders the page again and returns the changes.
 func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
-	_, id, err = s.d.Ledger.EventRange(ctx) // first: what comes meanwhile is told again, not left out
+	_, id, err = s.d.Ledger.EventRange(ctx) // before the read, so that later events are repeated, not lost
 	if err != nil {
 		return f, 0, err
 	}
 	first := s.shown == nil
 	p, err := s.view(ctx, s.r, !first && id == s.after)
 	if err == nil && s.d.Still != nil {
-		err = s.d.Still(ctx) // last: what happened after the end of a session must not be on the page
+		err = s.d.Still(ctx) // after the read: changes after the end of a session must not be sent
 	}
 	if err != nil {
 		return f, 0, err
@@ -166,7 +172,7 @@ func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
 		s.shown = map[string][]piece{}
 	}
 	for _, part := range p.Parts {
-		known := first && part.ofLedger && id == s.after // as the page was loaded, so it still is
+		known := first && part.ofLedger && id == s.after // unchanged since the page was loaded
 		if c, any := compare(part, s.shown[part.id], first); any && !known {
 			f.Parts = append(f.Parts, c)
 		}
@@ -175,7 +181,7 @@ func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
 	return f, id, nil
 }
 
-// compare returns what is new in a part since it was shown. Of one that was never shown everything is.
+// compare returns the changes of a part since it was shown. The first time, everything is a change.
 func compare(now part, shown []piece, first bool) (c changed, any bool) {
 	c = changed{ID: now.id, Pieces: map[string]string{}}
 	before := make(map[string]markup.HTML, len(shown))

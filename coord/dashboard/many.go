@@ -10,14 +10,15 @@ import (
 	"writ/ledger"
 )
 
-// shellFile is a file name that a shell takes as it is.
+// shellFile matches file names that need no quoting in a shell.
 var shellFile = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_./@+-]{0,127}$`)
 
-// shellSpan is how far back a list goes, as commands take it.
+// shellSpan matches time spans that commands accept.
 var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
 
-// manyCommands are the commands that cancel or resume the runs which a list selects, each by one signed statement. There are none for a reader who may
-// not, for a list of several projects, and for filters that the command does not have or a shell would carry out.
+// manyCommands returns the commands that cancel or resume all runs of a list, each with one signed statement. There are
+// none if the reader lacks the right, if the list has several projects, or if a filter is not supported by the command
+// or is unsafe in a shell.
 func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Reader) []command {
 	project := writ.ProjectID(q.Get("project"))
 	word := projectWord(now, project)
@@ -58,7 +59,8 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Rea
 	return all
 }
 
-// projectWord is how a command names a project: by its id if another tenant has one of the same name, "" if there is no such project.
+// projectWord returns the name of a project for a command, or its id if another tenant has a project of the same name.
+// It returns "" for an unknown project.
 func projectWord(now *moment, project writ.ProjectID) string {
 	i := slices.IndexFunc(now.projects, func(p identity.Project) bool { return p.ID == project })
 	if i < 0 || !writ.ValidName(now.projects[i].Name) {
@@ -70,7 +72,7 @@ func projectWord(now *moment, project writ.ProjectID) string {
 	return now.projects[i].Name
 }
 
-// dcName is the name of a datacenter, "" of none.
+// dcName returns the name of a datacenter, "" for "".
 func dcName(now *moment, id writ.DatacenterID) string {
 	if id == "" {
 		return ""

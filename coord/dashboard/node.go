@@ -17,12 +17,12 @@ import (
 	"writ/ledger"
 )
 
-// nodePage is the address of the page of a node.
+// nodePage returns the address of the page of a node.
 func nodePage(datacenter writ.DatacenterID, id writ.NodeID) string {
 	return "/nodes/" + url.PathEscape(string(datacenter)) + "/" + url.PathEscape(string(id))
 }
 
-// node is the page of one node: whether it works, what it has, what waits for it, and what an operator would type.
+// node is the page of one node: its health, its resources, its waiting calls, and the commands for operators.
 func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	datacenter, id := pathPart(r, "datacenter"), pathPart(r, "node")
 	n, err := d.nodeOf(ctx, writ.DatacenterID(datacenter), writ.NodeID(id))
@@ -57,7 +57,7 @@ func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, e
 	return p, nil
 }
 
-// pathPart is a part of the address that a route names.
+// pathPart returns a path parameter, unescaped.
 func pathPart(r *http.Request, name string) string {
 	text, err := url.PathUnescape(chi.URLParam(r, name))
 	if err != nil {
@@ -66,7 +66,7 @@ func pathPart(r *http.Request, name string) string {
 	return text
 }
 
-// nodeOf finds a node, also one that was removed.
+// nodeOf returns a node, including removed ones.
 func (d *Dashboard) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
 	filter := ledger.NodeFilter{Datacenter: datacenter, Nodes: []writ.NodeID{node}}
 	for _, filter.Admission = range []writ.Admission{"", writ.AdmissionRemoved} {
@@ -89,13 +89,13 @@ type nodeHead struct {
 	nodeRow
 	Commands    []command
 	OrphanLines []string
-	LogPage     string // "" for whom it is not
+	LogPage     string // "" if the reader may not open it
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (nodeHead) Key() string { return "head" }
 
-// Decisions are those that are kept, the last one first.
+// Decisions lists the stored decisions, the last one first.
 func (h nodeHead) Decisions() (all []string) {
 	for _, d := range slices.Backward(h.Decided) {
 		all = append(all, decided([]writ.Decision{d}))
@@ -103,7 +103,7 @@ func (h nodeHead) Decisions() (all []string) {
 	return all
 }
 
-// StuckJobs are jobs whose drivers ignore that their time is over.
+// StuckJobs lists the jobs whose drivers ignore their deadline.
 func (h nodeHead) StuckJobs() []stuckJob {
 	all := make([]stuckJob, len(h.Stuck))
 	for i, s := range h.Stuck {
@@ -119,16 +119,15 @@ type stuckJob struct {
 	Since time.Time
 }
 
-// driverRow is a line of the list of drivers.
+// driverRow is a row of the list of drivers.
 type driverRow struct{ writ.NodeDriver }
 
-// Key is the module.
 func (r driverRow) Key() string { return r.Module }
 
-// command is a line for a shell, and what it does.
+// command is a shell command with its effect.
 type command struct{ Does, Line string }
 
-// nodeWord is how a command names a node: by its name, or by its id if the name is not one that belongs into a shell. "" if neither is.
+// nodeWord returns the name of a node for a command, or its id if the name is unsafe in a shell, or "" if both are.
 func nodeWord(n writ.Node) string {
 	switch {
 	case writ.ValidName(n.Name):
@@ -139,7 +138,8 @@ func nodeWord(n writ.Node) string {
 	return ""
 }
 
-// nodeCommands are the commands about a node that its states allow and the reader's role, too. All but the first must be signed.
+// nodeCommands returns the commands that the state of a node and the reader's role permit. All but the first must be
+// signed.
 func nodeCommands(row nodeRow, dc api.Datacenter, reader Reader) []command {
 	word := nodeWord(row.Node)
 	if word == "" || !writ.ValidName(dc.Name) {
@@ -167,7 +167,7 @@ func nodeCommands(row nodeRow, dc api.Datacenter, reader Reader) []command {
 	lost := row.Admission == writ.AdmissionApproved && row.Liveness == writ.LivenessLost
 	offer(admits && lost, "It never comes back. Turn its machine off first", "lost", "")
 	print := ""
-	if row.Admission != writ.AdmissionApproved { // others may have its name
+	if row.Admission != writ.AdmissionApproved { // other nodes may have the same name
 		print = " --fingerprint FINGERPRINT"
 	}
 	offer(admits && !lost && becomes(writ.AdmissionRemoved), "Remove it from the datacenter", "remove", print)

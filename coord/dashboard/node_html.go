@@ -8,7 +8,7 @@ import (
 	"writ/internal/hidden"
 )
 
-// nodePlace is the page of a node; all of it is parts.
+// nodePlace is the page of a node, which consists of parts only.
 type nodePlace struct{}
 
 func (nodePlace) html(p *page) Node {
@@ -72,7 +72,7 @@ func (h nodeHead) running() string {
 	return digits(h.Depth.Running) + " running of " + plural(h.Slots, "slot", "slots")
 }
 
-// disks shows each disk with its free bytes, as the node reported it last.
+// disks shows each disk with its free bytes, as last reported by the node.
 func (h nodeHead) disks() Node {
 	var lines Group
 	for i, d := range h.Disks {
@@ -119,7 +119,7 @@ func (l nodeLogPage) html(*page) Node {
 	}
 }
 
-// source says from where and of when the lines are.
+// source states the origin and age of the lines.
 func (l nodeLogPage) source() Node {
 	if l.Away == "" {
 		return P(Class("sub"), Text("As the node answered when the page was loaded, in its own words."), With(l.Word, func(word string) Node {
@@ -145,7 +145,7 @@ func (l nodeLogPage) lines() Node {
 	}))
 }
 
-// logBox has the lines of a log.
+// logBox renders the lines of a log.
 func logBox(lines Node) Node {
 	return Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "Lines of the log"), Table(Class("source"), TBody(lines)))
 }

@@ -11,10 +11,10 @@ import (
 	"writ/supervisor/link"
 )
 
-// maxNodeLines is how many lines of the log of a node are shown.
+// maxNodeLines limits the shown lines of the log of a node.
 const maxNodeLines = 50
 
-// nodeLog is the page with the last lines of the log of a node, which is asked for them each time that somebody opens the page.
+// nodeLog is the page with the last lines of the log of a node. Each load of the page requests them from the node.
 func (d *Dashboard) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	n, err := d.nodeOf(ctx, writ.DatacenterID(pathPart(r, "datacenter")), writ.NodeID(pathPart(r, "node")))
 	if err != nil {
@@ -32,20 +32,20 @@ func (d *Dashboard) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page
 	return &page{Title: "Log of " + n.Name, Nav: "nodes", body: data}, nil
 }
 
-// nodeLogPage is what the page shows. Word is how a command names the node, "" if none can.
+// nodeLogPage is the body of the page. Word is the node in commands, "" if no command can name it.
 type nodeLogPage struct {
 	api.NodeLog
 	Page, Name, Word string
 	Shown            []nodeLine
 }
 
-// nodeLine is a line of it. Earlier says that it is of an earlier start of the machine.
+// nodeLine is a line of the log. Earlier is set for lines from before the last boot of the machine.
 type nodeLine struct {
 	api.NodeLine
 	Earlier bool
 }
 
-// Why is the level of a line that needs a look, "" for all others.
+// Why returns the level of a warning or error, "" for other lines.
 func (l nodeLine) Why() string {
 	if l.Level == "warn" || l.Level == "error" {
 		return strings.ToUpper(l.Level)

@@ -9,7 +9,7 @@ import (
 	"writ/ledger"
 )
 
-// nodes is the page of the nodes: what each is, whether it gets work, and how full it is.
+// nodes is the page of the nodes: the state of each, whether it gets work, and its load.
 func (d *Dashboard) nodes(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	now, err := d.moment(ctx)
@@ -36,25 +36,24 @@ type nodesPage struct {
 	Datacenters []api.Datacenter
 }
 
-// nodeRow is a line of the list of nodes.
+// nodeRow is a row of the list of nodes.
 type nodeRow struct {
 	writ.Node
 	DatacenterName string
 	Depth          writ.QueueDepth
 	Health         string // one word: ready, faulty, silent, lost, unknown, pending, rejected, removed
-	Why            string // it gets no work, "" if it does
+	Why            string // why it gets no work, "" if it does
 	Unheard        *unheard
 }
 
-// Page is the address of the page of the node, and Word is how commands name it.
+// Page returns the address of the page of the node, Word its name in commands.
 
 func (n nodeRow) Page() string { return nodePage(n.Datacenter, n.ID) }
 func (n nodeRow) Word() string { return nodeWord(n.Node) }
 
-// Key is the node's id.
 func (n nodeRow) Key() string { return string(n.ID) }
 
-// nodeRowOf says how a node is. While its datacenter is away nobody knows whether it is alive.
+// nodeRowOf describes the state of a node. While its datacenter is disconnected, its liveness is unknown.
 func nodeRowOf(n writ.Node, now *moment) nodeRow {
 	dc := now.datacenter(n.Datacenter)
 	row := nodeRow{Node: n, DatacenterName: dc.Name, Health: string(n.Liveness)}
@@ -74,7 +73,8 @@ func nodeRowOf(n writ.Node, now *moment) nodeRow {
 	switch {
 	case n.Admission != writ.AdmissionApproved:
 		row.Health, row.Why = string(n.Admission), "it is "+string(n.Admission)
-	case !dc.IsConnected(), n.Liveness == writ.LivenessUnknown: // the node may be listed later than the datacenter
+	// The list of nodes may be newer than the list of datacenters.
+	case !dc.IsConnected(), n.Liveness == writ.LivenessUnknown:
 		row.Health, row.Why = stateUnknown, "its datacenter is "+string(api.DatacenterHealthAway)
 	case n.Liveness != writ.LivenessReady:
 		row.Why = "no beat of it arrives"
@@ -111,7 +111,7 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 			}
 			rows[i].Known = queues.Error == nil
 			for _, q := range queues.Queues {
-				if q.Node != "" { // what was not placed yet has none
+				if q.Node != "" { // calls that were not placed yet have no node
 					rows[i].Nodes++
 				}
 				rows[i].Depth.add(now, dc.ID, q)
@@ -124,25 +124,25 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 	return p, nil
 }
 
-// datacenterName is a line of the list of datacenters for readers of some projects: what SECURITY.md lets everybody know who may read something.
+// datacenterName is a row of the list of datacenters for readers of some projects. It has only the facts that
+// SECURITY.md grants to every reader.
 type datacenterName struct {
 	ID     writ.DatacenterID
 	Name   string
 	Health api.DatacenterHealth
 }
 
-// Key is the datacenter's id.
 func (d datacenterName) Key() string { return string(d.ID) }
 
-// datacenterRow is a line of the list of datacenters.
+// datacenterRow is a row of the list of datacenters.
 type datacenterRow struct {
 	api.Datacenter
-	Known bool // whether it answered how deep its queues are
-	Nodes int  // that have a queue
+	Known bool // it reported its queues
+	Nodes int  // number of nodes with a queue
 	Depth depth
 }
 
-// Key is the datacenter's id; SupervisorKey is the field that it hides.
+// Key is the datacenter's id; SupervisorKey is the field that it shadows.
 
 func (d datacenterRow) Key() string           { return string(d.ID) }
 func (d datacenterRow) SupervisorKey() string { return d.Datacenter.Key }

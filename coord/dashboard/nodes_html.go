@@ -20,7 +20,7 @@ func (n nodesPage) html(p *page) Node {
 		Div(p.part("pager")))
 }
 
-// nodesOf is the address of the list of the nodes of a datacenter.
+// nodesOf returns the address of the list of the nodes of a datacenter.
 func nodesOf(datacenter writ.DatacenterID) string {
 	return "/nodes?datacenter=" + url.QueryEscape(string(datacenter))
 }
@@ -49,7 +49,7 @@ func (n nodeRow) unheardCalls() Node {
 	return n.Unheard.html()
 }
 
-// scheduling is a tag of a node that takes no new work by decision.
+// scheduling marks a node that a decision excludes from new work.
 func (n nodeRow) scheduling() Node {
 	if n.Scheduling == writ.SchedulingOpen {
 		return nil
@@ -57,7 +57,7 @@ func (n nodeRow) scheduling() Node {
 	return tag(n.Scheduling)
 }
 
-// remarks say what is wrong with a node, and who decided what about it.
+// remarks lists the problems of a node and the last decision about it.
 func (n nodeRow) remarks() Node {
 	return Group{
 		With(n.Why, func(reason string) Node { return why("gets no work: " + reason) }),
@@ -71,7 +71,7 @@ func (n nodeRow) remarks() Node {
 	}
 }
 
-// reserved is how much of the node is used.
+// reserved shows the reserved part of the node's resources.
 func (n nodeRow) reserved(unknown Node) Node {
 	if n.Capacity.CPUs == 0 {
 		return unknown
@@ -90,7 +90,7 @@ func (n nodeRow) reserved(unknown Node) Node {
 		line(used.DiskGiB, all.DiskGiB, digits(used.DiskGiB)+" of "+digits(all.DiskGiB)+" GiB disk"))
 }
 
-// meter draws a share as a bar: red if it is full, in the colour of warnings from 90 percent on.
+// meter draws a share as a bar: red if it is full, in the warning colour from 90 percent on.
 func meter(percent int64, full bool) Node {
 	class := "b-running"
 	if !full {
@@ -129,7 +129,7 @@ func (n nodeRow) lastBeat() Node {
 	return Group{beat, With(n.Version, func(version string) Node { return Span(Class("sub"), Text(" "+version)) })}
 }
 
-// datacentersPage is the page of the datacenters; all of it is parts.
+// datacentersPage is the page of the datacenters, which consists of parts only.
 type datacentersPage struct{}
 
 func (datacentersPage) html(p *page) Node {

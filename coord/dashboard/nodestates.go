@@ -19,14 +19,14 @@ const (
 	steadyAfter = 2 * nodesEvery
 )
 
-// unheard is a silent or lost node, or an away datacenter. The state of its resources and calls is unknown.
+// unheard is a silent or lost node, or a disconnected datacenter. The state of its resources and calls is unknown.
 type unheard struct {
 	Name  string
 	State string    // silent, lost or away
 	Since time.Time // zero if unknown
 }
 
-// shownTo returns the part that a reader may see: readers of some projects get no name of a node.
+// shownTo removes the name of the node for readers of some projects.
 func (u unheard) shownTo(reader Reader) *unheard {
 	if !reader.All && u.State != string(api.DatacenterHealthAway) {
 		u.Name = "its node"
@@ -42,10 +42,10 @@ func (u *unheard) html() Node {
 	return Span(Class("why"), Text("unknown: "+hidden.Escape(u.Name)+" is "+u.State), When(!u.Since.IsZero(), func() Node { return Group{Text(" since "), clock(u.Since)} }))
 }
 
-// stateUnknown is shown in place of the state of a thing on a node that is not heard.
+// stateUnknown replaces the state of a resource or call on an unheard node.
 const stateUnknown = "unknown"
 
-// unheardCalls counts the running calls of a run whose nodes are not heard.
+// unheardCalls counts the running calls of a run on unheard nodes.
 type unheardCalls struct {
 	n     int
 	first *unheard // the first of their nodes
@@ -59,7 +59,8 @@ func (u unheardCalls) progress(p progress) progress {
 	return p
 }
 
-// unheardRuns returns the unheard calls of runs. It reads at most markedCalls open calls of each open run, and none while all nodes are heard.
+// unheardRuns returns the unheard calls of runs. It reads at most markedCalls open calls of each running run, and none
+// while all nodes are heard.
 func (d *Dashboard) unheardRuns(ctx context.Context, now *moment, runs ...ledger.Run) (map[writ.RunID]unheardCalls, error) {
 	var ids []writ.RunID
 	for _, r := range runs {
@@ -85,12 +86,12 @@ func (d *Dashboard) unheardRuns(ctx context.Context, now *moment, runs ...ledger
 	return all, nil
 }
 
-// hasUnheard reports whether nodes of a datacenter are not heard.
+// hasUnheard reports whether a datacenter has unheard nodes.
 func (m *moment) hasUnheard(datacenter writ.DatacenterID) bool {
 	return len(m.nodes.unheard) > 0 || !m.datacenter(datacenter).IsConnected()
 }
 
-// unheardCall returns the node of a running call, if it is not heard, otherwise nil.
+// unheardCall returns the node of a running call if the node is unheard, otherwise nil.
 func (m *moment) unheardCall(c writ.Call, datacenter writ.DatacenterID, reader Reader) *unheard {
 	u, is := m.unheardNode(datacenter, c.Node)
 	if !is || c.State != writ.CallRunning {
@@ -102,7 +103,7 @@ func (m *moment) unheardCall(c writ.Call, datacenter writ.DatacenterID, reader R
 // nodeStates summarizes all nodes at a moment. It is immutable.
 type nodeStates struct {
 	at      time.Time // when the nodes were listed
-	changed time.Time // when the unheard nodes were others
+	changed time.Time // last change of the unheard nodes
 	unheard map[queueKey]unheard
 
 	Lost, Silent, Faulty, Full int
@@ -136,7 +137,8 @@ func (s *nodeStates) add(n writ.Node) {
 // isFull reports whether a resource of a node is fully reserved: placement then refuses more.
 func isFull(used, all int64) bool { return all > 0 && used >= all }
 
-// lookAtNodes lists all nodes, or returns the states of a moment ago. If the list fails, it returns the last states: pages do without.
+// lookAtNodes lists all nodes, or returns their recent states. If the list fails, it returns the last states, so that
+// pages remain available.
 func (d *Dashboard) lookAtNodes(ctx context.Context, m *moment, last *moment) nodeStates {
 	before := nodeStates{}
 	if last != nil {
@@ -160,10 +162,10 @@ func (d *Dashboard) lookAtNodes(ctx context.Context, m *moment, last *moment) no
 	return s
 }
 
-// isSteady reports whether pages without new events show the present states of nodes.
+// isSteady reports whether pages without new events show the current states of nodes.
 func (m *moment) isSteady() bool { return m.at.Sub(m.nodes.changed) > steadyAfter }
 
-// unheardNode returns the node as unheard, false if it is heard.
+// unheardNode returns the node if it is unheard, and false otherwise.
 func (m *moment) unheardNode(datacenter writ.DatacenterID, node writ.NodeID) (unheard, bool) {
 	if node == "" {
 		return unheard{}, false

@@ -20,11 +20,12 @@ import (
 const (
 	maxRuns  = 50
 	maxNodes = 50
-	// quietNodes is how many nodes the table of depths has before it leaves out those that have nothing to do, and then those that have least.
+	// quietNodes is the number of nodes in the table of depths above which it omits idle nodes, and then those with the
+	// fewest calls.
 	quietNodes = 24
 )
 
-// overview is the first page: what there is, what waits, and the newest runs.
+// overview is the first page: the state of everything, and the newest runs.
 func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	elsewhere, err := d.search(ctx, r.URL)
@@ -59,7 +60,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	add(p, part{id: "counts"}, counts(r.URL, n.states, n.stuck)...)
 	addAttention(p, attentionOf(now, reader, d.ends(ctx), d.LedgerDown != nil && d.LedgerDown()))
 	addHolds(p, reader, now)
-	if reader.All { // nodes and queues are of all projects together
+	if reader.All { // nodes and queues belong to all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
 			return nil, err
 		}
@@ -72,8 +73,8 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	return p, d.addRuns(ctx, r.URL, p, now, filter)
 }
 
-// selects returns the projects of a list that asks for one, or with "" for all that the reader may see. None stand for all that there are, so only a
-// reader of all gets none.
+// selects returns the projects of a list: the requested one, or for "" all readable ones. An empty result means all
+// projects, so only a reader of all projects gets one.
 func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 	switch {
 	case project != "" && r.Reads(project):
@@ -88,11 +89,12 @@ func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 	return nil, nil
 }
 
-// idPrefix is what the beginning of an id looks like that commands take too.
+// idPrefix matches a prefix of a run id, as in commands.
 var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
 
-// search returns where what was typed into the field of signers leads, "" if it is a signer of runs: the field also takes the name of a script, the id
-// of a run or its beginning, and any text that runs are found by. A signer whose name is such a beginning stays one.
+// search returns the address for a text in the signer field, "" if it is the signer of runs. The field also accepts the
+// name of a script, the id of a run or a prefix of it, and any text in runs. A signer whose name looks like a prefix
+// has priority.
 func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
 	text := strings.TrimSpace(own.Query().Get("signer"))
 	switch id := writ.RunID(text); {
@@ -125,7 +127,7 @@ func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string,
 	return with(own, "signer", "", textParam, text), nil
 }
 
-// addDepths adds how much is open everywhere, and returns the points of the chart as JSON.
+// addDepths adds the open calls of all queues, and returns the points of the chart as JSON.
 func (d *Dashboard) addDepths(p *page, now *moment) (history string, err error) {
 	add(p, part{id: "depth"}, depthOf(now))
 	add(p, part{id: "queues"}, queues(now)...)
@@ -136,7 +138,7 @@ func (d *Dashboard) addDepths(p *page, now *moment) (history string, err error) 
 	return string(points), nil
 }
 
-// states names all states in a sentence.
+// states lists all states for a sentence.
 func states() string {
 	names := make([]string, len(ledger.States))
 	for i, s := range ledger.States {
@@ -145,35 +147,34 @@ func states() string {
 	return strings.Join(names, ", ")
 }
 
-// overview is what the first page shows besides its parts.
+// overview is the body of the first page, without its parts.
 type overview struct {
-	Commands    []command // about all runs that the list selects
+	Commands    []command // for all runs of the list
 	Filter      ledger.RunFilter
 	Project     writ.ProjectID // "" for all
 	State       string
 	All         string // the address without filters
 	Projects    []identity.Project
 	Datacenters []api.Datacenter
-	Kept        []value // filters that the form has no field for
-	Since       string  // in words, "" if the list goes back as far as there is something
-	History     string  // JSON of the samples, "" for who may not see them
-	Submits     bool    // the reader may hand in a script
+	Kept        []value // filters without a form field
+	Since       string  // in words, "" without a limit
+	History     string  // JSON of the samples, "" if the reader may not see them
+	Submits     bool    // the reader may submit a script
 }
 
-// Filtered reports whether the list may leave runs out.
+// Filtered reports whether the list may omit runs.
 func (o overview) Filtered() bool {
 	return o.State != "" || o.Project != "" || narrow(o.Filter)
 }
 
-// count is how many runs are in a state, or stuck.
+// count is the number of runs in a state, or of stuck runs.
 type count struct {
 	State   ledger.State
 	N       int
-	Address string // of the list of these
+	Address string // of their list
 	Chosen  bool
 }
 
-// Key is the state.
 func (c count) Key() string { return string(c.State) }
 
 func counts(own *url.URL, of map[ledger.State]int, stuck int) []count {
@@ -193,14 +194,14 @@ func counts(own *url.URL, of map[ledger.State]int, stuck int) []count {
 	return append(all, count{State: "stuck", N: stuck, Address: address})
 }
 
-// depth is how many calls are open everywhere.
+// depth counts the open calls of all queues.
 type depth struct {
 	Running, Queued, Planned int
-	Unheard                  int // were running on nodes that are not heard
+	Unheard                  int // calls that ran on nodes that are now unheard
 	Unknown                  int // datacenters that do not answer
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (depth) Key() string { return "depth" }
 
 func depthOf(now *moment) (sum depth) {
@@ -226,18 +227,18 @@ func (d *depth) add(now *moment, datacenter writ.DatacenterID, q writ.QueueDepth
 	d.Running += q.Running
 }
 
-// queue is a line of the table of depths: a node, or a datacenter that could not be asked, or one whose idle nodes are left out.
+// queue is a row of the table of depths: a node, an unreachable datacenter, or a datacenter with its omitted nodes.
 type queue struct {
 	writ.QueueDepth
 	Datacenter writ.DatacenterID
 	Name       string   // of the datacenter
-	Unheard    *unheard // the node, if it is not heard, otherwise nil
+	Unheard    *unheard // the node if it is unheard, otherwise nil
 	Error      *writ.Error
-	Idle       int // nodes that are left out, as they have nothing to do
-	Busy       int // nodes that are left out, as others have more to do
+	Idle       int // omitted idle nodes
+	Busy       int // omitted nodes with fewer calls than others
 }
 
-// Key tells the line from all others. What was not placed yet has no node.
+// Key identifies the row. Calls that were not placed yet have no node.
 func (q queue) Key() string {
 	if q.Error != nil || q.Idle+q.Busy > 0 {
 		return string(q.Datacenter)
@@ -245,10 +246,10 @@ func (q queue) Key() string {
 	return string(q.Datacenter) + "/" + string(q.Node)
 }
 
-// Open is how many calls the node has.
+// Open counts the calls of the node.
 func (q queue) Open() int { return q.Running + q.Queued + q.Planned }
 
-// queueOf returns the line of a queue, with why its node is not heard.
+// queueOf returns the row of a queue, with the reason if its node is unheard.
 func queueOf(now *moment, dc api.DatacenterQueues, q writ.QueueDepth) queue {
 	line := queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}
 	if u, is := now.unheardNode(dc.Datacenter, q.Node); is {
@@ -266,7 +267,7 @@ func queues(now *moment) (lines []queue) {
 			depths = append(depths, queue{QueueDepth: q}.Open())
 		}
 	}
-	least, ties := 0, 0 // that a node must have to have a line of its own, and how many of those that have just that
+	least, ties := 0, 0 // minimum depth of a shown node, and how many nodes with exactly this depth fit
 	if slices.SortFunc(depths, func(a, b int) int { return b - a }); nodes > quietNodes {
 		least = max(depths[quietNodes-1], 1)
 		ties = quietNodes - slices.IndexFunc(depths, func(n int) bool { return n <= least })
@@ -294,20 +295,19 @@ func queues(now *moment) (lines []queue) {
 	return lines
 }
 
-// runRow is a line of the list of runs.
+// runRow is a row of the list of runs.
 type runRow struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	Unheard        *unheard // the node of a call, if its state is unknown because of that, otherwise nil
-	OfProject      string   // address of the list of the runs of its project
-	OfSigner       string   // and of those of its signer
+	Unheard        *unheard // the node of a call whose state is therefore unknown, otherwise nil
+	OfProject      string   // address of the list of runs of its project
+	OfSigner       string   // address of the list of runs of its signer
 }
 
-// Key is the run's id.
 func (r runRow) Key() string { return string(r.ID) }
 
-// Took is how long the run took, 0 if it never began or has not ended.
+// Took returns the duration of the run, 0 if it has not started or not ended.
 func (r runRow) Took() time.Duration { return took(r.Run) }
 
 func took(r ledger.Run) time.Duration {
@@ -325,7 +325,7 @@ func idsOf(runs []ledger.Run) []writ.RunID {
 	return ids
 }
 
-// addRuns adds the list of runs and the way to more of them.
+// addRuns adds the list of runs and the links to more of them.
 func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
 	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
@@ -352,7 +352,7 @@ func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *mom
 	return nil
 }
 
-// progress counts the calls of a run by how they stand.
+// progress counts the calls of a run by outcome.
 type progress struct{ Succeeded, Failed, Running, Open int }
 
 func progressOf(counts map[writ.CallState]int) (p progress) {
@@ -371,10 +371,10 @@ func progressOf(counts map[writ.CallState]int) (p progress) {
 	return p
 }
 
-// Total is how many calls the run asked for until now.
+// Total is the number of calls that the run has requested so far.
 func (p progress) Total() int { return p.Succeeded + p.Failed + p.Running + p.Open }
 
-// FailedFrom and RunningFrom are where these begin on a bar as long as Total.
+// FailedFrom and RunningFrom are the starts of these sections on a bar of length Total.
 
 func (p progress) FailedFrom() int  { return p.Succeeded }
 func (p progress) RunningFrom() int { return p.Succeeded + p.Failed }

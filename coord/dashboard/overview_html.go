@@ -32,7 +32,7 @@ func (o overview) html(p *page) Node {
 	}
 }
 
-// heading says which runs the list has.
+// heading describes the runs of the list.
 func (o overview) heading() string {
 	text := "Newest runs"
 	if o.State != "" {
@@ -60,7 +60,7 @@ func (o overview) empty() Node {
 	return Group{Text("No run yet. "), If(o.Submits, Group{Text("Submit a script: "), Code(Text("writ submit FILE"))})}
 }
 
-// depths show how deep the queues are, in all and by node.
+// depths shows the depths of the queues, in total and by node.
 func (o overview) depths(p *page) Node {
 	return Section(Class("split"), Aria("label", "Queue depth"),
 		Div(Class("panel"),
@@ -75,7 +75,7 @@ func (o overview) depths(p *page) Node {
 			noNode()))
 }
 
-// noNode stands below a list of nodes that has none.
+// noNode is shown below an empty list of nodes.
 func noNode() Node {
 	return P(Class("empty"), Text("No node has joined yet. "), Code(Text("writ token create")), Text(" makes what one joins with."))
 }
@@ -123,7 +123,7 @@ func (q queue) cells() Node {
 	return Group{cell("n", "", q.running()), cell("n", "", number(q.Queued)), cell("n", "", number(q.Planned))}
 }
 
-// running is the number of running calls. It is unknown while the node is not heard.
+// running shows the number of running calls. It is unknown while the node is unheard.
 func (q queue) running() Node {
 	if q.Unheard != nil && q.Running > 0 {
 		return Span(Class("none"), Title(digits(q.Running)+" ran when the node was heard last"), Text("unknown"))
@@ -131,7 +131,7 @@ func (q queue) running() Node {
 	return number(q.Running)
 }
 
-// running counts the running calls, and those of unheard nodes as unknown.
+// running formats the running calls, and those of unheard nodes as unknown.
 func (d depth) running() string {
 	text := digits(d.Running) + " running"
 	if d.Unheard > 0 {
@@ -177,7 +177,7 @@ func (p progress) html() Node {
 				glyph("failed"), number(p.Failed), Span(Class("hidden"), Text(" failed, cancelled or expired")))})))
 }
 
-// holdsSection says what is on hold.
+// holdsSection shows the holds.
 func holdsSection(p *page) Node {
 	return Section(p.part("holds"), Class("holds"), Aria("label", "On hold"))
 }

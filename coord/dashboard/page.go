@@ -12,60 +12,61 @@ import (
 	"writ/internal/hidden"
 )
 
-// page is what a view made of a request.
+// page is the result of a view.
 type page struct {
 	Title  string
-	Nav    string // which entry of the navigation it stands under
+	Nav    string // selected entry of the navigation
 	Parts  []part
-	Notice string // what operators should do soon, "" for nothing
-	Live   string // where its news come from, "" if it has none
-	// Everything says that the reader sees all projects, nodes and queues. A page has no link to what its reader may not see.
+	Notice string // warning for operators, or ""
+	Live   string // address of the live updates, or ""
+	// Everything is set if the reader reads all projects, nodes and queues. A page has no link to pages that its reader
+	// may not open.
 	Everything bool
-	Reader     string    // who has logged in, "" if nobody has
-	Until      time.Time // when the login ends
+	Reader     string    // the logged-in person, or ""
+	Until      time.Time // end of the login
 
 	body      body
-	bare      bool   // strangers see it: it says nothing of the cluster
-	elsewhere string // where to look instead, "" if here
+	bare      bool   // visible to strangers, so it reveals nothing about the cluster
+	elsewhere string // address of a redirect, or ""
 }
 
-// body is what a page shows between its header and its footer.
+// body is the content of a page between its header and its footer.
 type body interface{ html(p *page) Node }
 
-// part is a place of a page that is kept up to date: the element with this id holds the pieces in this order.
+// part is a section of a page with live updates: the element with this id contains the pieces in order.
 type part struct {
 	id       string
 	ofLedger bool // it changes with the ledger only
 	pieces   []piece
 }
 
-// piece is an element with the attribute data-key. Its HTML follows from what it shows alone, never from the time of day: pieces are
-// compared to find out what is new.
+// piece is an element with the attribute data-key. Its HTML depends only on its data, never on the time of day: pieces
+// are compared to detect changes.
 type piece struct {
 	key  string
 	html HTML
 }
 
-// part returns the id of a part and what is in it. The body of a page asks for parts by name, inside the elements that hold them.
+// part renders a part inside the element that holds it.
 func (p *page) part(id string) Node {
 	for _, part := range p.Parts {
 		if part.id == id {
 			return Group{ID(id), Each(part.pieces, func(p piece) Node { return p.html })}
 		}
 	}
-	panic("the page has no part " + id) // a page without it is one that no test has seen
+	panic("the page has no part " + id) // every page is rendered in tests, which catch this
 }
 
-// live says where the news of a page come from.
+// live is the attribute with the address of the live updates.
 func (p *page) live() Node { return If(p.Live != "", Data("live", p.Live)) }
 
-// keyed is what a piece shows.
+// keyed is the data of a piece.
 type keyed interface {
 	Key() string
 	html() Node
 }
 
-// add adds a part with a piece for each thing that it shows.
+// add adds a part with a piece for each item.
 func add[T keyed](p *page, part part, shown ...T) {
 	for _, s := range shown {
 		part.pieces = append(part.pieces, piece{s.Key(), Render(s.html())})
@@ -73,7 +74,7 @@ func add[T keyed](p *page, part part, shown ...T) {
 	p.Parts = append(p.Parts, part)
 }
 
-// decided is the last decision about something in words, "" if there is none: "cordon by alice: the disk is failing".
+// decided describes the last decision, for example "cordon by alice: the disk is failing"; "" if there is none.
 func decided(all []writ.Decision) string {
 	if len(all) == 0 {
 		return ""
@@ -86,17 +87,18 @@ func decided(all []writ.Decision) string {
 	return hidden.Escape(text)
 }
 
-// afterParam is the parameter of a stream that says which event the page it belongs to has seen already.
+// afterParam is the parameter of a stream with the newest event that its page includes.
 const afterParam = "after"
 
-// liveURL is where the news of a page come from.
+// liveURL returns the address of the live updates of a page.
 func liveURL(own *url.URL, newest int64) string {
 	q := own.Query()
 	q.Set(afterParam, strconv.FormatInt(newest, 10))
 	return "/live" + own.EscapedPath() + "?" + q.Encode()
 }
 
-// with returns the address of the same page with some parameters changed; "" removes one. Every change leads to the first page of lists.
+// with returns the address of the same page with some parameters changed; "" removes one. It always leads to the first
+// page of lists.
 func with(own *url.URL, changes ...string) string {
 	q := own.Query()
 	q.Del(cursorParam)
@@ -117,14 +119,14 @@ func with(own *url.URL, changes ...string) string {
 
 const cursorParam = "cursor"
 
-// pager leads from one page of a list to others.
+// pager links to the first and the next page of a list.
 type pager struct {
-	First string // "" if this is the first
-	Next  string // "" if this is the last
+	First string // "" on the first page
+	Next  string // "" on the last page
 	What  string // "older", "more"
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (pager) Key() string { return "pager" }
 
 func pagerOf(own *url.URL, next, what string) pager {

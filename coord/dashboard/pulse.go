@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	stale             = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
-	datacenterTimeout = 2 * time.Second        // what a datacenter that does not answer may cost a page
-	sumsKept          = 300                    // samples of all queues, more than the five minutes that a chart shows
-	stuckEvery        = 5 * time.Second        // how often stuck runs are counted: that looks at every open run
+	stale             = 900 * time.Millisecond // less than the interval of frames, so that each frame has a new moment
+	datacenterTimeout = 2 * time.Second        // the longest delay of a page by a datacenter that does not answer
+	sumsKept          = 300                    // samples of all queues, more than the five minutes of a chart
+	stuckEvery        = 5 * time.Second        // interval between counts of stuck runs, which read every open run
 )
 
-// pulse is what all pages share: how everything is at the moment, looked at once a second however many look.
+// pulse shares the current state between all pages. It is read at most once a second, however many pages are open.
 type pulse struct {
 	group singleflight.Group
 
@@ -29,7 +29,8 @@ type pulse struct {
 	last *moment
 }
 
-// moment is how everything was at a time. It is never changed. It is the same for all readers: each page leaves out what its reader may not see.
+// moment is the state of everything at one time. It is immutable, and the same for all readers: each page omits what
+// its reader may not see.
 type moment struct {
 	at          time.Time
 	datacenters []api.Datacenter
@@ -38,22 +39,23 @@ type moment struct {
 	boots       []api.DatacenterBoots
 	projects    []identity.Project
 	counts      ledger.RunCounts
-	stuck       ledger.RunCounts // of which nothing was heard for stuckAfter
-	stuckAt     time.Time        // when they were counted
+	stuck       ledger.RunCounts // runs without events for stuckAfter
+	stuckAt     time.Time        // time of the count
 	nodes       nodeStates
 }
 
 // sample is a point of the chart of depths: unix milliseconds, running, queued, planned.
 type sample [4]int64
 
-// moment returns how everything is, or was less than a second ago.
+// moment returns the current state, or one that is less than a second old.
 func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
 	last := d.lastMoment()
 	if last != nil && time.Since(last.at) < stale {
 		return last, nil
 	}
 	m, err, _ := d.now.group.Do("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datacenterTimeout) // others wait for it too
+		// Other requests wait for it too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datacenterTimeout)
 		defer cancel()
 		return d.look(ctx)
 	})
@@ -85,7 +87,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if err = d.countStuck(ctx, m); err != nil {
 		return nil, err
 	}
-	var asking errgroup.Group // at the same time: one that stands still keeps all of them waiting
+	var asking errgroup.Group // concurrently, so that an unresponsive datacenter delays them only once
 	asking.Go(func() (err error) { m.queues, err = d.LiveView.Queues(ctx); return err })
 	asking.Go(func() (err error) { m.holds, err = d.LiveView.Holds(ctx, ""); return err })
 	asking.Go(func() (err error) { m.boots, err = d.LiveView.Boots(ctx, "", maxBoots); return err })
@@ -99,7 +101,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	return m, nil
 }
 
-// countStuck counts the runs of which nothing was heard, or takes the count of a moment ago.
+// countStuck counts the stuck runs, or reuses a recent count.
 func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
 	last := d.lastMoment()
 	if last != nil && m.at.Sub(last.stuckAt) < stuckEvery {
@@ -111,7 +113,7 @@ func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
 	return err
 }
 
-// datacenter returns what is known of a datacenter; of one that the roster does not name it is the id only.
+// datacenter returns a datacenter. If it is not in the roster, only the id is set.
 func (m *moment) datacenter(id writ.DatacenterID) api.Datacenter {
 	for _, dc := range m.datacenters {
 		if dc.ID == id {

@@ -12,10 +12,10 @@ import (
 	"writ/ledger"
 )
 
-// maxQueues is how many queues stand on a page: those with trouble and with most calls. More would not fit into it.
+// maxQueues limits the queues on a page. Those with problems, and then those with the most calls, come first.
 const maxQueues = 40
 
-// queuesPage is the page of all queues: how deep each is and was, and what would help where nobody takes from it.
+// queuesPage is the page of all queues: the depth of each now and before, and what helps if its node takes no calls.
 func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.moment(ctx)
@@ -36,24 +36,24 @@ func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*p
 	return p, nil
 }
 
-// queuesLeft is how many queues the page leaves out.
+// queuesLeft counts the queues that the page omits.
 type queuesLeft struct{ N int }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (queuesLeft) Key() string { return "total" }
 
-// queueRow is a line of the page of queues.
+// queueRow is a row of the page of queues.
 type queueRow struct {
 	queue
-	Health string // of the node, "" if it is not known
+	Health string // of the node, "" if unknown
 	Slots  int
-	Page   string // of the node, "" if there is none
+	Page   string // of the node, or ""
 	Chart  chart
-	Help   string // what would help, "" if nothing is wrong
+	Help   string // advice if something is wrong, or ""
 	Lines  []string
 }
 
-// trouble reports whether calls wait that nobody takes.
+// trouble reports whether waiting calls are not being taken.
 func (r queueRow) trouble() bool { return r.Help != "" }
 
 func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader) (rows []queueRow, left int) {
@@ -97,7 +97,7 @@ func boolCompare(a, b bool) int {
 	}
 }
 
-// unplaced says what helps calls that have no node.
+// unplaced sets the advice for calls without a node.
 func (r *queueRow) unplaced() {
 	if r.Open() > 0 {
 		r.Help = "These calls have no node yet: they wait for others, or no node fits."
@@ -105,7 +105,7 @@ func (r *queueRow) unplaced() {
 	}
 }
 
-// of says how the node of a queue is, and what helps if it takes nothing from it.
+// of describes the node of a queue, and sets the advice if it takes no calls.
 func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader Reader) {
 	r.Health, r.Slots, r.Page = n.Health, n.Slots, n.Page()
 	word := n.Word()

@@ -18,10 +18,10 @@ const (
 	maxDeployments = 50
 )
 
-// kinds are the kinds of resources, as lists offer them.
+// kinds lists the kinds of resources in the order of the lists.
 var kinds = []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
 
-// resourceFilter reads which resources an address selects. The reader sees all of them.
+// resourceFilter parses the filter of an address. All selected resources are readable.
 func (d *Dashboard) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *Dashboard) resourceFilter(ctx context.Context, q url.Values) (ledger.Re
 	return filter, nil
 }
 
-// resources is the page of what operations have made.
+// resources is the page of resources.
 func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.resourceFilter(ctx, q)
@@ -78,7 +78,7 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 	return p, nil
 }
 
-// listPage is what the pages of resources and deployments show besides their parts.
+// listPage is the body of the pages of resources and deployments, without their parts.
 type listPage struct {
 	Filter      ledger.ResourceFilter
 	Project     writ.ProjectID
@@ -86,16 +86,16 @@ type listPage struct {
 	All         string // the address without filters
 	Projects    []identity.Project
 	Datacenters []api.Datacenter
-	Submits     bool // the reader may hand in a script
+	Submits     bool // the reader may submit a script
 }
 
-// Filtered reports whether the list may leave something out.
+// Filtered reports whether the list may omit items.
 func (l listPage) Filtered() bool {
 	f := l.Filter
 	return f.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != "" || l.Project != ""
 }
 
-// kindCount is how many resources there are of a kind.
+// kindCount is the number of resources of a kind.
 type kindCount struct {
 	Kind    writ.ResourceKind
 	N       int
@@ -103,7 +103,6 @@ type kindCount struct {
 	Chosen  bool
 }
 
-// Key is the kind.
 func (c kindCount) Key() string { return string(c.Kind) }
 
 func kindCounts(own *url.URL, chosen writ.ResourceKind, counts map[writ.ResourceKind]int) []kindCount {
@@ -117,28 +116,28 @@ func kindCounts(own *url.URL, chosen writ.ResourceKind, counts map[writ.Resource
 	return all
 }
 
-// resourceRow is a line of the list of resources.
+// resourceRow is a row of the list of resources.
 type resourceRow struct {
 	writ.Resource
 	ProjectName    string
 	DatacenterName string
 	NodeName       string
-	NodePage       string // "" if it is on none
-	Everything     bool   // the reader sees nodes
+	NodePage       string // "" without a node
+	Everything     bool   // the reader reads nodes
 	DeploymentList string
 	Wrong          []string
-	Unheard        *unheard // its node, if the state of the resource is unknown because of that, otherwise nil
+	Unheard        *unheard // its node, if the state is unknown because of it, otherwise nil
 }
 
 // stateRunning is the state of a resource that only its node can confirm.
 const stateRunning = "running"
 
-// Key tells the resource from all others.
+// Key identifies the resource.
 func (r resourceRow) Key() string {
 	return string(r.Datacenter) + "/" + string(r.Project) + "/" + string(r.ResourceID.Kind) + "/" + r.Name
 }
 
-// RunPage is that of the run that changed it last, "" if there is none.
+// RunPage returns the address of the run that last changed the resource, or "".
 func (r resourceRow) RunPage() string {
 	if !r.Run.Valid() {
 		return ""
@@ -164,7 +163,7 @@ func resourceRowOf(own *url.URL, res writ.Resource, now *moment, reader Reader) 
 	return row
 }
 
-// projectName is the name of a project as the roster has it.
+// projectName returns the name of a project in the roster.
 func (m *moment) projectName(id writ.ProjectID) string {
 	for _, p := range m.projects {
 		if p.ID == id {
@@ -174,7 +173,7 @@ func (m *moment) projectName(id writ.ProjectID) string {
 	return short(id)
 }
 
-// nodeName is the name of a node as its datacenter told it last, or the beginning of its id.
+// nodeName returns the name of a node from the last report of its datacenter, or the beginning of its id.
 func (m *moment) nodeName(datacenter writ.DatacenterID, id writ.NodeID) string {
 	for _, queues := range m.queues {
 		for _, q := range queues.Queues {
@@ -186,7 +185,7 @@ func (m *moment) nodeName(datacenter writ.DatacenterID, id writ.NodeID) string {
 	return short(id)
 }
 
-// deployments is the page of what owns resources.
+// deployments is the page of deployments.
 func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.resourceFilter(ctx, q)
@@ -221,19 +220,19 @@ func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool
 	return p, nil
 }
 
-// deploymentRow is a line of the list of deployments.
+// deploymentRow is a row of the list of deployments.
 type deploymentRow struct {
 	ledger.Deployment
 	ProjectName    string
 	DatacenterName string
-	Newest         *ledger.Run // nil if the ledger has forgotten all
-	Revision       int         // that the datacenter accepted last, 0 if it is not known
-	Why            string      // that run is on hold or waits, "" if it has ended
+	Newest         *ledger.Run // nil if the ledger has pruned all runs
+	Revision       int         // last revision that the datacenter accepted, 0 if unknown
+	Why            string      // why that run is on hold or waits, "" if it has ended
 	List           string      // address of the list of its resources
-	Runs           string      // and of its runs
+	Runs           string      // address of the list of its runs
 }
 
-// Key tells the deployment from all others.
+// Key identifies the deployment.
 func (r deploymentRow) Key() string {
 	return string(r.Datacenter) + "/" + string(r.Project) + "/" + r.Name
 }
@@ -243,7 +242,8 @@ func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, 
 	row := deploymentRow{
 		Deployment: one, ProjectName: now.projectName(one.Project), DatacenterName: now.datacenter(one.Datacenter).Name, Runs: "/?" + same.Encode(),
 	}
-	for name, value := range map[string]string{"kind": string(filter.Kind), "node": string(filter.Node)} { // or the number would be of another list
+	// The same filters as for the number.
+	for name, value := range map[string]string{"kind": string(filter.Kind), "node": string(filter.Node)} {
 		if value != "" {
 			same.Set(name, value)
 		}
@@ -254,7 +254,7 @@ func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, 
 	return row, err
 }
 
-// sayWhy says of each deployment why its newest run has not ended, and asks once for all of them.
+// sayWhy sets the reason why the newest run of each deployment has not ended, with one request for all of them.
 func (d *Dashboard) sayWhy(ctx context.Context, rows []deploymentRow) error {
 	var open []ledger.Run
 	for _, r := range rows {

@@ -6,7 +6,7 @@ import (
 	. "writ/coord/dashboard/markup"
 )
 
-// hiddenFilters are those that lists of resources and deployments have no field for.
+// hiddenFilters keeps the filters without a form field.
 func (l listPage) hiddenFilters() Node {
 	return keeps(value{"kind", string(l.Filter.Kind)}, value{"node", string(l.Filter.Node)})
 }
@@ -16,7 +16,7 @@ func (l listPage) chooseDatacenter() Node {
 	return chooseDatacenter(l.Datacenters, l.Filter.Datacenter)
 }
 
-// resourcesPage is the page of what operations have made.
+// resourcesPage is the page of resources.
 type resourcesPage struct{ listPage }
 
 func (r resourcesPage) html(p *page) Node {
@@ -76,7 +76,7 @@ func (r resourceRow) state() Node {
 	return stateTag(r.shown())
 }
 
-// shown is the state that the page shows: a resource whose node is not heard may not run any more.
+// shown returns the shown state: a resource on an unheard node may have stopped.
 func (r resourceRow) shown() string {
 	if r.Unheard != nil {
 		return stateUnknown
@@ -84,7 +84,7 @@ func (r resourceRow) shown() string {
 	return r.State
 }
 
-// kind is what the resource is, and the driver that made it.
+// kind returns the kind of the resource, and its driver.
 func (r resourceRow) kind() string {
 	if r.Simulated || r.Driver == "" {
 		return string(r.ResourceID.Kind)
@@ -120,7 +120,7 @@ func (r resourceRow) changed() Node {
 	return A(Class("soft"), Href(r.RunPage()), opens(), age(r.Updated))
 }
 
-// deploymentsPage is the page of what owns resources.
+// deploymentsPage is the page of deployments.
 type deploymentsPage struct{ listPage }
 
 func (d deploymentsPage) html(p *page) Node {

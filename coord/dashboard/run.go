@@ -16,10 +16,10 @@ import (
 	"writ/ledger"
 )
 
-// maxCalls is how many calls of a run stand on a page, beside its script. Links within the page lead to the first ones only.
+// maxCalls limits the calls of a run on a page, next to its script. Links within the page lead to the first calls only.
 const maxCalls = 50
 
-// run is the page of one run: how it stands, why it failed, and its calls on a line of time.
+// run is the page of one run: its state, why it failed, and its calls on a timeline.
 func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
@@ -65,7 +65,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	return p, d.addCalls(ctx, r.URL, p, now, run)
 }
 
-// addCalls adds the list of calls, the line of time above it, and the way to more of them.
+// addCalls adds the list of calls with its timeline, and the links to more calls.
 func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
 	calls, err := d.Ledger.Calls(ctx, run.ID, ledger.Page{Limit: maxCalls, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
@@ -88,17 +88,17 @@ type runHead struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	Why            string   // it waits
-	Helps          string   // the command against that, "" if there is none for the reader
-	Unheard        *unheard // the node of a call, if its state is unknown because of that, otherwise nil
-	At             string   // id of the line at which it failed, "" if the page does not have it
+	Why            string   // why it waits
+	Helps          string   // command that ends the wait, "" if the reader has none
+	Unheard        *unheard // the node of a call whose state is therefore unknown, otherwise nil
+	At             string   // id of the source line of the failure, "" if the page does not show it
 	Controls       bool     // the reader may cancel and resume it
 }
 
-// Listed reports whether the list of calls begins with those up to a number.
+// Listed reports whether the first page of calls includes a call.
 func (h runHead) Listed(seq int) bool { return seq > 0 && seq <= maxCalls }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (runHead) Key() string { return "head" }
 
 // Open reports whether the run can still be cancelled.
@@ -106,31 +106,31 @@ func (h runHead) Open() bool {
 	return h.State == ledger.State(writ.RunAccepted) || h.State == ledger.State(writ.RunRunning)
 }
 
-// Resumable reports whether a resume of the run is allowed and can help, by the knowledge of the coordinator.
+// Resumable reports whether a resume is permitted and can help, as far as the coordinator knows.
 func (h runHead) Resumable() bool {
 	return h.State == ledger.State(writ.RunFailed) && reasons.ResumeHelps(h.Failure, h.Deadline, time.Now())
 }
 
-// Took is how long the run took, 0 if it never began or has not ended.
+// Took returns the duration of the run, 0 if it has not started or not ended.
 func (h runHead) Took() time.Duration { return took(h.Run) }
 
-// scale is the line of time below which the calls of a page stand.
+// scale is the time axis of the calls on a page.
 type scale struct {
 	From time.Time
 	Span int64 // milliseconds, not 0
-	Open bool  // the line goes on: its end is rounded up, and a script moves it
+	Open bool  // the run is open: the end is rounded up, and a script moves it
 
-	Attempts string // address of the page that shows each attempt, "" on that page
+	Attempts string // address of the page with each attempt, "" on that page
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (scale) Key() string { return "scale" }
 
-// Length is the span as people read it.
+// Length returns the span as a duration.
 func (s scale) Length() time.Duration { return time.Duration(s.Span) * time.Millisecond }
 
-// scaleOf returns the line from the acceptance of a run to its end, longer if the clock of a node says so. The end of a line that is
-// open is a power of two, so that pieces need not change with the time of day.
+// scaleOf returns the axis from the acceptance of a run to its end, or to a later time from the clock of a node. The
+// end of an open axis is rounded up to a power of two, so that pieces do not change with the time of day.
 func scaleOf(run ledger.Run, calls []writ.Call, now time.Time) scale {
 	s := scale{From: run.Accepted, Open: run.Ended.IsZero()}
 	end := run.Ended
@@ -155,15 +155,15 @@ func scaleOf(run ledger.Run, calls []writ.Call, now time.Time) scale {
 	return s
 }
 
-// callRow is a line of the list of calls.
+// callRow is a row of the list of calls.
 type callRow struct {
 	writ.Call
 	scale
 	Fatal   bool     // it ended the run
-	Unheard *unheard // its node, if the state of the call is unknown because of that, otherwise nil
+	Unheard *unheard // its node, if the state is unknown because of it, otherwise nil
 }
 
-// Shown is the state that the page shows: a call whose node is not heard may not run any more.
+// Shown returns the shown state: a call on an unheard node may have stopped.
 func (c callRow) Shown() writ.CallState {
 	if c.Unheard != nil {
 		return stateUnknown
@@ -171,10 +171,9 @@ func (c callRow) Shown() writ.CallState {
 	return c.State
 }
 
-// Key is the call's number.
 func (c callRow) Key() string { return fmt.Sprint(c.Seq) }
 
-// Took is how long the node worked on it, 0 if it has not begun or not ended.
+// Took returns the time that the node worked on the call, 0 if it has not started or not ended.
 func (c callRow) Took() time.Duration {
 	if c.Started.IsZero() || c.Ended.IsZero() {
 		return 0
@@ -182,19 +181,19 @@ func (c callRow) Took() time.Duration {
 	return max(c.Ended.Sub(c.Started), time.Millisecond)
 }
 
-// bar is a stretch of the line of time, in milliseconds.
+// bar is a section of the time axis, in milliseconds.
 type bar struct {
-	Kind        string // "planned", "queued" or the state that the work is in or ended with
+	Kind        string // "planned", "queued", or the state of the work
 	From, Width int64
-	Open        bool // it goes on
+	Open        bool // not ended yet
 }
 
-// Striped reports whether the bar is one of work that ended without success.
+// Striped reports whether the work of the bar ended without success.
 func (b bar) Striped() bool {
 	return slices.Contains([]string{"failed", "cancelled", "expired"}, b.Kind)
 }
 
-// legendLine is a form of bars, and what it means.
+// legendLine is a shape of bars with its meaning.
 type legendLine struct {
 	Bars []bar
 	Text string
@@ -207,21 +206,21 @@ func legend() (lines []legendLine) {
 	return lines
 }
 
-// Bars are what the call did over time: waited for others, waited for its node, and was worked on.
+// Bars returns the phases of the call: waiting for other calls, queued for its node, and work.
 func (c callRow) Bars() []bar {
 	return c.scale.bars(0, c.Ended, stretch{"planned", c.Planned}, stretch{"queued", c.Queued}, stretch{string(c.Shown()), c.Started})
 }
 
-// stretch is what begins at a time, the zero time if it did not.
+// stretch is a phase with its start, the zero time if it did not start.
 type stretch struct {
 	kind string
 	from time.Time
 }
 
-// bars draws what follows each other until an end, or until now if that is the zero time. A time by the clock of a node that lies before its cause is shown
-// at its cause, and none before last.
+// bars draws consecutive phases until an end, or until now if end is the zero time. A node's clock may put a time
+// before its cause; the bar then starts at its cause, and never before last.
 func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
-	const endless = 1 << 40 // beyond every line; what is drawn ends with the picture
+	const endless = 1 << 40 // beyond every axis; the picture clips it
 	for i, m := range of {
 		if m.from.IsZero() {
 			continue
@@ -245,5 +244,5 @@ func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
 	return bars
 }
 
-// Explain is what the code of the call's error means.
+// Explain returns the meaning of the error code.
 func (c callRow) Explain() string { return c.Error.Code.Info().Explain() }

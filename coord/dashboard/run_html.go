@@ -9,18 +9,18 @@ import (
 	. "writ/coord/dashboard/markup"
 )
 
-// runPageOf is the address of the page of a run.
+// runPageOf returns the address of the page of a run.
 func runPageOf(id writ.RunID) string { return "/runs/" + url.PathEscape(string(id)) }
 
-// callPlace is the place of a call on the page of its run.
+// callPlace returns the fragment of a call on the page of its run.
 func callPlace(seq int) string { return "#call-" + digits(seq) }
 
-// crumb leads to the page above.
+// crumb links to the parent page.
 func crumb(address, text string) Node {
 	return P(Class("crumb"), A(Href(address), Mark("up"), Text("← "+text)))
 }
 
-// runPage is the page of a run; all of it is parts.
+// runPage is the page of a run, which consists of parts only.
 type runPage struct{}
 
 func (runPage) html(p *page) Node {
@@ -54,7 +54,7 @@ func (h runHead) html() Node {
 			h.commands()))
 }
 
-// failure says why, where and in which call the run failed.
+// failure shows why, where and in which call the run failed.
 func (h runHead) failure() Node {
 	f := h.Failure
 	if f == nil {
@@ -110,7 +110,7 @@ func (h runHead) facts() Node {
 		fact("Payload", Code(Title("SHA-256 of the signed text: "+h.Payload.String()), Text(short(h.Payload)+"…"))))
 }
 
-// end is when the run ended, or has to.
+// end shows the end of the run, or its deadline.
 func (h runHead) end() Node {
 	switch {
 	case !h.Ended.IsZero():
@@ -121,7 +121,7 @@ func (h runHead) end() Node {
 	return nil
 }
 
-// commands are what the reader may type about the run.
+// commands lists the commands for the run that the reader may use.
 func (h runHead) commands() Node {
 	line := func(does, verb string) Node { return fact(does, copyable("writ run "+verb+" "+string(h.ID))) }
 	return Dl(Class("commands"),
@@ -192,7 +192,7 @@ func (s sourceRow) html() Node {
 		Td(Code(Text(s.Text)), When(len(s.Marks) > 0, s.marks)))
 }
 
-// marks say what happens at the line.
+// marks shows what happens at the line.
 func (s sourceRow) marks() Node {
 	all := Group{Class("mk"), glyph(s.Kind())}
 	for i, m := range s.Marks {
@@ -231,7 +231,7 @@ func (c callRow) html() Node {
 		cell("tk n", "took", tookOr(c.Took(), c.Shown() == writ.CallRunning, c.Started)))
 }
 
-// operation is what the call asked for, and what is wrong with it.
+// operation shows the requested operation and its error.
 func (c callRow) operation() Node {
 	return Group{
 		Code(Class("name"), Text(c.Operation)), bold(c.Name), sub(string(c.Change)), c.after(),
@@ -245,7 +245,7 @@ func (c callRow) operation() Node {
 	}
 }
 
-// after leads to the calls that the call needs.
+// after links to the calls that this call depends on.
 func (c callRow) after() Node {
 	if len(c.After) == 0 {
 		return nil
@@ -257,7 +257,7 @@ func (c callRow) after() Node {
 	return subs(all)
 }
 
-// place is the node of the call and its driver.
+// place shows the node of the call and its driver.
 func (c callRow) place() Node {
 	node := none()
 	switch {
@@ -269,7 +269,7 @@ func (c callRow) place() Node {
 	return Group{node, If(c.Driver != "simulated", sub(c.Driver)), simulated(c.Simulated)}
 }
 
-// tookOr is how long something took, or since when it runs.
+// tookOr renders the duration of something, or its start if it is running.
 func tookOr(took time.Duration, running bool, since time.Time) Node {
 	switch {
 	case took != 0:
@@ -280,10 +280,10 @@ func tookOr(took time.Duration, running bool, since time.Time) Node {
 	return none()
 }
 
-// box are the coordinates of the bars of a call.
+// box returns the coordinates of the bars of a call.
 func (s scale) box() string { return "0 0 " + digits(s.Span) + " 10" }
 
-// inWords says what the bars of a call show.
+// inWords describes the bars of a call as text.
 func (c callRow) inWords() string {
 	var all []string
 	for _, b := range c.Bars() {
@@ -296,7 +296,8 @@ func (c callRow) inWords() string {
 	return strings.Join(all, ", ")
 }
 
-// bars differ in their form, too: a line waits, a frame is in the queue, what is full runs or succeeded, two stripes did not succeed.
+// bars differ in shape, too: a line for waiting, a frame for queued, a filled bar for running or success, two stripes
+// for failure.
 func bars(all []bar) Node {
 	return Each(all, func(b bar) Node {
 		class, from, width := "b-"+b.Kind, digits(b.From), digits(b.Width)

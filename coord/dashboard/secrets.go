@@ -17,11 +17,11 @@ import (
 
 const (
 	maxSecrets   = 100
-	afterSecrets = "after-secret" // how many secrets the pages before have
+	afterSecrets = "after-secret" // number of secrets on the previous pages
 )
 
-// secrets is the page of the secrets of projects: their names and versions, never their values. The datacenters are asked for them each time that somebody
-// opens the page, as the coordinator keeps none.
+// secrets is the page of the secrets of projects: their names and versions, never their values. Each load of the page
+// requests them from the datacenters, because the coordinator stores none.
 func (d *Dashboard) secrets(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
@@ -61,13 +61,13 @@ func (d *Dashboard) secrets(ctx context.Context, r *http.Request, _ bool) (*page
 	return &page{Title: "Secrets", Nav: "secrets", body: data}, nil
 }
 
-// secretsPage is what the page shows.
+// secretsPage is the body of the page.
 type secretsPage struct {
 	listPage
 	N           int // versions on all pages
 	Rows        []secretRow
-	Silent      []silentDatacenter // that did not say which they have
-	Command     string             // that sets one, "" if the reader may not
+	Silent      []silentDatacenter // datacenters that did not answer
+	Command     string             // command that sets a secret, "" if the reader may not
 	First, Next string
 }
 
@@ -81,7 +81,7 @@ type secretRow struct {
 	Set, Removed                time.Time
 }
 
-// secretRowsOf are the secrets of a datacenter by project and name, the newest version of each first.
+// secretRowsOf returns the secrets of a datacenter by project and name, the newest version of each first.
 func secretRowsOf(dc api.DatacenterSecrets, now *moment) []secretRow {
 	rows := make([]secretRow, len(dc.Secrets))
 	for i, s := range dc.Secrets {
@@ -96,7 +96,7 @@ func secretRowsOf(dc api.DatacenterSecrets, now *moment) []secretRow {
 	return rows
 }
 
-// setCommand is the command that sets a secret of a project, "" if the reader may not or no project is chosen.
+// setCommand returns the command that sets a secret of a project, "" if the reader may not or no project is chosen.
 func setCommand(reader Reader, project writ.ProjectID, now *moment) string {
 	word := projectWord(now, project)
 	if word == "" || !reader.may(identity.ActionManageSecrets, project) {

@@ -17,9 +17,9 @@ import (
 	"writ/ledger"
 )
 
-// Bounds of what a page shows of a signed text. A text may have half a megabyte, and a page has at most 100 KB.
+// Limits of the shown part of a signed text. A text may have half a megabyte, and a page has at most 100 KB.
 const (
-	sourceLines = 300 // of all files together, above which only those around marks are shown
+	sourceLines = 300 // of all files together; a longer text is shown around its marks only
 	sourceBytes = 20 << 10
 	aroundMark  = 12
 	lineRunes   = 240
@@ -29,23 +29,24 @@ const (
 	maxParams   = 60
 )
 
-// textsKept is how many signed texts are remembered: they never change, and a page that is kept up to date would read one every second.
+// textsKept is the number of cached signed texts. They never change, and a live page would read one every second.
 const textsKept = 16
 
-// texts are signed texts that pages have shown last, by their digest.
+// texts caches the signed texts of recent pages by digest.
 type texts struct {
 	mu   sync.Mutex
 	kept map[writ.Digest]*signedText
 }
 
-// signedText is what was signed for a run, and by which certificate, nil if a plain key signed it or if that cannot be known.
+// signedText is the signed text of a run with its certificate, which is nil if a plain key signed it or if it is
+// unknown.
 type signedText struct {
 	*identity.Payload
 	certificate *identity.Certificate
 }
 
-// signedText returns what was signed for a run, nil if the ledger does not have it: that of a refused submission is forgotten. The caller has
-// made sure that the reader may see the run.
+// signedText returns the signed text of a run, nil if the ledger does not have it: the text of a refused submission is
+// pruned. The caller has checked that the reader may read the run.
 func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*signedText, error) {
 	d.texts.mu.Lock()
 	known := d.texts.kept[run.Payload]
@@ -62,12 +63,12 @@ func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*signedText
 	}
 	read, err := identity.ReadSubmission(signed)
 	if err != nil || read.Payload == nil || read.Digest != run.Payload {
-		return nil, nil // it is not what the run was made of, so there is nothing to show
+		return nil, nil // not the text of this run, so nothing is shown
 	}
 	text := &signedText{Payload: read.Payload}
 	if !text.Certificate.IsZero() {
 		if text.certificate, err = d.LiveView.Certificate(ctx, signed); err != nil {
-			return text, nil // the next look may know it
+			return text, nil // not cached: a later request may find the certificate
 		}
 	}
 	d.texts.mu.Lock()
@@ -79,10 +80,10 @@ func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*signedText
 	return text, nil
 }
 
-// value is a named value as people read it.
+// value is a named value as text.
 type value struct{ Name, Text string }
 
-// valuesOf lists values by their names, as JSON. Long ones are cut.
+// valuesOf lists values by name, as JSON. Long values are cut.
 func valuesOf(all map[string]any) []value {
 	list := make([]value, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -91,7 +92,7 @@ func valuesOf(all map[string]any) []value {
 	return list
 }
 
-// jsonText writes a value in one line.
+// jsonText formats a value in one line.
 func jsonText(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -102,7 +103,7 @@ func jsonText(v any) string {
 	return cut(strings.TrimSpace(b.String()), valueRunes)
 }
 
-// cut shortens a text to at most max characters, and says so. Characters that are not seen are written out.
+// cut shortens a text to at most max characters and states the number of omitted ones. It escapes invisible characters.
 func cut(text string, max int) string {
 	text = hidden.Escape(text)
 	if len(text) <= max {
@@ -114,11 +115,11 @@ func cut(text string, max int) string {
 	return text
 }
 
-// mark is what happens at a line of a script.
+// mark is an event at a line of a script.
 type mark struct {
 	Kind string // "failed", "called", or the state of a call
 	Text string
-	Call int // its number, 0 for none
+	Call int // number of the call, 0 for none
 }
 
 // fileLine is a line of a file.
@@ -143,11 +144,11 @@ func cutLast(text string) (before, after string, ok bool) {
 	return text[:i], text[i+1:], true
 }
 
-// marksOf says which lines a run is at: where it failed, and from where that was called, or what its open calls do.
+// marksOf returns the marks of a run: the line where it failed and its callers, or the lines of its open calls.
 func marksOf(run ledger.Run, open []writ.Call) map[fileLine][]mark {
 	marks := map[fileLine][]mark{}
 	put := func(position string, m mark) {
-		if m.Call > maxCalls { // it stands on another page
+		if m.Call > maxCalls { // it is on another page
 			m.Call = 0
 		}
 		if p, ok := parsePosition(position); ok {
@@ -169,19 +170,19 @@ func marksOf(run ledger.Run, open []writ.Call) map[fileLine][]mark {
 // sourceRow is a line of a script, the name of a file, or a gap.
 type sourceRow struct {
 	key   string
-	File  string // the name of the file that begins
-	Left  int    // how many lines a gap leaves out
+	File  string // name of the file that starts here
+	Left  int    // omitted lines of a gap
 	Line  int
 	Text  string
 	Marks []mark
-	More  int // marks that are left out
+	More  int // omitted marks
 	ID    string
 }
 
-// Key tells the row from the others.
+// Key identifies the row.
 func (s sourceRow) Key() string { return s.key }
 
-// Kind is that of the mark that matters most.
+// Kind returns the most important kind of its marks.
 func (s sourceRow) Kind() string {
 	for _, kind := range []string{"failed", "unknown", "running", "queued", "planned", "called"} {
 		if slices.ContainsFunc(s.Marks, func(m mark) bool { return m.Kind == kind }) {
@@ -191,7 +192,8 @@ func (s sourceRow) Kind() string {
 	return ""
 }
 
-// sourceRows are the lines of a script and its modules. Of a long text only those around marks are there, or its beginning if there are no marks.
+// sourceRows returns the lines of a script and its modules. A long text is shown around its marks only, or at its
+// beginning if there are no marks.
 func sourceRows(p *identity.Payload, marks map[fileLine][]mark) (rows []sourceRow) {
 	files := append([]identity.File{p.Script}, p.Modules...)
 	lines, bytes := 0, 0
@@ -236,7 +238,7 @@ func appendGap(rows []sourceRow, number, at, left int) []sourceRow {
 
 func lineID(file, line int) string { return fmt.Sprintf("line-%d-%d", file, line) }
 
-// shownLines says which lines of a file are shown.
+// shownLines selects the lines of a file to show.
 func shownLines(name string, n, number int, marks map[fileLine][]mark, long bool) []bool {
 	show := make([]bool, n)
 	around := func(line, by int) {
@@ -264,20 +266,20 @@ func shownLines(name string, n, number int, marks map[fileLine][]mark, long bool
 	return show
 }
 
-// signedFacts is what the text says that was signed, besides the script.
+// signedFacts holds the signed text of a run, apart from the script.
 type signedFacts struct {
 	Known   bool // the ledger has the text
 	Params  []value
-	Left    int // parameters that are left out
+	Left    int // omitted parameters
 	Allow   string
 	Targets string
 	Secrets string
 	Calls   int
-	// Certificate says which one signed, "" if a plain key did.
+	// Certificate describes the signing certificate, "" for a plain key.
 	Certificate string
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (signedFacts) Key() string { return "signed" }
 
 func signedFactsOf(p *signedText) signedFacts {
@@ -299,7 +301,7 @@ func signedFactsOf(p *signedText) signedFacts {
 
 func words(all []string) string { return cut(strings.Join(all, ", "), valueRunes) }
 
-// lineOf returns the id of the line at which a run failed, "" if the page does not show it.
+// lineOf returns the id of the line where a run failed, "" if the page does not show it.
 func (d *Dashboard) lineOf(ctx context.Context, run ledger.Run) string {
 	at, ok := parsePosition(run.Failure.Position)
 	text, err := d.signedText(ctx, run)
@@ -314,7 +316,7 @@ func (d *Dashboard) lineOf(ctx context.Context, run ledger.Run) string {
 	return ""
 }
 
-// addSource adds what was signed, and the script with the lines at which the run is.
+// addSource adds the signed text, and the script with its marks.
 func (d *Dashboard) addSource(ctx context.Context, p *page, now *moment, run ledger.Run) error {
 	text, err := d.signedText(ctx, run)
 	if err != nil {

@@ -17,26 +17,27 @@ import (
 	"writ"
 )
 
-// static holds what browsers load. What is in vendor is as its authors published it, with their licences.
+// static holds the files for browsers. The files in vendor are unchanged and have their licences.
 //
 //go:embed static
 var static embed.FS
 
-// file is a file that browsers load.
+// file is a file for browsers.
 type file struct {
 	body    []byte
-	version string // changes with the body
+	version string // derived from the body
 }
 
-// files are those of static by their names, as addresses have them.
+// files maps names below static to files.
 var files = sync.OnceValue(readFiles)
 
-// staticURL is the address of a file, with its version.
+// staticURL returns the address of a file, with its version.
 func staticURL(name string) string { return "/static/" + name + "?v=" + files()[name].version }
 
 func readFiles() map[string]file {
 	files := map[string]file{}
-	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error { // embedded, so all can be read
+	// Embedded, so reads cannot fail.
+	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -48,12 +49,12 @@ func readFiles() map[string]file {
 	return files
 }
 
-// serveFile serves a file. Under the version that pages name it never changes, so a browser asks once.
+// serveFile serves a file. An address with the current version never changes its content, so browsers cache it forever.
 func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "*")
 	f, ok := files()[name]
 	if !ok {
-		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no file %q", name)) // strangers may ask
+		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no file %q", name)) // without a login
 		return
 	}
 	h := w.Header()
@@ -62,7 +63,7 @@ func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") == f.version {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	kind, known := contentTypes[path.Ext(name)] // not those of the machine, which may have none
+	kind, known := contentTypes[path.Ext(name)] // not from the machine's MIME table, which may be empty
 	if !known {
 		kind = "text/plain; charset=utf-8"
 	}

@@ -15,15 +15,16 @@ import (
 	"writ/ledger"
 )
 
-// stuckAfter is how long nothing was heard of a run that counts as stuck on the overview, as in the example of `writ run list --stuck`.
+// stuckAfter is the silence after which a run counts as stuck on the overview, as in the example of `writ run list
+// --stuck`.
 const stuckAfter = 5 * time.Minute
 
-// silences are the times that the page of stuck runs offers.
+// silences lists the durations that the page of stuck runs offers.
 var silences = []string{"1m", "5m", "15m", "1h", "6h", "24h"}
 
 const silentParam = "for"
 
-// filtersOf reads which runs an address selects, but for their states. The reader sees all of them.
+// filtersOf parses the filter of runs in an address, except for their states. All selected runs are readable.
 func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
@@ -40,7 +41,7 @@ func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilt
 	}, err
 }
 
-// kept are the filters of an address that a form has no field for, and besides those that are named.
+// kept returns the filters of an address that have no form field, and those that are named.
 func kept(q url.Values, besides ...string) (all []value) {
 	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam}, besides...) {
 		if v := q.Get(name); v != "" {
@@ -60,7 +61,7 @@ func (r Reader) projectsOf(now *moment) (readable []identity.Project) {
 	return readable
 }
 
-// stuck is the page of open runs of which nothing was heard for a while, the one that came first on top.
+// stuck is the page of open runs without recent events, the oldest first.
 func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.filtersOf(ctx, q)
@@ -88,7 +89,7 @@ func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, 
 	return p, d.addStuck(ctx, r.URL, p, now, filter, data.For)
 }
 
-// stuckPage is what the page shows besides its parts.
+// stuckPage is the body of the page, without its parts.
 type stuckPage struct {
 	For         string
 	Silences    []string
@@ -99,29 +100,28 @@ type stuckPage struct {
 	Kept        []value // further filters of the address
 }
 
-// stuckTotal is how many runs the list has, on all of its pages.
+// stuckTotal is the number of runs on all pages of the list.
 type stuckTotal struct {
 	N   int
 	For string
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (stuckTotal) Key() string { return "total" }
 
-// stuckRow is a line of the list of stuck runs.
+// stuckRow is a row of the list of stuck runs.
 type stuckRow struct {
 	ledger.Run
 	DatacenterName string
-	Heard          time.Time // last; when it came if that is not known any more
+	Heard          time.Time // time of the last event, or of the submission if that event was pruned
 	Why            string
-	Helps          string // the command against that, "" if there is none for the reader
+	Helps          string // command that ends the wait, "" if the reader has none
 	Controls       bool
 }
 
-// Key is the run's id.
 func (r stuckRow) Key() string { return string(r.ID) }
 
-// Cancels reports whether the reader may cancel the run: one that its datacenter does not have yet expires by itself.
+// Cancels reports whether the reader may cancel the run. A run that its datacenter does not have yet expires instead.
 func (r stuckRow) Cancels() bool { return r.Controls && r.ID.Valid() && r.State != ledger.StateWaiting }
 
 // Waits reports whether the run waits for its datacenter.

@@ -36,7 +36,7 @@ func (r stuckRow) html() Node {
 		cell("cmd", "", r.commands()))
 }
 
-// commands are what helps the run, explains it and ends it.
+// commands lists the command that ends the wait, and those that explain and cancel the run.
 func (r stuckRow) commands() Node {
 	about := func(verb string) Node { return copyable("writ run " + verb + " " + string(r.ID)) }
 	return Group{

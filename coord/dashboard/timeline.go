@@ -13,17 +13,17 @@ import (
 	"writ/ledger"
 )
 
-// Bounds of the page of a timeline.
+// Limits of the page of a timeline.
 const (
 	maxTimelineCalls = 50
-	maxAttempts      = 100  // of all calls of a page, of which each has its line in the table
+	maxAttempts      = 100  // of all calls on a page; each has a row in the table
 	attemptsOfCall   = 12   // the newest
-	attemptEvents    = 5000 // that are read for attempts before the last one
+	attemptEvents    = 5000 // events that are read for earlier attempts
 	eventsAtOnce     = 500
 )
 
-// timeline is the page of what the calls of a run did over time, each attempt for itself. It is made when somebody opens it: attempts before the last
-// one are read from the events of the run.
+// timeline is the page of the calls of a run over time, with each attempt. It is built on request only: attempts before
+// the last one are read from the events of the run.
 func (d *Dashboard) timeline(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
@@ -60,16 +60,16 @@ func (d *Dashboard) timeline(ctx context.Context, r *http.Request, _ bool) (*pag
 	return &page{Title: "Timeline of " + run.Script, Nav: "runs", body: data}, nil
 }
 
-// timelinePage is what the page shows.
+// timelinePage is the body of the page.
 type timelinePage struct {
 	Run       ledger.Run
 	Line      scale
 	Calls     []timelineRow
-	Forgotten bool // attempts before the last one are missing
+	Forgotten bool // earlier attempts are missing
 	Pager     pager
 }
 
-// fitting is how many of the first calls fit into a page with all of their attempts, at least one.
+// fitting returns how many of the first calls fit on a page with all of their attempts, at least one.
 func fitting(calls []writ.Call, past map[int][]attempt) int {
 	lines := 0
 	for i, c := range calls {
@@ -80,18 +80,20 @@ func fitting(calls []writ.Call, past map[int][]attempt) int {
 	return len(calls)
 }
 
-// attempt is one permission of a call to act: when it began to wait, was sent, began and ended. What is not known is the zero time.
+// attempt is one attempt of a call: the times when its wait began, when it was sent, started and ended. Unknown times
+// are zero.
 type attempt struct {
 	Number                        int
 	Node                          string
 	Waits, Queued, Started, Ended time.Time
-	State                         writ.CallState // that it ended with, or is in
-	Code                          writ.Code      // why it failed
+	State                         writ.CallState // its current or final state
+	Code                          writ.Code      // error code of its failure
 }
 
-// pastAttempts reads the attempts before the last one of calls, by their numbers. It is not whole if the events tell less than the calls say.
+// pastAttempts reads all attempts before the last one, by the number of their call. whole is false if events are
+// missing.
 func (d *Dashboard) pastAttempts(ctx context.Context, run writ.RunID, calls []writ.Call) (past map[int][]attempt, whole bool, err error) {
-	want := map[int]int{} // attempts before the last one, by the call
+	want := map[int]int{} // number of earlier attempts, by call
 	for _, c := range calls {
 		if c.Attempt > 1 {
 			want[c.Seq] = c.Attempt - 1
@@ -124,13 +126,13 @@ func (d *Dashboard) pastAttempts(ctx context.Context, run writ.RunID, calls []wr
 	return history.past, whole, nil
 }
 
-// attempts puts the attempts of calls together from what events say of them, in their order.
+// attempts assembles the attempts of calls from their events, in order.
 type attempts struct {
 	last map[int]writ.Call
 	past map[int][]attempt
 }
 
-// add takes the state of a call at a time. The event that begins an attempt says how the one before it ended.
+// add applies the state of a call at a time. The event that starts an attempt also has the outcome of the previous one.
 func (a attempts) add(c writ.Call, at time.Time) {
 	last, known := a.last[c.Seq]
 	if known && c.Attempt > last.Attempt {
@@ -149,7 +151,7 @@ func (a attempts) add(c writ.Call, at time.Time) {
 	a.last[c.Seq] = c
 }
 
-// waitsSince is when the newest attempt of a call began to wait: at the end of the one before it.
+// waitsSince returns when the newest attempt of a call began to wait: at the end of the previous one.
 func waitsSince(c writ.Call, past []attempt) time.Time {
 	if n := len(past); n > 0 {
 		return past[n-1].Ended
@@ -157,13 +159,13 @@ func waitsSince(c writ.Call, past []attempt) time.Time {
 	return c.Planned
 }
 
-// attemptsOf are the newest attempts of a call, the last one as the call says.
+// attemptsOf returns the newest attempts of a call. The last one is from the call itself.
 func attemptsOf(c writ.Call, past []attempt) []attempt {
 	newest := attempt{Number: c.Attempt, Node: c.NodeName, Waits: waitsSince(c, past), Queued: c.Queued, Started: c.Started, Ended: c.Ended, State: c.State}
 	if c.Error != nil && c.State.Ended() {
 		newest.Code = c.Error.Code
 	}
-	if n := len(past); n > 0 { // what the call still says of the attempt before
+	if n := len(past); n > 0 { // times that the call still has from the previous attempt
 		before := past[n-1]
 		for _, t := range []*time.Time{&newest.Queued, &newest.Started, &newest.Ended} {
 			if !t.IsZero() && !t.After(before.Started) || t.Equal(before.Ended) || t.Equal(before.Queued) {
@@ -181,7 +183,7 @@ type timelineRow struct {
 	Attempts []attempt
 }
 
-// Bars are the bars of all attempts, one after the other.
+// Bars returns the bars of all attempts, one after the other.
 func (r timelineRow) Bars() (bars []bar) {
 	for _, a := range r.Attempts {
 		last := int64(0)
@@ -193,7 +195,7 @@ func (r timelineRow) Bars() (bars []bar) {
 	return bars
 }
 
-// Since writes when something was, from the beginning of the run on.
+// Since formats a time relative to the start of the run.
 func (s scale) Since(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -201,7 +203,7 @@ func (s scale) Since(t time.Time) string {
 	return duration(t.Sub(s.From))
 }
 
-// Worked is how long an attempt was worked on, "–" if that is not known.
+// Worked returns the duration of the work of an attempt, "–" if unknown.
 func (a attempt) Worked() string {
 	if a.Started.IsZero() || a.Ended.IsZero() {
 		return "–"

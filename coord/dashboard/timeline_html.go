@@ -20,7 +20,7 @@ func (t timelinePage) html(*page) Node {
 	}
 }
 
-// calls are the calls as bars, and as a table.
+// calls renders the calls as bars, and as a table.
 func (t timelinePage) calls() Node {
 	if len(t.Calls) == 0 {
 		return P(Class("sub"), Text("The script has not asked for anything yet."))
@@ -38,7 +38,7 @@ func (r timelineRow) line() Node {
 		picture("line", r.box(), Role("img"), Aria("label", "call "+digits(r.Seq)), bars(r.Bars())))
 }
 
-// attempts are the lines of the attempts of a call in the table.
+// attempts returns the table rows of the attempts of a call.
 func (r timelineRow) attempts() Node {
 	lines := make(Group, len(r.Attempts))
 	for i, a := range r.Attempts {

@@ -14,13 +14,13 @@ import (
 
 const (
 	maxUsage   = 50
-	months     = 12 // that the page offers
+	months     = 12 // number of months that the page offers
 	monthForm  = "2006-01"
 	monthParam = "month"
 	allMonths  = "all"
 )
 
-// usage is the page of what resources have used in a month: of all projects, or of the resources of one.
+// usage is the page of the resource usage in a month: by project, or by resource of one project.
 func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
@@ -57,7 +57,7 @@ func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, 
 	return &page{Title: "Usage", Nav: "usage", body: data}, nil
 }
 
-// readUsage fills in the projects of a page, and the resources if it is of one project.
+// readUsage loads the projects of a page, or the resources of its project.
 func (d *Dashboard) readUsage(ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment) error {
 	at := ledger.Page{Limit: maxUsage, Cursor: own.Query().Get(cursorParam)}
 	if data.Project == "" {
@@ -86,7 +86,7 @@ func (d *Dashboard) readUsage(ctx context.Context, own *url.URL, data *usagePage
 	return err
 }
 
-// monthsUntil are the newest months, the newest first, and all of them together.
+// monthsUntil lists the last months, the newest first, and then all months together.
 func monthsUntil(now time.Time) (all []string) {
 	first := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 	for n := range months {
@@ -95,32 +95,32 @@ func monthsUntil(now time.Time) (all []string) {
 	return append(all, allMonths)
 }
 
-// usagePage is what the page shows.
+// usagePage is the body of the page.
 type usagePage struct {
 	listPage
 	Month     string
 	Months    []string
 	Sums      []usageOfProject // by project, if none is chosen
-	Sum       *usageOfProject  // of the project that is chosen, nil if it used nothing
+	Sum       *usageOfProject  // of the chosen project, nil if it has no usage
 	Resources []usageOfResource
 	Command   string
 	Pager     pager
 }
 
-// usageOfProject is what a project has used.
+// usageOfProject is the usage of a project.
 type usageOfProject struct {
 	ledger.ProjectUsage
 	Name string
 	List string // address of the list of its resources
 }
 
-// usageOfResource is what a resource has used.
+// usageOfResource is the usage of a resource.
 type usageOfResource struct {
 	ledger.Usage
 	DatacenterName string
 }
 
-// usageCommand is the command that says the same.
+// usageCommand returns the command with the same result as the page.
 func usageCommand(data usagePage, now *moment) string {
 	month := data.Month
 	if month == allMonths {
@@ -137,7 +137,7 @@ func usageCommand(data usagePage, now *moment) string {
 	return command + " --project " + word
 }
 
-// used are the numbers of what was used, in the units of `writ usage`.
+// used formats usage in the units of `writ usage`.
 func used(u writ.Used) []string {
 	const hour, gib = 3600, 1 << 30
 	return []string{

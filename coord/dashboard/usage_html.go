@@ -26,7 +26,7 @@ func (u usagePage) month(month string) Node {
 	return option(month, text, month == u.Month)
 }
 
-// table lists what projects have used, or what the resources of one have.
+// table lists the usage of projects, or of the resources of one.
 func (u usagePage) table() Node {
 	switch {
 	case len(u.Sums) > 0:

@@ -14,18 +14,18 @@ import (
 	"writ/ledger"
 )
 
-// Bounds of pages that datacenters are asked for.
+// Limits of pages with data from datacenters.
 const (
 	maxValues  = 40
 	maxLines   = 400
 	linesBytes = 80 << 10 // of the page, which has at most 100 KB
-	lineMarkup = 200      // bytes of the page around the text of a line
+	lineMarkup = 200      // bytes of HTML around the text of a line
 	afterCall  = "after-call"
 	afterLine  = "after-line"
 )
 
-// values is the page of what a run and its calls were given and answered. Its datacenter is asked for that, each time that somebody opens the
-// page, and nothing keeps it up to date: the coordinator keeps no values.
+// values is the page of the output of a run, and of the arguments and results of its calls. Each load of the page
+// requests them from the datacenter, because the coordinator stores no values; the page has no live updates.
 func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	run, after, err := d.asked(ctx, r, afterCall)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page,
 	return &page{Title: "Values of " + run.Script, Nav: "runs", body: data}, nil
 }
 
-// asked reads the run and the place in a list that an address names.
+// asked parses the run and the list position of an address.
 func (d *Dashboard) asked(ctx context.Context, r *http.Request, parameter string) (run ledger.Run, after int, err error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
@@ -67,7 +67,7 @@ func noRunID(id writ.RunID) error {
 	return writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).WithHint("an id has 26 lower-case letters and digits")
 }
 
-// firstOf is the address of the beginning of a list, "" if it is shown.
+// firstOf returns the address of the first page of a list, "" on that page.
 func firstOf(own *url.URL, parameter string) string {
 	if own.Query().Get(parameter) == "" {
 		return ""
@@ -87,7 +87,7 @@ type callValues struct {
 	Args, Values []value
 }
 
-// log is the page of what a script has said. Its datacenter is asked for that.
+// log is the page of the log of a script. Each load of the page requests it from the datacenter.
 func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	run, after, err := d.asked(ctx, r, afterLine)
 	if err != nil {
@@ -119,21 +119,21 @@ type logPage struct {
 	First, Next string
 }
 
-// output is what a run answered, as the coordinator has it: its datacenter has signed it.
+// output is the output of a run from the coordinator's copy, which its datacenter has signed.
 type output struct {
 	Values []value
 	Wrong  string // why it cannot be shown
 	Ended  bool
-	Link   string // of the page that asks the datacenter
+	Link   string // address of the page with values from the datacenter
 }
 
-// Key of the only piece of its part.
+// Key is constant: the part has one piece.
 func (output) Key() string { return "output" }
 
 func (d *Dashboard) outputOf(ctx context.Context, run ledger.Run) output {
 	o := output{Ended: !run.Ended.IsZero(), Link: "/runs/" + string(run.ID) + "/values"}
 	if run.Accepted.IsZero() {
-		o.Link = "" // its datacenter does not know it
+		o.Link = "" // its datacenter does not have the run
 	}
 	values, err := d.LiveView.Output(ctx, run)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// duration writes how long something took so that it can be compared at a glance. static/app.js does the same for what goes on.
+// duration formats a duration so that durations are easy to compare. static/dashboard.js does the same for running ones.
 func duration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "0 ms" // two clocks were compared
+		return "0 ms" // times of two clocks
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
 	case d < 10*time.Second:
@@ -26,13 +26,13 @@ func duration(d time.Duration) string {
 	}
 }
 
-// stamp writes a moment for people who have no script running that would write it in their own time.
+// stamp formats a time for readers without scripts, which would convert it to their time zone.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// millis writes a moment for scripts.
+// millis formats a time for scripts.
 func millis(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// short cuts an id to what tells it from others on the same page.
+// short shortens an id. The result is still distinct from the others on a page.
 func short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(8, len(text))]
@@ -45,7 +45,7 @@ func plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// gibi writes an amount of MiB.
+// gibi formats a number of MiB.
 func gibi(mib int64) string {
 	if mib%1024 == 0 || mib >= 10*1024 {
 		return fmt.Sprintf("%d GiB", mib/1024)
@@ -53,7 +53,7 @@ func gibi(mib int64) string {
 	return fmt.Sprintf("%d MiB", mib)
 }
 
-// share is how much of a whole is used, in percent from 0 to 100.
+// share returns the used percentage of a whole, from 0 to 100.
 func share(used, whole int64) int64 {
 	if whole <= 0 || used <= 0 {
 		return 0

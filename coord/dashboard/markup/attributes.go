@@ -5,12 +5,13 @@ import (
 	"unicode"
 )
 
-// Href is where a link leads, Action where a form does: to another page of the same site, or another place of the same page.
+// Href is the target of a link, Action that of a form: a page of the same site, or a place on the same page.
 
 func Href(address string) Node   { return valued("href", local(address)) }
 func Action(address string) Node { return valued("action", local(address)) }
 
-// local is an address of the same site. Any other becomes the top of the page. Browsers leave out control characters, and read a backslash as a slash.
+// local returns address if it is on the same site. Any other address becomes the top of the page. Browsers ignore
+// control characters and treat a backslash as a slash.
 func local(address string) string {
 	here := strings.HasPrefix(address, "#")
 	beside := strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//") && !strings.HasPrefix(address, `/\`)
@@ -20,7 +21,7 @@ func local(address string) string {
 	return address
 }
 
-// Attributes as HTML and SVG have them.
+// Attributes of HTML and SVG.
 
 func AutoComplete(value string) Node { return valued("autocomplete", value) }
 func Charset(value string) Node      { return valued("charset", value) }
@@ -47,7 +48,7 @@ func Value(value string) Node        { return valued("value", value) }
 func Hidden() Node   { return flag("hidden") }
 func Selected() Node { return flag("selected") }
 
-// Stretched lets a picture be as wide as its place.
+// Stretched scales a picture to the width of its place.
 func Stretched() Node { return valued("preserveAspectRatio", "none") }
 
 // Aria, Data and HX are the attributes aria-name, data-name and hx-name; Mark is data-name without a value.
@@ -57,7 +58,7 @@ func Data(name, value string) Node { return valued("data-"+name, value) }
 func HX(name, value string) Node   { return valued("hx-"+name, value) }
 func Mark(name string) Node        { return flag("data-" + name) }
 
-// Neither is inlined, as elements are not.
+// These two are not inlined, to keep the code of pages small; see container.
 
 //go:noinline
 func valued(name, value string) Node { return attribute{name: name, value: value} }
@@ -65,7 +66,7 @@ func valued(name, value string) Node { return attribute{name: name, value: value
 //go:noinline
 func flag(name string) Node { return attribute{name: name, flag: true} }
 
-// given is an attribute that is left out if it has no value.
+// given is an attribute that is omitted if its value is empty.
 func given(name, value string) Node {
 	if value == "" {
 		return nil

@@ -1,13 +1,13 @@
 package markup
 
-// Document is a whole page.
+// Document is a complete HTML document.
 func Document(children ...Node) Node {
 	return Group{doctype, container("html", children)}
 }
 
 var doctype = HTML{"<!doctype html>"}
 
-// Elements as HTML has them.
+// Elements of HTML.
 
 func A(children ...Node) Node       { return container("a", children) }
 func Article(children ...Node) Node { return container("article", children) }
@@ -50,27 +50,27 @@ func Time(children ...Node) Node    { return container("time", children) }
 func Tr(children ...Node) Node      { return container("tr", children) }
 func Ul(children ...Node) Node      { return container("ul", children) }
 
-// Elements that have attributes only.
+// Elements without content.
 
 func Br(attributes ...Node) Node    { return leaf("br", ">", attributes) }
 func Input(attributes ...Node) Node { return leaf("input", ">", attributes) }
 func Link(attributes ...Node) Node  { return leaf("link", ">", attributes) }
 func Meta(attributes ...Node) Node  { return leaf("meta", ">", attributes) }
 
-// DocumentTitle is the title of a document. Title is the attribute.
+// DocumentTitle is the title element. Title is the attribute.
 func DocumentTitle(s string) Node { return container("title", Group{Text(s)}) }
 
-// Script loads a script from an address, once the page is there. There are no others.
+// Script loads a script of the same site after the page is parsed. Inline scripts are not supported.
 func Script(address string) Node {
 	return container("script", Group{flag("defer"), valued("src", local(address))})
 }
 
-// SVG is a picture with a box of coordinates.
+// SVG is a picture with a view box.
 func SVG(class, box string, children ...Node) Node {
 	return container("svg", append(Group{given("class", class), valued("viewBox", box)}, children...))
 }
 
-// Path, Circle and Rect are what pictures consist of. A Rect without x or y begins at the edge.
+// Path, Circle and Rect are the shapes of pictures. A Rect without x or y starts at the edge.
 
 func Path(class, d string) Node {
 	return leaf("path", "/>", Group{given("class", class), given("d", d)})
@@ -84,7 +84,8 @@ func Rect(class, x, y, width, height string) Node {
 	return leaf("rect", "/>", Group{given("class", class), given("x", x), given("width", width), given("y", y), given("height", height)})
 }
 
-// These two are not inlined: pages call them a thousand times, and each copy would have the code that makes an element.
+// These two are not inlined: pages call them a thousand times, and each inlined copy would include the code that builds
+// an element.
 
 //go:noinline
 func container(name string, children Group) Node { return element{name: name, children: children} }

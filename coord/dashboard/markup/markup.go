@@ -1,6 +1,6 @@
-// Package markup writes HTML from trees of Go functions that are named after elements and attributes. What it writes is safe with any text: it escapes
-// each text and each value, and an address that leads to another site becomes none. It has no way to write a script, a style or HTML of others.
-// It knows nothing of the pages that are made of it.
+// Package markup writes HTML from trees of Go functions that are named after elements and attributes. Its output is
+// safe for any text: it escapes each text and value, and replaces an address on another site. It cannot write inline
+// scripts, styles or foreign HTML. It is independent of the pages that use it.
 package markup
 
 import (
@@ -9,17 +9,17 @@ import (
 	"writ/internal/hidden"
 )
 
-// Node is an element, an attribute, a text, or several of these. Nil is nothing.
+// Node is an element, an attribute, a text, or a group of these. A nil Node renders nothing.
 type Node interface {
-	// attribute writes the node if it is an attribute, content if it is none.
+	// attribute writes the node if it is an attribute; content writes it if it is not.
 	attribute(b *strings.Builder)
 	content(b *strings.Builder)
 }
 
-// HTML is what nodes have written. Only Render makes it, so that it can be a node again.
+// HTML is rendered HTML. Only Render creates it, so it is safe to use as a node.
 type HTML struct{ text string }
 
-// Render writes a node.
+// Render renders a node.
 func Render(n Node) HTML {
 	var b strings.Builder
 	if n != nil {
@@ -32,7 +32,7 @@ func (h HTML) String() string             { return h.text }
 func (HTML) attribute(*strings.Builder)   {}
 func (h HTML) content(b *strings.Builder) { b.WriteString(h.text) }
 
-// Group is several nodes, also attributes of the element that it stands in.
+// Group is several nodes. Attributes in a group belong to the enclosing element.
 type Group []Node
 
 func (g Group) attribute(b *strings.Builder) {
@@ -51,19 +51,19 @@ func (g Group) content(b *strings.Builder) {
 	}
 }
 
-// text is a text as people read it.
+// text is an unescaped text.
 type text string
 
 func (text) attribute(*strings.Builder)   {}
 func (t text) content(b *strings.Builder) { escape(b, string(t)) }
 
-// Text is a text. It never becomes anything else.
+// Text is a text, which is always escaped.
 func Text[S ~string](s S) Node { return text(s) }
 
-// escape writes a text or value with the characters of HTML, and those that hide or turn text, escaped.
+// escape writes a text or value. It escapes the special characters of HTML, and characters that hide or reorder text.
 func escape(b *strings.Builder, s string) { _, _ = escaper.WriteString(b, hidden.EscapeText(s)) }
 
-// escaper escapes the characters of HTML.
+// escaper escapes the special characters of HTML.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 // attribute has a value, or is a flag.
@@ -85,7 +85,7 @@ func (a attribute) attribute(b *strings.Builder) {
 
 func (attribute) content(*strings.Builder) {}
 
-// element has attributes and content, or attributes only and then this end.
+// element has attributes and content. If end is set, it has attributes only, followed by end.
 type element struct {
 	name, end string
 	children  Group
@@ -108,7 +108,7 @@ func (e element) content(b *strings.Builder) {
 	b.WriteByte('>')
 }
 
-// If is a node, or nothing. The node is made in any case: see When.
+// If returns n, or nil. Use When if n is expensive or must not be built otherwise.
 func If(condition bool, n Node) Node {
 	if !condition {
 		return nil
@@ -116,7 +116,7 @@ func If(condition bool, n Node) Node {
 	return n
 }
 
-// When makes a node only if a condition holds.
+// When builds a node only if condition holds.
 func When(condition bool, node func() Node) Node {
 	if !condition {
 		return nil
@@ -124,7 +124,7 @@ func When(condition bool, node func() Node) Node {
 	return node()
 }
 
-// With makes a node of a text, and nothing of an empty one.
+// With builds a node from a text, or returns nil for "".
 func With[S ~string](s S, node func(s S) Node) Node {
 	if s == "" {
 		return nil
@@ -132,7 +132,7 @@ func With[S ~string](s S, node func(s S) Node) Node {
 	return node(s)
 }
 
-// Each makes a node of each thing of a list.
+// Each builds a node from each item of a list.
 func Each[T any](list []T, node func(T) Node) Group {
 	all := make(Group, len(list))
 	for i, one := range list {
