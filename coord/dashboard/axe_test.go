@@ -13,13 +13,13 @@ import (
 	"writ/internal/testenv"
 )
 
-// axe is the tool that looks for what people with disabilities cannot use. It is no part of the program.
+// axe is an accessibility checker. It is used in tests only.
 const (
 	axeFile   = "testdata/axe/axe-4.14.1.min.js"
 	axeSHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 )
 
-// axeSource returns the script of axe, as it was checked.
+// axeSource returns the script of axe after a check of its hash.
 func axeSource(t *testing.T) string {
 	t.Helper()
 	source, err := os.ReadFile(axeFile)
@@ -32,11 +32,11 @@ func axeSource(t *testing.T) string {
 	return string(source)
 }
 
-// violations runs every rule of axe on the page that is there, and lists what breaks one.
+// violations runs all rules of axe on the current page and lists the violations.
 const violations = `axe.run(document, {resultTypes: ["violations"]}).then((found) =>
 	found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.map((n) => "\t" + n.target.join(" ") + ": " + n.failureSummary.replaceAll("\n", " ")).join("\n")).join("\n"))`
 
-// No page breaks a rule of axe, light and dark, on a desk and on a phone. The gate looks at one page.
+// No page violates a rule of axe, in light and dark mode, on a desktop and on a phone. The gate checks one page.
 func TestAxeFindsNoViolation(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -70,7 +70,7 @@ func (w *fixture) runAxe(t *testing.T, tab context.Context, source string, p sho
 		}
 	}
 	check(p.name)
-	if p.name == "stuck" { // the help is the same everywhere
+	if p.name == "stuck" { // the help is the same on all pages
 		do(t, tab, press("?"), soon(`document.getElementById("help").open`))
 		check("help")
 	}

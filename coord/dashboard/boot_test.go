@@ -12,7 +12,7 @@ import (
 	"writ/ledger"
 )
 
-// starting lets two boot servers tell of machines: one of them has been silent for a while.
+// starting adds two boot servers with machines; one of them has been silent for a while.
 func (w *fixture) starting() {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -36,8 +36,8 @@ func (w *fixture) starting() {
 	}
 }
 
-// The page has a row for each machine as boot servers say it, and says of what is old since when. A machine that has joined leads to a node of this
-// name, if there is one.
+// The page has a row for each machine that boot servers report, and shows the age of outdated reports. A joined machine
+// links to the node with its name, if there is one.
 func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	t.Parallel()
 	none, w := open(t), open(t)
@@ -75,7 +75,7 @@ func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	wants(t, w.page("/"), "3 machines start, 1 cannot go on")
 }
 
-// A machine leads to its node however many nodes there are: the ledger is asked for those that the page shows.
+// A machine links to its node however many nodes there are: the ledger is read for the nodes on the page only.
 func TestAMachineLeadsToItsNodeAmongMany(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -90,7 +90,7 @@ func TestAMachineLeadsToItsNodeAmongMany(t *testing.T) {
 	wants(t, w.page("/boot"), fmt.Sprintf(`href="/nodes/%s/ams1-n1"`, ams))
 }
 
-// What boot servers say later is on the page a moment later, and what stays the same is not sent again.
+// Later reports of boot servers are on the page a moment later, and unchanged ones are not sent again.
 func TestThePageOfStartsIsLive(t *testing.T) {
 	t.Parallel()
 	w := open(t)

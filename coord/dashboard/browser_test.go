@@ -21,17 +21,17 @@ import (
 	"writ/internal/testenv"
 )
 
-// patience ends the wait for a browser that hangs.
+// patience limits the wait for a browser that hangs.
 const patience = 3 * time.Minute
 
-// browse opens a tab of a new headless browser. What its console complains of fails the test: that is where a browser says that the
-// content policy forbids something.
+// browse opens a tab of a new headless browser. Console errors fail the test, because browsers report violations of the
+// content policy there.
 func browse(t *testing.T) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(testenv.Need(t, "chromium")),
 		chromedp.UserDataDir(testenv.Home(t, "browser")),
-		chromedp.Flag("no-sandbox", true), // root in a container has none
+		chromedp.Flag("no-sandbox", true), // root in a container has no sandbox
 		chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
@@ -42,7 +42,7 @@ func browse(t *testing.T) context.Context {
 	ctx, cancelBrowser := chromedp.NewExecAllocator(ctx, options...)
 	tab, cancelTab := chromedp.NewContext(ctx)
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(tab) // waits until it is gone
+		_ = chromedp.Cancel(tab) // waits for its end
 		cancelTab()
 		cancelBrowser()
 	})
@@ -58,7 +58,8 @@ func browse(t *testing.T) context.Context {
 		case *runtime.EventExceptionThrown:
 			complain(e.ExceptionDetails.Text)
 		case *log.EventEntryAdded:
-			if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork { // that a page is not there is no defect
+			// A missing page is not a defect.
+			if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
 				complain(e.Entry.Text)
 			}
 		}
@@ -83,14 +84,14 @@ func do(t *testing.T, tab context.Context, steps ...chromedp.Action[chromedp.Voi
 	}
 }
 
-// until waits until an expression is true in the page that is there by then. chromedp.Poll makes its predicate with new Function, which
-// the content policy forbids.
+// until waits until an expression is true on the current page. chromedp.Poll builds its predicate with new Function,
+// which the content policy forbids.
 func until(expression string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			yes, err := chromedp.Evaluate[bool](expression)(ctx, target) // between two pages there is nothing to evaluate it in
+			yes, err := chromedp.Evaluate[bool](expression)(ctx, target) // fails between two pages
 			if yes && err == nil {
 				return nil
 			}
@@ -153,8 +154,8 @@ func TestBrowserKeepsAReaderWhereHeReads(t *testing.T) {
 	do(t, tab, chromedp.Click("#fresh"), until(`document.querySelector("#runs tr [data-open]").textContent === "just-now.tengo" && document.getElementById("fresh").hidden`))
 }
 
-// The address of `writ login --web` leads to a form that the browser sends as one of this server. The page names that command only to a person who
-// comes without a code.
+// The address from `writ login --web` leads to a form that the browser submits with this server's origin. The page
+// names that command only if the address has no code.
 func TestBrowserLogsInWithTheCodeOfItsAddress(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -170,7 +171,7 @@ func TestBrowserLogsInWithTheCodeOfItsAddress(t *testing.T) {
 	}
 }
 
-// A page whose reader has logged out, in another tab too, shows nothing any more, and how to log in.
+// A page whose reader has logged out, even in another tab, hides its contents and explains how to log in.
 func TestBrowserLeavesAPageThatItMayNotReadAnyMore(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -184,7 +185,7 @@ func TestBrowserLeavesAPageThatItMayNotReadAnyMore(t *testing.T) {
 	do(t, tab, until(`document.querySelector("#main a").getAttribute("href") === "/login" && !document.getElementById("runs")`))
 }
 
-// complaints are what somebody who does not see a page, or uses only keys, cannot do on it; "" for nothing.
+// complaints lists the obstacles on a page for people who use a screen reader or only the keyboard; "" for none.
 const complaints = `(() => {
 	const bad = [], ids = new Set(), all = (selector) => document.querySelectorAll(selector);
 	for (const e of all("[id]")) { if (ids.has(e.id)) bad.push("two elements have the id " + e.id); ids.add(e.id); }
@@ -198,14 +199,14 @@ const complaints = `(() => {
 	return bad.join("\n");
 })()`
 
-// shownPage is a page that a browser looks at.
+// shownPage is a page to open in a browser.
 type shownPage struct {
 	name, path string
 	ofOne      bool // by a reader of one project
-	still      bool // it has no news
+	still      bool // it has no live updates
 }
 
-// everyPage lists all pages, of a fixture with everyPart.
+// everyPage lists all pages of a fixture with everyPart.
 func everyPage(failed, running writ.Run) []shownPage {
 	fail := "/runs/" + string(failed.ID)
 	return []shownPage{
@@ -230,7 +231,7 @@ func (w *fixture) show(t *testing.T, tab context.Context, p shownPage) {
 	}
 }
 
-// colours asks for a light or dark page.
+// colours selects the light or dark mode.
 func colours(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
@@ -239,9 +240,9 @@ func colours(scheme string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// TestPicturesOfAllPages makes the pictures that a person looks at. By itself it finds what overflows a phone, and what has no name. The gate looks at one
-// page.
-// With WRIT_PICTURES=DIR they stay there: `task pictures` takes those of the documents from them.
+// TestPicturesOfAllPages takes screenshots for review. It fails if a page overflows a phone, or if an element has no
+// name. The gate checks one page.
+// With WRIT_PICTURES=DIR the screenshots are kept: `task pictures` uses them for the documents.
 func TestPicturesOfAllPages(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -265,14 +266,14 @@ func TestPicturesOfAllPages(t *testing.T) {
 				continue
 			}
 			if p.ofOne && screen.name != "phone-dark" {
-				continue // where it is not too wide, no other screen is too small
+				continue // wider screens cannot overflow if this one does not
 			}
 			w.show(t, tab, p)
 			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
 			if wide || err != nil {
 				t.Errorf("%s is wider than %s: %v, %v", p.name, screen.name, wide, err)
 			}
-			if screen.name == "desktop-light" { // between the two sizes, pages are laid out in other ways
+			if screen.name == "desktop-light" { // between the two sizes, pages have other layouts
 				for _, width := range []int64{390, 830, 1081, 1241} {
 					do(t, tab, chromedp.EmulateViewport(width, screen.height))
 					if wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide || err != nil {

@@ -63,7 +63,7 @@ func TestThePagesAreReadOnly(t *testing.T) {
 	}
 }
 
-// hostileNames are what strangers call things, to become an element, an attribute or an address.
+// hostileNames try to become an element, an attribute or an address.
 var hostileNames = []string{
 	`<img src=x onerror=alert(1)>"'{{.}}` + "\u202e</script>", `"><script>alert(1)</script>`, `javascript:alert(1)`, `//attacker.example`, `" onmouseover="alert(1)`, `' autofocus onfocus='alert(1)`,
 }
@@ -86,7 +86,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	}
 }
 
-// foreign returns an element, attribute or address of a page that is none of the dashboard's, "" if there is none.
+// foreign returns an element, attribute or address of a page that the dashboard did not write, "" if there is none.
 func foreign(page string) string {
 	scripts := 0
 	for z := html.NewTokenizer(strings.NewReader(page)); z.Next() != html.ErrorToken; {
@@ -111,7 +111,7 @@ func foreign(page string) string {
 	return ""
 }
 
-// allNamed gives everything on the pages a name, and returns the addresses of the pages. One of them shows what was signed.
+// allNamed names everything on the pages, and returns the addresses of the pages. One of them shows the signed text.
 func allNamed(w *fixture, hostile string) (paths []string, ofSigned string) {
 	run := w.submit(1, hostile, func(in *ledger.Incoming) { in.Signer, in.ProjectName, in.Deployment = hostile, hostile, hostile })
 	run.State = writ.RunFailed
@@ -309,7 +309,7 @@ func TestNodesOfADatacenterThatIsAwayAreUnknown(t *testing.T) {
 	wants(t, w.page("/datacenters"), "eu-central", "gets no runs: its supervisor is not connected", "SHA256:")
 }
 
-// frames reads the frames of a stream until it has one that is wanted.
+// frames reads the frames of a stream until one is wanted.
 func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data string) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
@@ -327,7 +327,7 @@ func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data 
 	lines.Buffer(nil, 1<<20)
 	id := ""
 	for lines.Scan() {
-		if lines.Text() == "event: beat" { // nothing is new
+		if lines.Text() == "event: beat" { // heartbeat
 			lines.Scan()
 			continue
 		}
@@ -341,7 +341,7 @@ func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data 
 	t.Fatalf("the stream ended: %v", lines.Err())
 }
 
-// told is what a frame says of a part.
+// told returns the contents of a frame for a part.
 func told(t *testing.T, data, part string) (keys []string, pieces map[string]string, any bool) {
 	t.Helper()
 	var f struct {
@@ -374,7 +374,7 @@ func TestStreamTellsOnlyWhatIsNew(t *testing.T) {
 	frames(t, w, live, "", func(id, data string) bool {
 		keys, pieces, any := told(t, data, "runs")
 		switch step {
-		case 0: // what the page has is not told again; depths are
+		case 0: // unchanged contents of the page are not sent again, depths are
 			if _, _, depths := told(t, data, "depth"); any || !depths {
 				t.Errorf("the first frame says %s", data)
 			}
@@ -390,7 +390,7 @@ func TestStreamTellsOnlyWhatIsNew(t *testing.T) {
 			third = w.submit(3, "third.tengo", nil)
 			w.wake()
 			step++
-		case 2: // one is new
+		case 2: // one run is new
 			if !any {
 				return false
 			}
@@ -410,7 +410,7 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	_, newest, err := w.ledger.EventRange(t.Context())
 	w.ok(err)
 	last := fmt.Sprint(newest)
-	w.submit(2, "second.tengo", nil) // while nobody was connected
+	w.submit(2, "second.tengo", nil) // while no client was connected
 	frames(t, w, "/live/", last, func(id, data string) bool {
 		keys, _, any := told(t, data, "runs")
 		if !any || len(keys) != 2 || id == last {
@@ -440,7 +440,7 @@ func TestDepthsFollowTheDatacenters(t *testing.T) {
 	})
 }
 
-// A stream that has nothing to say gives a sign of life, to every reader, before a page shows that there are no news.
+// A quiet stream sends a heartbeat to every reader, before the page reports that updates are missing.
 func TestAQuietStreamGivesASignOfLife(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -478,7 +478,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// What operators should do soon stands on every page, as text.
+// The notice for operators is on every page, as text.
 func TestANoticeStandsOnEveryPage(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
@@ -498,7 +498,7 @@ var ofShop = dashboard.Reader{Projects: []writ.ProjectID{shop}}
 
 var countOf = regexp.MustCompile(`data-key="([a-z]+)"[^>]*><b>(\d+)</b>`)
 
-// countsOn are the numbers of runs on a page, without those that are 0.
+// countsOn returns the numbers of runs on a page, without zeros.
 func countsOn(body string) map[string]string {
 	counts := map[string]string{}
 	for _, c := range countOf.FindAllStringSubmatch(body, -1) {
@@ -580,7 +580,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	}
 }
 
-// Who sees one project is told at once what happens there, and of what happens elsewhere not even that something did.
+// A reader of one project receives its events at once, and no hint of events in other projects.
 func TestAReaderOfOneProjectSeesHisRunsLive(t *testing.T) {
 	t.Parallel()
 	w := open(t)

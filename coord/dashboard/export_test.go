@@ -1,6 +1,7 @@
 package dashboard
 
-// Remember makes these the points of the chart of all queues, as if they had been sampled then: unix milliseconds, running, queued, planned.
+// Remember sets the points of the chart of all queues, as if they had been sampled: unix milliseconds, running, queued,
+// planned.
 func (d *Dashboard) Remember(samples [][4]int64) {
 	d.past.mu.Lock()
 	defer d.past.mu.Unlock()
@@ -10,7 +11,7 @@ func (d *Dashboard) Remember(samples [][4]int64) {
 	}
 }
 
-// Forget makes the next page look at everything anew.
+// Forget makes the next page read everything again.
 func (d *Dashboard) Forget() {
 	d.now.mu.Lock()
 	defer d.now.mu.Unlock()

@@ -36,13 +36,13 @@ const (
 	bank = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
 )
 
-// ci is the machine for which an authority makes certificates.
+// ci is the machine that the authority certifies.
 const ci = "ci-release"
 
-// hang ends a wait that nothing will end.
+// hang limits a wait.
 const hang = 30 * time.Second
 
-// fixture is a dashboard over a real ledger. Of the coordinator it has what a LiveView must answer.
+// fixture is a dashboard over a real ledger. It implements LiveView in place of a coordinator.
 type fixture struct {
 	t      testing.TB
 	ledger *sqlstore.Store
@@ -57,17 +57,17 @@ type fixture struct {
 	boots       []api.DatacenterBoots
 	news        chan struct{}
 	reader      dashboard.Reader
-	values      api.RunValues // what the datacenter answers about values, and about the log
+	values      api.RunValues // the datacenter's answers about values, and about the log
 	lines       []writ.LogLine
-	kept        []api.DatacenterSecrets // the secrets that datacenters have
-	reasons     map[writ.RunID]string   // why runs wait, if not as all do
-	asked       []writ.RunID            // the runs of which it was asked
+	kept        []api.DatacenterSecrets // the secrets of the datacenters
+	reasons     map[writ.RunID]string   // reasons of waiting runs, if not the default
+	asked       []writ.RunID            // runs whose values or log were requested
 	ledgerDown  atomic.Bool
-	looked      chan struct{} // gets a token whenever a stream has told all that it found
+	looked      chan struct{} // gets a token whenever a stream has sent all its changes
 	log         api.NodeLog
 	askedLogs   []link.LogOfNode
-	code        string // that a browser handed in to log in
-	ended       bool   // all logins have
+	code        string // handed in by a browser to log in
+	ended       bool   // all logins have ended
 	ends        []identity.Expiry
 }
 
@@ -105,14 +105,14 @@ func (w *fixture) News() <-chan struct{} {
 	return w.news
 }
 
-// awaitLook returns when the stream that is open has looked at everything that was stored before, and told what it found.
+// awaitLook returns when the open stream has read everything stored before, and sent its changes.
 func (w *fixture) awaitLook() {
 	w.t.Helper()
 	for len(w.looked) > 0 {
 		<-w.looked
 	}
 	late := time.After(hang)
-	for range 2 { // the first may have begun before
+	for range 2 { // the first may have started before
 		select {
 		case <-w.looked:
 		case <-late:
@@ -121,7 +121,7 @@ func (w *fixture) awaitLook() {
 	}
 }
 
-// readAs lets everybody who looks at pages be this reader.
+// readAs sets the reader of all requests.
 func (w *fixture) readAs(r dashboard.Reader) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +153,7 @@ func (w *fixture) Why(_ context.Context, runs ...ledger.Run) (map[writ.RunID]str
 	return why, nil
 }
 
-// because says why a run waits.
+// because sets the reason why a run waits.
 func (w *fixture) because(run writ.RunID, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,12 +163,12 @@ func (w *fixture) because(run writ.RunID, why string) {
 	w.reasons[run] = why
 }
 
-// Certificate stands for what a coordinator reads with its roster: each text that names a certificate is signed by this one.
+// Certificate replaces the lookup with a roster: each text that names a certificate is signed by this one.
 func (w *fixture) Certificate(context.Context, []byte) (*identity.Certificate, error) {
 	return &identity.Certificate{KeyID: "release-17", Serial: 17, Authority: "forge", Until: time.Unix(1_800_000_000, 0).UTC()}, nil
 }
 
-// Output stands for what a coordinator opens: here a summary is the output as JSON.
+// Output replaces the verification of a summary: here a summary is the output as JSON.
 func (w *fixture) Output(_ context.Context, run ledger.Run) (out map[string]any, err error) {
 	if len(run.Summary) > 0 {
 		err = json.Unmarshal(run.Summary, &out)
@@ -185,7 +185,7 @@ func (w *fixture) Values(_ context.Context, run writ.RunID, after int) (api.RunV
 	return v, nil
 }
 
-// Secrets answers as a coordinator does, which is asked for the projects that a reader may see.
+// Secrets answers like a coordinator, which filters by the readable projects.
 func (w *fixture) Secrets(_ context.Context, only writ.DatacenterID, projects []writ.ProjectID) (all []api.DatacenterSecrets, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *fixture) NodeLog(_ context.Context, _ writ.DatacenterID, query link.Log
 	return w.log, nil
 }
 
-// wake does what a coordinator does when it stored something.
+// wake wakes the pages, like a coordinator after a write to the ledger.
 func (w *fixture) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,14 +222,14 @@ func (w *fixture) wake() {
 	w.news = make(chan struct{})
 }
 
-// setQueues changes the depths that the datacenters answer.
+// setQueues sets the depths that the datacenters report.
 func (w *fixture) setQueues(queues ...api.DatacenterQueues) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queues = queues
 }
 
-// open serves the dashboard of an empty ledger that knows three datacenters, one of which is away.
+// open serves the dashboard of an empty ledger with three datacenters, one of which is disconnected.
 func open(t testing.TB) *fixture {
 	t.Helper()
 	store, err := sqlstore.Open(t.Context(), ":memory:")
@@ -265,7 +265,7 @@ func open(t testing.TB) *fixture {
 	return w
 }
 
-// logIn takes the code of a browser, from a page of this server alone, as the coordinator does.
+// logIn accepts the code of a browser, from a page of this server only, like the coordinator.
 func (w *fixture) logIn(answer http.ResponseWriter, r *http.Request) {
 	if err := new(httpguard.Guard).Check(r); err != nil {
 		http.Error(answer, err.Error(), http.StatusForbidden)
@@ -277,7 +277,7 @@ func (w *fixture) logIn(answer http.ResponseWriter, r *http.Request) {
 	http.Redirect(answer, r, "/", http.StatusSeeOther)
 }
 
-// refuse answers everything but files as the coordinator does to who has not logged in, once all logins have ended.
+// refuse rejects all requests except for files, like the coordinator without a login, once all logins have ended.
 func (w *fixture) refuse(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
 		if err := w.still(r.Context()); err != nil && !strings.HasPrefix(r.URL.Path, "/static/") {
@@ -308,7 +308,7 @@ func root() identity.Signer {
 	return identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 }
 
-// signs lets a submission have a signed text with this script, which a page can show.
+// signs gives a submission a signed text with this script, which a page can show.
 func (w *fixture) signs(in *ledger.Incoming, script string, params map[string]any, modules ...identity.File) {
 	w.t.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -354,7 +354,7 @@ func (w *fixture) ok(err error) {
 	}
 }
 
-// submit stores a submission that waits and returns the run that it makes.
+// submit stores a waiting submission and returns its run.
 func (w *fixture) submit(n int, script string, change func(in *ledger.Incoming)) writ.Run {
 	w.t.Helper()
 	payload := writ.DigestOf(fmt.Appendf(nil, "payload %d", n))
@@ -380,7 +380,7 @@ func (w *fixture) submit(n int, script string, change func(in *ledger.Incoming))
 	}
 }
 
-// store hands in events of a datacenter and wakes the pages.
+// store stores events of a datacenter and wakes the pages.
 func (w *fixture) store(dc writ.DatacenterID, events ...writ.Event) {
 	w.t.Helper()
 	for i := range events {
@@ -391,7 +391,7 @@ func (w *fixture) store(dc writ.DatacenterID, events ...writ.Event) {
 	w.wake()
 }
 
-// run stores a run with its calls as its datacenter tells it.
+// run stores a run with its calls, like the events of its datacenter.
 func (w *fixture) run(run writ.Run, calls ...writ.Call) {
 	w.t.Helper()
 	events := []writ.Event{{Run: &run}}
@@ -402,11 +402,11 @@ func (w *fixture) run(run writ.Run, calls ...writ.Call) {
 	w.store(run.Datacenter, events...)
 }
 
-// get returns what is at a path.
+// get requests a path.
 func (w *fixture) get(path string) (*http.Response, string) {
 	w.t.Helper()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	ctx, cancel := context.WithTimeout(w.t.Context(), hang) // what should be refused may be a stream
+	ctx, cancel := context.WithTimeout(w.t.Context(), hang) // a wrongly admitted request may be a stream
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
 	w.ok(err)
@@ -418,7 +418,7 @@ func (w *fixture) get(path string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// page returns the HTML at a path, which must be there.
+// page returns the HTML at a path, which must exist.
 func (w *fixture) page(path string) string {
 	w.t.Helper()
 	response, body := w.get(path)
@@ -428,7 +428,7 @@ func (w *fixture) page(path string) string {
 	return body
 }
 
-// wants checks that a text has what it should have.
+// wants checks that a text contains the parts.
 func wants(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

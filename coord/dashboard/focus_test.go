@@ -14,7 +14,8 @@ import (
 	"writ/ledger"
 )
 
-// From the first page, keys alone lead to a stuck run, why it waits and a command that helps, which is copied. They lead back, filter a list and turn its page.
+// From the first page, keys alone lead to a stuck run, the reason why it waits, and a command that helps, which is
+// copied. They lead back, filter a list and turn its page.
 func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -43,29 +44,29 @@ func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 	do(t, tab, press(kb.Enter), soon(`location.search.includes("cursor=")`))
 }
 
-// News leave the focus on what has it: on the same link of a row that is replaced, and on the same command. If a command is offered no longer, the part of
-// the page that had it gets the focus, and Enter does nothing there.
+// Updates keep the focus on its element: on the same link of a replaced row, and on the same command. If a command is
+// removed, its part of the page gets the focus, and Enter does nothing there.
 func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	_, running := fill(w)
-	tab := typing(t, 390) // where the button is as wide as rows
+	tab := typing(t, 390) // on this width, buttons are as wide as rows
 	const focused = `document.activeElement`
 
-	// A row says something else.
+	// A row changes.
 	do(t, tab, chromedp.Navigate(w.url+"/"), until(live), press("jj"+kb.Tab+kb.Tab), soon(focused+`.matches("tr[data-key=\"`+string(running.ID)+`\"] .si a")`),
 		evaluate(`window.before = `+focused))
 	running.State, running.Ended = writ.RunSucceeded, time.Now()
 	w.run(running)
 	do(t, tab, soon(`!before.isConnected && `+focused+`.matches("tr[data-key=\"`+string(running.ID)+`\"] .si a")`))
 
-	// Rows come above it.
+	// Rows are added above it.
 	do(t, tab, evaluate(`window.before = `+focused))
 	w.submit(200, "just-now.tengo", nil)
 	w.wake()
 	do(t, tab, soon(`document.querySelector("#runs [data-open]").textContent === "just-now.tengo" && `+focused+` === before`))
 
-	// New rows wait until somebody asks for them, and their button hides no row that has the focus.
+	// New rows wait for a click, and their button covers no row with the focus.
 	do(t, tab, evaluate(before(`#runs tr:last-child [data-open]`)), soon(focused+` === before`))
 	w.submit(201, "newest.tengo", nil)
 	w.wake()
@@ -75,7 +76,7 @@ func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 	}
 	do(t, tab, evaluate(before(`#fresh`)), press(kb.Enter), soon(focused+`.matches("#runs tr:first-child [data-open]") && `+focused+`.textContent === "newest.tengo"`))
 
-	// A command stays, and is then offered no longer.
+	// A command remains, and is then removed.
 	other := runningRun(w, 210, time.Now())
 	page := "/runs/" + string(other.ID)
 	cancel := `writ run cancel ` + string(other.ID)
@@ -88,7 +89,7 @@ func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
 	do(t, tab, soon(focused+`.matches("#head > [data-state=succeeded]")`), press(kb.Tab), soon(`!!`+focused+`.closest("#head > [data-state=succeeded] button")`))
 }
 
-// Of a list, news leave the focus on a row that moves. When its row goes away, the keys go on at its place.
+// In a list, updates keep the focus on a row that moves. When the row disappears, the keys continue at its place.
 func TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestNewsLeaveTheFocusWhereItIs of package coord/dashboard keeps the focus in rows that are replaced")
@@ -105,7 +106,7 @@ func TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus(t *testing.T) {
 	}})
 	do(t, tab, soon(`(`+focused+`.compareDocumentPosition(document.querySelector("#queues [href$='/ams1-n1']")) & Node.DOCUMENT_POSITION_FOLLOWING) && `+focused+`.matches("#queues [href$='/ams1-n3']")`))
 
-	// A row goes away.
+	// A row disappears.
 	var stuck []writ.Run
 	for n := range 5 {
 		run := w.submit(220+n, fmt.Sprintf("stuck-%d.tengo", n), func(in *ledger.Incoming) { in.Received = time.Now().Add(-time.Duration(9-n) * time.Hour) })
@@ -126,7 +127,8 @@ func TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus(t *testing.T) {
 	do(t, tab, press(kb.Tab), soon(focused+`.textContent === "stuck-3.tengo"`))
 }
 
-// People can turn off keys of one character, and what they chose lasts. Keys with a name, and the button of the help, remain.
+// Single-character keys can be turned off, and the choice is remembered. Named keys, and the button of the help,
+// remain.
 func TestKeysOfOneCharacterCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -140,7 +142,7 @@ func TestKeysOfOneCharacterCanBeTurnedOff(t *testing.T) {
 		press("?"), soon(help))
 }
 
-// before gives something the focus, and remembers it.
+// before focuses an element and remembers it.
 func before(selector string) string {
 	return "window.before = document.querySelector('" + selector + "'); before.focus()"
 }

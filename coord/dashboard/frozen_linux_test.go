@@ -16,7 +16,8 @@ import (
 
 const servesFor = "WRIT_TEST_SERVES_FOR"
 
-// TestHelperProcess is no test: it is the process that TestAFrozenCoordinatorIsShownWithinTenSeconds starts. It serves pages until its input ends.
+// TestHelperProcess is the process that TestAFrozenCoordinatorIsShownWithinTenSeconds starts. It serves pages until its
+// input ends.
 func TestHelperProcess(t *testing.T) {
 	if os.Getenv(servesFor) == "" {
 		return
@@ -27,7 +28,7 @@ func TestHelperProcess(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// A coordinator that is stopped keeps its connections: a page must see by itself that nothing comes any more.
+// A stopped coordinator keeps its connections: a page must detect the silence itself.
 func TestAFrozenCoordinatorIsShownWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	tab := browse(t)

@@ -12,8 +12,8 @@ import (
 	"writ/ledger"
 )
 
-// What is on hold stands above the lists of what it keeps waiting, with the command for those who may type it. A reader of one project sees nothing of
-// another one's.
+// Holds are shown above the lists of held work, with the command for readers who may use it. A reader of one project
+// sees nothing of another one.
 func TestPagesShowWhatIsOnHold(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -25,7 +25,7 @@ func TestPagesShowWhatIsOnHold(t *testing.T) {
 		{Project: shop, ProjectName: "shop", Exempt: true, Revision: 2, Decided: by("alice", "")},
 		{Project: bank, ProjectName: "canary", Held: true, Revision: 3, Decided: by("sam", "the bill is checked")},
 		{Project: shop, ProjectName: "shop", Deployment: "web", Held: true, ByOperator: true, Revision: 4, Decided: by("bob", "")},
-		{Operation: "machine", Revision: 5, Decided: by("canary-released", "")}, // which counts no more
+		{Operation: "machine", Revision: 5, Decided: by("canary-released", "")}, // no longer in force
 	}}}
 	all := []string{"the datacenter</b> in ams1", "by the supervisor itself: the supervisor was started with --held", "the project shop</b> in ams1", "the deployment web of the project shop",
 		"writ release --dc ams1<", "writ release --dc ams1 --project shop --deployment web<"}
@@ -45,8 +45,8 @@ func TestPagesShowWhatIsOnHold(t *testing.T) {
 	}
 }
 
-// The command that releases what a run waits for stands beside the reason, where it can be copied, and not in it as well. A reader who is not offered
-// the command reads it in the reason.
+// The command that releases a hold is shown once, next to the reason, where it can be copied. A reader who is not
+// offered the command reads it in the reason.
 func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
 	t.Parallel()
 	w := open(t)

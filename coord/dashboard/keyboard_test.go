@@ -18,7 +18,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// keyboardFile is a script that looks at where the focus is.
+// keyboardFile is a script that inspects the focus.
 const keyboardFile = "testdata/keyboard.js"
 
 // typing opens a tab of a browser that is used by keys alone.
@@ -36,7 +36,7 @@ func typing(t *testing.T, width int64) context.Context {
 	return tab
 }
 
-// soon is until with less patience.
+// soon is until with a shorter timeout.
 func soon(expression string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		ctx, cancel := context.WithTimeout(ctx, hang)
@@ -46,7 +46,8 @@ func soon(expression string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// press presses keys as a person does: what a page makes of a key, it does not type as well. chromedp.KeyEvent types it in any case.
+// press presses keys like a person: a key that the page handles is not typed as well. chromedp.KeyEvent types it in any
+// case.
 func press(keys string, options ...chromedp.KeyOption) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		for _, key := range keys {
@@ -70,7 +71,7 @@ func press(keys string, options ...chromedp.KeyOption) chromedp.Action[chromedp.
 
 var backTab = press(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift))
 
-// tabTo presses Tab until an expression about the element e that has the focus is true.
+// tabTo presses Tab until an expression about the focused element e is true.
 func tabTo(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
 	for range 300 {
@@ -84,7 +85,8 @@ func tabTo(t *testing.T, tab context.Context, expression string) {
 	t.Fatalf("Tab does not get to where %s", expression)
 }
 
-// A person who uses only keys reaches, sees and does on each page what others reach, see and do, in wide and in narrow windows. The gate looks at one page.
+// A person who uses only keys can reach, see and do everything on each page, in wide and in narrow windows. The gate
+// checks one page.
 func TestEveryPageIsUsedByKeysAlone(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -93,7 +95,7 @@ func TestEveryPageIsUsedByKeysAlone(t *testing.T) {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			for _, p := range everyPage(failed, running) {
 				if strings.Contains(p.path, "#") || !testenv.IsNightly() && p.name != "stuck" {
-					continue // where a page begins elsewhere, so does Tab
+					continue // Tab starts elsewhere on a page with a fragment
 				}
 				t.Run(p.name, func(t *testing.T) {
 					tab := typing(t, width)
@@ -138,11 +140,11 @@ func TestTheManualListsTheKeysOfTheHelp(t *testing.T) {
 	}
 }
 
-// stop is what the script says of a place of the focus.
+// stop is the script's report about a place of the focus.
 type stop struct {
 	End     bool     `json:"end"`
 	Wrong   []string `json:"wrong"`
-	Scrolls string   `json:"scrolls"` // what an arrow key changes, "" if there is nothing to scroll
+	Scrolls string   `json:"scrolls"` // what an arrow key scrolls, or ""
 }
 
 // walk presses Tab until the focus leaves the page, and Shift+Tab until it leaves it at the top.
@@ -173,14 +175,14 @@ func walk(t *testing.T, tab context.Context) {
 	}
 }
 
-// skip goes over the header, with the focus before the page.
+// skip jumps over the header. The focus starts before the page.
 func skip(t *testing.T, tab context.Context) {
 	t.Helper()
 	do(t, tab, press(kb.Tab), soon(`document.activeElement.matches(".skip") && document.activeElement.clientWidth > 50`), press(kb.Enter),
 		soon(`document.activeElement.id === "main"`), press(kb.Tab), soon(`!!document.activeElement.closest("main, footer") && document.activeElement.id !== "main"`))
 }
 
-// help opens the list of keys, which has the focus until Escape gives it back. Other keys do nothing there.
+// help opens the list of keys, which keeps the focus until Escape returns it. Other keys do nothing there.
 func help(t *testing.T, tab context.Context) {
 	t.Helper()
 	do(t, tab, press(kb.Escape), evaluate(`window.before = document.activeElement`), press("?"), soon(`document.getElementById("help").open`))
@@ -190,7 +192,7 @@ func help(t *testing.T, tab context.Context) {
 	do(t, tab, press(kb.Escape), soon(`!document.getElementById("help").open && document.activeElement === window.before`))
 }
 
-// rows goes through all rows of the lists, and back.
+// rows visits all rows of the lists, and returns.
 func rows(t *testing.T, tab context.Context) {
 	t.Helper()
 	n, err := chromedp.Run(tab, chromedp.Evaluate[int](`(window.rows = [...document.querySelectorAll("main .list tbody tr")]).length`))
@@ -207,7 +209,7 @@ func rows(t *testing.T, tab context.Context) {
 	}
 }
 
-// fields types into each field of the page the keys that do something elsewhere.
+// fields types keys with a function elsewhere into each field of the page.
 func fields(t *testing.T, tab context.Context) {
 	t.Helper()
 	n, err := chromedp.Run(tab, chromedp.Evaluate[int](`(window.fields = [...document.querySelectorAll("main :is(input:not([type=hidden]), select)")]).length`))
@@ -228,13 +230,13 @@ func search(t *testing.T, tab context.Context) {
 	do(t, tab, soon(`document.activeElement.matches(".filter :is(select, input)")`))
 }
 
-// up goes to the page above, if there is one.
+// up goes to the parent page, if there is one.
 func up(t *testing.T, tab context.Context) {
 	t.Helper()
 	leads(t, tab, "u", `document.querySelector("[data-up]")?.getAttribute("href") || location.pathname`)
 }
 
-// leads presses a key that leads to the path that an expression says.
+// leads presses a key that leads to the path of an expression.
 func leads(t *testing.T, tab context.Context, key, path string) {
 	t.Helper()
 	to, err := chromedp.Run(tab, chromedp.Evaluate[string](path))

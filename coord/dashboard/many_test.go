@@ -10,7 +10,8 @@ import (
 	"writ/identity"
 )
 
-// The list of runs shows one command for all that it selects: to those who may, and with names that a shell takes as they are.
+// The list of runs offers one command for all selected runs: to readers with the right, and with names that are safe in
+// a shell.
 func TestTheListOfRunsOffersOneCommandForItsFilter(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -16,7 +16,7 @@ import (
 	"writ/identity"
 )
 
-// past lets the queues have a history of ten minutes: ams1-n1 fills and drains, and gent2 does not answer for a while.
+// past gives the queues a history of ten minutes: ams1-n1 fills and drains, and gent2 does not answer for a while.
 func (w *fixture) past(step time.Duration) {
 	w.t.Helper()
 	now := time.Now()
@@ -51,7 +51,7 @@ func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
 		t.Errorf("the picture of a busy queue has %d steps:\n%s", n, busy)
 	}
 	wants(t, idle, `class="b-running" d="M0 100H60V100Z"`)
-	if n := strings.Count(gap, `class="b-hole"`); n != 2 { // before it was sampled, and while nobody answered
+	if n := strings.Count(gap, `class="b-hole"`); n != 2 { // before it was sampled, and while no datacenter answered
 		t.Errorf("%d stretches are not known:\n%s", n, gap)
 	}
 	if n := strings.Count(busy, `class="b-hole"`); n != 1 {
@@ -62,7 +62,7 @@ func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
 	}
 }
 
-// Run samples although no page is open.
+// Run samples even if no page is open.
 func TestRunSamplesWithoutOpenPages(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -126,7 +126,7 @@ func TestManyQueuesFitIntoAPage(t *testing.T) {
 		many = append(many, writ.QueueDepth{Node: writ.NodeID(name), NodeName: name, Running: n % 7, Queued: n})
 		nodes = append(nodes, writ.Event{Node: &writ.Node{ID: writ.NodeID(name), Datacenter: ams, Name: name, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady}})
 	}
-	nodes[699].Node.Liveness = writ.LivenessLost // more nodes come before it than one list may have
+	nodes[699].Node.Liveness = writ.LivenessLost // more nodes than one list may have come before it
 	w.store(ams, nodes...)
 	for s := range 60 {
 		for i := range many {
@@ -142,7 +142,7 @@ func TestManyQueuesFitIntoAPage(t *testing.T) {
 	}
 }
 
-// The first page names the nodes with most calls, counts the others, and stays small.
+// The first page names the nodes with the most calls, counts the others, and stays small.
 func TestTheFirstPageNamesTheNodesWithMostCalls(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -58,7 +58,7 @@ func TestNumbersOfResourcesAreThoseOfTheirLists(t *testing.T) {
 			}
 			for _, tile := range tiles {
 				if strings.Contains(at, "kind="+tile[2]) {
-					continue // which leads back to all kinds
+					continue // links back to all kinds
 				}
 				if got := w.listed(html.UnescapeString(tile[1])); fmt.Sprint(got) != tile[3] {
 					t.Errorf("%s %s says %s of %s, and the list has %d", name, at, tile[3], tile[2], got)
@@ -119,7 +119,8 @@ func TestAReaderOfOneProjectSeesOnlyItsResources(t *testing.T) {
 	wants(t, w.page("/deployments"), "canary-deployment")
 	w.readAs(ofShop)
 	for _, at := range []string{"/resources", "/resources?kind=herodb", "/resources?deployment=canary-deployment", "/resources?node=ams1-n1", "/resources?kind=volume&cursor=", "/deployments", "/deployments?datacenter=" + string(ams), "/deployments?node=ams1-n1"} {
-		body := strings.ReplaceAll(strings.ReplaceAll(w.page(at), `value="canary-deployment"`, ""), "of canary-deployment", "") // but for what was asked
+		// Apart from the request itself.
+		body := strings.ReplaceAll(strings.ReplaceAll(w.page(at), `value="canary-deployment"`, ""), "of canary-deployment", "")
 		body = strings.ReplaceAll(body, "deployment=canary-deployment", "")
 		for _, text := range []string{"canary", string(bank), "ledger-bank", `href="/nodes`, "gent2-n2"} {
 			if strings.Contains(body, text) {
@@ -189,7 +190,7 @@ func TestTheNodePageSaysHowItStandsAndWhatToType(t *testing.T) {
 	}
 }
 
-// A name that a shell would not take as one word stands in no command.
+// A name that is unsafe in a shell is in no command.
 func TestNoCommandHasANameThatAShellWouldCarryOut(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -10,7 +10,7 @@ import (
 	"writ/ledger"
 )
 
-// moments says when the calls of a run happened: seconds after it was accepted, -1 for not yet.
+// moments holds the times of a call: seconds after the acceptance of its run, -1 for not yet.
 type moments struct{ planned, queued, started, ended float64 }
 
 func call(operation, name, node, driver string, state writ.CallState, accepted time.Time, m moments) writ.Call {
@@ -33,7 +33,7 @@ func call(operation, name, node, driver string, state writ.CallState, accepted t
 	return c
 }
 
-// numbered is a script whose lines say where they are.
+// numbered is a script with numbered lines.
 func numbered(name string, lines int) string {
 	var b strings.Builder
 	for n := range lines {
@@ -73,7 +73,7 @@ func failedRun(w *fixture, n int, received time.Time) writ.Run {
 	return run
 }
 
-// runningRun stores a run that goes on.
+// runningRun stores an open run.
 func runningRun(w *fixture, n int, received time.Time) writ.Run {
 	run := w.submit(n, "web.tengo", func(in *ledger.Incoming) {
 		in.Received, in.Deployment = received, "web"
@@ -97,7 +97,7 @@ func runningRun(w *fixture, n int, received time.Time) writ.Run {
 	return run
 }
 
-// fill makes the ledger of a small datacenter after a few busy hours, and returns a run that failed and one that goes on.
+// fill creates the ledger of a small datacenter after a few busy hours, and returns a failed and an open run.
 func fill(w *fixture) (failed, running writ.Run) {
 	w.t.Helper()
 	now := time.Now()
@@ -150,7 +150,7 @@ func fill(w *fixture) (failed, running writ.Run) {
 	return failed, running
 }
 
-// everyPart fills a fixture so that each page has something in all of its parts, and returns a run that failed and one that goes on.
+// everyPart fills a fixture so that all parts of all pages have content, and returns a failed and an open run.
 func everyPart(w *fixture) (failed, running writ.Run) {
 	w.t.Helper()
 	failed, running = fill(w)
@@ -167,7 +167,7 @@ func everyPart(w *fixture) (failed, running writ.Run) {
 	return failed, running
 }
 
-// keepsSecrets lets datacenters have secrets of both projects.
+// keepsSecrets gives datacenters secrets of both projects.
 func (w *fixture) keepsSecrets() {
 	secret := func(project writ.ProjectID, name string, version int, by string) writ.Secret {
 		return writ.Secret{Project: project, Name: name, Version: version, SetBy: by, Set: time.Now().Add(-time.Duration(10-version) * time.Hour)}
@@ -183,7 +183,7 @@ func (w *fixture) keepsSecrets() {
 	}
 }
 
-// usedMonth is a month in which resources of both projects used something.
+// usedMonth is a month with resource usage of both projects.
 var usedMonth = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 func (w *fixture) used() {
@@ -215,7 +215,7 @@ func (w *fixture) onHold() {
 	}
 }
 
-// depths sets how deep the queues are, more or less deep at different steps.
+// depths sets the depths of the queues, different at each step.
 func (w *fixture) depths(step int) {
 	wave := func(n int) int { return (step*step*7/3+n*11)%17 + n }
 	w.setQueues(
@@ -230,7 +230,7 @@ func (w *fixture) depths(step int) {
 	)
 }
 
-// remember makes the dashboard believe that somebody has looked at it for five minutes, while the queues filled and drained.
+// remember gives the dashboard a history of five minutes, in which the queues filled and drained.
 func (w *fixture) remember() {
 	now := time.Now().UnixMilli()
 	var samples [][4]int64
@@ -244,7 +244,7 @@ func (w *fixture) remember() {
 	w.board.Remember(samples)
 }
 
-// remembers lets datacenters answer what runs were given, answered and said, and what a node said.
+// remembers gives datacenters the values and logs of runs, and the log of a node.
 func (w *fixture) remembers() {
 	for n, name := range []string{"debian-12", "shop-net", "db-data"} {
 		w.values.Calls = append(w.values.Calls, api.CallValues{
@@ -259,7 +259,7 @@ func (w *fixture) remembers() {
 	}
 }
 
-// resources fills the ledger with what a small datacenter has made.
+// resources fills the ledger with the resources of a small datacenter.
 func (w *fixture) resources(last writ.Run) {
 	put := func(dc writ.DatacenterID, project writ.ProjectID, kind writ.ResourceKind, name string, change func(r *writ.Resource)) {
 		r := &writ.Resource{

@@ -16,7 +16,7 @@ import (
 
 var secretLine = regexp.MustCompile(`(?s)<tr>(<td.*?)</tr>`)
 
-// secretsOn are the lines of the list of secrets on all of its pages, without when something was.
+// secretsOn returns the rows of the list of secrets on all of its pages, without times.
 func secretsOn(w *fixture, address string) (lines []string) {
 	w.t.Helper()
 	for address != "" {
@@ -77,7 +77,7 @@ func TestSecretsAreListedByVersionAndWithoutTheirValues(t *testing.T) {
 	}
 }
 
-// Each number of resources is the count of the list that it leads to, and the sums are those of its lines.
+// Each number of resources is the count of the linked list, and the sums match its rows.
 func TestUsageIsSummedByProjectAndMonth(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -112,7 +112,8 @@ func TestUsageIsSummedByProjectAndMonth(t *testing.T) {
 		}
 	}
 	wants(t, w.page("/usage?month=2026-03"), "writ usage --month 2026-03 --by project")
-	wants(t, w.page("/usage?month=all&project="+string(bank)), html.EscapeString(`writ usage --month "" --project `+string(bank))) // two have its name
+	// Another project has the same name.
+	wants(t, w.page("/usage?month=all&project="+string(bank)), html.EscapeString(`writ usage --month "" --project `+string(bank)))
 	wants(t, w.page("/usage?month=all&project="+string(shop)), html.EscapeString(`writ usage --month "" --project web-shop`), "62 resources")
 	if response, body := w.get("/usage?month=soon"); response.StatusCode != http.StatusBadRequest || !testenv.Mentions(body, "month", "soon") {
 		t.Errorf("a month that is none: %s", response.Status)

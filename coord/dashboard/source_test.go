@@ -69,7 +69,7 @@ func TestALongScriptIsShownAroundItsMarks(t *testing.T) {
 	}
 }
 
-// What was refused is forgotten, and what is no signed text is not shown.
+// The text of a refused submission is pruned, and an invalid text is not shown.
 func TestARunPageWithoutASignedTextSaysSo(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -94,7 +94,7 @@ func TestARunPageShowsTheSignedOutput(t *testing.T) {
 	wants(t, w.page("/runs/"+string(run.ID)), "The coordinator cannot show it")
 }
 
-// Nothing but the two pages asks a datacenter for values, and no stream does.
+// Only the two pages request values from a datacenter, and no stream does.
 func TestValuesAndLogAreAskedForOnRequestOnly(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -108,7 +108,7 @@ func TestValuesAndLogAreAskedForOnRequestOnly(t *testing.T) {
 	for n := range 900 {
 		w.lines = append(w.lines, writ.LogLine{Ordinal: n + 1, Text: fmt.Sprintf("line %d.", n+1), Time: time.Now()})
 	}
-	for n := range 200 { // of which the page has five bytes for each
+	for n := range 200 { // each takes five bytes on the page
 		w.lines[100+n].Text = strings.Repeat("<", 500)
 	}
 	path := "/runs/" + string(run.ID)

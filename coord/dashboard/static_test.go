@@ -74,7 +74,8 @@ func TestPagesNameFilesUnderAVersionThatNeverChanges(t *testing.T) {
 	}
 }
 
-// TestColoursHaveContrast holds every pair of text and ground to WCAG 2.2 AA, 4.5 : 1, in both schemes. The mark of the focus has 3 : 1 on every ground.
+// TestColoursHaveContrast checks every pair of text and ground against WCAG 2.2 AA, 4.5 : 1, in both modes. The focus
+// mark has 3 : 1 on every ground.
 func TestColoursHaveContrast(t *testing.T) {
 	t.Parallel()
 	css, err := os.ReadFile("static/dashboard.css")
@@ -99,7 +100,7 @@ func TestColoursHaveContrast(t *testing.T) {
 	if len(pairs) < 15+2*7 {
 		t.Errorf("only %d pairs are found", len(pairs))
 	}
-	var marked [][2]string // where the mark of the focus is drawn
+	var marked [][2]string // grounds with a focus mark
 	for name := range colours {
 		if strings.HasSuffix(name, "ground") || name == "panel" || name == "sunk" {
 			marked = append(marked, [2]string{"accent", name})

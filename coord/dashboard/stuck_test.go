@@ -16,12 +16,13 @@ import (
 	"writ/ledger"
 )
 
-// silence makes the ledger forget all events: of open runs it has heard nothing since they came.
+// silence prunes all events of the ledger: open runs have had no event since their submission.
 func (w *fixture) silence() {
 	w.ok(w.ledger.Prune(w.t.Context(), time.Now().Add(time.Hour), time.Time{}))
 }
 
-// stuckRuns stores runs of which nothing was heard: three of shop that run, one that waits, and one of bank; and some that are no such runs.
+// stuckRuns stores stuck runs: three open ones of shop, a waiting one, and one of bank; and some others that are not
+// stuck.
 func stuckRuns(w *fixture) (oldest, waits, banks writ.Run) {
 	old := func(n int, script string, age time.Duration, change func(in *ledger.Incoming)) writ.Run {
 		return w.submit(n, script, func(in *ledger.Incoming) {
@@ -146,7 +147,7 @@ func TestStuckRunOffersLostNodeByRole(t *testing.T) {
 
 var numberOnTile = regexp.MustCompile(`<a class="count s-([a-z]+)[^"]*" href="([^"]*)"[^>]*><b>(\d+)</b>`)
 
-// Each number on the overview is the count of the list that it links to, with any filter and for any reader.
+// Each number on the overview is the count of the linked list, with any filter and for any reader.
 func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -179,12 +180,12 @@ func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 	}
 }
 
-// A page that is kept up to date has numbers of its filter, too, and another reader of the same address has others.
+// A live page has the numbers of its filter, too, and another reader of the same address gets other numbers.
 func TestLiveNumbersAreThoseOfTheFilterAndTheReader(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	fill(w)
-	for range 2 { // the second time they are remembered
+	for range 2 { // cached the second time
 		for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
 			w.readAs(reader)
 			tile := regexp.MustCompile(`s-succeeded[^>]*><b>(\d+)</b>`)

@@ -18,7 +18,7 @@ var (
 	tags         = regexp.MustCompile(`<[^>]*>`)
 )
 
-// attemptsOn are the lines of the table of a timeline.
+// attemptsOn returns the rows of the table of a timeline.
 func attemptsOn(body string) (lines []string) {
 	_, body, _ = strings.Cut(body, "<tbody>")
 	for _, row := range attemptCells.FindAllStringSubmatch(body, -1) {
@@ -31,7 +31,7 @@ func attemptsOn(body string) (lines []string) {
 	return lines
 }
 
-// retried stores a run with a call that succeeds at its third attempt on another node, as a supervisor tells of it.
+// retried stores a run with a call that succeeds at its third attempt on another node, like the events of a supervisor.
 func retried(w *fixture, n int) writ.Run {
 	run := w.submit(n, "retried.tengo", nil)
 	run.State, run.Started = writ.RunRunning, run.Accepted
@@ -53,7 +53,7 @@ func retried(w *fixture, n int) writ.Run {
 	return run
 }
 
-// Each attempt of a call has its own line and bars, with the times that the events of its run say.
+// Each attempt of a call has its own row and bars, with the times from the events of its run.
 func TestATimelineShowsEachAttempt(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -87,7 +87,7 @@ func TestATimelineShowsEachAttempt(t *testing.T) {
 	wants(t, w.page("/runs/"+string(run.ID)), `href="/runs/`+string(run.ID)+`/timeline"`)
 }
 
-// The form of a bar says what it stands for to people who cannot tell its colour.
+// The shape of a bar shows its state without its colour.
 func TestBarsDifferWithoutTheirColour(t *testing.T) {
 	t.Parallel()
 	w := open(t)
@@ -97,7 +97,7 @@ func TestBarsDifferWithoutTheirColour(t *testing.T) {
 		if forms[m[2]] == "" {
 			forms[m[2]] = m[1]
 		}
-		if forms[m[2]] != m[1] && forms[m[2]]+m[1] != "runningsucceeded" { // the state beside them tells these apart
+		if forms[m[2]] != m[1] && forms[m[2]]+m[1] != "runningsucceeded" { // the state next to them distinguishes these
 			t.Errorf("%s and %s have the same form: %s", forms[m[2]], m[1], m[2])
 		}
 	}
@@ -106,7 +106,7 @@ func TestBarsDifferWithoutTheirColour(t *testing.T) {
 	}
 }
 
-// A run of 2,000 calls, each with many attempts, has pages of at most 100 KB, and each attempt of the page is on one of them.
+// A run of 2,000 calls, each with many attempts, has pages of at most 100 KB, and each attempt is on one of them.
 func TestTheTimelineOfALargeRunIsBounded(t *testing.T) {
 	t.Parallel()
 	w := open(t)

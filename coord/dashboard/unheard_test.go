@@ -45,7 +45,7 @@ func TestSilentNodeRunsNothing(t *testing.T) {
 		"Datacenters": {"/datacenters", string(ams), ", 3 unknown"},
 	} {
 		shown := row(tt.page, tt.key)
-		if name == "RunList" { // its datacenter is heard, and goes on with the run
+		if name == "RunList" { // its datacenter is connected, and continues the run
 			shown = strings.Replace(shown, "s-running", "", 1)
 		}
 		if !strings.Contains(shown, tt.want) || strings.Contains(shown, "s-running") || strings.Contains(shown, "running at") {

@@ -22,7 +22,7 @@ func TestNodesAreWrittenAsHTML(t *testing.T) {
 		`<em>a</em><em>b</em>`:                   Each([]word{"a", "b"}, shout),
 		`<em>a</em>`:                             Group{With(word("a"), shout), With(word(""), shout), If(false, Br()), When(false, func() Node { panic("it is not made") })},
 		`<a data-open hx-get="/" aria-label="l" data-key="k"></a>`: A(Mark("open"), HX("get", "/"), Aria("label", "l"), Data("key", "k")),
-		`<p><b>&lt;</b></p>`: P(Render(B(Text("<")))), // what was written stays as it is
+		`<p><b>&lt;</b></p>`: P(Render(B(Text("<")))), // rendered HTML is not escaped again
 	} {
 		if got := Render(n).String(); got != want {
 			t.Errorf("%s is wanted, and written is %s", want, got)
