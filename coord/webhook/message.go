@@ -13,19 +13,19 @@ import (
 	"writ/ledger"
 )
 
-// Type says what a message is about.
+// Type is the type of a message.
 type Type string
 
 // The types of messages.
 const (
 	RunEnded Type = "run.ended" // Data is a Run
 	NodeLost Type = "node.lost" // Data is a Node
-	NodeBack Type = "node.back" // likewise: a node that was lost is heard again
+	NodeBack Type = "node.back" // Data is a Node that was lost and is heard again
 	Expires  Type = "expires"   // Data is an Expiry
-	Test     Type = "test"      // sent when a person asks for it. Data is empty
+	Test     Type = "test"      // sent on request; Data is empty
 )
 
-// Types lists them.
+// Types lists the types of messages.
 var Types = []Type{RunEnded, NodeLost, NodeBack, Expires, Test}
 
 func typesText() string {
@@ -36,12 +36,12 @@ func typesText() string {
 	return strings.Join(all, ", ")
 }
 
-// Message is what an endpoint gets, as Standard Webhooks describes it. The same thing has the same id, however often and by how many
-// coordinators it is told.
+// Message is a message to an endpoint in the format of Standard Webhooks. The same occurrence always has the same id,
+// however often and by however many coordinators it is sent.
 type Message struct {
 	ID        string    `json:"-"` // in a header
 	Type      Type      `json:"type"`
-	Timestamp time.Time `json:"timestamp"` // when it happened
+	Timestamp time.Time `json:"timestamp"` // time of the occurrence
 	Data      any       `json:"data"`
 }
 
@@ -49,8 +49,8 @@ type Message struct {
 type Run struct {
 	ID         writ.RunID     `json:"run"`
 	State      ledger.State   `json:"state"`
-	Datacenter string         `json:"datacenter"` // its name
-	Project    string         `json:"project"`    // its name; several tenants may have one of this name
+	Datacenter string         `json:"datacenter"` // name
+	Project    string         `json:"project"`    // name; several tenants may have a project of this name
 	ProjectID  writ.ProjectID `json:"project_id"`
 	Deployment string         `json:"deployment,omitempty"`
 	Script     string         `json:"script"`
@@ -61,36 +61,37 @@ type Run struct {
 	Position   string         `json:"position,omitempty"` // in the script, "web.tengo:14:11"
 	Started    time.Time      `json:"started,omitzero"`
 	Ended      time.Time      `json:"ended,omitzero"`
-	URL        string         `json:"url"` // its page of the dashboard
+	URL        string         `json:"url"` // page of the dashboard
 }
 
-// Node is a node that is lost, or is back.
+// Node is a node that was lost, or is heard again.
 type Node struct {
 	ID         writ.NodeID `json:"node"`
 	Name       string      `json:"name"`
-	Datacenter string      `json:"datacenter"` // its name
+	Datacenter string      `json:"datacenter"` // name
 	LastBeat   time.Time   `json:"last_beat,omitzero"`
 	URL        string      `json:"url"`
 }
 
-// Expiry is something that ends by itself soon, or has ended.
+// Expiry is an item that expires soon, or has expired.
 type Expiry struct {
 	What  string    `json:"what"` // "version 3 of the roster"
 	At    time.Time `json:"at"`
 	Ended bool      `json:"ended"`
-	Renew string    `json:"renew"` // what a person does about it
+	Renew string    `json:"renew"` // how to renew it
 }
 
-// newMessage makes a message whose id follows from what it is about.
+// newMessage returns a message whose id is derived from its type and about.
 func newMessage(t Type, at time.Time, data any, about ...string) *Message {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{string(t)}, about...), "\x00")))
 	return &Message{ID: "msg_" + hex.EncodeToString(sum[:16]), Type: t, Timestamp: at.UTC(), Data: data}
 }
 
-// moment is a time as part of an id.
+// moment formats a time as part of an id.
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// messageOf returns the message of an event, nil if there is none. lost are the nodes that were lost before, by nodeKey, with their last beat then.
+// messageOf returns the message of an event, or nil. lost has the last heartbeat of each node that was lost before, by
+// nodeKey.
 func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message {
 	switch {
 	case e.Submission != nil && (e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
@@ -104,8 +105,8 @@ func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message 
 	}
 }
 
-// runEnded is the message of a run that its datacenter has ended. A run that was resumed ends again, and that is another message. Its project is the one
-// that the ledger has of it: a datacenter could name another one.
+// runEnded returns the message of a run that its datacenter has ended. A resumed run ends again, with another message.
+// The project comes from the ledger, because the event of a datacenter could name another one.
 func (s *Sender) runEnded(e *ledger.Event) *Message {
 	r := e.Run
 	data := &Run{
@@ -118,7 +119,7 @@ func (s *Sender) runEnded(e *ledger.Event) *Message {
 	return newMessage(RunEnded, e.Time, data, string(r.ID), string(r.State), moment(r.Ended))
 }
 
-// neverBegan is the message of a submission that its datacenter refused or never took.
+// neverBegan returns the message of a submission that its datacenter refused, or that expired.
 func (s *Sender) neverBegan(e *ledger.Event) *Message {
 	in := e.Submission
 	data := &Run{
@@ -131,8 +132,9 @@ func (s *Sender) neverBegan(e *ledger.Event) *Message {
 	return newMessage(RunEnded, e.Time, data, string(in.Run), string(in.State))
 }
 
-// nodeChanged is the message of a node that is lost or back, nil if it is neither. An event tells the whole node whenever anything of it changes, so
-// that a lost node is told of more than once: the last beat says that it is the same loss.
+// nodeChanged returns the message of a node that is lost or back, otherwise nil. Every change of a node produces an
+// event with its complete state, so a lost node has several events: those with the same last heartbeat are the same
+// loss.
 func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Message {
 	n, key := e.Node, nodeKey(e.Datacenter, e.Node.ID)
 	data := &Node{ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat, URL: s.PublicURL + "/nodes/" + url.PathEscape(string(e.Datacenter)) + "/" + url.PathEscape(string(n.ID))}
@@ -147,17 +149,19 @@ func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Messag
 	}
 }
 
-// isServing reports whether a node is meant to work. About others a person has decided.
+// isServing reports whether a node should be working. The other nodes are out of service by decision.
 func isServing(n *writ.Node) bool { return n.Admission == writ.AdmissionApproved && !n.Gone }
 
 func isLost(n *writ.Node) bool { return isServing(n) && n.Liveness == writ.LivenessLost }
 
-// nodeKey tells a node from all others. Its datacenter is who says something of it: what another one says of a node with this id is about another node.
+// nodeKey identifies a node. It includes the datacenter that sent the event, so a datacenter cannot report nodes of
+// another one.
 func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
 	return string(datacenter) + "/" + string(node)
 }
 
-// expiries are the messages about what ends soon, one for each warning that is due. A role that ended long ago is none: it was meant to.
+// expiries returns the messages about items that expire, one for each due warning. An item that expired longer than
+// tellEnds ago has none: it was meant to expire.
 func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
 	for _, e := range all {
 		stage := e.Stage(now)
@@ -170,5 +174,5 @@ func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
 	return messages
 }
 
-// tellEnds is how long after an end it is told.
+// tellEnds is how long an expiry is still reported.
 const tellEnds = 24 * time.Hour

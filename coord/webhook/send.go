@@ -1,8 +1,10 @@
-// Package webhook tells other programs what happens in a cluster: it sends messages to addresses that an operator has named, signed as Standard
-// Webhooks describes. It knows the events of a ledger and HTTP. It must not know people who read the API, nor how events come into the ledger.
+// Package webhook notifies other programs of events in a cluster: it sends messages, signed as in Standard Webhooks, to
+// endpoints that an operator has configured. It depends on the events of a ledger and on HTTP. It must not depend on
+// the readers of the API, or on the way events get into the ledger.
 //
-// Each message is sent until its receiver takes it, one after the other and in the order of events. The ledger keeps how far each
-// endpoint is, so that a coordinator may end at any time: a message is told once or more, and always under the same id.
+// The messages of an endpoint are sent one after the other, in the order of events, each until its receiver accepts it.
+// The ledger stores the position of each endpoint, so a coordinator may stop at any time: each message is delivered at
+// least once, always with the same id.
 package webhook
 
 import (
@@ -29,24 +31,24 @@ import (
 )
 
 const (
-	page        = 200              // events that are read at once
-	lookAgain   = time.Minute      // for what ends soon, and if the ledger is away
-	answerIn    = 15 * time.Second // a receiver that needs longer is asked again
-	firstPause  = time.Second      // after a message that was not taken; the next is twice as long
-	longest     = 10 * time.Minute // pause, also one that the receiver asks for
-	tries       = 8                // of a message that the receiver refuses; about two minutes
-	rememberIDs = 4096             // of messages that were told, of an endpoint
-	bodyRead    = 64 << 10         // bytes of an answer that are read, so that its connection can be used again
+	page        = 200              // events per read
+	lookAgain   = time.Minute      // for expiring items, and while the ledger is unavailable
+	answerIn    = 15 * time.Second // a slower receiver gets the request again
+	firstPause  = time.Second      // after a failed request; doubles each time
+	longest     = 10 * time.Minute // longest pause, including one that the receiver requests
+	tries       = 8                // requests for a message that the receiver refuses; about two minutes
+	rememberIDs = 4096             // per endpoint, of finished messages
+	bodyRead    = 64 << 10         // bytes of a response that are read, so that its connection can be reused
 )
 
-// The outcomes of a request, as metrics name them.
+// The outcomes of a request, as in the metrics.
 const (
 	Taken   = "taken"    // the receiver answered with 2xx
-	Again   = "again"    // it did not, and is asked again
-	GivenUp = "given_up" // it refused the message again and again, or wants no more
+	Again   = "again"    // it did not, and gets another request
+	GivenUp = "given_up" // it refused the message too often, or wants no more messages
 )
 
-// Ledger is what a sender needs of one.
+// Ledger is the part of ledger.Ledger that a Sender needs.
 type Ledger interface {
 	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
@@ -55,11 +57,11 @@ type Ledger interface {
 	SetWebhookAt(ctx context.Context, name string, at ledger.WebhookPlace) error
 }
 
-// Sender sends the messages of all endpoints. Fill in its fields, then call Run. All fields are required.
+// Sender sends the messages of all endpoints. Set its fields, then call Run. All fields are required.
 type Sender struct {
 	Endpoints      []Endpoint
 	Ledger         Ledger
-	News           func() <-chan struct{} // closed when there are events after the call
+	News           func() <-chan struct{} // returns a channel that is closed when there are new events
 	Ends           func() []identity.Expiry
 	DatacenterName func(id writ.DatacenterID) string
 	ProjectName    func(id writ.ProjectID) string
@@ -72,7 +74,7 @@ type Sender struct {
 	pauseForTest func(n int) time.Duration
 }
 
-// Run sends until ctx ends, and returns nil then.
+// Run sends messages until ctx ends, and then returns nil.
 func (s *Sender) Run(ctx context.Context) error {
 	client := newClient()
 	defer client.CloseIdleConnections()
@@ -84,13 +86,13 @@ func (s *Sender) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// SendTest sends a message of the type test to an endpoint, once.
+// SendTest sends one message of type test to an endpoint.
 func (s *Sender) SendTest(ctx context.Context, to *Endpoint) error {
 	now := s.Now()
 	return s.Send(ctx, to, newMessage(Test, now, struct{}{}, moment(now)))
 }
 
-// Send sends a message to an endpoint, once.
+// Send sends a message to an endpoint, without retries.
 func (s *Sender) Send(ctx context.Context, to *Endpoint, m *Message) error {
 	client := newClient()
 	defer client.CloseIdleConnections()
@@ -99,7 +101,7 @@ func (s *Sender) Send(ctx context.Context, to *Endpoint, m *Message) error {
 	return err
 }
 
-// newClient follows no redirection: what an operator has named is where messages go.
+// newClient returns a client without redirects: messages go only to addresses that an operator has configured.
 func newClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &http.Client{
@@ -109,29 +111,29 @@ func newClient() *http.Client {
 	}
 }
 
-// course is what one endpoint gets, one message after the other.
+// course sends the messages of one endpoint, one after the other.
 type course struct {
 	s      *Sender
 	to     *Endpoint
 	client *http.Client
 	at     ledger.WebhookPlace
-	told   map[string]bool // ids of messages that were taken or given up
-	order  []string        // of told, oldest first
+	told   map[string]bool // ids of messages that were accepted or given up
+	order  []string        // keys of told, oldest first
 }
 
-// errGone is that the receiver wants no more messages.
+// errGone is returned if the receiver wants no more messages.
 var errGone = errors.New("the receiver answers 410 Gone: it wants no more messages")
 
-// run sends until ctx ends or the receiver wants no more.
+// run sends messages until ctx ends or the receiver wants no more.
 func (c *course) run(ctx context.Context) {
 	begun := false
 	defer func() {
-		if begun { // also behind events that are not for it: they may be forgotten before the next start
-			_ = c.keep(ctx) // a crash has the same effect
+		if begun { // includes skipped events, which may be pruned before the next start
+			_ = c.keep(ctx) // on an error the state is as after a crash
 		}
 	}()
 	for ctx.Err() == nil {
-		news := c.s.News() // first: what comes meanwhile is found the next time
+		news := c.s.News() // before the read, so that rows stored during it are found next time
 		var err error
 		if !begun {
 			err = c.begin(ctx)
@@ -154,7 +156,7 @@ func (c *course) run(ctx context.Context) {
 	}
 }
 
-// wait waits for news, a time at most.
+// wait waits for news, at most for the given time.
 func wait(ctx context.Context, news <-chan struct{}, most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -165,7 +167,8 @@ func wait(ctx context.Context, news <-chan struct{}, most time.Duration) {
 	}
 }
 
-// begin finds where the endpoint is. A new one begins with what happens from now on, as does one whose events are gone.
+// begin loads the position of the endpoint. A new endpoint starts with future events. One whose next events were pruned
+// starts with the oldest event.
 func (c *course) begin(ctx context.Context) error {
 	oldest, newest, err := c.s.Ledger.EventRange(ctx)
 	if err != nil {
@@ -192,12 +195,12 @@ func (c *course) begin(ctx context.Context) error {
 	return c.keep(ctx)
 }
 
-// keep records where the endpoint is, also when ctx has ended: what was taken is not to be sent again.
+// keep stores the position of the endpoint, even if ctx has ended, so that accepted messages are not sent again.
 func (c *course) keep(ctx context.Context) error {
 	return c.s.Ledger.SetWebhookAt(context.WithoutCancel(ctx), c.to.Name, c.at)
 }
 
-// lostNow returns the nodes that are lost, so that it is told when they are back.
+// lostNow returns the lost nodes, so that their return is reported.
 func (c *course) lostNow(ctx context.Context) (map[string]time.Time, error) {
 	lost := map[string]time.Time{}
 	for cursor := ""; ; {
@@ -216,14 +219,14 @@ func (c *course) lostNow(ctx context.Context) (map[string]time.Time, error) {
 	}
 }
 
-// step tells what ends soon and the next events, and reports whether there may be more.
+// step sends the messages about expiring items and about the next events, and reports whether there may be more.
 func (c *course) step(ctx context.Context) (more bool, err error) {
 	for _, m := range expiries(c.s.Ends(), c.s.Now()) {
 		if err := c.tell(ctx, m); err != nil {
 			return false, err
 		}
 	}
-	_, newest, err := c.s.Ledger.EventRange(ctx) // first: what comes meanwhile is found the next time
+	_, newest, err := c.s.Ledger.EventRange(ctx) // before the read, so that rows stored during it are found next time
 	if err != nil {
 		return false, err
 	}
@@ -240,7 +243,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 		}
 		c.pass(&events[i])
 		if m == nil && i < len(events)-1 {
-			continue // it is enough to keep places where something was told
+			continue // a position is stored only after a message
 		}
 		if err := c.keep(ctx); err != nil {
 			return false, err
@@ -249,11 +252,11 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 	if more {
 		return true, nil
 	}
-	c.at.Event = max(c.at.Event, newest) // or all others behind the last one would be looked at again each time
+	c.at.Event = max(c.at.Event, newest) // otherwise the skipped events at the end would be read again each time
 	return false, nil
 }
 
-// pass moves the place behind an event.
+// pass advances the position past an event.
 func (c *course) pass(e *ledger.Event) {
 	c.at.Event = e.ID
 	if e.Node == nil {
@@ -267,8 +270,8 @@ func (c *course) pass(e *ledger.Event) {
 	}
 }
 
-// tell sends a message until it is taken or given up, unless the endpoint does not want it or has it. It returns an error if ctx ends before that, or if
-// the receiver wants no more.
+// tell sends a message until it is accepted or given up, unless the endpoint does not want it or has it. It returns an
+// error if ctx ends before that, or if the receiver wants no more messages.
 func (c *course) tell(ctx context.Context, m *Message) error {
 	if !c.to.wants(m) || c.told[m.ID] {
 		return nil
@@ -308,7 +311,8 @@ func (c *course) tell(ctx context.Context, m *Message) error {
 	}
 }
 
-// pause is how long to wait after the n-th request: twice as long each time, up to a bound, less a random part of a quarter.
+// pause returns the pause after the n-th request: it doubles each time up to a limit, minus a random part of up to a
+// quarter.
 func (s *Sender) pause(n int) time.Duration {
 	if s.pauseForTest != nil {
 		return s.pauseForTest(n)
@@ -317,7 +321,7 @@ func (s *Sender) pause(n int) time.Duration {
 	return d - rand.N(d/4)
 }
 
-// remember keeps that a message is done with.
+// remember records that a message is finished.
 func (c *course) remember(id string) {
 	c.told[id] = true
 	c.order = append(c.order, id)
@@ -327,12 +331,12 @@ func (c *course) remember(id string) {
 	}
 }
 
-// refusal is an answer that says that the message itself is wrong. To wait does not help then.
+// refusal is a response that rejects the message itself, so waiting does not help.
 type refusal struct{ status string }
 
 func (r *refusal) Error() string { return "the receiver answers " + r.status }
 
-// post sends a message once. It returns how long the receiver asks to wait, 0 if it does not.
+// post sends a message once. pause is the time that the receiver requests before the next attempt, or 0.
 func (c *course) post(ctx context.Context, m *Message) (pause time.Duration, err error) {
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -363,7 +367,7 @@ func (c *course) post(ctx context.Context, m *Message) (pause time.Duration, err
 	return retryAfter(answer.Header), outcome(answer)
 }
 
-// withoutURL takes the address out of an error of a client: its path may be a secret.
+// withoutURL removes the address from an error of a client: its path may be a secret.
 func withoutURL(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err
@@ -371,7 +375,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// outcome is what an answer means: nil if the message was taken.
+// outcome returns the meaning of a response: nil if the message was accepted.
 func outcome(answer *http.Response) error {
 	switch code := answer.StatusCode; {
 	case code >= 200 && code < 300:
@@ -385,7 +389,7 @@ func outcome(answer *http.Response) error {
 	}
 }
 
-// retryAfter is how long the receiver asks to wait, in seconds.
+// retryAfter returns the pause that the receiver requests.
 func retryAfter(h http.Header) time.Duration {
 	n, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || n < 0 {

@@ -17,34 +17,34 @@ import (
 	"writ/ledger"
 )
 
-// Endpoint is an address that gets messages, and which ones.
+// Endpoint is an address for messages, with its filters.
 type Endpoint struct {
-	Name        string         `json:"name"` // of people's choice; the ledger keeps by it how far the endpoint is
+	Name        string         `json:"name"` // chosen by the operator; the key of its position in the ledger
 	URL         string         `json:"url"`
-	SecretFile  string         `json:"secret_file"`           // beside the settings if its name is relative; a line for each secret
-	Types       []Type         `json:"types,omitempty"`       // all if there are none
-	Datacenters []string       `json:"datacenters,omitempty"` // names, of nodes and runs; all if there are none
-	Projects    []string       `json:"projects,omitempty"`    // names or ids, of runs; all if there are none
-	States      []ledger.State `json:"states,omitempty"`      // of runs; all in which a run has ended if there are none
+	SecretFile  string         `json:"secret_file"`           // relative to the settings; one secret per line
+	Types       []Type         `json:"types,omitempty"`       // empty means all
+	Datacenters []string       `json:"datacenters,omitempty"` // names, for nodes and runs; empty means all
+	Projects    []string       `json:"projects,omitempty"`    // names or ids, for runs; empty means all
+	States      []ledger.State `json:"states,omitempty"`      // for runs; empty means all final states
 
-	// secrets sign each message, every one of them: a receiver that knows one can verify while another one takes its place.
+	// secrets sign each message, all of them, so that a receiver can verify messages while its secret is replaced.
 	secrets []*standardwebhooks.Webhook
 }
 
-// settings is the form of the file.
+// settings is the format of the file.
 type settings struct {
 	Webhooks []Endpoint `json:"webhooks"`
 }
 
-// secretPrefix begins a secret, as Standard Webhooks describes it. The rest is base64.
+// secretPrefix is the prefix of a secret in Standard Webhooks. The rest is base64.
 const secretPrefix = "whsec_"
 
-// ended are the states in which a run has ended.
+// ended lists the final states of a run.
 var ended = []ledger.State{
 	ledger.State(writ.RunSucceeded), ledger.State(writ.RunFailed), ledger.State(writ.RunCancelled), ledger.State(writ.RunExpired), ledger.StateRefused,
 }
 
-// Read reads the endpoints that an operator has written into a file (YAML), and their secrets. What it does not know it refuses.
+// Read reads the endpoints and their secrets from a settings file of the operator (YAML). Unknown fields are errors.
 func Read(path string) ([]Endpoint, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -72,7 +72,7 @@ func Read(path string) ([]Endpoint, error) {
 	return s.Webhooks, nil
 }
 
-// check refuses what cannot be meant.
+// check returns an error if a setting is invalid.
 func (e *Endpoint) check() error {
 	if !writ.ValidName(e.Name) {
 		return writ.Errorf(writ.CodeUsage, "%q is not the name of a webhook", e.Name).WithHint("use small letters, digits and hyphens, as in chat-ops")
@@ -120,7 +120,8 @@ func (e *Endpoint) readSecrets(dir string) error {
 	}
 	for secret := range strings.FieldsSeq(string(text)) {
 		signer, err := standardwebhooks.NewWebhook(secret)
-		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(secret) < len(secretPrefix)+32 { // 24 bytes, the least of Standard Webhooks
+		// 24 bytes, the minimum of Standard Webhooks.
+		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(secret) < len(secretPrefix)+32 {
 			return writ.Errorf(writ.CodeUsage, "%s has a secret of another form", path).
 				WithHint("it is %s and the base64 of 24 to 64 random bytes: echo \"%s$(openssl rand -base64 32)\"", secretPrefix, secretPrefix)
 		}
@@ -132,7 +133,7 @@ func (e *Endpoint) readSecrets(dir string) error {
 	return nil
 }
 
-// sign returns the value of the header with the signatures of a message.
+// sign returns the value of the signature header of a message.
 func (e *Endpoint) sign(id string, at time.Time, body []byte) (string, error) {
 	var all []string
 	for _, secret := range e.secrets {
@@ -145,7 +146,7 @@ func (e *Endpoint) sign(id string, at time.Time, body []byte) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// wants reports whether a message is for the endpoint.
+// wants reports whether the endpoint wants a message.
 func (e *Endpoint) wants(m *Message) bool {
 	listed := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	if len(e.Types) > 0 && !slices.Contains(e.Types, m.Type) {
@@ -161,7 +162,7 @@ func (e *Endpoint) wants(m *Message) bool {
 	}
 }
 
-// host is where the endpoint is, for the log: a path may be a secret of its own.
+// host returns the host and port of the endpoint for the log: its path may be a secret.
 func (e *Endpoint) host() string {
 	u, err := url.Parse(e.URL)
 	if err != nil {

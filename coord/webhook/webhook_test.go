@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	hang   = 30 * time.Second // ends a wait that nothing will end
+	hang   = 30 * time.Second // limits a wait
 	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
 	graz   = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
 	secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -37,7 +37,7 @@ const (
 
 var epoch = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// got is what a receiver got in one request.
+// got is a received request.
 type got struct {
 	id   string
 	text map[string]any
@@ -48,7 +48,7 @@ func (g got) data(name string) string {
 	return s
 }
 
-// receiver is a server that takes messages. It verifies each with the library of Standard Webhooks.
+// receiver is a server for messages. It verifies each one with the library of Standard Webhooks.
 type receiver struct {
 	*httptest.Server
 	answer func(n int, g got) int // to the n-th request, from 1
@@ -68,7 +68,7 @@ func newReceiver(t *testing.T, answer func(n int, g got) int) *receiver {
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
-			return // the sender has gone
+			return // the sender is gone
 		}
 		sent, _ := strconv.ParseInt(req.Header.Get("webhook-timestamp"), 10, 64)
 		if early := r.now().Sub(time.Unix(sent, 0)).Abs(); early > time.Minute {
@@ -96,7 +96,7 @@ func newReceiver(t *testing.T, answer func(n int, g got) int) *receiver {
 	return r
 }
 
-// next returns what comes next, and fails if it is of another type.
+// next returns the next message, and fails if it has another type.
 func (r *receiver) next(t *testing.T, want Type) got {
 	t.Helper()
 	select {
@@ -113,12 +113,12 @@ func (r *receiver) next(t *testing.T, want Type) got {
 
 func taken(int, got) int { return http.StatusNoContent }
 
-// fixture is a ledger and what is told of it.
+// fixture is a ledger with a sender.
 type fixture struct {
 	*sqlstore.Store
 	t     *testing.T
 	seq   int64
-	news  chan struct{} // filled when something is stored
+	news  chan struct{} // filled when an event is stored
 	mu    sync.Mutex
 	tried map[string]int
 	ends  []identity.Expiry
@@ -151,7 +151,7 @@ func (f *fixture) happens(events ...writ.Event) {
 	}
 }
 
-// outcome waits until requests had an outcome so often.
+// outcome waits until `want` requests had an outcome.
 func (f *fixture) outcome(name string, want int) {
 	f.t.Helper()
 	for late := time.Now().Add(hang); ; time.Sleep(time.Millisecond) {
@@ -167,7 +167,7 @@ func (f *fixture) outcome(name string, want int) {
 	}
 }
 
-// looked waits until the sender has taken the news.
+// looked waits until the sender has received the news.
 func (f *fixture) looked() {
 	f.t.Helper()
 	for late := time.Now().Add(hang); len(f.news) > 0; time.Sleep(time.Millisecond) {
@@ -177,7 +177,7 @@ func (f *fixture) looked() {
 	}
 }
 
-// start tells a receiver what happens, until stop is called.
+// start sends messages to a receiver until stop is called.
 func (f *fixture) start(to *receiver, change ...func(e *Endpoint)) (stop func()) {
 	f.t.Helper()
 	dir := f.t.TempDir()
@@ -217,7 +217,7 @@ func (f *fixture) start(to *receiver, change ...func(e *Endpoint)) (stop func())
 	return stop
 }
 
-// begun waits until the endpoint has its place: what happens from then on is told.
+// begun waits until the endpoint has a position: later events are reported.
 func (f *fixture) begun() {
 	f.t.Helper()
 	for late := time.Now().Add(hang); ; time.Sleep(time.Millisecond) {
@@ -246,7 +246,8 @@ func node(liveness writ.Liveness, beat time.Time) writ.Event {
 	return writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Datacenter: vienna, Admission: writ.AdmissionApproved, Liveness: liveness, LastBeat: beat}}
 }
 
-// Events that are for no webhook count as told: they are not read again, and when the ledger has forgotten them, none is missed.
+// Events without a message advance the position: they are not read again, and no event is missed once the ledger has
+// pruned them.
 func TestAnEndpointIsBehindEventsThatAreNotForIt(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, taken)
@@ -262,7 +263,7 @@ func TestAnEndpointIsBehindEventsThatAreNotForIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // looks after all that; the second one begins when the first has ended
+	for range 2 { // two reads after that; the second one starts when the first has ended
 		f.happens(call(4))
 		f.looked()
 	}
@@ -297,7 +298,8 @@ func TestANodeThatIsBackIsToldAfterAnEndInBetween(t *testing.T) {
 	}
 }
 
-// What a datacenter says of a node with the id of another datacenter's node is about another node, and the other one is not told to be back.
+// The event of a datacenter about a node with the id of another datacenter's node is about a different node, and does
+// not report the other one as back.
 func TestADatacenterSaysNothingOfNodesOfAnother(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, taken)
@@ -318,7 +320,7 @@ func TestADatacenterSaysNothingOfNodesOfAnother(t *testing.T) {
 
 func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
 	f := newFixture(t)
-	f.happens(run(1, writ.RunFailed, writ.CodeNotFound)) // before the endpoint was named
+	f.happens(run(1, writ.RunFailed, writ.CodeNotFound)) // before the endpoint was configured
 	r := newReceiver(t, func(n int, _ got) int { return map[int]int{1: 503, 2: 429}[n] + map[bool]int{true: 200}[n > 2] })
 	stop := f.start(r)
 	f.begun()
@@ -343,7 +345,7 @@ func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
 		t.Errorf("%v", lost)
 	}
 	f.outcome(Taken, 2)
-	stop() // and another process goes on, which has to know that the node was lost
+	stop() // another process continues, and must know that the node was lost
 	f.start(r)
 	f.happens(node(writ.LivenessReady, epoch.Add(time.Hour)), run(2, writ.RunRunning, ""))
 	r.next(t, NodeBack)
@@ -423,7 +425,7 @@ func TestAnExpiryIsToldAtEachWarning(t *testing.T) {
 	const day = 24 * time.Hour
 	f.ends = []identity.Expiry{
 		{What: "version 3 of the roster", At: f.now.Add(5 * day), Renew: "writ roster renew"},
-		{What: "the role deployer of alice on shop", At: f.now.Add(-2 * day), Renew: "writ user add"}, // as it was meant
+		{What: "the role deployer of alice on shop", At: f.now.Add(-2 * day), Renew: "writ user add"}, // as intended
 		{What: "the role viewer of bob on shop", At: f.now.Add(60 * day), Renew: "writ user add"},
 	}
 	r := newReceiver(t, taken)
@@ -432,7 +434,7 @@ func TestAnExpiryIsToldAtEachWarning(t *testing.T) {
 	if first.data("what") != "version 3 of the roster" || first.data("renew") != "writ roster renew" {
 		t.Errorf("%v", first)
 	}
-	f.happens(run(1, writ.RunSucceeded, "")) // has it look once more
+	f.happens(run(1, writ.RunSucceeded, "")) // triggers another read
 	r.next(t, RunEnded)
 	f.outcome(Taken, 2)
 	stop()
@@ -454,7 +456,7 @@ func TestAnEndpointGetsWhatItIsFor(t *testing.T) {
 		f.begun()
 		other, posing := run(3, writ.RunFailed, writ.CodeTimeout), run(4, writ.RunFailed, writ.CodeNotFound)
 		other.Run.Project = "p2"
-		posing.Run.Project = "p3" // which its datacenter calls shop
+		posing.Run.Project = "p3" // its datacenter calls it shop
 		f.happens(run(1, writ.RunSucceeded, ""), node(writ.LivenessLost, epoch), other, posing, run(2, writ.RunFailed, writ.CodeNodeLost))
 		for _, code := range want {
 			if g := r.next(t, RunEnded); g.data("code") != string(code) || g.data("project") != "shop" {
@@ -464,7 +466,7 @@ func TestAnEndpointGetsWhatItIsFor(t *testing.T) {
 	}
 }
 
-// TestNoErrorShowsThePathOfAnAddress: it may be a secret, as with many receivers.
+// TestNoErrorShowsThePathOfAnAddress: the path may be a secret, as with many receivers.
 func TestNoErrorShowsThePathOfAnAddress(t *testing.T) {
 	r := newReceiver(t, taken)
 	r.Close()
