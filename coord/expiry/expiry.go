@@ -1,5 +1,5 @@
-// Package expiry decides which things of a coordinator or datacenter expire and need a person before that: boot tokens, batches and certificates.
-// It asks nobody; package identity does the same for a roster.
+// Package expiry selects the items of a coordinator or datacenter that expire and need a person before that: boot
+// tokens, batches and certificates. It does no I/O. Package identity does the same for a roster.
 package expiry
 
 import (
@@ -11,11 +11,12 @@ import (
 	"writ/identity"
 )
 
-// batchWarning is the time before the end of a batch in which it needs a person. A batch lasts at most a day, so other warnings come too early.
+// batchWarning is the time before the end of a batch in which it needs a person. A batch lasts at most a day, so an
+// earlier warning would come too soon.
 const batchWarning = time.Hour
 
-// Tokens returns the tokens of boot servers that have not expired. Tokens of nodes last at most a day and are replaced when needed. A revoked
-// token looks like an expired one.
+// Tokens returns the tokens of boot servers that have not expired. It omits tokens of nodes, which last at most a day
+// and are replaced when needed. A revoked token looks like an expired one.
 func Tokens(datacenter string, all []writ.JoinToken, now time.Time) (ends []identity.Expiry) {
 	for _, t := range all {
 		if t.Uses == 0 && t.Expires.After(now) {
@@ -43,8 +44,8 @@ func Batches(datacenter string, all []api.Batch, now time.Time) (ends []identity
 	return ends
 }
 
-// Certificates returns the certificates of a coordinator or datacenter. The owner renews them by itself in the last third of their time, so a
-// warning means that it cannot.
+// Certificates returns the certificates of a coordinator or datacenter. The owner renews them automatically in the last
+// third of their validity, so a warning means that the renewal fails.
 func Certificates(owner string, all []writ.Certificate) (ends []identity.Expiry) {
 	for _, c := range all {
 		if c.Until.IsZero() { // unknown

@@ -14,7 +14,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-// due returns the things that need a person now, one a line.
+// due returns the items that need a person now, one per line.
 func due(all []identity.Expiry) string {
 	var lines []string
 	for _, e := range all {
@@ -61,7 +61,7 @@ func TestUnrenewedCertificateIsNamed(t *testing.T) {
 		return writ.Certificate{Of: of, From: now.Add(left - life), Until: now.Add(left)}
 	}
 	got := due(Certificates("dc1", []writ.Certificate{
-		cert("supervisor", 90*day, 29*day), // its renewal may have just begun
+		cert("supervisor", 90*day, 29*day), // its renewal may have just started
 		cert("redis", 90*day, 6*day),
 		cert("coordinator", 90*day, -day),
 		cert("public", 365*day, 29*day),
