@@ -9,26 +9,27 @@ import (
 	"writ/internal/tracing"
 )
 
-// Bounds of what is remembered of open runs, also if datacenters tell of more. Beyond them spans are missing.
+// Limits of the state of open runs, whatever datacenters report. Beyond them, spans are missing.
 const (
 	maxOpen   = 10_000
 	maxWaits  = 10_000 // of all runs
 	maxReason = 300    // bytes of one
 )
 
-// openRun is what is remembered of a run that goes on: events of the same step name its beginning, and a later event ends a wait.
+// openRun is the state of an open run: the events of one step have the same start, and a later event ends a wait.
 type openRun struct {
-	step  time.Time        // when the newest step began that is known
-	waits map[int]waitSpan // of calls by their numbers; that of the run itself under 0
+	step  time.Time        // start of the newest known step
+	waits map[int]waitSpan // open waits of calls by number; the wait of the run itself is under 0
 }
 
-// waitSpan is a wait whose end is not known yet.
+// waitSpan is a wait that has not ended.
 type waitSpan struct {
 	reason string
 	since  time.Time
 }
 
-// remember begins to remember a run, unless it is remembered: steps that began at a time or before are known, or were told of before this recorder began.
+// remember starts to track a run, if it is not tracked. Steps that started at or before `step` are known, or were
+// reported before this recorder started.
 func (r *Recorder) remember(id writ.RunID, step time.Time) {
 	if r.open[id] != nil {
 		return
@@ -45,7 +46,7 @@ func (r *Recorder) remember(id writ.RunID, step time.Time) {
 	r.open[id] = &openRun{step: step, waits: map[int]waitSpan{}}
 }
 
-// forget ends that.
+// forget stops tracking a run.
 func (r *Recorder) forget(id writ.RunID) {
 	if o := r.open[id]; o != nil {
 		r.waiting -= len(o.waits)
@@ -53,8 +54,8 @@ func (r *Recorder) forget(id writ.RunID) {
 	}
 }
 
-// step is a step of a run, from when it began to when an event was written with it: the pass of the script, and the commit of what followed. Later
-// events of the same calls name that beginning, too, so only the first one counts.
+// step records a step of a run, from its start until the time of its first event: the pass of the script, and the
+// commit of its results. Later events of the same calls have the same start, so only the first one counts.
 func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	o := r.open[id]
 	if o == nil || !began.After(o.step) {
@@ -66,8 +67,9 @@ func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	})
 }
 
-// waits takes what a run, or the call of it with a number, waits for at a time: "" for nothing more that has a reason. A reason that ends is a part of the
-// span at a place: of the run or the call itself, as what fails while it waits has no span of its wait.
+// waits updates the reason why a run, or a call of it, waits; "" means that it no longer waits for a reason. A reason
+// that ends becomes a span below the run or the call itself, because a call that fails while it waits has no span for
+// its wait.
 func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, reason string, now time.Time) {
 	o := r.open[id]
 	if o == nil {
@@ -94,7 +96,7 @@ func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, reason string
 	}
 }
 
-// causes are the reasons that have a name of their own, by how a supervisor says them.
+// causes lists the reasons with a name of their own, by the words of a supervisor.
 var causes = []struct{ words, name string }{
 	{"is on hold (", "on hold"},
 	{"no node is ready", "no node is ready"},

@@ -13,7 +13,8 @@ import (
 	"writ/ledger"
 )
 
-// told lets a recorder record what a datacenter tells, each event some seconds after the beginning, and returns the spans with a name.
+// told returns a function that records an event some seconds after the start, and one that returns the spans with a
+// name.
 func told(r *Recorder, name ...string) (tell func(second int, e writ.Event), spans func() []string) {
 	var all []string
 	r.DatacenterName = func(writ.DatacenterID) string { return "vienna" }
@@ -50,7 +51,7 @@ func TestEachStepWithAPassIsASpan(t *testing.T) {
 	running.State, running.Started = writ.RunRunning, at(1)
 	tell(2, writ.Event{Run: &running})
 	first.State = writ.CallRunning
-	tell(4, writ.Event{Call: &first}) // no step with a pass
+	tell(4, writ.Event{Call: &first}) // a step without a pass
 	first.State, first.Started, first.Ended = writ.CallSucceeded, at(3), at(5)
 	next := writ.Call{Run: one, Seq: 3, Operation: "node.ping", State: writ.CallPlanned, Planned: at(6)}
 	tell(7, writ.Event{Call: &first})
@@ -95,7 +96,7 @@ func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 	record := r.Record
 	r.Record = func(s tracing.Span) { places[s.At] = true; record(s) }
 	call.State, call.Reason, call.Queued = writ.CallRunning, "50 %", at(15)
-	tell(15, writ.Event{Call: &call}) // what a node says of what it does is no wait
+	tell(15, writ.Event{Call: &call}) // a node's progress report is no wait
 	if !places[tracing.OfCall(one, 1).Part(fmt.Sprintf("since %d", at(11).UnixMicro()))] {
 		t.Error("the last wait of the call is not a part of the call")
 	}

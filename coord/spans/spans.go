@@ -1,5 +1,5 @@
-// Package spans shows what became of runs as traces: the delivery of a submission, the run, its calls and their attempts. It knows the events of a
-// ledger, and must not know where spans go.
+// Package spans records the history of runs as traces: the delivery of a submission, the run, its calls and their
+// attempts. It depends on the events of a ledger, and must not depend on the destination of spans.
 package spans
 
 import (
@@ -15,36 +15,37 @@ import (
 )
 
 const (
-	page  = 500 // events that are read at once
+	page  = 500 // events per read
 	retry = 10 * time.Second
 )
 
-// Recorder records spans of the events of a ledger. All exported fields are required.
+// Recorder records spans from the events of a ledger. All exported fields are required.
 type Recorder struct {
 	Ledger         ledger.Events
-	News           func() <-chan struct{} // closed when there are events after the call
+	News           func() <-chan struct{} // returns a channel that is closed when there are new events
 	Record         func(s tracing.Span)
 	DatacenterName func(id writ.DatacenterID) string
 	Log            *slog.Logger
 
 	open    map[writ.RunID]*openRun
-	waiting int // waits of all open runs
+	waiting int // open waits of all open runs
 }
 
-// Run records what happens until ctx ends, and returns nil then. What happened before is not recorded.
+// Run records new events until ctx ends, and then returns nil. Earlier events are not recorded.
 func (r *Recorder) Run(ctx context.Context) error {
 	var after int64
 	for begun := false; ctx.Err() == nil; {
-		news := r.News() // first: what comes meanwhile is found the next time
+		news := r.News() // before the read, so that rows stored during it are found next time
 		_, newest, err := r.Ledger.EventRange(ctx)
 		if err == nil && begun {
 			after, err = r.readOn(ctx, after)
 		}
 		if err == nil {
-			after, begun = max(after, newest), true // or all others behind the last one would be looked at again each time
+			// Otherwise the skipped events at the end would be read again each time.
+			after, begun = max(after, newest), true
 		} else if ctx.Err() == nil {
 			r.Log.WarnContext(ctx, "read the events for traces; trying again", "err", err, "retry_in", retry)
-			_ = sleep.For(ctx, retry) // the loop sees that it ended
+			_ = sleep.For(ctx, retry) // the loop checks ctx
 			continue
 		}
 		select {
@@ -72,12 +73,12 @@ func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	}
 }
 
-// record records the spans that an event ends, and remembers those that it begins.
+// record records the spans that an event ends, and tracks those that it starts.
 func (r *Recorder) record(e *ledger.Event) {
 	switch {
 	case e.Submission != nil && e.Submission.State != writ.SubmissionWaiting:
 		r.delivery(e)
-	case e.About == "": // a datacenter says something of a run of another one
+	case e.About == "": // an event about a run of another datacenter
 	case e.Run != nil:
 		r.run(e)
 	case e.Call != nil:
@@ -85,7 +86,7 @@ func (r *Recorder) record(e *ledger.Event) {
 	}
 }
 
-// delivery is the way of a submission to its datacenter.
+// delivery records the delivery of a submission to its datacenter.
 func (r *Recorder) delivery(e *ledger.Event) {
 	in := e.Submission
 	s := tracing.Span{
@@ -96,7 +97,7 @@ func (r *Recorder) delivery(e *ledger.Event) {
 	r.Record(s)
 }
 
-// run is a run from when its datacenter accepted it. One that was resumed is recorded again, for longer.
+// run records a run from its acceptance. A resumed run is recorded again, with its longer duration.
 func (r *Recorder) run(e *ledger.Event) {
 	run := e.Run
 	at := tracing.OfRun(run.ID)
@@ -132,7 +133,8 @@ func (r *Recorder) run(e *ledger.Event) {
 	}
 }
 
-// call is a call with its last attempt: how long it waited for its inputs and a place, how long its job was in the queue, and how long its node worked.
+// call records a call with its last attempt: the wait for inputs and a node, the time of its job in the queue, and the
+// work of its node.
 func (r *Recorder) call(e *ledger.Event) {
 	c := e.Call
 	at, attempt := tracing.OfCall(c.Run, c.Seq), tracing.OfAttempt(c.Run, c.Seq, c.Attempt)

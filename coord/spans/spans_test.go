@@ -47,7 +47,7 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 	failed := accepted
 	failed.State, failed.Started, failed.Ended = writ.RunFailed, at(2), at(9)
 	failed.Failure = &writ.Failure{Error: writ.Error{Code: writ.CodeNodeLost, Message: "it is gone"}, Position: "web.tengo:3:1"}
-	happens(writ.Event{Run: &accepted}) // before anybody recorded
+	happens(writ.Event{Run: &accepted}) // before the recording
 
 	got, news := make(chan tracing.Span, 20), make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(t.Context())
@@ -62,7 +62,7 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 	if _, _, err := store.AddSubmission(t.Context(), ledger.Incoming{
 		Submission: writ.Submission{Payload: payload, Run: run, Datacenter: vienna, Project: "p1", Signer: "alice", Script: "web.tengo", Received: at(0), Expires: at(99)},
 		Signed:     []byte("signed"),
-	}); err != nil { // its run is there, so it is delivered
+	}); err != nil { // the run exists, so it is delivered
 		t.Fatal(err)
 	}
 	made := writ.Call{Run: run, Seq: 1, Operation: "volume.create", Name: "data", State: writ.CallSucceeded, NodeName: "n1", Driver: "btrfs", Change: "created",
@@ -88,7 +88,7 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 		case <-time.After(hang):
 			t.Fatalf("%s is missing", want.Name)
 		}
-		if want.Until.IsZero() { // by the clock of the ledger
+		if want.Until.IsZero() { // from the clock of the ledger
 			want.Until = s.Until
 		}
 		for name, value := range want.Labels {
@@ -106,7 +106,7 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 		}
 	}
 
-	// What is of no run is passed over once.
+	// An event without a run is skipped once.
 	<-watch.after
 	happens(writ.Event{Node: &writ.Node{ID: "n1", Datacenter: vienna, Name: "n1"}})
 	_, newest, err := store.EventRange(t.Context())
@@ -127,7 +127,7 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 
 type events = ledger.Events
 
-// watched is a ledger that says when it was asked where to begin, and after which events it was asked for more.
+// watched is a ledger that reports requests for its range, and the position of each read.
 type watched struct {
 	events
 	once  sync.Once
