@@ -1,6 +1,6 @@
-// Package api is the HTTP interface of a coordinator: openapi.yaml, and what is generated from it: the views, the server's interface and
-// the Go client. It knows how things look on the wire, and must not know how they come about. Views that are values of the shared types
-// are those values; the spec describes them, and a test holds the two together.
+// Package api is the HTTP interface of a coordinator: openapi.yaml, and the code generated from it, which consists of
+// the views, the server's interface and the Go client. It describes the wire format, and must not depend on the origin
+// of the data. Views that equal shared types are these types; the spec describes them, and a test compares both.
 package api
 
 import (
@@ -25,10 +25,11 @@ const SignedType = "application/vnd.writ.signed"
 // ProblemType is the content type of an error.
 const ProblemType = "application/problem+json"
 
-// MaxSigned bounds a signed text with its signatures, in bytes: 512 KiB of text and room for the signatures of many operators.
+// MaxSigned limits a signed text with its signatures, in bytes: 512 KiB of text and room for the signatures of many
+// operators.
 const MaxSigned = 1 << 20
 
-// Ended reports whether nothing more will happen to the run unless somebody resumes it.
+// Ended reports whether the run is in a final state. Only a resume changes it again.
 func (s RunState) Ended() bool {
 	return s != RunStateWaiting && !s.Open()
 }
@@ -43,7 +44,7 @@ func (d Datacenter) IsConnected() bool {
 	return d.Health == DatacenterHealthHealthy || d.Health == DatacenterHealthFaulty
 }
 
-// Given returns v as a parameter that may be left out: nil if v is the zero value. Coordinators refuse parameters that are empty.
+// Given returns v as an optional parameter: nil if v is the zero value. Coordinators reject empty parameters.
 func Given[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
@@ -51,7 +52,7 @@ func Given[T comparable](v T) *T {
 	return &v
 }
 
-// Value returns what a parameter says, or the zero value if it was left out.
+// Value returns the value of an optional parameter, or the zero value if it is not set.
 func Value[T any](p *T) T {
 	if p == nil {
 		return *new(T)
@@ -59,10 +60,10 @@ func Value[T any](p *T) T {
 	return *p
 }
 
-// JSON is a body as it was sent: its reader knows better than the generated code what numbers are.
+// JSON is an undecoded body. Its reader decodes numbers more precisely than the generated code.
 type JSON = json.RawMessage
 
-// CallValues is a call with what it was given and what it answered.
+// CallValues is a call with its arguments and results.
 type CallValues struct {
 	writ.Call
 	Args   Values `json:"args,omitempty"`

@@ -36,8 +36,8 @@ func TestSpecIsValidOpenAPI(t *testing.T) {
 	}
 }
 
-// Views that are values of the shared types are described by hand in the spec: the fields, which of them are always there, and what they
-// hold must be those of the Go types.
+// The spec describes views that equal shared types by hand: the fields, the required ones, and their contents must
+// match the Go types.
 func TestSpecDescribesTheSharedTypes(t *testing.T) {
 	doc := spec(t)
 	for name, v := range map[string]any{
@@ -75,7 +75,7 @@ func kindOf(s *openapi3.Schema) string {
 	return strings.Join(s.Type.Slice(), " or ")
 }
 
-// describe collects the JSON fields of a struct with their kinds, and which of them are never left out.
+// describe collects the JSON fields of a struct with their kinds, and the ones that are never omitted.
 func describe(t reflect.Type, fields map[string]string, required *[]string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

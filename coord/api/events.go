@@ -14,19 +14,19 @@ import (
 
 // Message is one message of an event stream.
 type Message struct {
-	ID    int64 // to go on after, as Last-Event-ID
-	Reset bool  // events before ID are not kept any more: read again what is shown, and go on
-	Event Event // unless Reset
+	ID    int64 // resume after it with Last-Event-ID
+	Reset bool  // events before ID were pruned: reload the shown state, then continue
+	Event Event // not set if Reset
 }
 
-// resetEvent is the name of the message that is not an event.
+// resetEvent is the name of the message without an event.
 const resetEvent = "reset"
 
-// maxMessage bounds a line of an event stream; an event with a run's summary in it is the longest.
+// maxMessage limits a line of an event stream. The longest one is an event with the summary of a run.
 const maxMessage = 4 << 20
 
-// Messages reads an event stream until it ends or the caller stops. A stream that breaks off ends with an UNREACHABLE error; go on with
-// a new one after the last message's ID.
+// Messages reads an event stream until it ends or the caller stops. A stream that is interrupted ends with an
+// UNREACHABLE error; continue with a new one after the last message's ID.
 func Messages(stream io.Reader) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		lines := bufio.NewScanner(stream)
@@ -65,7 +65,7 @@ func Messages(stream io.Reader) iter.Seq2[Message, error] {
 	}
 }
 
-// WriteTo writes the message as Messages reads it.
+// WriteTo writes the message in the format that Messages reads.
 func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	name, data := resetEvent, []byte("{}")
 	if !m.Reset {

@@ -11,8 +11,8 @@ import (
 	"writ"
 )
 
-// ProblemOf describes an error to a client. What is not meant for people becomes INTERNAL and keeps its text to itself. Each problem has
-// a hint: where the error has none it leads to what there is to know about the code.
+// ProblemOf describes an error to a client. An error that is not meant for people becomes INTERNAL without its text.
+// Every problem has a hint; the default is the command that explains the code.
 func ProblemOf(err error, requestID string) Problem {
 	e := writ.AsError(err)
 	info := e.Code.Info()
@@ -33,8 +33,8 @@ func ProblemOf(err error, requestID string) Problem {
 	}
 }
 
-// Err returns the problem as the error that it describes. A code that this program does not know counts as INTERNAL wherever it is
-// looked up, and is shown as it is.
+// Err returns the error that the problem describes. An unknown code counts as INTERNAL in lookups, but is shown
+// unchanged.
 func (p *Problem) Err() *writ.Error {
 	e := &writ.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Proof: p.Proof}
 	if e.Message == "" {
@@ -46,11 +46,11 @@ func (p *Problem) Err() *writ.Error {
 	return e
 }
 
-// maxAnswer bounds an answer that is read at once: a page of the largest items stays far below.
+// maxAnswer limits an answer that is read at once. A page of the largest items is far smaller.
 const maxAnswer = 64 << 20
 
-// Answer reads what a method of Client returned: the value on success, otherwise a *writ.Error with the problem's code, or UNREACHABLE
-// if there was no answer, or none of a coordinator.
+// Answer decodes the result of a Client method: the value on success, otherwise a *writ.Error with the problem's code,
+// or UNREACHABLE if there was no answer, or none of a coordinator.
 //
 //	run, err := api.Answer[api.Run](client.GetRun(ctx, id))
 func Answer[T any](response *http.Response, err error) (T, error) {
@@ -69,7 +69,8 @@ func Answer[T any](response *http.Response, err error) (T, error) {
 	return answer, nil
 }
 
-// ErrorOf returns the error of a request as Answer does, and nil if it succeeded; then the caller reads and closes the body.
+// ErrorOf returns the error of a request like Answer, and nil if it succeeded; the caller then reads and closes the
+// body.
 func ErrorOf(response *http.Response, err error) error {
 	if err != nil {
 		if known, ok := errors.AsType[*writ.Error](err); ok {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Values are values of scripts on the wire. Read from JSON, their numbers are int64, as everywhere in this system; as the float64 of
-// encoding/json they would lose digits.
+// Values are values of scripts in JSON. Their numbers are decoded as int64, as everywhere in this system; as the
+// float64 of encoding/json they would lose digits.
 type Values map[string]any
 
-// UnmarshalJSON reads a JSON object. A number that is not a 64-bit integer is an error.
+// UnmarshalJSON decodes a JSON object. A number that is not a 64-bit integer is an error.
 func (v *Values) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
