@@ -330,7 +330,7 @@ func atLeast(names ...string) cobra.PositionalArgs {
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return writ.Errorf(writ.CodeUsage, "%q is too much", args[n]).WithHint("%s --help", cmd.CommandPath())
+			return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[n]).WithHint("%s --help", cmd.CommandPath())
 		}
 		return nil
 	}
