@@ -63,10 +63,15 @@ func unexplained(what string) error {
 	if ops := catalog.Of(strings.ToLower(what)); len(ops) > 0 {
 		return err.WithHint("module %s has %s", ops[0].Module, strings.Join(namesOf(ops), ", "))
 	}
-	if closest := meant.Closest(what, everyOperation()); closest != "" && strings.Contains(what, ".") {
+	module, _, isMember := strings.Cut(strings.ToLower(what), ".")
+	if closest := meant.Closest(what, everyOperation()); closest != "" && isMember {
 		return err.WithHint("did you mean %q?", closest)
 	}
-	return err.WithHint("`writ explain` lists the codes, and docs/operations.md the operations")
+	if members := scripts.MemberText(module); members != "" {
+		return err.WithHint("%s", members)
+	}
+	return err.WithHint("`writ explain` lists the codes; the operations are in the modules %s: `writ explain MODULE` lists its operations",
+		strings.Join(catalog.Modules(), ", "))
 }
 
 func codeNames() []string {
