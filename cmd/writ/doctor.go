@@ -88,6 +88,11 @@ func findingsText(found []finding, width int) string {
 	return b.String()
 }
 
+// withoutDoctor returns a fix with the next step in place of the doctor, which has just run. Hints of errors name the doctor.
+func withoutDoctor(fix string) string {
+	return strings.ReplaceAll(fix, "(`writ doctor`)", "(its host starts it with `writ coord --data DIR`)")
+}
+
 func (a *app) doctorCommand() *cobra.Command {
 	var redis redisqueue.Server
 	var host daemon.HostConfig
@@ -128,7 +133,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 				found = append(found, examineJournal(cmd.Context(), records, func() { _ = sleep.For(cmd.Context(), betweenLooks) })...)
 			}
 			for i, f := range found { // they may quote a configuration or a flag
-				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(f.Fix)
+				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(withoutDoctor(f.Fix))
 			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
 				column("CHECK", func(f finding) string { return f.Check }),

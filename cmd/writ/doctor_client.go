@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/identity"
@@ -54,12 +55,12 @@ func (a *app) examineConfig() (*client.Client, finding) {
 	f := finding{Check: "configuration", State: ill}
 	file, err := a.configuration()
 	if err != nil {
-		f.Detail = err.Error()
+		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f
 	}
 	c, err := a.client()
 	if err != nil {
-		f.Detail = err.Error()
+		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f
 	}
 	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
