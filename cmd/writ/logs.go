@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -106,8 +105,7 @@ func suggestLogs(ctx context.Context, c *client.Client) []string {
 			all = append(all, string(r.Kind)+"/"+r.Name)
 		}
 	}
-	slices.Sort(all)
-	return all
+	return terminal.SortedNames(all)
 }
 
 func (a *app) readLog(ctx context.Context, what string, f readFlags) error {

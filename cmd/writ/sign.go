@@ -112,7 +112,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 		return nil, err
 	}
 	if len(order.Targets) > 0 {
-		a.Note("it may destroy %s", strings.Join(order.Targets, ", "))
+		a.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
 	}
 	return order.Payload(roster, signer, time.Now())
 }

@@ -346,7 +346,7 @@ func outputText(output map[string]any) string {
 		}
 		fields = append(fields, terminal.Field{Title: terminal.Clean(name), Value: text})
 	}
-	slices.SortFunc(fields, func(a, b terminal.Field) int { return strings.Compare(a.Title, b.Title) })
+	slices.SortFunc(fields, func(a, b terminal.Field) int { return terminal.CompareNames(a.Title, b.Title) })
 	return terminal.Fields(fields, true)
 }
 
