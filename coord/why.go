@@ -131,7 +131,7 @@ func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]string) string {
 	case why != "":
 		text += ", which " + why
 	case first.Reason != "":
-		text += ": " + first.Reason
+		text += ": " + reasons.Sentence(first.Reason)
 	case first.State == writ.CallPlanned && first.NodeName != "" && len(first.After) == 0:
 		text += ": it waits for a slot of the node, or for an earlier call on the same resource"
 	}

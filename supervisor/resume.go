@@ -119,9 +119,9 @@ func (s *Supervisor) submission(ctx context.Context, id writ.RunID) (run *journa
 func mayResume(run *journal.Run, now time.Time) error {
 	switch {
 	case !run.State.Ended():
-		return writ.Errorf(writ.CodeConflict, "run %s is %s", run.ID, run.State).WithHint("`writ run watch %s` shows it", run.ID)
+		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s", run.ID, run.State).WithHint("`writ run watch %s` shows it", run.ID)
 	case run.State != writ.RunFailed:
-		return writ.Errorf(writ.CodeConflict, "run %s is %s; only a failed run can be resumed", run.ID, run.State).
+		return writ.Errorf(writ.CodeConflict, "the state of run %s is %s; only a failed run can be resumed", run.ID, run.State).
 			WithHint("hand its script in again with `writ submit`")
 	case !now.Before(run.Deadline):
 		return writ.Errorf(writ.CodeRunExpired, "the deadline of run %s was %s, and a resume does not move it", run.ID, run.Deadline.UTC().Format(time.RFC3339)).

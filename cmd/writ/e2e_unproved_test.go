@@ -147,7 +147,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 
 	in.Script("flaky.tengo", "import(\"herodb\").create(\"flaky-1-db\", {memory_mib: 64}, {retries: 0}).name\n")
 	flaky := string(in.Submit("flaky.tengo"))
-	wants("a run that can be resumed", nil, writ.ExitFailed, "is failed", "run", "watch", flaky)
+	wants("a run that can be resumed", nil, writ.ExitFailed, "has failed", "run", "watch", flaky)
 	var before any
 	wants("an honest failure", func(path string, answer any) any {
 		if path == "/v1/runs/"+flaky {

@@ -39,7 +39,7 @@ func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 	if _, said, code := s.Try("node", "lost", "--yes", "dc1-n1"); code != 0 || !strings.Contains(said, again) {
 		t.Fatalf("node lost: exit %d, want 0 and %q\n%s", code, again, said)
 	}
-	s.Says(writ.ExitTimeout, []string{"… call 1 machine.create slow-600-web: no node is ready", "next: writ node list", ended},
+	s.Says(writ.ExitTimeout, []string{"… 1 machine.create slow-600-web: no node is ready", "next: writ node list", ended},
 		"submit", "other.tengo", "--timeout", timeout)
 
 	s.Kill("dc1")

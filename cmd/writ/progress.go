@@ -9,6 +9,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/reasons"
 	"writ/identity"
 )
 
@@ -19,15 +20,15 @@ type progress struct {
 	roster *identity.Roster // names datacenters; may be nil
 	ended  time.Time        // end of the run before it was resumed; earlier events in the stream are not shown
 	run    api.RunState
-	told   bool   // running was shown
-	why    string // the last reason that was shown
+	told   bool // running was shown
+	waits  waitNotes
 	calls  map[int]writ.Call
 	logged int        // the last ordinal shown
 	disks  *fullDisks // nil disables the warning
 }
 
 func newProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *progress {
-	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call)}
+	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), waits: waitNotes{term: t}}
 }
 
 // watcher returns the callbacks for client.Watch.
@@ -49,6 +50,7 @@ func (p *progress) event(e api.Event) {
 	case e.Log != nil:
 		if e.Log.Ordinal > p.logged {
 			p.logged = e.Log.Ordinal
+			p.waits.otherLine()
 			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
 		}
 	}
@@ -95,9 +97,8 @@ func (p *progress) runChanged(r *api.Run) {
 		p.told = true
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
-	if r.Reason != p.why && r.Reason != "" && !r.State.Ended() {
-		p.why = r.Reason
-		p.term.Note("… %s", r.Reason)
+	if r.Reason != "" && !r.State.Ended() { // the stream repeats what was before it was opened
+		p.waits.note(waitReason{"", reason{Why: reasons.Sentence(r.Reason)}})
 	}
 }
 
@@ -107,7 +108,7 @@ func (p *progress) callChanged(c writ.Call) {
 	switch {
 	case known && before.State == c.State && before.Attempt == c.Attempt:
 		if c.Reason != before.Reason && c.Reason != "" && !c.State.Ended() {
-			p.term.Note("… %s: %s", callName(c), c.Reason)
+			p.noteReason(c)
 		}
 	case c.State.Ended():
 		p.callEnded(c)
@@ -119,8 +120,21 @@ func (p *progress) callChanged(c writ.Call) {
 			p.term.Warn("a disk of %s is almost full: %s", c.NodeName, terminal.Clean(d.String()))
 		}
 	case c.State == writ.CallPlanned && c.Reason != "":
-		p.term.Note("… %s: %s", callName(c), c.Reason)
+		p.noteReason(c)
+		return
 	}
+	if before.State != c.State {
+		p.waits.forget(callName(c))
+	}
+}
+
+// noteReason prints why a call waits, or how far its node is with it.
+func (p *progress) noteReason(c writ.Call) {
+	why := c.Reason
+	if c.State != writ.CallRunning {
+		why = reasons.Sentence(why)
+	}
+	p.waits.note(waitReason{callName(c), reason{Why: why}})
 }
 
 func (p *progress) callEnded(c writ.Call) {

@@ -39,7 +39,7 @@ func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 	} {
 		p.event(e)
 	}
-	want := "run r\n… running in dc1\n… resumed by alice\n↻ 2 node.ping: attempt 2, NOT_FOUND: no file\n✓ 2 node.ping\n│ second\n"
+	want := "run r\n… running in dc1\n… it was resumed by alice\n↻ 2 node.ping: attempt 2, NOT_FOUND: no file\n✓ 2 node.ping\n│ second\n"
 	if got := said.String(); got != want {
 		t.Errorf("it shows\n%swant\n%s", got, want)
 	}

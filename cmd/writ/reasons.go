@@ -53,7 +53,7 @@ func (s *situation) whyRun() reason {
 	run := s.run
 	switch {
 	case run.State == api.RunStateSucceeded:
-		return reason{"it has ended well", "writ run show " + string(run.ID)}
+		return reason{"its script and all its calls have ended", "writ run show " + string(run.ID)}
 	case run.State == api.RunStateFailed:
 		return s.whyFailed()
 	case run.State.Ended(): // cancelled, refused, expired
@@ -66,7 +66,7 @@ func (s *situation) whyRun() reason {
 		}
 		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), next}
 	case run.Accepted.IsZero():
-		why := run.Reason
+		why := reasons.Sentence(run.Reason)
 		if why == "" {
 			why = fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name)
 		}
@@ -96,7 +96,7 @@ func (s *situation) whyOpen() string {
 	const most = 3
 	switch {
 	case s.run.Reason != "":
-		return s.run.Reason
+		return reasons.Sentence(s.run.Reason)
 	case len(open) == 0:
 		return "its script is evaluated next"
 	case len(open) > most:
@@ -137,7 +137,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 		}
 		return reason{why, s.nextAway(c, away)}
 	case c.Reason != "" && c.State != writ.CallRunning:
-		return reason{c.Reason, s.nextOf(c.Reason, "")}
+		return reason{reasons.Sentence(c.Reason), s.nextOf(c.Reason, "")}
 	case c.State == writ.CallRunning && away != "":
 		return reason{fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), s.nextAway(c, away)}
 	case c.State.Sent() && s.stuck(c) != nil:

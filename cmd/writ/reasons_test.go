@@ -194,7 +194,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateExpired, time.Time{}, "web", failure(writ.CodeRunExpired, 0)
 			s.payload = &identity.Payload{Deployment: identity.Deployment{Name: "web", Base: 3}, Params: map[string]any{"tag": "v3"}}
 		}, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1 --deployment web@3 -p tag=v3", ""},
-		{"Succeeded", func(s *situation) { s.run.State = api.RunStateSucceeded }, "ended well", "writ run show " + string(id), ""},
+		{"Succeeded", func(s *situation) { s.run.State = api.RunStateSucceeded }, "all its calls have ended", "writ run show " + string(id), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/reasons"
 	"writ/identity"
 )
 
@@ -182,7 +183,7 @@ func endedByLoss(c writ.Call) bool { return c.Error != nil && c.Error.Code == wr
 
 func (r runReasons) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s is %s: %s\n", r.Run, r.State, terminal.Clean(r.Why))
+	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, reasons.State(writ.RunState(r.State)), terminal.Clean(r.Why))
 	if r.excerpt != "" {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(terminal.CleanLines(r.excerpt), "\n", "\n    "))
 	}

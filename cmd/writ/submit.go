@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/reasons"
 	"writ/identity"
 	"writ/internal/tracing"
 	"writ/scripts"
@@ -222,16 +223,12 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 
 // watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
 func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *progress) (api.Run, error) {
-	shown := ""
 	watch := newLookout(func(ctx context.Context) {
 		s, err := situationOf(ctx, c, id)
 		if err != nil { // Watch reports a coordinator that does not answer
 			return
 		}
-		if text := waitText(s.waitReasons()); text != "" && text != shown {
-			shown = text
-			a.Note("%s", text)
-		}
+		p.waits.noteAll(s.waitReasons())
 	})
 	looking, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -292,7 +289,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 			return err
 		}
 	}
-	e := writ.Errorf(writ.CodeScriptFailed, "run %s is %s", run.ID, run.State)
+	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, reasons.State(writ.RunState(run.State)))
 	if failure != nil {
 		e.Code, e.Hint = failure.Code, failure.Hint
 		e.Message += ": " + failure.Message

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"writ"
-	"writ/coord/reasons"
 )
 
 // maxWaits limits the reasons that a command which watches a run shows at a time.
@@ -13,7 +11,7 @@ const maxWaits = 3
 
 // waitReasons returns at most maxWaits reasons why a run waits, those with a command first. It returns none for a run that
 // only waits for running calls.
-func (s *situation) waitReasons() (with []reason) {
+func (s *situation) waitReasons() (with []waitReason) {
 	if s.run.ID == "" || s.run.State.Ended() {
 		return nil
 	}
@@ -21,15 +19,14 @@ func (s *situation) waitReasons() (with []reason) {
 		if why.Next == s.watchAgain() {
 			why.Next = ""
 		}
-		return []reason{why}
+		return []waitReason{{reason: why}}
 	}
-	var without []reason
+	var without []waitReason
 	for _, c := range s.calls {
 		if c.State.Ended() {
 			continue
 		}
-		why := s.whyCall(c)
-		why.Why = fmt.Sprintf("call %s: %s", callName(c), why.Why)
+		why := waitReason{callName(c), s.whyCall(c)}
 		switch {
 		case why.Next != "":
 			with = append(with, why)
@@ -54,24 +51,16 @@ func (s *situation) needsOpenCall(c writ.Call) bool {
 	return false
 }
 
-// waitText formats reasons for a command that watches a run, each with its next command. Without reasons it is "".
-func waitText(all []reason) string {
-	var b strings.Builder
-	for _, r := range all {
-		fmt.Fprintf(&b, "… %s\n", r.Why)
-		if !strings.Contains(r.Why, r.Next) { // false if Next is empty
-			writeNext(&b, "  ", r.Next, reasons.Does(r.Next))
-		}
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
 // waitClause formats the first reason for the end of a sentence.
-func waitClause(all []reason) string {
+func waitClause(all []waitReason) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text := "; " + all[0].Why
+	text := "; "
+	if all[0].call != "" {
+		text += "call " + all[0].call + ": "
+	}
+	text += all[0].Why
 	if !strings.Contains(all[0].Why, all[0].Next) { // false if Next is empty
 		text += "; next: " + all[0].Next
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/internal/testenv"
 )
 
 func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
@@ -34,13 +37,13 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		"LostNode": {func(s *situation) {
 			s.nodes["n"] = lost
 			s.calls = []writ.Call{call(1, writ.CallQueued, ""), call(2, writ.CallPlanned, "", 1)}
-		}, "… call 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+		}, "… 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
-			"… call 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+			"… 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
 		"WithCommandFirst": {func(s *situation) {
 			s.calls = []writ.Call{call(1, writ.CallPlanned, "is tried again"), call(2, writ.CallPlanned, "no node is ready: n1: is cordoned")}
-		}, "… call 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… call 1 volume.create v: is tried again"},
+		}, "… 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… 1 volume.create v: it is tried again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +52,11 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 				datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy}, nodes: map[writ.NodeID]writ.Node{}, now: now,
 			}
 			tt.change(s)
-			if got := waitText(s.waitReasons()); got != tt.want {
+			said := new(testenv.Log)
+			notes := waitNotes{term: &terminal.Terminal{Err: said}}
+			notes.noteAll(s.waitReasons())
+			notes.noteAll(s.waitReasons()) // nothing is printed twice
+			if got := strings.TrimSuffix(said.String(), "\n"); got != tt.want {
 				t.Errorf("it shows\n%s\nwant\n%s", got, tt.want)
 			}
 		})

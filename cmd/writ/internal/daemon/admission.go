@@ -37,7 +37,7 @@ func SupervisorJoined(data string) bool {
 	return err == nil && latest != nil && latest.DatacenterOf(PublicKey(key)) != nil
 }
 
-// trustedRosters returns the rosters of the cluster that the supervisor trusts: the one of its flags, or the one that it joined before.
+// trustedRosters returns the rosters of the trusted cluster. A flag, the token or the data directory names it.
 func (s *Supervisor) trustedRosters(ctx context.Context, store storeLocation) (config.Rosters, error) {
 	pin := s.Cluster
 	if s.Token != nil {
