@@ -84,7 +84,7 @@ func TestManualSaysWhatHostsNeed(t *testing.T) {
 func needsTables(h *hostDrivers) string {
 	var b strings.Builder
 	for _, m := range h.needs() {
-		fmt.Fprintf(&b, "\n## %s\n\n| need | | without it | what to type |\n| --- | --- | --- | --- |\n", m.module)
+		fmt.Fprintf(&b, "\n## %s\n\n| need | | without it | command |\n| --- | --- | --- | --- |\n", m.module)
 		for _, n := range m.Needs() {
 			vital := ""
 			if n.Vital {
