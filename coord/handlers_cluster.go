@@ -61,7 +61,7 @@ func (h handlers) ListRegistrations(ctx context.Context, _ api.ListRegistrations
 }
 
 // Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
-// person who signs the roster judges the contents.
+// person who signs the roster checks the contents.
 func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (api.RegisterResponseObject, error) {
 	b := r.Body
 	if err := checkRegistration(b); err != nil {

@@ -99,6 +99,7 @@ func (t Timeout) String() string {
 	return fmt.Sprintf("%s at %s has the timeout %s", t.Operation, t.Position, shortest(t.Duration()))
 }
 
+// Duration returns the timeout as a duration.
 func (t Timeout) Duration() time.Duration { return time.Duration(t.Millis) * time.Millisecond }
 
 // shortest formats a duration without zero parts: "2h" instead of "2h0m0s".

@@ -30,6 +30,7 @@ type Param struct {
 	Help    string `json:"help,omitempty"`
 }
 
+// Params lists the declared parameters of a script.
 type Params []Param
 
 // maxInt limits ints in signed headers: JSON does not represent larger ones exactly everywhere.

@@ -35,6 +35,7 @@ type Inputs struct {
 // EntryState is the state of a journaled call.
 type EntryState string
 
+// The states of entries.
 const (
 	EntryOpen      EntryState = "open"
 	EntrySucceeded EntryState = "succeeded"
@@ -69,6 +70,7 @@ type NewCall struct {
 // Status is the reason for the end of a pass.
 type Status string
 
+// The values of Status.
 const (
 	Waiting   Status = "waiting"   // the script read a field of a call without result
 	Completed Status = "completed" // the script reached its end; its calls may still be open

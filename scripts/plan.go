@@ -30,6 +30,7 @@ type Plan struct {
 	Failure *writ.Failure `json:"failure,omitempty"`
 }
 
+// PlannedCall is one call of a plan.
 type PlannedCall struct {
 	Seq int `json:"seq"`
 	// Hash is the hash of the call in the run, or zero if a part of the call is unknown.

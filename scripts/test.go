@@ -59,6 +59,7 @@ func (f *TestFile) Tests() []Test { return f.tests }
 // TestOutcome is the outcome of a test.
 type TestOutcome string
 
+// The outcomes of tests.
 const (
 	TestPassed  TestOutcome = "pass"
 	TestFailed  TestOutcome = "fail"

@@ -18,7 +18,7 @@ func (j *Journal) CameFromBackup() { j.restored.Store(true) }
 // Names in meta.
 const (
 	restored      = "restored" // set by `writ restore` of an earlier version
-	metaReconcile = "doubt"    // "doubt" is the name under which it was first stored
+	metaReconcile = "doubt"    // the stored name stays
 )
 
 // ReconcilesUntil returns the time until which another supervisor may have accepted runs, or sent calls, that this
