@@ -93,9 +93,11 @@ type FieldChange struct {
 
 // NodeVerdict is the reason why a node is unsuitable.
 type NodeVerdict struct {
-	Node   NodeID `json:"node"`
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Node   NodeID      `json:"node"`
+	Name   string      `json:"name"`
+	Code   VerdictCode `json:"code,omitempty"`
+	Label  string      `json:"label,omitempty"` // the missing label of no_label, "gpu=h100"
+	Reason string      `json:"reason"`          // a sentence
 }
 
 // KeptResource is a resource of a deployment that a plan does not name.

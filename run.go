@@ -29,7 +29,8 @@ type Run struct {
 	Payload     Digest         `json:"payload"`
 	Plan        Digest         `json:"plan,omitzero"` // the plan that the run is bound to, zero if none
 	State       RunState       `json:"state"`
-	Reason      string         `json:"reason,omitempty"` // why the run waits, as a sentence
+	Why         Reason         `json:"why,omitzero"`     // why the run waits
+	Reason      string         `json:"reason,omitempty"` // Why as a sentence; only in the coordinator's records
 	Failure     *Failure       `json:"failure,omitempty"`
 	Decided     []Decision     `json:"decided,omitempty"` // the latest decisions to cancel or resume, oldest first
 	Output      map[string]any `json:"output,omitempty"`  // only in the datacenter's record; see Summary
@@ -80,7 +81,8 @@ type Call struct {
 	Delivery  int          `json:"delivery"`        // of this attempt: 0 before it is sent, then from 1
 	After     []int        `json:"after,omitempty"` // the calls that it depends on
 	Error     *Error       `json:"error,omitempty"`
-	Reason    string       `json:"reason,omitempty"` // why the call waits, or its progress on the node, as a sentence
+	Why       Reason       `json:"why,omitzero"`     // why the call waits, or its progress on the node
+	Reason    string       `json:"reason,omitempty"` // Why as a sentence; only in the coordinator's records
 	Planned   time.Time    `json:"planned"`
 	Queued    time.Time    `json:"queued,omitzero"`
 	Started   time.Time    `json:"started,omitzero"` // by the node's clock

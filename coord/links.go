@@ -21,6 +21,7 @@ func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, eve
 	if err := s.c.shares.check(ctx, s.c, datacenter); err != nil {
 		return err
 	}
+	setReasons(events)
 	if err := s.c.Ledger.StoreEvents(ctx, datacenter, events); err != nil {
 		return err
 	}

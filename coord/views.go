@@ -25,7 +25,7 @@ func (c *Coordinator) runView(r ledger.Run) api.Run {
 func viewOf(r writ.Run, state api.RunState) api.Run {
 	return api.Run{
 		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment, Revision: r.Revision,
-		Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state, Reason: r.Reason, Failure: r.Failure, Decided: r.Decided,
+		Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state, Why: r.Why, Reason: r.Reason, Failure: r.Failure, Decided: r.Decided,
 		Output: r.Output, Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
 	}
 }
@@ -43,8 +43,10 @@ func (c *Coordinator) whyWaiting(r ledger.Run) string {
 }
 
 func valuesView(v link.RunValues) api.RunValues {
+	setReason(&v.Run.Why, &v.Run.Reason)
 	shown := api.RunValues{Run: viewOf(v.Run, api.RunState(v.Run.State)), Calls: []api.CallValues{}}
 	for _, call := range v.Calls {
+		setReason(&call.Why, &call.Reason)
 		shown.Calls = append(shown.Calls, api.CallValues{Call: call.Call, Args: call.Args, Values: call.Values})
 	}
 	return shown

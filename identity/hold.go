@@ -1,8 +1,7 @@
 package identity
 
 import (
-	"fmt"
-	"regexp"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -74,39 +73,20 @@ func (s Scope) Overlaps(other Scope) bool {
 }
 
 // Text formats the scope for people: "the deployment web of the project shop".
-func (s Scope) Text(projectName string) string {
-	switch {
-	case s.Deployment != "":
-		return fmt.Sprintf("the deployment %s of the project %s", s.Deployment, projectName)
-	case s.Project != "":
-		return "the project " + projectName
-	case s.Operation != "":
-		return "the operation " + s.Operation
-	default:
-		return "the datacenter"
-	}
+func (s Scope) Text(projectName string) string { return s.Reason("", projectName).Scope() }
+
+// Release returns the command that releases the scope in a datacenter. It returns "" if a name is unsafe in a shell.
+func (s Scope) Release(datacenter, projectName string) string {
+	return s.Reason(datacenter, projectName).Release()
 }
 
-// Release returns the command that releases the scope in a datacenter. It returns "" if a name is unsafe in a shell,
-// because an attacker might have chosen the name to make a person run it.
-func (s Scope) Release(datacenter, projectName string) string {
-	command := "writ release"
-	for _, flag := range []struct {
-		name, value string
-		valid       func(string) bool
-	}{
-		{"--dc", datacenter, writ.ValidName}, {"--project", projectName, writ.ValidName}, {"--deployment", s.Deployment, writ.ValidName},
-		{"--operation", s.Operation, validOperation},
-	} {
-		switch {
-		case flag.value == "":
-		case !flag.valid(flag.value):
-			return ""
-		default:
-			command += " " + flag.name + " " + flag.value
-		}
+// Reason returns the scope with the names of its datacenter and project, as part of a writ.Reason.
+func (s Scope) Reason(datacenter, projectName string) writ.HoldReason {
+	reason := writ.HoldReason{Datacenter: datacenter, Deployment: s.Deployment, Operation: s.Operation}
+	if s.Project != "" {
+		reason.Project = cmp.Or(projectName, string(s.Project))
 	}
-	return command
+	return reason
 }
 
 // Hold is the newest decision about a scope: hold or release. A release also exempts the scope from earlier holds of
@@ -193,11 +173,6 @@ func (h Holds) isExempted(s Scope, hold *Hold) bool {
 		return !d.Held && d.Revision > hold.Revision && s.Within(d.Scope) && d.Scope.Within(hold.Scope)
 	})
 }
-
-var workPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,31})?$`)
-
-// validOperation reports whether s has the form of an operation or a module.
-func validOperation(s string) bool { return workPattern.MatchString(s) }
 
 func projectOfSeen(s *Statement) writ.ProjectID {
 	if s.Kind() == "project" {

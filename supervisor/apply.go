@@ -59,8 +59,8 @@ func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
-	if run.Reason != "" { // it waited for its step, or was resumed just now
-		run.Reason, t.runDirty, t.runMoved = "", true, true
+	if !run.Why.IsZero() { // it waited for its step, or was resumed just now
+		run.Why, t.runDirty, t.runMoved = writ.Reason{}, true, true
 	}
 	if run.State == writ.RunAccepted {
 		run.Started = t.now
@@ -200,12 +200,12 @@ func (t *step) sayBlocked() {
 	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
 		return
 	}
-	why := fmt.Sprintf("waits for run %s, an earlier one of the deployment %s", t.blocked, t.run.Deployment)
+	why := writ.Reason{Code: writ.ReasonRun, Run: t.blocked, Deployment: t.run.Deployment}
 	if h != nil {
 		why = t.s.whyOnHold(h)
 	}
-	if t.run.Reason != why {
-		t.run.Reason, t.runDirty, t.runMoved = why, true, true
+	if !t.run.Why.Equal(why) {
+		t.run.Why, t.runDirty, t.runMoved = why, true, true
 	}
 }
 

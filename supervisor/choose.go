@@ -39,7 +39,7 @@ type verdict struct {
 	node writ.NodeID // "" if there is none
 	// later says that a node would do if it were ready; otherwise none will, unless the fleet changes.
 	later   bool
-	why     string             // why no node will do, if there is none
+	why     writ.Reason        // ReasonNoNode, if there is none
 	fit     int                // how many nodes would do
 	against []writ.NodeVerdict // what speaks against the others
 	bound   bool               // what the group needs is on that node already
@@ -51,13 +51,14 @@ func choose(w wish, seats []seat) verdict {
 	var fit []seat
 	var v verdict
 	for _, s := range seats {
-		reason, later := refuse(w, s)
-		if reason == "" {
+		against, later := refuse(w, s)
+		if against.Code == "" {
 			fit = append(fit, s)
 			continue
 		}
 		v.later = v.later || later
-		v.against = append(v.against, writ.NodeVerdict{Node: s.ID, Name: s.Name, Reason: reason})
+		against.Node, against.Name = s.ID, s.Name
+		v.against = append(v.against, against)
 	}
 	if len(fit) > 0 {
 		best := slices.MinFunc(fit, func(a, b seat) int {
@@ -67,32 +68,23 @@ func choose(w wish, seats []seat) verdict {
 		return verdict{node: best.ID, fit: len(fit), against: v.against}
 	}
 	if len(seats) == 0 {
-		v.later, v.why = true, "the datacenter has no nodes yet"
+		v.later, v.why = true, writ.Reason{Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"}
 		return v
 	}
 	if w.node != "" { // that the others are not it tells nothing
-		v.against = slices.DeleteFunc(v.against, func(a writ.NodeVerdict) bool { return a.Reason == notTheNamed })
+		v.against = slices.DeleteFunc(v.against, func(a writ.NodeVerdict) bool { return a.Code == writ.VerdictOtherNode })
 	}
 	v.why = causes(v.against)
 	if len(v.against) == 0 {
-		v.why = fmt.Sprintf("the datacenter has no node %s, it has %s", w.node, namesOf(seats))
+		v.why.Text = fmt.Sprintf("the datacenter has no node %s, it has %s", w.node, namesOf(seats))
 	}
 	return v
 }
-
-// notTheNamed is why a node will not do for a call that names another one.
-const notTheNamed = "is not the node that was asked for"
-
-// tooSmall begins why a node will not do that is smaller than what is asked for, whatever else it has.
-const tooSmall = "is too small: "
 
 // neverFits reports whether a node could not hold need even if it were empty. The capacity of a node that was not heard yet is unknown.
 func (s seat) neverFits(need writ.Capacity) bool {
 	return s.Capacity != (writ.Capacity{}) && !fits(need, s.Capacity)
 }
-
-// noLabel begins why a node will not do that lacks a label, NAME=VALUE.
-const noLabel = "has no label "
 
 // namesOf lists the names of some nodes, sorted, as many as causes names.
 func namesOf(seats []seat) string {
@@ -104,12 +96,21 @@ func namesOf(seats []seat) string {
 	return few(names)
 }
 
-// few lists names, and counts those that are too many to list.
+// few joins names. If there are too many, it counts the rest.
 func few(names []string) string {
-	if n := len(names) - maxNamed; n > 1 { // one more is as short as its name
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), n)
+	names, more := firstNames(names)
+	if more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// firstNames returns the first names of a list and the number of further ones.
+func firstNames(names []string) ([]string, int) {
+	if n := len(names) - maxNamed; n > 1 { // one more is as short as its name
+		return names[:maxNamed], n
+	}
+	return names, 0
 }
 
 // How many causes are told why no node will do, and how many nodes are named for each: a reason is kept with every call that waits.
@@ -118,78 +119,82 @@ const (
 	maxNamed  = 3
 )
 
-// causes says why none of these nodes will do: those together that will not for the same cause, and most nodes first if there are too many
-// causes to tell.
-func causes(against []writ.NodeVerdict) string {
+// causes returns the reason why all of these nodes are unsuitable. It groups the nodes by cause. If there are too many causes, it keeps
+// the ones with the most nodes.
+func causes(against []writ.NodeVerdict) writ.Reason {
 	names := make(map[string][]string)
-	var all []string
+	var all []writ.NodeVerdict // one for each cause
 	for _, a := range against {
 		if names[a.Reason] == nil {
-			all = append(all, a.Reason)
+			all = append(all, a)
 		}
 		names[a.Reason] = append(names[a.Reason], a.Name)
 	}
-	rest := 0
+	why := writ.Reason{Code: writ.ReasonNoNode}
 	if len(all) > maxCauses {
-		slices.SortStableFunc(all, func(a, b string) int { return len(names[b]) - len(names[a]) })
+		slices.SortStableFunc(all, func(a, b writ.NodeVerdict) int { return len(names[b.Reason]) - len(names[a.Reason]) })
 		for _, cause := range all[maxCauses:] {
-			rest += len(names[cause])
+			why.More += len(names[cause.Reason])
 		}
 		all = all[:maxCauses]
 	}
-	var why []string
 	for _, cause := range all {
-		why = append(why, few(names[cause])+": "+cause)
+		first, more := firstNames(names[cause.Reason])
+		why.Nodes = append(why.Nodes, writ.NodesReason{Names: first, More: more, Code: cause.Code, Text: cause.Reason})
 	}
-	if rest > 0 {
-		why = append(why, fmt.Sprintf("and %d more nodes will not do for other causes", rest))
-	}
-	return strings.Join(why, "; ")
+	return why
 }
 
-// refuse says why a node will not do, "" if it will; later says that this may pass by itself.
-func refuse(w wish, s seat) (reason string, later bool) {
+// refuse returns why a node is unsuitable, with an empty code if it is suitable. later means that the obstacle may pass by itself.
+func refuse(w wish, s seat) (against writ.NodeVerdict, later bool) {
 	if w.node != "" && w.node != s.Name && w.node != string(s.ID) {
-		return notTheNamed, false
+		return unsuitable(writ.VerdictOtherNode, "is not the node that was asked for"), false
 	}
 	if s.Admission != writ.AdmissionApproved {
-		return "is " + string(s.Admission), s.Admission == writ.AdmissionPending
+		return unsuitable(writ.VerdictNotApproved, "is "+string(s.Admission)), s.Admission == writ.AdmissionPending
 	}
 	for _, module := range w.modules {
 		i := slices.IndexFunc(s.Drivers, func(d writ.NodeDriver) bool { return d.Module == module })
 		switch {
 		case i < 0 && len(s.Drivers) > 0:
-			return "has no driver for " + module, false
+			return unsuitable(writ.VerdictNoDriver, "has no driver for "+module), false
 		case i >= 0 && s.Drivers[i].Lacks != "":
-			return "has no driver for " + module + ", for want of " + s.Drivers[i].Lacks, false
+			return unsuitable(writ.VerdictNoDriver, "has no driver for "+module+", for want of "+s.Drivers[i].Lacks), false
 		}
 	}
 	for _, e := range w.engines {
 		if reason := e.refuse(s); reason != "" {
-			return reason, false
+			return unsuitable(writ.VerdictNoEngine, reason), false
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
 		if has, ok := s.Labels[name]; !ok || has != w.labels[name] {
-			return fmt.Sprintf(noLabel+"%s=%s", name, w.labels[name]), false
+			label := name + "=" + w.labels[name]
+			return writ.NodeVerdict{Code: writ.VerdictNoLabel, Label: label, Reason: "has no label " + label}, false
 		}
 	}
-	if s.neverFits(w.need) {
-		return tooSmall + compare(w.need, s.Capacity, "in all"), false
+	return s.refuseNow(w)
+}
+
+// refuseNow returns why the size or the present state of a node makes it unsuitable.
+func (s seat) refuseNow(w wish) (against writ.NodeVerdict, later bool) {
+	switch {
+	case s.neverFits(w.need):
+		return unsuitable(writ.VerdictTooSmall, "is too small: "+compare(w.need, s.Capacity, "in all")), false
+	case s.Liveness != writ.LivenessReady:
+		return unsuitable(writ.VerdictNotReady, "is "+string(s.Liveness)), true
+	case s.Fault != "":
+		return unsuitable(writ.VerdictFaulty, "takes no work: "+s.Fault), true
+	case s.Scheduling != writ.SchedulingOpen && !w.stays:
+		return unsuitable(writ.VerdictClosed, "is "+string(s.Scheduling)), true
+	case !fits(w.need, s.free):
+		return unsuitable(writ.VerdictFull, shortage(w.need, s.free)), false
 	}
-	if s.Liveness != writ.LivenessReady {
-		return "is " + string(s.Liveness), true
-	}
-	if s.Fault != "" {
-		return "takes no work: " + s.Fault, true
-	}
-	if s.Scheduling != writ.SchedulingOpen && !w.stays {
-		return "is " + string(s.Scheduling), true
-	}
-	if !fits(w.need, s.free) {
-		return shortage(w.need, s.free), false
-	}
-	return "", false
+	return writ.NodeVerdict{}, false
+}
+
+func unsuitable(code writ.VerdictCode, reason string) writ.NodeVerdict {
+	return writ.NodeVerdict{Code: code, Reason: reason}
 }
 
 // refuse says why no engine of a node will do, "" if one will. One that does not say which it has may have any.
@@ -255,13 +260,13 @@ func compare(need, free writ.Capacity, what string) string {
 
 // noCapacity is the error of calls that no node will do for.
 func noCapacity(w wish, v verdict) *writ.Error {
-	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)
+	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why.Candidates())
 	for _, a := range v.against {
-		switch {
-		case strings.HasPrefix(a.Reason, "has no driver"), strings.HasPrefix(a.Reason, "has no engine"):
+		switch a.Code {
+		case writ.VerdictNoDriver, writ.VerdictNoEngine:
 			return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
-		case strings.HasPrefix(a.Reason, noLabel):
-			return err.WithHint("`writ node list -o wide` shows the labels of nodes; `writ node label NODE %s` gives a node this one", strings.TrimPrefix(a.Reason, noLabel))
+		case writ.VerdictNoLabel:
+			return err.WithHint("`writ node list -o wide` shows the labels of nodes; `writ node label NODE %s` gives a node this one", a.Label)
 		}
 	}
 	switch {
@@ -269,7 +274,7 @@ func noCapacity(w wish, v verdict) *writ.Error {
 		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it out")
 	case w.node != "":
 		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node out")
-	case len(v.against) > 0 && !slices.ContainsFunc(v.against, func(a writ.NodeVerdict) bool { return !strings.HasPrefix(a.Reason, tooSmall) }):
+	case len(v.against) > 0 && !slices.ContainsFunc(v.against, func(a writ.NodeVerdict) bool { return a.Code != writ.VerdictTooSmall }):
 		return err.WithHint("ask for less, or add a larger node; `writ node list -o wide` shows the sizes")
 	default:
 		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what is not needed, or add a node")

@@ -178,7 +178,7 @@ func (t *step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	}
 	earlier := t.lastOn(c.Resource(), c.Seq)
 	if earlier != nil && (op.Effect == catalog.Find || removes(earlier) || !earlier.Claimed) {
-		t.delay(c, fmt.Sprintf("waits for call %d, %s", earlier.Seq, describe(earlier)))
+		t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: earlier.Seq, Call: describe(earlier)})
 		return nil
 	}
 	have, err := g.Resource(c.Resource())
@@ -206,7 +206,7 @@ func (t *step) isFree(g ground, c *journal.Call) (bool, error) {
 	if err != nil || other == "" {
 		return err == nil, err
 	}
-	t.delay(c, "another run, "+string(other)+", still works on the "+c.Resource().String())
+	t.delay(c, writ.Reason{Code: writ.ReasonResource, Run: other, Resource: c.Resource().String()})
 	return false, nil
 }
 
@@ -237,7 +237,7 @@ func (t *step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
 			if removes(maker) {
-				t.delay(c, fmt.Sprintf("waits for call %d, %s", maker.Seq, describe(maker)))
+				t.delay(c, writ.Reason{Code: writ.ReasonCall, Seq: maker.Seq, Call: describe(maker)})
 				return true, nil
 			}
 			if !slices.Contains(c.After, maker.Seq) {
@@ -306,7 +306,7 @@ func (t *step) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 			WithHint("make it first: %s.create(%q, …)", op.Module, c.Name))
 	}
 	t.claimed[c.Seq] = t.waits(c)
-	c.Claimed, c.Reason, c.RetryAt = true, "", time.Time{}
+	c.Claimed, c.Why, c.RetryAt = true, writ.Reason{}, time.Time{}
 	t.touch(c)
 	return nil
 }

@@ -106,7 +106,7 @@ volume.create("apart", {size_gib: 2})
 		_, calls := s.look(id)
 		for _, c := range calls[:4] {
 			if free := c.Seq == 2; c.Claimed != free || c.State.Ended() != free {
-				t.Errorf("call %d, %s %s, is %s: %q", c.Seq, c.Operation, c.Name, c.State, c.Reason)
+				t.Errorf("call %d, %s %s, is %s: %q", c.Seq, c.Operation, c.Name, c.State, c.Why.String())
 			}
 		}
 		s.wantState(id, writ.RunSucceeded)

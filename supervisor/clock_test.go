@@ -74,11 +74,11 @@ func TestAClockThatIsSetBackDelaysNoRun(t *testing.T) {
 				id := s.submit(script)
 				waits := func() bool {
 					_, calls := s.look(id)
-					return len(calls) > 0 && testenv.Mentions(calls[0].Reason, tt.names)
+					return len(calls) > 0 && testenv.Mentions(calls[0].Why.String(), tt.names)
 				}
 				for began := time.Now(); !waits(); time.Sleep(100 * time.Millisecond) {
 					if run, calls := s.look(id); time.Since(began) > time.Minute {
-						t.Fatalf("the run is %s, its call %s in attempt %d: %q %v", run.State, calls[0].State, calls[0].Attempt, calls[0].Reason, calls[0].Error)
+						t.Fatalf("the run is %s, its call %s in attempt %d: %q %v", run.State, calls[0].State, calls[0].Attempt, calls[0].Why.String(), calls[0].Error)
 					}
 				}
 				s.clock.set(18 * time.Hour)
@@ -138,8 +138,8 @@ func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				id := s.submit(oneVolume)
 				time.Sleep(20 * time.Second)
-				if _, calls := s.look(id); calls[0].Delivery != 0 || !testenv.Mentions(calls[0].Reason, append(says, string(writ.CodeClockSkew))...) {
-					t.Errorf("the call is %s: %q", calls[0].State, calls[0].Reason)
+				if _, calls := s.look(id); calls[0].Delivery != 0 || !testenv.Mentions(calls[0].Why.String(), append(says, string(writ.CodeClockSkew))...) {
+					t.Errorf("the call is %s: %q", calls[0].State, calls[0].Why.String())
 				}
 				off.set(0)
 				s.wantState(id, writ.RunSucceeded)

@@ -59,7 +59,7 @@ func (t *step) end(tx *journal.Tx, state writ.RunState) error {
 	if state != writ.RunSucceeded && run.Failure == nil {
 		run.Failure = &writ.Failure{Error: *run.Stop}
 	}
-	run.Ended, run.Reason, run.Waiting = t.now, "", nil
+	run.Ended, run.Why, run.Waiting = t.now, writ.Reason{}, nil
 	if state != writ.RunSucceeded {
 		run.Output = nil
 	}

@@ -289,7 +289,7 @@ func (d *draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessag
 func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	v, chosen := d.step.verdicts[c.Seq]
 	if c.Node == "" || !c.Claimed {
-		out.Waits, out.Reason, out.Nodes = true, c.Reason, v.against
+		out.Waits, out.Reason, out.Nodes = true, c.Why.String(), v.against
 		return
 	}
 	node, away := d.step.s.fleet.away(c.Node)
@@ -301,8 +301,9 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 		}
 	}
 	switch {
-	case away != "":
-		out.Waits, out.Reason = true, waitsForIts(node.Name, away)
+	case !away.IsZero():
+		away.Node = node.Name
+		out.Waits, out.Reason = true, away.String()
 	case !chosen || v.bound:
 		out.Reason = "what it needs is there"
 	case c.Options.Node != "":

@@ -169,8 +169,8 @@ func TestACallThatMayHaveBegunIsReplacedAfterASignedLoss(t *testing.T) {
 		n1.halt()
 		n2 := s.realNode("n2")
 		time.Sleep(10 * time.Minute)
-		if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" || !strings.Contains(calls[0].Reason, "writ node lost n1") {
-			t.Fatalf("without a signature the run is %s, and its call on %s: %s", run.State, calls[0].NodeName, calls[0].Reason)
+		if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" || !strings.Contains(calls[0].Why.String(), "writ node lost n1") {
+			t.Fatalf("without a signature the run is %s, and its call on %s: %s", run.State, calls[0].NodeName, calls[0].Why.String())
 		}
 		s.decide(n1.id(), "lost")
 		_, calls := s.wantState(id, writ.RunSucceeded)

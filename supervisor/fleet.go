@@ -133,16 +133,16 @@ func (f *fleet) isMember(id writ.NodeID) bool {
 	return known && n.Admission == writ.AdmissionApproved
 }
 
-// away returns a node, and why nothing can be sent to it now, "" if it can.
-func (f *fleet) away(id writ.NodeID) (n writ.Node, why string) {
+// away returns a node and why no job can be sent to it now. The reason is empty if jobs can be sent.
+func (f *fleet) away(id writ.NodeID) (n writ.Node, why writ.Reason) {
 	n, ok := f.get(id)
 	switch {
 	case !ok || n.Liveness != writ.LivenessReady:
-		why = "is " + string(n.Liveness)
+		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, State: string(n.Liveness)}
 	case n.Admission != writ.AdmissionApproved:
-		why = "is " + string(n.Admission)
+		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, State: string(n.Admission)}
 	case n.Fault != "":
-		why = "takes no work: " + n.Fault
+		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, Text: n.Fault}
 	}
 	return n, why
 }

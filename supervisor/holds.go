@@ -303,13 +303,15 @@ func heldSince(h *identity.Hold, has string) string {
 	return text
 }
 
-// whyOnHold says why something waits, and the command that ends that.
-func (s *Supervisor) whyOnHold(h *identity.Hold) string {
+// whyOnHold returns the reason of runs and calls under a hold.
+func (s *Supervisor) whyOnHold(h *identity.Hold) writ.Reason {
 	name := string(s.Datacenter)
 	if dc := s.roster.Load().Datacenter(s.Datacenter); dc != nil {
 		name = dc.Name
 	}
-	return fmt.Sprintf("is on hold (%s): %s", h.Release(name, h.ProjectName), heldBy(h))
+	hold, last := h.Scope.Reason(name, h.ProjectName), h.Last()
+	hold.By, hold.Since, hold.Text = last.Signer, last.Time.UTC().Truncate(time.Microsecond), last.Reason
+	return writ.Reason{Code: writ.ReasonHold, Hold: &hold}
 }
 
 // onHold returns the hold under which no job of a call may be made, nil if there is none: one of the run's, or one of the deployment that owns what the
@@ -353,7 +355,9 @@ func (t *step) mayStart(g ground, group []*journal.Call) (bool, error) {
 		return true, nil
 	}
 	for _, c := range with {
-		t.delay(c, fmt.Sprintf("goes with call %d, %s, which %s", held.Seq, describe(held), t.s.whyOnHold(by)))
+		why := t.s.whyOnHold(by)
+		why.Seq, why.Call = held.Seq, describe(held)
+		t.delay(c, why)
 	}
 	return false, nil
 }
@@ -383,8 +387,8 @@ func (t *step) putOnHold(c *journal.Call, h *identity.Hold) {
 
 // keepBack lets a call that is out wait whose delivery got lost: its node has nothing of it, and would begin it now. Its time does not run meanwhile.
 func (t *step) keepBack(c *journal.Call, h *identity.Hold) {
-	if why := t.s.whyOnHold(h); !c.KeptBack || c.Reason != why {
-		c.KeptBack, c.Reason = true, why
+	if why := t.s.whyOnHold(h); !c.KeptBack || !c.Why.Equal(why) {
+		c.KeptBack, c.Why = true, why
 		t.touch(c)
 	}
 }

@@ -41,9 +41,9 @@ func (s *sim) wantHeld(id writ.RunID, words ...string) {
 	s.t.Helper()
 	time.Sleep(5 * time.Second)
 	run, calls := s.look(id)
-	said := run.Reason
+	said := run.Why.String()
 	for _, c := range calls {
-		said += "; " + c.Reason
+		said += "; " + c.Why.String()
 		if c.Delivery > 0 {
 			s.t.Errorf("call %d was sent: it is %s on %s", c.Seq, c.State, c.NodeName)
 		}
@@ -69,8 +69,8 @@ func TestAHoldLetsNothingStart(t *testing.T) {
 		s.wantHeld(accepted, "writ release --dc ams1", "alice")
 		time.Sleep(time.Minute)
 		run, calls := s.look(begun)
-		if calls[0].State != writ.CallSucceeded || calls[1].State != writ.CallPlanned || !testenv.Mentions(calls[1].Reason, "the disks fail") {
-			t.Errorf("of a run that had begun, call 1 is %s, and call 2 %s (%s)", calls[0].State, calls[1].State, calls[1].Reason)
+		if calls[0].State != writ.CallSucceeded || calls[1].State != writ.CallPlanned || !testenv.Mentions(calls[1].Why.String(), "the disks fail") {
+			t.Errorf("of a run that had begun, call 1 is %s, and call 2 %s (%s)", calls[0].State, calls[1].State, calls[1].Why.String())
 		}
 		if calls[1].Claimed || calls[1].Node != "" || calls[1].Need != (writ.Capacity{}) {
 			t.Errorf("call 2 keeps what it had: %+v on %s", calls[1].Need, calls[1].NodeName)
@@ -104,8 +104,8 @@ func TestAHoldOutlivesItsSupervisor(t *testing.T) {
 		s.wantState(busy, writ.RunSucceeded)
 		time.Sleep(50 * time.Minute)
 		run, calls := s.look(lost)
-		if c := calls[0]; c.State != writ.CallQueued || !c.KeptBack || !testenv.Mentions(c.Reason, "writ release --dc ams1 --project shop") || run.State != writ.RunRunning {
-			t.Errorf("the call is %s (%s), the run %s", c.State, c.Reason, run.State)
+		if c := calls[0]; c.State != writ.CallQueued || !c.KeptBack || !testenv.Mentions(c.Why.String(), "writ release --dc ams1 --project shop") || run.State != writ.RunRunning {
+			t.Errorf("the call is %s (%s), the run %s", c.State, c.Why.String(), run.State)
 		}
 		if got := len(n.given()); got != 1 {
 			t.Errorf("the node got %d jobs", got)
@@ -171,8 +171,8 @@ func TestAHoldStopsItsPartOfTheWork(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, calls := s.look(held)
 		for _, c := range calls[:2] {
-			if c.Delivery > 0 || !testenv.Mentions(c.Reason, "writ release --dc ams1 --operation volume.create", "alice") {
-				t.Errorf("call %d is %s (%s)", c.Seq, c.State, c.Reason)
+			if c.Delivery > 0 || !testenv.Mentions(c.Why.String(), "writ release --dc ams1 --operation volume.create", "alice") {
+				t.Errorf("call %d is %s (%s)", c.Seq, c.State, c.Why.String())
 			}
 		}
 		s.wantAwake()
@@ -439,8 +439,8 @@ func TestAHoldStopsFurtherAttempts(t *testing.T) {
 		s.decideFor(shopsWork, identity.DecisionHold, "")
 		time.Sleep(5 * time.Minute)
 		_, calls := s.look(id)
-		if c := calls[0]; c.Attempt != 2 || c.Delivery > 0 || !testenv.Mentions(c.Reason, "writ release --dc ams1 --project shop") || len(n.given()) != 1 {
-			t.Errorf("it is in attempt %d, was sent %d times (%s); the node got %d jobs", c.Attempt, c.Delivery, c.Reason, len(n.given()))
+		if c := calls[0]; c.Attempt != 2 || c.Delivery > 0 || !testenv.Mentions(c.Why.String(), "writ release --dc ams1 --project shop") || len(n.given()) != 1 {
+			t.Errorf("it is in attempt %d, was sent %d times (%s); the node got %d jobs", c.Attempt, c.Delivery, c.Why.String(), len(n.given()))
 		}
 		s.wantAwake()
 		s.decideFor(shopsWork, identity.DecisionRelease, "")

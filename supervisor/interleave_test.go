@@ -204,7 +204,7 @@ volume := import("volume")
 volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
 `, loss))
 		s.awaitCall(id, 1, writ.CallRunning)
-		reason := func() string { _, calls := s.look(id); return calls[0].Reason }
+		reason := func() string { _, calls := s.look(id); return calls[0].Why.String() }
 		n.setSilent(true)
 		time.Sleep(20 * time.Minute)
 		if !testenv.Mentions(reason(), "n1", "lost") {

@@ -78,6 +78,6 @@ func (t *step) takeOver(c *journal.Call, left *leftover) error {
 		return err
 	}
 	c.RetryAt = t.now
-	c.Reason = fmt.Sprintf("takes over the %s, which was left on %s by %s", c.Resource(), c.NodeName, left.by)
+	c.Why = writ.Reason{Code: writ.ReasonTakeOver, Resource: c.Resource().String(), Node: c.NodeName, Text: left.by}
 	return nil
 }

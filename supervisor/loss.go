@@ -10,23 +10,6 @@ import (
 	"writ/supervisor/journal"
 )
 
-// waitsForNode returns the reason of calls that wait for their lost node, even beyond their deadline. Progress reports of
-// nodes must not have this text.
-func waitsForNode(name string) string {
-	return "its node " + name + " is lost; the call waits for it (on_loss)"
-}
-
-// waitsForWord returns the reason of calls that move to another node once an operator has signed the loss of theirs. These calls wait beyond
-// their end-by. A report of a node cannot set this reason.
-func waitsForWord(name string) string {
-	return "its node " + name + " is lost; another one does it once a person has signed that it never comes back (writ node lost " + name + ")"
-}
-
-// isLossReason reports whether a reason is that a call waits because its node is lost. Such a call has no end-by.
-func isLossReason(reason, node string) bool {
-	return reason == waitsForNode(node) || reason == waitsForWord(node)
-}
-
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
 // elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
 // or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
@@ -48,7 +31,7 @@ func (t *step) lose(node writ.NodeID) error {
 		case n.Gone && without[c.Seq] != (need{}):
 			err = t.loseNeed(c, without[c.Seq])
 		case n.Gone && repeatableElsewhere(c):
-			err = t.moveAway(c, fmt.Sprintf("goes elsewhere: %s is gone", c.NodeName))
+			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: "gone"})
 		case n.Gone:
 			err = t.loseBegun(c)
 		case mayBeWaiting(c):
@@ -93,12 +76,12 @@ func isAway(n writ.Node) bool {
 
 // waitForLost says why such a call waits.
 func (t *step) waitForLost(c *journal.Call) {
-	why := waitsForNode(c.NodeName)
+	why := writ.Reason{Code: writ.ReasonLostNode, Node: c.NodeName}
 	if c.Options.OnLoss == "replace" {
-		why = waitsForWord(c.NodeName)
+		why.Code = writ.ReasonLostWord
 	}
-	if c.Reason != why {
-		c.Reason = why
+	if !c.Why.Equal(why) {
+		c.Why = why
 		t.touch(c)
 	}
 }
@@ -163,7 +146,7 @@ func (t *step) loseNeed(c *journal.Call, lost need) error {
 }
 
 // moveAway plans a call anew under the next attempt, for any node. What becomes of the old one on its node counts no more.
-func (t *step) moveAway(c *journal.Call, why string) error {
+func (t *step) moveAway(c *journal.Call, why writ.Reason) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 		for _, to := range []writ.CallState{writ.CallFailed, writ.CallPlanned} {
@@ -177,7 +160,7 @@ func (t *step) moveAway(c *journal.Call, why string) error {
 	c.Moved = c.Attempt - 1
 	c.Spared = c.Moved - c.Before // nothing was tried
 	t.unclaim(c)
-	c.Delivery, c.Withdrawn, c.Started, c.Reason = 0, 0, time.Time{}, why
+	c.Delivery, c.Withdrawn, c.Started, c.Why = 0, 0, time.Time{}, why
 	return nil
 }
 
@@ -198,7 +181,7 @@ func (t *step) receiveWithdrawn(m mail) error {
 		case t.run.Stop != nil:
 			err = t.fail(c, t.stoppedCall(), t.run.Stop)
 		case isAway(n) && neverBegan(c):
-			err = t.moveAway(c, fmt.Sprintf("goes elsewhere: %s was lost before it took it", c.NodeName))
+			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
 		case isAway(n) && mayBeWaiting(c) && taken.delivery < c.Delivery: // another delivery was sent meanwhile
 			t.reclaim[c.Node] = append(t.reclaim[c.Node], sendingsOf(c)...)
 		}

@@ -62,7 +62,7 @@ func (s *Supervisor) offerRooms(ctx context.Context) error {
 // had one just now is left out: what it could send it has sent.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
 	member, why := s.fleet.away(node)
-	if why != "" {
+	if !why.IsZero() {
 		return
 	}
 	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return roomOn(member, l), member.Slots })

@@ -57,7 +57,7 @@ func TestCallsOnOneResourceTakeEffectInTheOrderOfTheScript(t *testing.T) {
 				if got := fmt.Sprint(run.Output); got != tt.want {
 					t.Errorf("output = %s, want %s", got, tt.want)
 					for _, c := range calls {
-						t.Logf("%s %s: %s %v %s", c.Operation, c.Name, c.State, c.Error, c.Reason)
+						t.Logf("%s %s: %s %v %s", c.Operation, c.Name, c.State, c.Error, c.Why.String())
 					}
 				}
 			})
@@ -130,8 +130,8 @@ func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		id := s.submit("volume := import(\"volume\")\nvolume.resize(\"v\", {size_gib: 2})\n") // bound to the node
 		time.Sleep(10 * time.Second)
-		if _, calls := s.look(id); calls[0].State != writ.CallPlanned || !strings.Contains(calls[0].Reason, "disk full") {
-			t.Errorf("the call is %s: %q", calls[0].State, calls[0].Reason)
+		if _, calls := s.look(id); calls[0].State != writ.CallPlanned || !strings.Contains(calls[0].Why.String(), "disk full") {
+			t.Errorf("the call is %s: %q", calls[0].State, calls[0].Why.String())
 		}
 		n.mu.Lock()
 		n.fault = ""

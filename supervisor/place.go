@@ -3,7 +3,6 @@ package supervisor
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"writ"
@@ -178,7 +177,7 @@ func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
 		case v.node != "":
 			t.pin(c, v.node)
 			delete(t.claimed, c.Seq)
-			c.Reason, c.RetryAt = "", time.Time{}
+			c.Why, c.RetryAt = writ.Reason{}, time.Time{}
 			t.touch(c)
 		case v.later:
 			t.delayHomeless(c, v.why)
@@ -205,10 +204,9 @@ func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
 const homelessAgain = 10 * time.Second
 
 // delayHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
-func (t *step) delayHomeless(c *journal.Call, why string) {
-	const because = "no node is ready: "
-	if t.touched[c.Seq] || !strings.HasPrefix(c.Reason, because) || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
-		t.delay(c, because+why)
+func (t *step) delayHomeless(c *journal.Call, why writ.Reason) {
+	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
+		t.delay(c, why)
 	}
 }
 
@@ -225,7 +223,7 @@ func (t *step) checkGrowth(group []*journal.Call, seats []seat) error {
 		switch {
 		case fits(c.Need, *free):
 		case seats[i].Liveness != writ.LivenessReady && !seats[i].neverFits(c.Need): // what it has is not known yet, after a start, or not any more
-			t.waitOn(c, before, waitsForIts(c.NodeName, "is "+string(seats[i].Liveness)))
+			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(seats[i].Liveness)})
 			continue
 		default:
 			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, shortage(c.Need, *free)).

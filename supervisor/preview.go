@@ -63,7 +63,7 @@ func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Propos
 		preview.Reason = "waits for run " + string(earlier) + " of the same deployment"
 	}
 	if h := s.holds.over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
-		preview.Reason = s.whyOnHold(h)
+		preview.Reason = s.whyOnHold(h).String()
 	}
 	d, err := newDraft(tx, s.newStep(run, tx.Now), plan)
 	if err != nil {

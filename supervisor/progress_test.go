@@ -30,8 +30,8 @@ func TestARunReportsTheProgressOfItsCalls(t *testing.T) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{talker{simDriver{newSimHost(1), "volume"}}} })
 		id := s.submit(makes("v", `{}`))
 		_, calls := s.wantState(id, writ.RunSucceeded)
-		if calls[0].Reason != "" {
-			t.Errorf("of a call that has ended it says %q", calls[0].Reason)
+		if calls[0].Why.String() != "" {
+			t.Errorf("of a call that has ended it says %q", calls[0].Why.String())
 		}
 		events, err := s.journal.Events(t.Context(), 0, 1000)
 		if err != nil {
@@ -39,8 +39,8 @@ func TestARunReportsTheProgressOfItsCalls(t *testing.T) {
 		}
 		var said []string
 		for _, e := range events {
-			if e.Call != nil && e.Call.Run == id && e.Call.State == writ.CallRunning && e.Call.Reason != "" {
-				said = append(said, e.Call.Reason)
+			if e.Call != nil && e.Call.Run == id && e.Call.State == writ.CallRunning && e.Call.Why.String() != "" {
+				said = append(said, e.Call.Why.String())
 			}
 		}
 		if len(said) < 5 || len(said) > 7 || !slices.IsSorted(said) || !strings.Contains(said[0], " of 60") {

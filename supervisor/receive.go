@@ -42,8 +42,8 @@ func (t *step) receive(m mail, why *stop) error {
 		if c == nil || c.Node != a.node {
 			continue
 		}
-		if isLossReason(c.Reason, c.NodeName) || c.KeptBack { // it is back, and still at it
-			c.Reason, c.KeptBack = "", false
+		if c.Why.LostNode() || c.KeptBack { // it is back, and still at it
+			c.Why, c.KeptBack = writ.Reason{}, false
 			t.touch(c)
 		}
 		if c.State == writ.CallQueued {
@@ -55,8 +55,9 @@ func (t *step) receive(m mail, why *stop) error {
 	}
 	for _, p := range m.progress {
 		c := t.open(p.key)
-		if c != nil && c.Node == p.node && c.State == writ.CallRunning && c.Reason != p.text && !isLossReason(c.Reason, c.NodeName) && !isLossReason(p.text, c.NodeName) {
-			c.Reason = p.text
+		why := writ.Reason{Code: writ.ReasonProgress, Text: p.text}
+		if c != nil && c.Node == p.node && c.State == writ.CallRunning && !c.Why.Equal(why) && !c.Why.LostNode() {
+			c.Why = why
 			t.touch(c)
 		}
 	}
@@ -181,7 +182,7 @@ func (t *step) take(c *journal.Call, r *writ.Result) error {
 func report(c *journal.Call, r *writ.Result) {
 	c.Driver, c.Simulated, c.Change = r.Driver, r.Simulated, r.Change
 	c.Started, c.Ended = time.UnixMilli(r.Started).UTC(), time.UnixMilli(r.Ended).UTC()
-	c.Error, c.Reason = r.Error, ""
+	c.Error, c.Why = r.Error, writ.Reason{}
 }
 
 // completeValues completes the values of a result with what only the supervisor knows.
@@ -208,8 +209,13 @@ func (t *step) tryAgain(c *journal.Call) error {
 	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
 	c.Delivery, c.Withdrawn = 0, 0
-	c.Reason = fmt.Sprintf("is tried again at %s UTC, after %s: %s", c.RetryAt.UTC().Format(time.TimeOnly), c.Error.Code, c.Error.Message)
+	c.Why = writ.Reason{Code: writ.ReasonRetry, Until: c.RetryAt, Error: withoutHint(c.Error)}
 	return t.move(c, writ.CallPlanned)
+}
+
+// withoutHint returns the code and message of an error, for a reason.
+func withoutHint(err *writ.Error) *writ.Error {
+	return &writ.Error{Code: err.Code, Message: err.Message}
 }
 
 // backoff is how long to wait after the failure of an attempt, unless Config says otherwise.
@@ -250,7 +256,7 @@ func (t *step) halt(why stop) {
 	default:
 		return
 	}
-	t.run.Reason = "ending: " + why.err.Message
+	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.err)}
 	t.runDirty, t.runMoved = true, true
 	for _, c := range t.calls {
 		if c.State.Sent() {

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -112,7 +111,7 @@ func (t *step) waitsForInventories() bool {
 	if len(silent) == 0 {
 		return false
 	}
-	why := t.s.waitsForWordOf(silent)
+	why := t.s.missingReports(silent)
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
 			continue
@@ -125,25 +124,21 @@ func (t *step) waitsForInventories() bool {
 	return true
 }
 
-// waitsForWordOf says that calls wait until nodes have said what they have of the run, and what keeps a node from that, if something does.
-func (s *Supervisor) waitsForWordOf(silent []writ.NodeID) string {
-	names := make([]string, len(silent))
+// missingReports returns the reason of calls that wait for the inventories of nodes, with the state of nodes that cannot send them.
+func (s *Supervisor) missingReports(silent []writ.NodeID) writ.Reason {
+	nodes := make([]writ.NodesReason, len(silent))
 	for i, node := range silent {
-		names[i] = s.fleet.name(node)
-		if _, why := s.fleet.away(node); why != "" {
-			names[i] += " (which " + why + ")"
+		nodes[i].Names = []string{s.fleet.name(node)}
+		if _, why := s.fleet.away(node); !why.IsZero() {
+			nodes[i].State, nodes[i].Text = why.State, why.Trouble()
 		}
 	}
-	slices.Sort(names)
-	has, more := "has", ""
-	if len(names) > 1 {
-		has = "have"
+	slices.SortFunc(nodes, func(a, b writ.NodesReason) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	more := 0
+	if n := len(nodes) - maxNamed; n > 1 {
+		nodes, more = nodes[:maxNamed], n
 	}
-	if n := len(names) - maxNamed; n > 1 {
-		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Sprintf("waits for node reports (writ node list): %s%s %s not said yet what there is of this run, and the journal came from a backup",
-		strings.Join(names, ", "), more, has)
+	return writ.Reason{Code: writ.ReasonNodeReport, Nodes: nodes, More: more}
 }
 
 // holders returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves

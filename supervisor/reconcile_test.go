@@ -33,8 +33,8 @@ func (s *sim) wantReason(id writ.RunID, seq int, words ...string) {
 	if len(calls) < seq {
 		s.t.Fatalf("the run has %d calls", len(calls))
 	}
-	if c := calls[seq-1]; c.State != writ.CallPlanned || !testenv.Mentions(c.Reason, words...) {
-		s.t.Fatalf("call %d is %s, because %q; want that it waits for %q", seq, c.State, c.Reason, words)
+	if c := calls[seq-1]; c.State != writ.CallPlanned || !testenv.Mentions(c.Why.String(), words...) {
+		s.t.Fatalf("call %d is %s, because %q; want that it waits for %q", seq, c.State, c.Why.String(), words)
 	}
 }
 

@@ -171,10 +171,7 @@ func (t *step) resume(r resumption) error {
 	run.Stop, run.StopState, run.StopBy = nil, "", time.Time{}
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
 	run.Decided = decided(run.Decided, r.decision)
-	run.Reason = "resumed by " + r.decision.Signer
-	if r.decision.Reason != "" {
-		run.Reason += ": " + r.decision.Reason
-	}
+	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.decision.Signer, Text: r.decision.Reason}
 	return t.moveRun(writ.RunRunning)
 }
 
@@ -230,7 +227,7 @@ func (t *step) reopen(c *journal.Call) error {
 	}
 	c.Before, c.Spared, c.Delivery, c.Withdrawn = c.Attempt-1, 0, 0, 0
 	c.Claimed, c.Ready, c.RetryAt = false, false, time.Time{}
-	c.Error, c.Reason, c.Change, c.Values = nil, "", writ.ChangeNone, nil
+	c.Error, c.Why, c.Change, c.Values = nil, writ.Reason{}, writ.ChangeNone, nil
 	c.Queued, c.Started, c.Ended, c.StartBy, c.EndBy = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return nil
 }

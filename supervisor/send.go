@@ -81,9 +81,10 @@ func (t *step) met(c *journal.Call) bool {
 // sendTo sends calls to one node, as many as are theirs of its room.
 func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.s.fleet.away(node)
-	if why != "" {
+	if !why.IsZero() {
 		for _, c := range calls {
-			t.delay(c, waitsForIts(c.NodeName, why))
+			why.Node = c.NodeName
+			t.delay(c, why)
 		}
 		return nil
 	}
@@ -127,9 +128,6 @@ func (t *step) cameBack(node writ.NodeID) (n int) {
 	}
 	return n
 }
-
-// waitsForIts says that a call waits for the node that it is bound to.
-func waitsForIts(node, why string) string { return "waits for node " + node + ", which " + why }
 
 // roomOn is how many more deliveries may be out at a node; it is not positive if there is no room.
 func roomOn(n writ.Node, l journal.Load) int { return max(n.Slots, 1)*windowPerSlot - l.Sent() }
@@ -228,7 +226,7 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 		timeout = time.Duration(c.Options.Timeout) * time.Millisecond
 	}
 	c.Delivery++
-	c.Reason, c.KeptBack = "", false
+	c.Why, c.KeptBack = writ.Reason{}, false
 	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)

@@ -103,9 +103,9 @@ func (o *observer) holdStill(events []writ.Event) {
 	for _, e := range events[max(0, len(events)-20):] {
 		switch {
 		case e.Call != nil:
-			fmt.Fprintf(&last, "call %d of run %s, %s %s: %s, %q\n", e.Call.Seq, e.Call.Run, e.Call.Operation, e.Call.Name, e.Call.State, e.Call.Reason)
+			fmt.Fprintf(&last, "call %d of run %s, %s %s: %s, %q\n", e.Call.Seq, e.Call.Run, e.Call.Operation, e.Call.Name, e.Call.State, e.Call.Why.String())
 		case e.Run != nil:
-			fmt.Fprintf(&last, "run %s: %s, %q\n", e.Run.ID, e.Run.State, e.Run.Reason)
+			fmt.Fprintf(&last, "run %s: %s, %q\n", e.Run.ID, e.Run.State, e.Run.Why.String())
 		default:
 			fmt.Fprintf(&last, "%s\n", e.Topic())
 		}
@@ -225,10 +225,10 @@ func (s *simulation) explain(r *simRun) {
 			return err
 		}
 		calls, err := tx.Calls(id)
-		s.t.Errorf("run %s is %s (%s) since %s, waits for %v", id, run.State, run.Reason, run.Accepted, run.Waiting)
+		s.t.Errorf("run %s is %s (%s) since %s, waits for %v", id, run.State, run.Why.String(), run.Accepted, run.Waiting)
 		for _, c := range calls {
 			s.t.Logf("  %d %s %s: %s on %s, attempt %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery,
-				c.StartBy, c.Reason, c.Error)
+				c.StartBy, c.Why.String(), c.Error)
 		}
 		return err
 	})

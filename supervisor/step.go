@@ -75,13 +75,13 @@ func (s *Supervisor) step(ctx context.Context, id writ.RunID, m mail) error {
 
 // noteForged tells people that a run stays where it is, and why. A run whose own record was changed is not written.
 func (s *Supervisor) noteForged(ctx context.Context, id writ.RunID, why error) {
-	text := "is held: " + why.Error()
+	held := writ.Reason{Code: writ.ReasonForged, Error: withoutHint(writ.AsError(why))}
 	err := s.Journal.Write(failpoint.At(ctx, new(mail).change()), func(tx *journal.Tx) error {
 		run, err := tx.Run(id)
-		if err != nil || run == nil || run.State.Ended() || run.Reason == text {
+		if err != nil || run == nil || run.State.Ended() || run.Why.Equal(held) {
 			return err
 		}
-		run.Reason = text
+		run.Why = held
 		shown := run.Run
 		shown.Output = nil
 		tx.AddEvents(writ.Event{Run: &shown})
@@ -341,9 +341,9 @@ func (t *step) move(c *journal.Call, to writ.CallState) error {
 
 // wait is what is known of a call that waits.
 type wait struct {
-	reason string
-	since  time.Time
-	kept   bool // the journal has it so
+	why   writ.Reason
+	since time.Time
+	kept  bool // the journal has it so
 }
 
 // isClaimed reports whether a call was claimed in this step, and not placed yet.
@@ -352,29 +352,29 @@ func (t *step) isClaimed(c *journal.Call) bool {
 	return is
 }
 
-func (t *step) waits(c *journal.Call) wait { return wait{c.Reason, c.RetryAt, !t.touched[c.Seq]} }
+func (t *step) waits(c *journal.Call) wait { return wait{c.Why, c.RetryAt, !t.touched[c.Seq]} }
 
 // waitOn lets a call wait as it did before it was claimed; it is told of only if the reason is another one.
-func (t *step) waitOn(c *journal.Call, before wait, reason string) {
+func (t *step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	c.Claimed, c.Need = false, writ.Capacity{}
-	c.Reason, c.RetryAt = before.reason, before.since
+	c.Why, c.RetryAt = before.why, before.since
 	if before.kept {
 		delete(t.touched, c.Seq)
 	}
-	t.delay(c, reason)
+	t.delay(c, why)
 }
 
-// delay lets a planned call wait, for a reason that people can read; it is looked at again every second.
-func (t *step) delay(c *journal.Call, reason string) {
-	if c.Reason != reason {
-		c.Reason, c.RetryAt = reason, t.now
+// delay makes a planned call wait. The step checks it again every second.
+func (t *step) delay(c *journal.Call, why writ.Reason) {
+	if !c.Why.Equal(why) {
+		c.Why, c.RetryAt = why, t.now
 		t.touch(c)
 	}
 }
 
 // fail ends a call for good.
 func (t *step) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
-	c.Error, c.Ended, c.Reason, c.Ready = err, t.now, "", false
+	c.Error, c.Ended, c.Why, c.Ready = err, t.now, writ.Reason{}, false
 	return t.move(c, state)
 }
 

@@ -421,7 +421,7 @@ func TestWorkWaitsForANodeAndSaysSo(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(webScript)
 		time.Sleep(10 * time.Second)
-		if _, calls := s.look(id); len(calls) != 2 || !testenv.Mentions(calls[0].Reason, "no nodes") {
+		if _, calls := s.look(id); len(calls) != 2 || !testenv.Mentions(calls[0].Why.String(), "no nodes") {
 			t.Errorf("calls = %+v", calls)
 		}
 		s.join("n1")
@@ -457,8 +457,8 @@ func TestASilentNodeGetsNoNewWork(t *testing.T) {
 		if len(n.jobs) != 0 {
 			t.Error("a silent node got work")
 		}
-		if _, calls := s.look(id); !strings.Contains(calls[0].Reason, "silent") {
-			t.Errorf("reason = %q", calls[0].Reason)
+		if _, calls := s.look(id); !strings.Contains(calls[0].Why.String(), "silent") {
+			t.Errorf("reason = %q", calls[0].Why.String())
 		}
 		n.setSilent(false)
 		s.wantState(id, writ.RunSucceeded)
@@ -674,13 +674,13 @@ func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
 			ids = append(ids, run.ID)
 		}
 		s.awaitCall(ids[0], 1, writ.CallRunning)
-		if blocked, _ := s.look(ids[1]); !testenv.Mentions(blocked.Reason, string(ids[0])) {
-			t.Errorf("the second run says %q", blocked.Reason)
+		if blocked, _ := s.look(ids[1]); !testenv.Mentions(blocked.Why.String(), string(ids[0])) {
+			t.Errorf("the second run says %q", blocked.Why.String())
 		}
 		first, _ := s.wantState(ids[0], writ.RunSucceeded)
 		second, _ := s.wantState(ids[1], writ.RunSucceeded)
-		if second.Reason != "" {
-			t.Errorf("it has ended and says %q", second.Reason)
+		if second.Why.String() != "" {
+			t.Errorf("it has ended and says %q", second.Why.String())
 		}
 		if second.Started.Before(first.Ended) {
 			t.Error("both ran at the same time")

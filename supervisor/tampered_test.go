@@ -41,7 +41,7 @@ func (s *sim) awaitHeld(id writ.RunID) {
 		}
 		for _, e := range events {
 			after = e.Seq
-			if e.Run != nil && e.Run.ID == id && strings.HasPrefix(e.Run.Reason, "is held: the row") {
+			if e.Run != nil && e.Run.ID == id && strings.HasPrefix(e.Run.Why.String(), "is held: the row") {
 				return
 			}
 		}

@@ -188,7 +188,7 @@ func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.L
 		switch {
 		case loads[node].Planned == 0:
 			s.fleet.setBacklog(node, false)
-		case changed[node] && why != "":
+		case changed[node] && !why.IsZero():
 			s.wakeSendable(ctx, node, "", func(journal.Load) (room, slots int) { return maxDue, 0 })
 		default:
 			s.offer(ctx, node, "")
@@ -301,7 +301,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		if rest -= listened; !known {
 			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
 		}
-		if isLossReason(c.Reason, c.NodeName) || c.KeptBack { // a stopped node measures no time, and has all of it when it is back
+		if c.Why.LostNode() || c.KeptBack { // a stopped node measures no time, and has all of it when it is back
 			rest = c.EndBy.Sub(c.Queued)
 		}
 		if left[job] = rest; rest < -endGrace {

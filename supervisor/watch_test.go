@@ -73,8 +73,8 @@ func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
 		if fault := s.lastNode().Fault; !strings.Contains(fault, "EPOCH_AHEAD") {
 			t.Errorf("the node says %q", fault)
 		}
-		if run, calls := s.look(id); run.State.Ended() || calls[0].Delivery > 3 || !strings.Contains(calls[0].Reason, "EPOCH_AHEAD") {
-			t.Errorf("the run is %s, its call was delivered %d times: %q", run.State, calls[0].Delivery, calls[0].Reason)
+		if run, calls := s.look(id); run.State.Ended() || calls[0].Delivery > 3 || !strings.Contains(calls[0].Why.String(), "EPOCH_AHEAD") {
+			t.Errorf("the run is %s, its call was delivered %d times: %q", run.State, calls[0].Delivery, calls[0].Why.String())
 		}
 		n.halt()
 		s.halt()

@@ -43,7 +43,7 @@ func TestSpecDescribesTheSharedTypes(t *testing.T) {
 	for name, v := range map[string]any{
 		"Submission": writ.Submission{}, "Call": writ.Call{}, "Node": writ.Node{}, "Host": writ.Host{}, "HostDisk": writ.HostDisk{}, "HostPart": writ.HostPart{}, "HostNIC": writ.HostNIC{}, "NodeDriver": writ.NodeDriver{}, "Capacity": writ.Capacity{},
 		"QueueDepth": writ.QueueDepth{}, "Resource": writ.Resource{}, "LogLine": writ.LogLine{}, "NodeLine": link.NodeLine{}, "NodeLog": link.NodeLog{}, "Proposal": writ.Proposal{}, "Preview": writ.Preview{}, "PreviewedCall": writ.PreviewedCall{},
-		"NodeVerdict": writ.NodeVerdict{}, "KeptResource": writ.KeptResource{}, "Error": writ.Error{}, "Failure": writ.Failure{},
+		"NodeVerdict": writ.NodeVerdict{}, "Reason": writ.Reason{}, "HoldReason": writ.HoldReason{}, "NodesReason": writ.NodesReason{}, "KeptResource": writ.KeptResource{}, "Error": writ.Error{}, "Failure": writ.Failure{},
 		"Run": api.Run{}, "Event": api.Event{}, "RunValues": api.RunValues{},
 	} {
 		ref := doc.Components.Schemas[name]

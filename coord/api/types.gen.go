@@ -487,6 +487,9 @@ type HoldList struct {
 	Items []DatacenterHolds `json:"items"`
 }
 
+// HoldReason A hold with the names of its scope, which is the datacenter if it names nothing else
+type HoldReason = writ.HoldReason
+
 // HoldStanding defines model for HoldStanding.
 type HoldStanding struct {
 	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
@@ -641,6 +644,9 @@ type NodeStanding struct {
 // NodeVerdict defines model for NodeVerdict.
 type NodeVerdict = writ.NodeVerdict
 
+// NodesReason Why some nodes are unsuitable, or what keeps them from their report
+type NodesReason = writ.NodesReason
+
 // Online defines model for Online.
 type Online = writ.Online
 
@@ -742,6 +748,19 @@ type Readiness struct {
 	Ready  bool    `json:"ready"`
 }
 
+// Reason Why a run or call waits, moves or ends, for programs: a code with its parameters. New codes may come. Each code has only some parameters:
+//
+//   - `text`, `progress`: `text`.
+//   - `call`: `seq` and `call`, an earlier call of the run. `resource`: `resource`, and `run`, which uses it. `run`: an earlier `run` of the `deployment`.
+//   - `hold`: `hold`, with `seq` and `call` if it applies to a call that must be on the same node.
+//   - `no_node`: `nodes` with `more`, or `text`. `node`: `node`, with its `state` or, in `text`, its fault. `node_report`: `nodes` with `more`.
+//   - `lost_node`, `lost_word`: `node`, which is lost. With `lost_word` an operator has to sign that. `moved`: `node` and `state`.
+//   - `retry`: `until` and `error`. `take_over`: `resource`, `node` and `text`, its earlier owner. `ending`, `record_forged`: `error`. `resumed`: `by` and `text`.
+//   - `datacenter_away`: `cause`, the last reason from there. `datacenter_faulty`: `text`. `datacenter_connect`, `delivering`: `datacenter`.
+//     `datacenter_refuses`: `datacenter` and `text`.
+//   - `loop`: `call`, its position as `text`, and `cause`. `open_call`: `seq`, `call`, its `state`, its `node` and `cause`. `slot` has none.
+type Reason = writ.Reason
+
 // Region defines model for Region.
 type Region struct {
 	// Datacenters how many
@@ -830,7 +849,7 @@ type Run struct {
 	Project     writ.ProjectID `json:"project"`
 	ProjectName string         `json:"project_name"`
 
-	// Reason why it waits, in a sentence
+	// Reason `why` as a sentence
 	Reason string `json:"reason,omitempty,omitzero"`
 
 	// Revision of the deployment, that the run makes; there is none until the datacenter accepted the run
@@ -847,6 +866,9 @@ type Run struct {
 
 	// Summary the signed summary, once the run has ended; believe this and nothing else
 	Summary []byte `json:"summary,omitempty,omitzero"`
+
+	// Why why it waits
+	Why Reason `json:"why,omitempty,omitzero"`
 }
 
 // RunID defines model for RunID.

@@ -28,7 +28,7 @@ type callRecord struct {
 	Delivery  int               `cbor:"14,keyasint,omitempty"`
 	After     []int             `cbor:"15,keyasint,omitempty"`
 	Error     *writ.Error       `cbor:"16,keyasint,omitempty"`
-	Reason    string            `cbor:"17,keyasint,omitempty"`
+	Reason    string            `cbor:"17,keyasint,omitempty"` // a sentence; only in records of earlier versions
 	Planned   int64             `cbor:"18,keyasint,omitempty"`
 	Queued    int64             `cbor:"19,keyasint,omitempty"`
 	Started   int64             `cbor:"20,keyasint,omitempty"`
@@ -59,6 +59,8 @@ type callRecord struct {
 
 	Withdrawn int  `cbor:"44,keyasint,omitempty"`
 	KeptBack  bool `cbor:"45,keyasint,omitempty"`
+
+	Why writ.Reason `cbor:"46,keyasint,omitzero"`
 }
 
 // sentRecord is the stored form of a Delivery.
@@ -84,7 +86,7 @@ func encodeCall(c *Call) ([]byte, error) {
 	r := callRecord{
 		Run: c.Run, Seq: c.Seq, Operation: c.Operation, Kind: c.Kind, Name: c.Name, Position: c.Position, State: c.State, Node: c.Node,
 		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Attempt: c.Attempt, Delivery: c.Delivery, After: c.After,
-		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
+		Error: c.Error, Why: c.Why, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
 		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
 		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, KnownFailures: c.KnownFailures, Spared: c.Spared, Late: c.Late,
 		Aside: c.Aside, Moved: c.Moved, Read: c.Read, Withdrawn: c.Withdrawn, KeptBack: c.KeptBack,
@@ -109,7 +111,11 @@ func encodeCall(c *Call) ([]byte, error) {
 // texts.
 func decodeCall(body []byte) (*Call, error) {
 	if !isNumbered(body) {
-		return decode[Call](body)
+		c, err := decode[Call](body)
+		if err == nil {
+			c.Why, c.Reason = storedReason(c.Why, c.Reason, c.NodeName), ""
+		}
+		return c, err
 	}
 	r, err := decode[callRecord](body)
 	if err != nil {
@@ -119,7 +125,7 @@ func decodeCall(body []byte) (*Call, error) {
 		Call: writ.Call{
 			Run: r.Run, Seq: r.Seq, Operation: r.Operation, Kind: r.Kind, Name: r.Name, Position: r.Position, State: r.State, Node: r.Node,
 			NodeName: r.NodeName, Driver: r.Driver, Simulated: r.Simulated, Change: r.Change, Attempt: r.Attempt, Delivery: r.Delivery, After: r.After,
-			Error: r.Error, Reason: r.Reason, Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
+			Error: r.Error, Why: storedReason(r.Why, r.Reason, r.NodeName), Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
 			EndBy: sqldb.Time(r.EndBy),
 		},
 		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
@@ -145,6 +151,20 @@ func decodeCall(body []byte) (*Call, error) {
 		}
 	}
 	return c, nil
+}
+
+// storedReason returns the reason of a row. Rows of earlier versions have a sentence. The supervisor compares only the codes of a lost
+// node, so it recognizes their sentences; every other one becomes a text.
+func storedReason(why writ.Reason, text, node string) writ.Reason {
+	if text == "" || !why.IsZero() {
+		return why
+	}
+	for _, code := range []writ.ReasonCode{writ.ReasonLostNode, writ.ReasonLostWord} {
+		if r := (writ.Reason{Code: code, Node: node}); r.String() == text {
+			return r
+		}
+	}
+	return writ.Reason{Code: writ.ReasonText, Text: text}
 }
 
 // isNumbered reports whether the first key of a map is a number. The header of the map has one or two bytes.

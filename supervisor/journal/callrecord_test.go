@@ -38,6 +38,9 @@ func fill(v reflect.Value, next *int) {
 		value := reflect.ValueOf("value")
 		v.SetMapIndex(reflect.ValueOf("key"), value)
 	case reflect.Pointer:
+		if v.Type() == reflect.TypeFor[*writ.Reason]() {
+			return // the cause of a reason is a reason
+		}
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), next)
 	case reflect.Interface: // the cause of an error, which is not stored
@@ -59,6 +62,7 @@ func aFullCall() *journal.Call {
 	c := new(journal.Call)
 	n := 0
 	fill(reflect.ValueOf(c).Elem(), &n)
+	c.Reason = "" // coordinators set it
 	return c
 }
 
@@ -94,6 +98,32 @@ func TestCallsOfAnEarlierVersionAreRead(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestStoredSentenceBecomesAReason(t *testing.T) {
+	j := open(t, filepath.Join(t.TempDir(), "journal.db"))
+	run := aFullCall().Run
+	c := &journal.Call{Call: writ.Call{Run: run, Seq: 1}}
+	write(t, j, func(tx *journal.Tx) error { return putFirst(tx, c) })
+	for _, want := range []writ.Reason{
+		{Code: writ.ReasonText, Text: "waits for node n1, which is silent"},
+		{Code: writ.ReasonLostNode, Node: "n1"}, {Code: writ.ReasonLostWord, Node: "n1"},
+	} {
+		numbered := map[int]any{1: run, 2: 1, 3: "node.ping", 7: writ.CallQueued, 9: "n1", 13: 1, 17: want.String(), 22: make([]byte, 32)}
+		named := journal.Call{Call: writ.Call{Run: run, Seq: 1, NodeName: "n1", Reason: want.String()}}
+		for _, record := range []any{numbered, named} {
+			body, err := cbor.Marshal(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.ExecForTest(t.Context(), `UPDATE calls SET body = $1 WHERE seq = 1`, body); err != nil {
+				t.Fatal(err)
+			}
+			if got := callOf(t, j, c); !got.Why.Equal(want) || got.Reason != "" {
+				t.Errorf("%T: %q is read as %+v, %q", record, want, got.Why, got.Reason)
+			}
+		}
+	}
 }
 
 // callOf reads a call again.

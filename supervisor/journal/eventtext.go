@@ -45,6 +45,9 @@ func appendEvent(text []byte, e *writ.Event) ([]byte, error) {
 	if c.Error != nil {
 		o.key("error").value(c.Error)
 	}
+	if !c.Why.IsZero() {
+		o.key("why").value(c.Why)
+	}
 	o.given("reason", c.Reason)
 	o.key("planned").time(c.Planned)
 	o.past("queued", c.Queued)

@@ -172,6 +172,7 @@ func (tx *Tx) Run(id writ.RunID) (*Run, error) {
 		return nil, err
 	}
 	r.number = number
+	r.Why, r.Reason = storedReason(r.Why, r.Reason, ""), ""
 	r.Committed()
 	r.storedWaiting = r.Waiting
 	return r, nil

@@ -179,8 +179,8 @@ func (s *Sim) unended(script string, run writ.RunID, why error) error {
 	for _, c := range calls {
 		if !c.State.Ended() {
 			text += fmt.Sprintf("\n  %s is %s", scripts.Target{Operation: c.Operation, Name: c.Name}, c.State)
-			if c.Reason != "" {
-				text += ": " + c.Reason
+			if why := c.Why.String(); why != "" {
+				text += ": " + why
 			}
 		}
 	}

@@ -1,0 +1,194 @@
+package writ
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// ReasonCode says why a run or call waits, moves or ends. Programs compare codes; only people read the sentence.
+type ReasonCode string
+
+// The reasons of supervisors, with the parameters that each one has.
+const (
+	ReasonText       ReasonCode = "text"          // Text, a sentence without a code from an earlier version
+	ReasonProgress   ReasonCode = "progress"      // Text: the node's progress with a running call
+	ReasonCall       ReasonCode = "call"          // Seq, Call: an earlier call of the run
+	ReasonResource   ReasonCode = "resource"      // Resource, Run: the open run that uses the resource
+	ReasonRun        ReasonCode = "run"           // Run, Deployment: an earlier run of the deployment
+	ReasonHold       ReasonCode = "hold"          // Hold; with Seq and Call if the hold applies to a call of the same group
+	ReasonNoNode     ReasonCode = "no_node"       // Nodes, More; or Text if no node is a candidate
+	ReasonNode       ReasonCode = "node"          // Node, State or Text: the call is bound to the node
+	ReasonLostNode   ReasonCode = "lost_node"     // Node: on_loss is "wait"
+	ReasonLostWord   ReasonCode = "lost_word"     // Node: on_loss is "replace", so an operator must sign the loss
+	ReasonNodeReport ReasonCode = "node_report"   // Nodes, More: an inventory is missing
+	ReasonRetry      ReasonCode = "retry"         // Until, Error
+	ReasonTakeOver   ReasonCode = "take_over"     // Resource, Node, Text: the earlier owner
+	ReasonMoved      ReasonCode = "moved"         // Node, State
+	ReasonEnding     ReasonCode = "ending"        // Error
+	ReasonResumed    ReasonCode = "resumed"       // By, Text: the signer's words
+	ReasonForged     ReasonCode = "record_forged" // Error
+)
+
+// The reasons that coordinators add.
+const (
+	ReasonAway       ReasonCode = "datacenter_away"    // Cause: the last reason that the datacenter reported
+	ReasonFaulty     ReasonCode = "datacenter_faulty"  // Text
+	ReasonConnect    ReasonCode = "datacenter_connect" // Datacenter: a submission waits for its connection
+	ReasonRefusing   ReasonCode = "datacenter_refuses" // Datacenter, Text: the datacenter cannot accept a submission yet
+	ReasonDelivering ReasonCode = "delivering"         // Datacenter
+	ReasonLoop       ReasonCode = "loop"               // Call, Text: the position in the script; Cause
+	ReasonOpenCall   ReasonCode = "open_call"          // Seq, Call, State, Node, Cause
+	ReasonSlot       ReasonCode = "slot"               // a slot of the node, or an earlier call on the resource
+)
+
+// Reason is a code with its parameters. All names, and all texts, may come from an untrusted sender.
+type Reason struct {
+	Code       ReasonCode    `json:"code"`
+	Node       string        `json:"node,omitempty"`  // name
+	State      string        `json:"state,omitempty"` // of the node or, for open_call, of the call
+	Run        RunID         `json:"run,omitempty"`
+	Seq        int           `json:"seq,omitempty"`      // of a call
+	Call       string        `json:"call,omitempty"`     // "volume.create web-0"
+	Resource   string        `json:"resource,omitempty"` // "volume web-0"
+	Deployment string        `json:"deployment,omitempty"`
+	Datacenter string        `json:"datacenter,omitempty"` // name
+	Hold       *HoldReason   `json:"hold,omitempty"`
+	Until      time.Time     `json:"until,omitzero"`
+	Error      *Error        `json:"error,omitempty"`
+	By         string        `json:"by,omitempty"` // signer
+	Nodes      []NodesReason `json:"nodes,omitempty"`
+	More       int           `json:"more,omitempty"` // number of further nodes, beyond Nodes
+	Text       string        `json:"text,omitempty"` // words of a person, script, guest or server
+	Cause      *Reason       `json:"cause,omitempty"`
+}
+
+// NodesReason says why some nodes are unsuitable, or why their reports are missing.
+type NodesReason struct {
+	Names []string    `json:"names"`
+	More  int         `json:"more,omitempty"` // number of further nodes, beyond Names
+	Code  VerdictCode `json:"code,omitempty"`
+	State string      `json:"state,omitempty"`
+	Text  string      `json:"text"` // "is cordoned"
+}
+
+// HoldReason is a hold with the names of its scope. The scope is the whole datacenter if the other names are empty.
+type HoldReason struct {
+	Datacenter string    `json:"datacenter,omitempty"`
+	Project    string    `json:"project,omitempty"`
+	Deployment string    `json:"deployment,omitempty"` // within Project
+	Operation  string    `json:"operation,omitempty"`  // "machine.create", or "machine" for the whole module
+	By         string    `json:"by,omitempty"`         // signer; empty if the supervisor made the hold at its start
+	Since      time.Time `json:"since,omitzero"`
+	Text       string    `json:"text,omitempty"` // the signer's words
+}
+
+// VerdictCode says why a node is unsuitable for a call.
+type VerdictCode string
+
+// The verdicts.
+const (
+	VerdictOtherNode   VerdictCode = "other_node"   // the call names another node
+	VerdictNotApproved VerdictCode = "not_approved" // the node is pending, rejected or removed
+	VerdictNoDriver    VerdictCode = "no_driver"
+	VerdictNoEngine    VerdictCode = "no_engine"
+	VerdictNoLabel     VerdictCode = "no_label"
+	VerdictTooSmall    VerdictCode = "too_small" // even an empty node would be too small
+	VerdictNotReady    VerdictCode = "not_ready" // the node is silent or lost
+	VerdictFaulty      VerdictCode = "faulty"
+	VerdictClosed      VerdictCode = "closed" // the node is cordoned or draining
+	VerdictFull        VerdictCode = "full"
+)
+
+// IsZero reports whether there is no reason.
+func (r Reason) IsZero() bool { return r.Code == "" }
+
+// Equal reports whether both reasons have the same code and parameters.
+func (r Reason) Equal(other Reason) bool { return reflect.DeepEqual(r, other) }
+
+// LostNode reports whether a call waits because its node is lost. Such a call has no end-by.
+func (r Reason) LostNode() bool { return r.Code == ReasonLostNode || r.Code == ReasonLostWord }
+
+// Limits of a reason that another process sends.
+const (
+	maxReasonText  = 4 << 10 // bytes
+	maxReasonName  = 256     // bytes
+	maxReasonNodes = 16
+	maxReasonDepth = 4 // of causes
+)
+
+// Bounded returns the reason without what exceeds the limits. The result shares no memory with r that it changed.
+func (r Reason) Bounded() Reason { return r.bounded(maxReasonDepth) }
+
+func (r Reason) bounded(depth int) Reason {
+	for _, name := range []*string{&r.Node, &r.State, &r.Call, &r.Resource, &r.Deployment, &r.Datacenter, &r.By} {
+		*name = clip(*name, maxReasonName)
+	}
+	r.Code, r.Run = ReasonCode(clip(string(r.Code), maxReasonName)), RunID(clip(string(r.Run), maxReasonName))
+	r.Text = clip(r.Text, maxReasonText)
+	if r.Hold != nil {
+		h := *r.Hold
+		for _, name := range []*string{&h.Datacenter, &h.Project, &h.Deployment, &h.Operation, &h.By} {
+			*name = clip(*name, maxReasonName)
+		}
+		h.Text = clip(h.Text, maxReasonText)
+		r.Hold = &h
+	}
+	if r.Error != nil {
+		r.Error = &Error{Code: Code(clip(string(r.Error.Code), maxReasonName)), Message: clip(r.Error.Message, maxReasonText)}
+	}
+	var nodes []NodesReason
+	for _, n := range r.Nodes[:min(len(r.Nodes), maxReasonNodes)] {
+		n.Names = append([]string(nil), n.Names[:min(len(n.Names), maxReasonNodes)]...)
+		for i := range n.Names {
+			n.Names[i] = clip(n.Names[i], maxReasonName)
+		}
+		n.Code, n.State, n.Text = VerdictCode(clip(string(n.Code), maxReasonName)), clip(n.State, maxReasonName), clip(n.Text, maxReasonText)
+		nodes = append(nodes, n)
+	}
+	r.Nodes = nodes
+	if r.Cause != nil {
+		if depth <= 1 {
+			r.Cause = nil
+		} else {
+			cause := r.Cause.bounded(depth - 1)
+			r.Cause = &cause
+		}
+	}
+	return r
+}
+
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+var workPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,31})?$`)
+
+// ValidWork reports whether s has the form of an operation or of a module.
+func ValidWork(s string) bool { return workPattern.MatchString(s) }
+
+// Release returns the command that ends the hold. It returns "" if a name is unsafe in a shell, because an attacker
+// might have chosen the name to make a person run it.
+func (h HoldReason) Release() string {
+	command := "writ release"
+	for _, flag := range []struct {
+		name, value string
+		valid       func(string) bool
+	}{
+		{"--dc", h.Datacenter, ValidName}, {"--project", h.Project, ValidName}, {"--deployment", h.Deployment, ValidName},
+		{"--operation", h.Operation, ValidWork},
+	} {
+		switch {
+		case flag.value == "":
+		case !flag.valid(flag.value):
+			return ""
+		default:
+			command += " " + flag.name + " " + flag.value
+		}
+	}
+	return command
+}

@@ -1,0 +1,103 @@
+package writ_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+)
+
+func TestReasonBecomesASentence(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 1, 12, 0, 5, 0, time.UTC)
+	hold := &writ.HoldReason{Datacenter: "ams1", Project: "shop", By: "alice", Since: noon, Text: "the disks fail"}
+	failure := &writ.Error{Code: writ.CodeDiskFull, Message: "the server says: no"}
+	run := writ.RunID(strings.Repeat("b", 26))
+	for want, r := range map[string]writ.Reason{
+		"":                                     {},
+		"waits for call 2, volume.create data": {Code: writ.ReasonCall, Seq: 2, Call: "volume.create data"},
+		"another run, " + string(run) + ", still works on the volume data":      {Code: writ.ReasonResource, Run: run, Resource: "volume data"},
+		"waits for run " + string(run) + ", an earlier one of the deployment w": {Code: writ.ReasonRun, Run: run, Deployment: "w"},
+		"is on hold (writ release --dc ams1 --project shop): alice has held the project shop since 12:00:05 UTC (the disks fail)": {
+			Code: writ.ReasonHold, Hold: hold},
+		"goes with call 2, volume.create data, which is on hold (writ release --dc ams1): the supervisor itself has held the datacenter since 12:00:05 UTC": {
+			Code: writ.ReasonHold, Seq: 2, Call: "volume.create data", Hold: &writ.HoldReason{Datacenter: "ams1", Since: noon}},
+		"is on hold: alice has held the datacenter since 12:00:05 UTC": {
+			Code: writ.ReasonHold, Hold: &writ.HoldReason{Datacenter: "ams1;reboot", By: "alice", Since: noon}},
+		"no node is ready: n1, n2, n3 and 4 more: is draining; n9: is silent; and 3 more nodes will not do for other causes": {
+			Code: writ.ReasonNoNode, More: 3, Nodes: []writ.NodesReason{{Names: []string{"n1", "n2", "n3"}, More: 4, Text: "is draining"}, {Names: []string{"n9"}, Text: "is silent"}}},
+		"no node is ready: the datacenter has no nodes yet":                    {Code: writ.ReasonNoNode, Text: "the datacenter has no nodes yet"},
+		"waits for node n1, which is silent":                                   {Code: writ.ReasonNode, Node: "n1", State: "silent"},
+		"waits for node n1, which takes no work: the disk is full":             {Code: writ.ReasonNode, Node: "n1", Text: "the disk is full"},
+		"its node n1 is lost; the call waits for it (on_loss)":                 {Code: writ.ReasonLostNode, Node: "n1"},
+		"is tried again at 12:00:05 UTC, after DISK_FULL: the server says: no": {Code: writ.ReasonRetry, Until: noon, Error: failure},
+		"ending: the server says: no":                                          {Code: writ.ReasonEnding, Error: failure},
+		"its datacenter is away":                                               {Code: writ.ReasonAway},
+		"its datacenter is away, and said last: call 2 (node.ping) is queued on n1, which is lost": {Code: writ.ReasonAway, Cause: &writ.Reason{
+			Code: writ.ReasonOpenCall, Seq: 2, Call: "node.ping", State: "queued", Node: "n1", Cause: &writ.Reason{Code: writ.ReasonNode, Node: "n1", State: "lost"}}},
+		"words of a newer version": {Code: "of_tomorrow", Text: "words of a newer version"},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%s: %q, want %q", r.Code, got, want)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back, stored writ.Reason
+		if err := json.Unmarshal(text, &back); err != nil || !back.Equal(r) {
+			t.Errorf("%s: as JSON %s it comes back as %+v, %v", r.Code, text, back, err)
+		}
+		body, err := cbor.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cbor.Decode(body, &stored); err != nil || !stored.Equal(r) {
+			t.Errorf("%s: as CBOR it comes back as %+v, %v", r.Code, stored, err)
+		}
+	}
+	lost := writ.Reason{Code: writ.ReasonLostWord, Node: "n1"}
+	if with, without := lost.String(), lost.Brief(); with != without+" (writ node lost n1)" {
+		t.Errorf("with its command %q, without %q", with, without)
+	}
+}
+
+func TestHostileReasonIsBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 1<<16)
+	r := writ.Reason{
+		Code: writ.ReasonCode(long), Node: long, State: long, Run: writ.RunID(long), Call: long, Resource: long, Deployment: long, Datacenter: long,
+		Hold:  &writ.HoldReason{Datacenter: long, Project: long, Deployment: long, Operation: long, By: long, Text: long},
+		Error: &writ.Error{Code: writ.Code(long), Message: long, Hint: long, Proof: []byte(long)}, By: long, Text: long,
+	}
+	for range 1000 {
+		r.Nodes = append(r.Nodes, writ.NodesReason{Names: []string{long, long}, Code: writ.VerdictCode(long), State: long, Text: long})
+	}
+	for range 1000 {
+		cause := r
+		r = writ.Reason{Code: writ.ReasonAway, Cause: &cause}
+	}
+	leaf := &r
+	for leaf.Cause != nil {
+		leaf = leaf.Cause
+	}
+	for name, hostile := range map[string]writ.Reason{"deep": r, "wide": *leaf} {
+		text, err := json.Marshal(hostile.Bounded())
+		if err != nil || len(text) > 256<<10 {
+			t.Errorf("%s: it still has %d bytes, %v", name, len(text), err)
+		}
+		if got := len(hostile.Bounded().String()); got > 256<<10 {
+			t.Errorf("%s: its sentence has %d bytes", name, got)
+		}
+	}
+	if len(leaf.Nodes) != 1000 || leaf.Nodes[0].Text != long || leaf.Hold.Text != long {
+		t.Error("Bounded changed the original")
+	}
+	if small := (writ.Reason{Code: writ.ReasonNode, Node: "n1"}); !reflect.DeepEqual(small.Bounded(), small) {
+		t.Errorf("a small reason became %+v", small.Bounded())
+	}
+}
