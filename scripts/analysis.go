@@ -106,7 +106,7 @@ func (a *analysis) follow(i *parser.ImportExpr) {
 	case !ok:
 		a.unknownModule(i)
 	case a.state[name] == inside:
-		a.at(codeImportCycle, i, "module %q imports itself, maybe through others", name)
+		a.at(codeImportCycle, i, "module %q imports itself, directly or through others", name)
 	case a.state[name] == unseen:
 		a.state[name] = inside
 		u := a.unit(source)
@@ -133,7 +133,7 @@ func (a *analysis) source(name string) (Source, bool) {
 func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	name := i.ModuleName
 	if !strings.HasPrefix(name, library.Prefix) {
-		d := a.at(codeUnknownModule, i, "there is no module %q", name)
+		d := a.at(codeUnknownModule, i, "unknown module %q", name)
 		if d.Help = foreignModules[name]; d.Help == "" {
 			d.Help = "modules are " + strings.Join(builtinModules(), ", ") + ", and files beside the script: import(\"NAME\") of NAME.tengo"
 			known := a.importable()

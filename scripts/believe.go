@@ -11,7 +11,7 @@ import (
 )
 
 // ErrImpossible reports an outcome that no pass can have produced.
-var ErrImpossible = errors.New("no script can cause that")
+var ErrImpossible = errors.New("no script can have this outcome")
 
 func impossible(why string) error { return fmt.Errorf("%w: %s", ErrImpossible, why) }
 
@@ -26,7 +26,7 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	for _, e := range journal {
 		if e.Seq < 1 || e.Seq > len(journal) {
 			if o.Status != Failed || len(o.Calls) > 0 {
-				return impossible("the journal is damaged, and it does not say so")
+				return impossible("the journal is damaged, and the outcome does not report it")
 			}
 			return checkFailure(o.Failure, len(journal))
 		}
@@ -42,10 +42,10 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 		return err
 	}
 	if !ascending(o.Handled, len(journal)) || slices.ContainsFunc(o.Handled, func(seq int) bool { return states[seq-1] == EntryOpen }) {
-		return impossible("it handled failures that are none")
+		return impossible("it handled calls without a result")
 	}
 	if inputs.Logged+len(o.Logs) > MaxLogLines && len(o.Logs) > 0 || slices.ContainsFunc(o.Logs, func(line string) bool { return !presentable(line, MaxLogLine+len(cutOff)) }) {
-		return impossible("its log is no log")
+		return impossible("its log is invalid or exceeds the limits")
 	}
 	return nil
 }
@@ -53,21 +53,21 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 // checkEnd checks the status of the pass and the fields that belong to it.
 func (o *Outcome) checkEnd(states []EntryState) error {
 	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 || o.Status != Failed && o.Failure != nil {
-		return impossible("it ended in two ways")
+		return impossible("its fields contradict its status")
 	}
 	switch o.Status {
 	case Waiting:
 		if len(o.Waiting) != 1 || !ascending(o.Waiting, len(states)) || states[o.Waiting[0]-1] != EntryOpen {
-			return impossible("it waits for what is there, or will never be")
+			return impossible("it waits for a call that is not open")
 		}
 	case Completed:
 		if writ.CheckValue(o.Output) != nil || sizeOf(o.Output) > MaxResult {
-			return impossible("its output is none")
+			return impossible("its output is invalid")
 		}
 	case Failed:
 		return checkFailure(o.Failure, len(states))
 	default:
-		return impossible("it ended in no way there is")
+		return impossible("its status is unknown")
 	}
 	return nil
 }
@@ -76,11 +76,11 @@ func checkFailure(f *writ.Failure, calls int) error {
 	const most = 2 * MaxLogLine // a message with a position before it
 	switch {
 	case f == nil, f.Code.Info().Code != f.Code, f.Seq < 0, f.Seq > calls, len(f.Trace) > maxTrace:
-		return impossible("it failed without a reason that there is")
+		return impossible("its failure is missing or invalid")
 	case !presentable(f.Message, most), !presentable(f.Hint, most):
-		return impossible("what it says of its failure is no text")
+		return impossible("the message of its failure is not a valid text")
 	case !place(f.Position), slices.ContainsFunc(f.Trace, func(p string) bool { return !place(p) }):
-		return impossible("it failed nowhere")
+		return impossible("the position of its failure is invalid")
 	}
 	return nil
 }
@@ -92,15 +92,15 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	case c.Seq != seq:
 		return impossible("its calls are not in order")
 	case !known || inputs.permit(op, seq) != nil:
-		return impossible("it makes a call that was not allowed")
+		return impossible("it makes a call that the header does not allow")
 	case op.Named() != (c.Name != "") || op.Named() && !writ.ValidName(c.Name):
-		return impossible("it makes a call on something without a name")
+		return impossible("the name of a call's resource is invalid")
 	case !place(c.Position), c.Read != "" && !place(c.Read):
-		return impossible("it makes a call nowhere")
+		return impossible("the position of a call is invalid")
 	}
 	const heads = 9 // the factor by which sizeOf may overestimate and defaults may add
 	if writ.CheckValue(c.Args) != nil || sizeOf(c.Args) > heads*MaxArguments {
-		return impossible("it makes a call with what are no arguments")
+		return impossible("the arguments of a call are invalid or too big")
 	}
 	refs := make(map[int]bool)
 	problems := op.Args.CheckSent(c.Args, func(v any) (writ.ResourceKind, bool) {
@@ -112,19 +112,19 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	})
 	if len(problems) > 0 || len(optionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > maxTimeout.Milliseconds() ||
 		c.Options.OnLoss == onLossReplace && irreplaceable(op, c.Options) != "" {
-		return impossible("it makes a call with arguments that do not fit")
+		return impossible("the arguments or options of a call do not match its operation")
 	}
 	for ref := range refs {
 		if !slices.Contains(c.After, ref) {
-			return impossible("it makes a call that does not wait for what it needs")
+			return impossible("a call does not wait for a call that it depends on")
 		}
 	}
 	if !ascending(c.After, seq-1) {
-		return impossible("it makes a call that needs a later one")
+		return impossible("a call depends on a later one")
 	}
 	for _, secret := range op.Args.Secrets(c.Args) {
 		if !slices.Contains(inputs.Secrets, string(secret)) {
-			return impossible("it makes a call with a secret that was not signed")
+			return impossible("a call uses a secret that the header does not name")
 		}
 	}
 	return nil

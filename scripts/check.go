@@ -214,7 +214,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if op := c.handle(base); op != nil {
 		fields := handleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != fieldName) {
-			c.at(codeHandleField, key, "what %s makes has no field %q", op.Name(), key.Value).helps(memberHelp("it", key.Value, fields))
+			c.at(codeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).helps(memberHelp("it", key.Value, fields))
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (c *checker) isParams(e parser.Expr) bool {
 func (c *checker) paramReads(params Params) {
 	for _, r := range c.reads {
 		if _, ok := params.Named(r.name); !ok && !c.misdeclared[r.name] && !c.undeclared {
-			d := c.at(codeUnknownParam, r.at, "there is no parameter %q", r.name)
+			d := c.at(codeUnknownParam, r.at, "unknown parameter %q", r.name)
 			if !c.crowded() {
 				d.meant(meant.Closest(r.name, params.Names()))
 			}
@@ -289,7 +289,7 @@ func (c *checker) duplicates(m *parser.MapLit) {
 	keys := make(map[string]bool, len(m.Elements))
 	for _, e := range m.Elements {
 		if keys[e.Key] {
-			c.add(codeDuplicateKey, e.KeyPos, keyWidth(e), "the key %q is there twice", e.Key)
+			c.add(codeDuplicateKey, e.KeyPos, keyWidth(e), "duplicate key %q", e.Key)
 		}
 		keys[e.Key] = true
 	}
@@ -379,7 +379,7 @@ func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 		return
 	}
 	if made := c.handle(e); made != nil && made.Kind != op.Kind {
-		c.at(codeArgument, e, "%s takes the name of a %s or a handle to one, not what %s makes", op.Name(), op.Kind, made.Name())
+		c.at(codeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(), op.Kind, made.Name())
 		return
 	}
 	switch v, complete := literalValue(e); v.(type) {
@@ -398,7 +398,7 @@ func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, b
 		return m, true
 	}
 	if _, unknown := v.(catalog.Unknown); !unknown && v != nil {
-		c.at(codeArgument, e, "%s takes %s; this is no map", op.Name(), argumentsOf(op))
+		c.at(codeArgument, e, "%s takes %s; this is not a map", op.Name(), argumentsOf(op))
 	}
 	return nil, false
 }
@@ -473,7 +473,7 @@ func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Pro
 func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
 	key, value := nodeAt(options, p.Path)
 	if p.Reason == catalog.UnknownField && key != nil {
-		d := c.add(codeUnknownOption, key.KeyPos, keyWidth(key), "there is no option %q", key.Key)
+		d := c.add(codeUnknownOption, key.KeyPos, keyWidth(key), "unknown option %q", key.Key)
 		d.Help = "the options are " + strings.Join(optionSchema.Names(), ", ")
 		d.meant(p.Suggestion)
 		return

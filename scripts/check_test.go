@@ -363,7 +363,7 @@ r.log(root == "root", root.name)
 
 func TestCompileRefusesWithTheFirstError(t *testing.T) {
 	_, err := scripts.Compile(bundleOf("a := 1\nb := c\nd := e\n"))
-	if e := writ.AsError(err); e == nil || e.Code != writ.CodeScriptInvalid || !strings.HasPrefix(e.Message, `test.tengo:2:6: nothing is called "c" here (and 1 more)`) {
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeScriptInvalid || !strings.HasPrefix(e.Message, `test.tengo:2:6: unknown name "c" (and 1 more)`) {
 		t.Errorf("%v", err)
 	}
 }

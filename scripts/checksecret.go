@@ -115,7 +115,7 @@ func (c *checker) operands(e *parser.BinaryExpr) {
 	}
 	for _, operand := range []parser.Expr{e.LHS, e.RHS} {
 		if c.isSecret(operand) {
-			c.at(codeSecretPlace, operand, "a secret cannot be compared, nor be part of a text")
+			c.at(codeSecretPlace, operand, "a secret cannot be compared or become part of a text")
 		}
 	}
 }

@@ -24,12 +24,12 @@ func (c *checker) checkTests() {
 	for _, u := range c.units {
 		for _, i := range u.imports {
 			if ofOperations(i.ModuleName) {
-				c.at(codeTestOperation, i, "tests call no operations, so %q cannot be imported", i.ModuleName).Help = "let a script run: t.run(\"web.tengo\")"
+				c.at(codeTestOperation, i, "tests call no operations, so %q cannot be imported", i.ModuleName).Help = "run a script: t.run(\"web.tengo\")"
 			}
 		}
 	}
 	if len(c.tests) == 0 && !c.failed() {
-		c.add(codeTestShape, parser.Pos(c.main.file.Base), 1, "there is no test in this file").Help = "write test_name := func(t) { … }"
+		c.add(codeTestShape, parser.Pos(c.main.file.Base), 1, "this file contains no test").Help = "write test_name := func(t) { … }"
 	}
 }
 

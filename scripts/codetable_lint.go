@@ -38,7 +38,7 @@ run.log("two machines")`,
 params := {count: {type: "int", default: 2}}
 run.log(run.params.count, "machines")`},
 	{codeMissingKey, SeverityWarning, "a map has no such key",
-		"The map is a literal without this key, and the script adds no key to it. Reading the key gives `undefined`, which counts as not given in arguments.",
+		"The map is a literal without this key, and the script adds no key to it. Reading the key gives `undefined`, which counts as missing in arguments.",
 		`run := import("run")
 sizes := {small: 10, large: 100}
 run.log(sizes.medium)`,
@@ -74,7 +74,7 @@ if !old.err {
 	run.log("there is an archive")
 }`},
 	{codeHiddenImport, SeverityWarning, "a name hides an imported module",
-		"Inside of this block the module cannot be used any more. Choose another name.",
+		"The module cannot be used inside this block. Choose another name.",
 		`volume := import("volume")
 run := import("run")
 for volume in ["a", "b"] {
@@ -87,7 +87,7 @@ for name in ["a", "b"] {
 	run.log(name)
 }
 volume.create("c", {size_gib: 1})`},
-	{codeUnreachable, SeverityWarning, "this is never carried out",
+	{codeUnreachable, SeverityWarning, "unreachable statements",
 		"`return`, `break`, `continue` and `run.fail` leave the block, so later statements of the same block never run.",
 		`run := import("run")
 size := func(kind) {
@@ -101,8 +101,8 @@ size := func(kind) {
 	return 10
 }
 run.log(size("small"))`},
-	{codeLateVariable, SeverityWarning, "a function keeps a variable that changes later",
-		"All rounds of a loop at the top level share its variables, and those of `for i := …` are shared everywhere. A function that is kept and called later sees the value of the last round. Make it inside of another function that takes the value: `func(i) { return func() { … } }(i)`.",
+	{codeLateVariable, SeverityWarning, "a function captures a variable that changes later",
+		"All rounds of a loop at the top level share its variables. The variable of `for i := …` is shared everywhere. A stored function that is called later sees the value of the last round. Create it in another function that takes the value: `func(i) { return func() { … } }(i)`.",
 		`run := import("run")
 later := []
 for i := 0; i < 3; i++ {
@@ -154,8 +154,8 @@ for disk in disks {
 	run.log(disk.uid)
 }`},
 
-	{codeHidden, SeverityWarning, "a character that is not seen",
-		"A character without width, or one that turns the direction of text, makes a script look different from its meaning. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
+	{codeHidden, SeverityWarning, "an invisible character",
+		"A character without width, or one that changes the direction of text, makes a script look different from its meaning. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
 		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
 		"run := import(\"run\")\nrun.log(\"web\")"},
 	{codeDisguised, SeverityWarning, "letters that look like others",
@@ -199,7 +199,7 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{codeTestShape, SeverityError, "not a test",
-		"A test is a function of one argument at the top level: `test_name := func(t) { … }`. The name begins with `test_`; it is defined once and never assigned again. A test file declares no `params`: a test gives those of the script that it runs.",
+		"A test is a function of one argument at the top level: `test_name := func(t) { … }`. The name begins with `test_`; it is defined once and never assigned again. A test file declares no `params`: a test passes parameters to the script that it runs.",
 		`test_sum := func() {
 	x := 1 + 1
 	return x == 2
@@ -208,7 +208,7 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{codeTestOption, SeverityError, "an option of t.run does not fit",
-		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is the number of nodes of the datacenter, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation, and add the name of its resource if you mean only that one. Codes are those of docs/codes.md.",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is the number of nodes of the datacenter, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation. Add the name of its resource to select only that one. docs/codes.md lists the codes.",
 		`test_full := func(t) {
 	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
 }`,

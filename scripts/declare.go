@@ -15,15 +15,15 @@ const paramsName = "params"
 
 // paramSchema describes the declaration of one parameter.
 var paramSchema = catalog.Schema{
-	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}, Help: "what it is"},
-	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}, Help: "what a list holds"},
+	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}, Help: "the type of the value"},
+	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}, Help: "the type of a list's elements"},
 	{Name: "min", Type: catalog.Int, Help: "least value of an int, bytes of a string, elements of a list"},
 	{Name: "max", Type: catalog.Int, Help: "greatest value of an int, bytes of a string, elements of a list"},
-	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern)), Help: "what a string, or each of a list, must match as a whole (RE2)"},
-	{Name: "help", Type: catalog.String, Help: "what it is for, for people"},
+	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern)), Help: "the pattern (RE2) that a whole string, or each element of a list, must match"},
+	{Name: "help", Type: catalog.String, Help: "a description for people"},
 	// The type of default and enum is that of the parameter.
-	{Name: "default", Help: "its value if none is given; without a default one must be given"},
-	{Name: "enum", Help: "a list of the only values that are possible"},
+	{Name: "default", Help: "the value of an omitted parameter; without it the parameter is required"},
+	{Name: "enum", Help: "a list of all valid values"},
 }
 
 // declared returns the parameters that the script declares. The declaration is a literal, so the script does not run.
@@ -56,12 +56,12 @@ func (c *checker) declaration() *parser.MapLit {
 		}
 		literal, ok := assign.RHS[0].(*parser.MapLit)
 		if !ok {
-			c.at(codeParamsLiteral, assign.RHS[0], "params must be a map that is written out")
+			c.at(codeParamsLiteral, assign.RHS[0], "params must be a literal map")
 			c.undeclared = true
 			return nil
 		}
 		if _, complete := literalValue(literal); !complete {
-			c.at(codeParamsLiteral, unreadable(literal), "params must be written out; this cannot be read without running the script")
+			c.at(codeParamsLiteral, unreadable(literal), "params must be a literal; this depends on running the script")
 			c.undeclared = true
 			return nil
 		}

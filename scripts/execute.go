@@ -158,7 +158,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	hash := writ.Digest(sha256.Sum256(p.encoded))
 	if entry := p.entry(p.seq); entry != nil {
 		if entry.Hash != hash {
-			return nil, writ.Errorf(writ.CodeNonDeterminism, "call %d, now %s, is another one in the journal", p.seq, made)
+			return nil, writ.Errorf(writ.CodeNonDeterminism, "call %d is now %s; the journal has another call", p.seq, made)
 		}
 		return made, nil
 	}

@@ -29,7 +29,7 @@ func (p *Plan) Follow(o Outcome, made int) Outcome {
 }
 
 func deviated(o Outcome, calls []NewCall, position, why string) Outcome {
-	err := writ.Errorf(writ.CodePlanDeviated, "%s", printable(why)).WithHint("plan the script again, and look at what changed before you sign")
+	err := writ.Errorf(writ.CodePlanDeviated, "%s", printable(why)).WithHint("plan the script again, and review the changes before you sign")
 	return Outcome{
 		Status: Failed, Calls: calls, Logs: o.Logs, Handled: o.Handled,
 		Failure: &writ.Failure{Error: *err, Position: position},
@@ -49,19 +49,19 @@ func (p *Plan) refuse(c *NewCall) string {
 		return ""
 	}
 	if planned.Operation != c.Operation || !fits(planned.Name, orNil(c.Name)) {
-		return fmt.Sprintf("call %d is %s, planned was %s", c.Seq, titleOf(c.Operation, c.Name), p.title(planned))
+		return fmt.Sprintf("call %d is %s; the plan has %s", c.Seq, titleOf(c.Operation, c.Name), p.title(planned))
 	}
 	what := fmt.Sprintf("call %d, %s", c.Seq, titleOf(c.Operation, c.Name))
 	for _, field := range slices.Sorted(maps.Keys(merged(planned.Args, c.Args))) {
 		if !fits(planned.Args[field], c.Args[field]) {
-			return fmt.Sprintf("%s, has %s %s, planned was %s", what, field, p.describe(c.Args[field]), p.describe(planned.Args[field]))
+			return fmt.Sprintf("%s, has %s %s; the plan has %s", what, field, p.describe(c.Args[field]), p.describe(planned.Args[field]))
 		}
 	}
 	switch {
 	case !fitOptions(planned.Options, c.Options):
 		return what + ", has other options than planned"
 	case !planned.Hash.IsZero(): // the whole call was known
-		return what + ", is given in another way than planned"
+		return what + ", is written differently than planned"
 	default:
 		return ""
 	}

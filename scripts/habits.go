@@ -53,7 +53,7 @@ var foreignOperators = []struct {
 	{[]token.Token{token.Less, token.Greater}, "!= compares two values"},
 	{[]token.Token{token.Assign, token.Less}, "write <="},
 	{[]token.Token{token.Assign, token.Greater}, "write >=, or func(a) { return … } for a function"},
-	{[]token.Token{token.Sub, token.Greater}, "write func(a) { return … } for a function, and a point for a field"},
+	{[]token.Token{token.Sub, token.Greater}, "write func(a) { return … } for a function, and a dot for a field"},
 	{[]token.Token{token.Question, token.Question}, insteadOfDefault},
 	{[]token.Token{token.Question, token.Period}, insteadOfDefault},
 	{[]token.Token{token.LAnd, token.Assign}, "write a = a && b"},
@@ -237,7 +237,7 @@ func syntaxHelp(message string) string {
 	expected, found, _ := strings.Cut(message, ", found ")
 	switch {
 	case expected == "expected selector":
-		return "a name belongs after the point"
+		return "a name must follow the dot"
 	case expected == "expected operand" && found == "','":
 		return "a value is missing before the comma"
 	case expected == "expected ')'" && found == "','":
@@ -247,7 +247,7 @@ func syntaxHelp(message string) string {
 	case expected == "expected ':'" && found == "'='":
 		return "an element of a map is written name: value"
 	case expected == "expected ':'":
-		return "a name of a map that has other characters than letters, digits and _ is in quotes: \"a-b\": value"
+		return "a key of a map with other characters than letters, digits and _ needs quotes: \"a-b\": value"
 	case expected == "expected module name":
 		return insteadOfImport
 	case strings.HasSuffix(message, "literal not terminated"):

@@ -16,13 +16,13 @@ const (
 	insteadOfDefault  = "write is_undefined(a) ? b : a"
 	insteadOfTernary  = "a choice of two values is written condition ? a : b"
 	insteadOfType     = "types are not declared: a map has the fields, {name: value}"
-	insteadOfAwait    = "calls run at the same time by themselves; to read a field of a handle waits for its call"
-	insteadOfDelete   = "delete(map, \"key\") removes an element; undefined as a value means that there is none"
+	insteadOfAwait    = "calls run at the same time anyway; reading a field of a handle waits for its call"
+	insteadOfDelete   = "delete(map, \"key\") removes an element; the value undefined counts as missing"
 	insteadOfRange    = "a loop over numbers is written for i in range(0, 3) { … }"
 	insteadOfExec     = "scripts run no programs: container.exec(\"name\", {…}) runs one in a container"
 	insteadOfFile     = "scripts read no files: give the text as a parameter"
 	insteadOfNetwork  = "scripts have no network: they use operations and parameters only"
-	insteadOfSleep    = "scripts do not sleep: to read a field of a handle waits for its call"
+	insteadOfSleep    = "scripts do not sleep: reading a field of a handle waits for its call"
 	insteadOfTime     = "write run.now(), with run := import(\"run\") above"
 	insteadOfEmpty    = "an empty block is written { }"
 	insteadOfParams   = "declare parameters as params := {name: {type: \"int\"}}, and read them as run.params.name"
@@ -47,13 +47,13 @@ var otherLanguages = map[string]string{
 	"except": insteadOfFailure,
 	"from":   insteadOfImport, "import": insteadOfImport, "use": insteadOfImport, "include": insteadOfImport,
 	"require": insteadOfImport, "using": insteadOfImport,
-	"package": "a script has no such line: remove it",
+	"package": "scripts have no package line: remove it",
 	"async":   insteadOfAwait, "await": insteadOfAwait, "go": insteadOfAwait, "spawn": insteadOfAwait,
 	"delete": insteadOfDelete, "del": insteadOfDelete, "unset": insteadOfDelete,
 	"export": "a module exports one value: export {name: value}",
-	"defer":  "there is no defer: write the statement where it belongs",
-	"goto":   "there is no goto: use if, for and functions",
-	"begin":  insteadOfColon, "with": "there is no with: write name := value and use the name",
+	"defer":  "defer does not exist: write the statement where it belongs",
+	"goto":   "goto does not exist: use if, for and functions",
+	"begin":  insteadOfColon, "with": "with does not exist: write name := value and use the name",
 	"typeof": "write type_name(value)",
 	"print":  insteadOfPrint, "echo": insteadOfPrint, "puts": insteadOfPrint,
 	"end": "a block ends with }", "fi": "a block ends with }", "done": "a block ends with }",

@@ -177,7 +177,7 @@ func reason(entry *Entry) *writ.Error {
 	if entry.Error != nil {
 		return entry.Error
 	}
-	return writ.Errorf(writ.CodeInternal, "the journal does not say why")
+	return writ.Errorf(writ.CodeInternal, "the journal lacks the reason")
 }
 
 // suspension ends a pass that reads a missing result.

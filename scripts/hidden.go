@@ -44,13 +44,13 @@ func (c *checker) disguises(u *unit) {
 		mixed = mixed || inWord && r >= utf8.RuneSelf
 		switch {
 		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
-			report(codeControl, at, size, "the line ends as on Windows, with CR LF").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
+			report(codeControl, at, size, "the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
 		case hidden.IsControl(r) && r != 0: // the parser reports NUL
 			report(codeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
 		case hidden.Turns(r):
-			report(codeHidden, at, size, "the character %U turns the direction of what follows", r)
+			report(codeHidden, at, size, "the character %U changes the direction of the following text", r)
 		case hidden.Is(r):
-			report(codeHidden, at, size, "the character %U is not seen", r)
+			report(codeHidden, at, size, "the character %U is invisible", r)
 		case r == '\n':
 			line++
 		}

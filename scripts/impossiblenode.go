@@ -21,9 +21,9 @@ func impossibleNodes(options map[string]any) (problems []catalog.Problem) {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		value, known := labels[name].(string)
 		if at := (catalog.Path{"labels", name}); !writ.ValidName(name) {
-			add(at, "%s must be named as labels of nodes are, such as disk or rack-2: lower-case letters, digits and hyphens", at)
+			add(at, "%s must be a valid label name, such as disk or rack-2: lower-case letters, digits and hyphens", at)
 		} else if known && !writ.ValidLabel(name, value) {
-			add(at, "%s must be a value that a node can have, such as ssd or rack/a1: letters, digits and . _ / -, not %q", at, value)
+			add(at, "%s must be a valid label value, such as ssd or rack/a1: letters, digits and . _ / -, not %q", at, value)
 		}
 	}
 	return problems

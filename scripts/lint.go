@@ -151,7 +151,7 @@ func (l *linter) statements(list []parser.Stmt) {
 			l.unusedResult(e.Expr)
 		}
 		if last := l.leave(s); last != "" && i+1 < len(list) {
-			l.warn(codeUnreachable, list[i+1], "nothing after %s is carried out", last)
+			l.warn(codeUnreachable, list[i+1], "statements after %s never run", last)
 			return
 		}
 	}
@@ -366,7 +366,7 @@ func (l *linter) compared(n *parser.BinaryExpr, e, with parser.Expr) {
 		always = "always"
 	}
 	if op := l.handle(e); op != nil {
-		d := l.warn(codeNeverEqual, n, "a handle is no value that can be written out: this is %s true", always)
+		d := l.warn(codeNeverEqual, n, "a handle never equals a literal: this is %s true", always)
 		if _, isUndefined := with.(*parser.UndefinedLit); isUndefined {
 			d.Help = "compare its field err"
 		} else {
@@ -422,7 +422,7 @@ func (l *linter) unusedNames() {
 		i, isImport := s.init.(*parser.ImportExpr)
 		switch {
 		case !isImport:
-			l.warn(codeUnusedVariable, s.name, "nothing reads %q", s.name.Name)
+			l.warn(codeUnusedVariable, s.name, "%q is never read", s.name.Name)
 		case builtinModule(i.ModuleName):
 			l.warn(codeUnusedImport, s.name, "the module %q is imported and not used", i.ModuleName).Help = "remove it"
 		}
@@ -441,7 +441,7 @@ func (l *linter) unusedParams(params Params) {
 	for _, e := range literal.Elements {
 		_, declared := params.Named(e.Key)
 		if declared && !slices.ContainsFunc(l.reads, func(r paramRead) bool { return r.name == e.Key }) {
-			l.add(codeUnusedParam, e.KeyPos, keyWidth(e), "nothing reads the parameter %q", e.Key).Help = "read it as run.params." + e.Key
+			l.add(codeUnusedParam, e.KeyPos, keyWidth(e), "the parameter %q is never read", e.Key).Help = "read it as run.params." + e.Key
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (l *linter) sameEachRound(n *parser.CallExpr) {
 	name, ok := n.Args[0].(*parser.StringLit)
 	again := slices.ContainsFunc(l.loops, func(o loop) bool { return o.here })
 	if ok && again && !slices.ContainsFunc(l.loops, func(o loop) bool { return o.here && o.ends }) {
-		l.warn(codeSameEachRound, name, "each round makes the same %s", op.Kind).Help = "make its name out of the loop's variable"
+		l.warn(codeSameEachRound, name, "each round creates the same %s", op.Kind).Help = "derive its name from the loop's variable"
 	}
 }
 

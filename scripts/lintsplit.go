@@ -261,9 +261,9 @@ func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.Ca
 		return
 	}
 	s.said[read] = true
-	s.warn(codeSplitGroup, read, "this waits for a result: what was asked for before gets its node now, and %s in line %d needs several such "+
-		"things on one node",
-		op.Name(), s.line(e)).Help = "ask for all that goes together first and read results after that, or give each call the option node"
+	s.warn(codeSplitGroup, read, "this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
+		"their resources on one node",
+		op.Name(), s.line(e)).Help = "make all linked calls first and read results after them, or give each call the option node"
 }
 
 // line returns the line of a node.

@@ -133,7 +133,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 		}
 		return found
 	}
-	d := r.at(codeUnresolved, name, "nothing is called %q here", name.Name)
+	d := r.at(codeUnresolved, name, "unknown name %q", name.Name)
 	switch foreign := foreignName(name.Name); {
 	case builtinModule(name.Name):
 		d.Help = "write " + name.Name + ` := import("` + name.Name + `") above`
@@ -239,9 +239,9 @@ func (r *resolver) loops() *int {
 func (r *resolver) branch(s *parser.BranchStmt) {
 	switch {
 	case s.Label != nil:
-		r.at(codeMisplaced, s.Label, "there are no labels").Help = "use a variable"
+		r.at(codeMisplaced, s.Label, "labels are not supported").Help = "use a variable"
 	case *r.loops() == 0:
-		r.at(codeMisplaced, s, "%s outside of a loop", s.Token).Help = "it belongs into the braces of a for loop"
+		r.at(codeMisplaced, s, "%s outside of a loop", s.Token).Help = "it belongs in the braces of a for loop"
 	}
 }
 
@@ -305,7 +305,7 @@ func (r *resolver) target(e parser.Expr) {
 	}
 	name, ok := base.(*parser.Ident)
 	if !ok {
-		r.at(codeAssignment, base, "this is no variable")
+		r.at(codeAssignment, base, "this is not a variable")
 		r.expr(base)
 		return
 	}
@@ -356,6 +356,6 @@ func (r *resolver) funcLit(e *parser.FuncLit) {
 		r.add(codeTooManyVars, e.Pos(), len("func"), "the function has %d variables; at most %d are possible", fn.locals, maxLocals)
 	}
 	if len(fn.captured) > maxCaptured {
-		r.add(codeTooManyVars, e.Pos(), len("func"), "the function uses %d variables of functions around it; at most %d are possible", len(fn.captured), maxCaptured)
+		r.add(codeTooManyVars, e.Pos(), len("func"), "the function uses %d variables of outer functions; at most %d are possible", len(fn.captured), maxCaptured)
 	}
 }

@@ -201,7 +201,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 // optionText describes an invalid option.
 func optionText(p catalog.Problem) string {
 	if p.Reason == catalog.UnknownField {
-		p.Message = fmt.Sprintf("there is no option %q", p.Path[0])
+		p.Message = fmt.Sprintf("unknown option %q", p.Path[0])
 	}
 	return p.String()
 }
@@ -217,18 +217,18 @@ const durationForm = `a duration such as "30s", "5m" or "2h", at most "168h"`
 // optionSchema describes the options of a call.
 var optionSchema = catalog.Schema{
 	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
-		Help: "how often the call is tried again after an error that may pass; 5 times if not given"},
+		Help: "the number of retries after a temporary error; 5 by default"},
 	{Name: "timeout", Type: catalog.String, Form: durationForm,
-		Help: "how long one attempt may take; what the operation says if not given"},
+		Help: "the maximum duration of one attempt; the default depends on the operation"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
-		Help: "what happens if the node is lost and may have begun the call: fail once it is lost, wait for the node, or replace it. With replace the call " +
-			"waits for the signed loss of the node and takes another one. A call that never began takes another node, or waits if it needs this one"},
+		Help: "the reaction to the loss of a node that may have started the call: fail, wait for the node, or replace it. With replace the call " +
+			"waits for the signed loss of the node and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
-		Help: "the node, by name or id, that shall do it"},
+		Help: "the name or id of the node for the call"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
 		Help: "labels that the node must have"},
 	{Name: "idempotent", Type: catalog.Bool,
-		Help: "repeating the operation is harmless here, so it may be repeated if it is not known whether it was done"},
+		Help: "repeating the operation is harmless, so it may be repeated if its outcome is unknown"},
 	{Name: "adopt", Type: catalog.Bool,
 		Help: "take the resource over if another deployment of the project owns it"},
 }
@@ -264,13 +264,13 @@ func optionsFor(op *catalog.Operation, given map[string]any) (writ.CallOptions, 
 func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 	switch {
 	case op.Effect == catalog.Find:
-		return op.Name() + " is answered by the supervisor, and no node does it"
+		return op.Name() + " runs on the supervisor, not on a node"
 	case op.Repeat == catalog.Once && !o.Idempotent:
-		return op.Name() + " must not be done twice, and it is not known whether the lost node did it"
+		return op.Name() + " must not run twice, and the lost node may have run it"
 	case op.Named() && op.Effect != catalog.Make && op.Effect != catalog.Remove:
-		return op.Name() + " acts on what is on its node, and that is lost with it"
+		return op.Name() + " acts on data of its node, which is lost with it"
 	case o.Node != "":
-		return "the call asks for the node " + o.Node + ", so no other one may do it"
+		return "the call asks for the node " + o.Node + ", so no other node can run it"
 	}
 	return ""
 }

@@ -94,7 +94,7 @@ func (ps Params) unknown(name string) error {
 	case closest != "":
 		return err.WithHint("did you mean %q?", closest)
 	case len(ps) == 0:
-		return err.WithHint("it has none at all")
+		return err.WithHint("it has no parameters")
 	default:
 		return err.WithHint("it has %s", strings.Join(ps.Names(), ", "))
 	}

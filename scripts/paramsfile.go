@@ -77,7 +77,7 @@ func numberFromFile(typ string, v json.Number) (any, error) {
 	n, err := v.Int64()
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return nil, fmt.Errorf("%s is beyond the whole numbers of scripts", v)
+		return nil, fmt.Errorf("%s exceeds the range of whole numbers in scripts", v)
 	case err != nil:
 		return nil, fmt.Errorf("%s is not a whole number", v)
 	}

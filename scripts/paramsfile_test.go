@@ -34,7 +34,7 @@ func TestFileParamsKeepTheirText(t *testing.T) {
 		{"tags", []any{nil}, "element 0: it has no value"},
 		{"n", json.Number("1.5"), "not a whole number"},
 		{"n", json.Number("1e3"), "not a whole number"},
-		{"n", json.Number("9223372036854775808"), "beyond the whole numbers"},
+		{"n", json.Number("9223372036854775808"), "range of whole numbers"},
 		{"n", "5", `"5" is text, and must be a whole number without quotes`},
 		{"on", "yes", "must be true or false without quotes"},
 		{"tga", "x", `did you mean "tag"?`},

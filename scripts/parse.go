@@ -199,6 +199,6 @@ func (m *measure) target(e parser.Expr) {
 
 func (m *measure) elements(n parser.Node, count int) {
 	if count > maxElements {
-		m.refuse(codeLongLiteral, n, "%d elements; at most %d can be written out", count, maxElements)
+		m.refuse(codeLongLiteral, n, "%d elements; a literal may have at most %d", count, maxElements)
 	}
 }

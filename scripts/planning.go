@@ -103,10 +103,10 @@ func (p *planning) end(err error) (*Horizon, *writ.Failure) {
 	default:
 		return nil, failure(err)
 	}
-	return &Horizon{Position: authored(trace), Reason: "it cannot be followed further: " + cause.Error()}, nil
+	return &Horizon{Position: authored(trace), Reason: "the plan cannot continue: " + cause.Error()}, nil
 }
 
-var errPlanWork = writ.Errorf(writ.CodeScriptLimit, "too much in it depends on values that are not known")
+var errPlanWork = writ.Errorf(writ.CodeScriptLimit, "too many values depend on unknown ones")
 
 func countedWithStandIns(err error) bool {
 	return slices.ContainsFunc([]error{errPlanWork, errFuel, errArguments, errJournal, errOutput}, func(limit error) bool { return err == limit })

@@ -89,7 +89,7 @@ var sets = []string{"contains_any", "index_any", "last_index_any", "trim", "trim
 func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object, error) {
 	function, ok := stdlib.BuiltinModules[module][name].(*tengo.UserFunction)
 	if !ok {
-		panic(module + "." + name + " is no function of Tengo's library") // a mistake in the tables above
+		panic(module + "." + name + " is not a function of Tengo's library") // a mistake in the tables above
 	}
 	return func(p *pass, args []tengo.Object) (result tengo.Object, err error) {
 		work := int64(0)
@@ -142,7 +142,7 @@ func scalars(o tengo.Object, listPossible bool) (int64, error) {
 		for _, e := range list {
 			n, err := scalars(e, false)
 			if err != nil {
-				return 0, fmt.Errorf("holds what %w", err)
+				return 0, fmt.Errorf("has an element that %w", err)
 			}
 			size += 96 + n
 		}

@@ -42,7 +42,7 @@ func (r *record) field(index tengo.Object) (tengo.Object, error) {
 	if v, ok := r.fields[key.Value]; ok {
 		return v, nil
 	}
-	err := fmt.Errorf("there is no %s %q", r.what, key.Value)
+	err := fmt.Errorf("unknown %s %q", r.what, key.Value)
 	if r.of != "" {
 		err = fmt.Errorf("%s has no %s %q", r.of, r.what, key.Value)
 	}

@@ -57,13 +57,13 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 		case "fail", "results":
 			m, ok := v.(map[string]any)
 			if !ok {
-				wrong(key+" is a map from calls to what shall become of them", key)
+				wrong(key+" is a map from calls to their outcomes", key)
 				continue
 			}
 			problems = append(problems, r.parseTargets(key, m)...)
 		default:
 			problems = append(problems, catalog.Problem{
-				Path: catalog.Path{key}, Reason: catalog.UnknownField, Message: fmt.Sprintf("there is no option %q", key),
+				Path: catalog.Path{key}, Reason: catalog.UnknownField, Message: fmt.Sprintf("unknown option %q", key),
 				Suggestion: meant.Closest(key, rehearsalKeys),
 			})
 		}
@@ -111,13 +111,13 @@ func below(at catalog.Path, problems []catalog.Problem) []catalog.Problem {
 }
 
 func parseFault(target Target, given map[string]any) (Fault, []catalog.Problem) {
-	f := Fault{Target: target, Code: writ.CodeInjected, Message: "the test lets " + target.String() + " fail"}
+	f := Fault{Target: target, Code: writ.CodeInjected, Message: "the test makes " + target.String() + " fail"}
 	problems := faultSchema.Check(given, isHandle)
 	if code, ok := given["code"].(string); ok {
 		f.Code = writ.Code(code)
 		if f.Code.Info().Code != f.Code {
 			problems = append(problems, catalog.Problem{
-				Path: catalog.Path{"code"}, Reason: catalog.WrongValue, Message: fmt.Sprintf("there is no code %q", code),
+				Path: catalog.Path{"code"}, Reason: catalog.WrongValue, Message: fmt.Sprintf("unknown code %q", code),
 				Suggestion: closestCode(code),
 			})
 		}
@@ -148,13 +148,13 @@ func parseTarget(text string) (Target, *catalog.Operation, *catalog.Problem) {
 	op, ok := catalog.Lookup(operation)
 	switch {
 	case !ok:
-		t, o, p := refuse("there is no operation %q", operation)
+		t, o, p := refuse("unknown operation %q", operation)
 		p.Suggestion = meant.Closest(operation, operationNames())
 		return t, o, p
 	case op.Effect == catalog.Find:
-		return refuse("%s is answered without a node, so nothing can be put in its place", operation)
+		return refuse("%s runs without a node, so a test cannot replace it", operation)
 	case named && !op.Named():
-		return refuse("%s is about no resource, so no name follows it", operation)
+		return refuse("%s has no resource, so it takes no name", operation)
 	case named && !writ.ValidName(name):
 		return refuse("%q cannot name a %s", name, op.Kind)
 	}

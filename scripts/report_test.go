@@ -14,7 +14,7 @@ func TestEqualDiagnosticsFoldIntoOne(t *testing.T) {
 	if n := strings.Count(text, "has no \"creat\""); n != 1 {
 		t.Errorf("one error is there %d times:\n%.500s", n, text)
 	}
-	for _, want := range []string{"the same at 1199 more places: line 3, 4, 5, 6, 7, …", "nothing is called \"foo\""} {
+	for _, want := range []string{"the same at 1199 more places: line 3, 4, 5, 6, 7, …", "unknown name \"foo\""} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%.2000s", want, text)
 		}

@@ -23,15 +23,15 @@ var runModule = map[string]member{
 	"datacenter": {read: func(p *pass) (tengo.Object, error) { return &tengo.String{Value: p.inputs.DatacenterName}, nil },
 		help: "the name of the datacenter"},
 	"now": {call: runNow,
-		help: "waits for the time, in UTC; every later pass of the run sees the same"},
+		help: "waits for the time, in UTC; all later passes of the run see the same time"},
 	"log": {least: 1, most: -1, call: runLog, unknown: carries, args: "value, …",
-		help: "writes a line of the run's log: the values with spaces between"},
+		help: "writes the values to the run's log, separated by spaces"},
 	"output": {least: 1, most: 1, call: runOutput, unknown: ends("the output"), args: "map",
-		help: "adds to what the run hands out in the end; a key that is there already gets the new value"},
+		help: "adds to the output of the run; an existing key gets the new value"},
 	"fail": {least: 1, most: 1, call: runFail, unknown: endsDeep("the text that the script fails with"), args: "why",
-		help: "ends the script, and with it the run, as failed"},
-	"secret": {least: 1, most: 1, call: runSecret, unknown: ends("which secret it is"), args: "name",
-		help: "a secret, for arguments only: nothing but the node that needs it can read it"},
+		help: "ends the script and its run as failed"},
+	"secret": {least: 1, most: 1, call: runSecret, unknown: ends("the name of the secret"), args: "name",
+		help: "a secret, for arguments only: only the node that needs it can read it"},
 }
 
 // runID returns the id of the run. It is unknown in a plan, because it is derived from the signed text.

@@ -41,7 +41,7 @@ func runSecret(p *pass, args []tengo.Object) (tengo.Object, error) {
 	i := slices.IndexFunc(p.inputs.Secrets, func(ref string) bool { return strings.HasPrefix(ref, name.Value+"@") })
 	if i < 0 || !writ.ValidName(name.Value) {
 		return nil, writ.Errorf(writ.CodeSecretUnknown, "the signed header names no secret %q", printable(name.Value)).
-			WithHint("a name that is written out is found by itself; sign others with --secret %s", printable(name.Value))
+			WithHint("literal names are added automatically; sign others with --secret %s", printable(name.Value))
 	}
 	return &secret{name: catalog.Secret(p.inputs.Secrets[i])}, p.burn(8)
 }

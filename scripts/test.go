@@ -40,7 +40,7 @@ type Test struct {
 func CompileTests(bundle Bundle) (*TestFile, error) {
 	a := analyse(bundle)
 	if !IsTest(bundle.Main.Name) {
-		return nil, writ.Errorf(writ.CodeScriptInvalid, "%s is no test file: its name does not end with %s", bundle.Main.Name, TestEnding)
+		return nil, writ.Errorf(writ.CodeScriptInvalid, "%s is not a test file: its name does not end with %s", bundle.Main.Name, TestEnding)
 	}
 	if err := a.err(); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (p *pass) note(failed bool, text string) {
 		return
 	}
 	if t.bytes += len(text); t.bytes > maxTestText {
-		text = "a test keeps 1 MiB of what it says; what follows is dropped"
+		text = "a test keeps 1 MiB of notes; later ones are dropped"
 	}
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -178,9 +178,9 @@ func (a *analysis) findTests() {
 		fn, ok := assign.RHS[0].(*parser.FuncLit)
 		switch {
 		case !ok || len(fn.Type.Params.List) != 1 || fn.Type.Params.VarArgs:
-			a.at(codeTestShape, name, "%s is no test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
+			a.at(codeTestShape, name, "%s is not a test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
 		case a.symbols[name] != nil && a.symbols[name].assigned:
-			a.at(codeTestShape, name, "%s is assigned again below, so which test it is cannot be seen", name.Name)
+			a.at(codeTestShape, name, "%s is assigned again below, so its test function is unclear", name.Name)
 		default:
 			a.tests = append(a.tests, name)
 		}

@@ -100,7 +100,7 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 			"fail\n! 1:23: not equal (-want +got):\n" +
 				"   [\n     \"network.create web-net\"\n     \"volume.create web-0\"\n  +  \"machine.create web-0\"\n   ]"},
 		{`t.ok(1); t.ok("x"); t.ok([1])`, "pass"},
-		{`t.ok(0); t.ok(undefined, "why " + 1)`, "fail\n! 1:23: got 0, want what counts as true\n! 1:32: why 1: got undefined, want what counts as true"},
+		{`t.ok(0); t.ok(undefined, "why " + 1)`, "fail\n! 1:23: got 0, want a true value\n! 1:32: why 1: got undefined, want a true value"},
 		{`t.contains("abc", "b"); t.contains([1, [2]], [2]); t.contains({a: 1}, "a")`, "pass"},
 		{`t.contains("abc", "x"); t.contains([1], 2, "list"); t.contains({a: 1}, "b")`,
 			"fail\n! 1:23: \"x\" is not in \"abc\"\n! 1:47: list: 2 is not in [1]\n! 1:75: \"b\" is not in {a: 1}"},
@@ -122,14 +122,14 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 			t.equal([c.tries, c.change, c.state, c.node, c.values.path, c.code], [2, "created", "succeeded", "n1", "/a", undefined])
 			t.equal(t.call(r, "machine.create m").args, {disks: ["<volume a>"]}); t.equal(r.calls[1].code, "NO_CAPACITY")`, "pass"},
 		{`r := t.run("web.tengo"); t.call(r, "volume.create b"); t.log("never")`,
-			"fail\n! 1:48: there is no call \"volume.create b\"; did you mean \"volume.create a\"?"},
-		{`r := t.run("web.tengo"); t.call(r, "x")`, "fail\n! 1:48: there is no call \"x\"; there are:\n  volume.create a\n  machine.create m"},
-		{`t.call({calls: []}, "x")`, "fail\n! 1:23: t.call takes what t.run or t.plan returned, not a map"},
-		{`t.run("web.tengo").chagned`, "fail\n! 1:42: what t.run returns has no field \"chagned\"; did you mean \"changed\"?"},
+			"fail\n! 1:48: unknown call \"volume.create b\"; did you mean \"volume.create a\"?"},
+		{`r := t.run("web.tengo"); t.call(r, "x")`, "fail\n! 1:48: unknown call \"x\"; the calls are:\n  volume.create a\n  machine.create m"},
+		{`t.call({calls: []}, "x")`, "fail\n! 1:23: t.call takes the result of t.run or t.plan, not a map"},
+		{`t.run("web.tengo").chagned`, "fail\n! 1:42: the result of t.run has no field \"chagned\"; did you mean \"changed\"?"},
 		{`t.run("web.tengo").calls[0].tires`, "fail\n! 1:51: a call has no field \"tires\"; did you mean \"tries\"?"},
 		{`t.run(1)`, "fail\n! 1:23: t.run takes the path of a script, not a int"},
 		{`t.run("web.tengo", 1)`, "fail\n! 1:23: t.run takes a script and a map, not a int"},
-		{`o := {parms: {}}; t.run("web.tengo", o)`, "fail\n! 1:41: t.run: there is no option \"parms\"; did you mean \"params\"?"},
+		{`o := {parms: {}}; t.run("web.tengo", o)`, "fail\n! 1:41: t.run: unknown option \"parms\"; did you mean \"params\"?"},
 		{`t.equal(t.resources()[0].values.size_gib, 2); t.equal(len(t.resources()), 1)`, "pass"},
 
 		{`p := t.plan("web.tengo"); t.equal([p.steps, p.complete, p.horizon, p.code], [["herodb.create store", "machine.create m"], false, "web.tengo:5:2: the condition depends on it", undefined])
@@ -207,7 +207,7 @@ func TestARunIsAskedForAsTheTestSays(t *testing.T) {
 		Script: "../web.tengo", Params: map[string]any{"count": int64(2), "names": []any{"a"}}, Project: "shop", Deployment: "web",
 		Faults: []scripts.Fault{
 			{Target: scripts.Target{Operation: "machine.create", Name: "web-1"}, Code: writ.CodeNoCapacity, Message: "full", Times: 2},
-			{Target: scripts.Target{Operation: "node.ping"}, Code: writ.CodeInjected, Message: "the test lets node.ping fail"},
+			{Target: scripts.Target{Operation: "node.ping"}, Code: writ.CodeInjected, Message: "the test makes node.ping fail"},
 		},
 		Results: []scripts.Substitute{{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}}},
 	}, {Script: "b.tengo"}}
@@ -219,7 +219,7 @@ func TestARunIsAskedForAsTheTestSays(t *testing.T) {
 func TestAnUnaskedExpectationFailsTheTest(t *testing.T) {
 	s := &sim{answer: scripts.Rehearsed{Untouched: []scripts.Target{{Operation: "machine.create", Name: "web-9"}}}}
 	f := testFile(t, `test_it := func(t) { t.run("web.tengo", {fail: {"machine.create web-9": {}}}); t.log("goes on") }`)
-	want := "fail\n! 1:22: nothing in this run of web.tengo asked for machine.create web-9\n  1:80: goes on"
+	want := "fail\n! 1:22: this run of web.tengo did not call machine.create web-9\n  1:80: goes on"
 	if got := said(f.Run(t.Context(), 0, s)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

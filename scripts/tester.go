@@ -83,9 +83,9 @@ func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, p.unplayed(err)
 	}
 	for _, target := range done.Untouched {
-		p.failTest(fmt.Sprintf("nothing in this run of %s asked for %s", r.Script, target))
+		p.failTest(fmt.Sprintf("this run of %s did not call %s", r.Script, target))
 	}
-	return p.records("what t.run returns", done.value())
+	return p.records("the result of t.run", done.value())
 }
 
 func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
@@ -100,7 +100,7 @@ func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, p.unplayed(err)
 	}
-	return p.records("what t.plan returns", plan.value())
+	return p.records("the result of t.plan", plan.value())
 }
 
 var errPlanned = errors.New("t.plan: a plan is made before any call, so none can fail or have a result")
@@ -207,7 +207,7 @@ func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
 func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
 	r, ok := args[0].(*record)
 	if !ok || r.fields["calls"] == nil || r.fields["steps"] == nil {
-		return nil, fmt.Errorf("t.call takes what t.run or t.plan returned, not a %s", args[0].TypeName())
+		return nil, fmt.Errorf("t.call takes the result of t.run or t.plan, not a %s", args[0].TypeName())
 	}
 	step, ok := args[1].(*tengo.String)
 	if !ok {
@@ -229,14 +229,14 @@ func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
 		}
 		names = append(names, name.Value)
 	}
-	text := fmt.Sprintf("there is no call %q", step.Value)
+	text := fmt.Sprintf("unknown call %q", step.Value)
 	switch closest := meant.Closest(step.Value, names); {
 	case len(names) == 0:
-		text += "; there are none at all"
+		text += "; the script made no calls"
 	case closest != "":
 		text += fmt.Sprintf("; did you mean %q?", closest)
 	default:
-		text += "; there are:\n  " + strings.Join(names, "\n  ")
+		text += "; the calls are:\n  " + strings.Join(names, "\n  ")
 	}
 	p.failTest(text)
 	return nil, errTestEnds
@@ -265,7 +265,7 @@ func testOK(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.assertion("got "+shape+", want what counts as true", args[1:])
+	return p.assertion("got "+shape+", want a true value", args[1:])
 }
 
 // testContains asserts that a string has a part, a list an element, or a map a key.

@@ -20,7 +20,7 @@ type unknown struct {
 // here returns the horizon of a plan that ends because what depends on u.
 func (u *unknown) here(what string) *horizon { return &horizon{what: what, after: u.after} }
 
-func (u *unknown) TypeName() string         { panic(u.here("what happens")) }
+func (u *unknown) TypeName() string         { panic(u.here("the type of a value")) }
 func (u *unknown) String() string           { panic(u.here("a text")) }
 func (u *unknown) IsFalsy() bool            { panic(u.here("the condition")) }
 func (u *unknown) Equals(tengo.Object) bool { panic(u.here("a comparison")) }
@@ -39,13 +39,13 @@ func (u *unknown) BinaryOp(_ token.Token, right tengo.Object) (tengo.Object, err
 func (u *unknown) IndexGet(tengo.Object) (tengo.Object, error) { return u, nil }
 
 // IndexSet ends the plan: the change may affect a part of a known value.
-func (u *unknown) IndexSet(_, _ tengo.Object) error { return u.here("what is changed") }
+func (u *unknown) IndexSet(_, _ tengo.Object) error { return u.here("the changed value") }
 
 func (u *unknown) CanCall() bool { return true }
 
 // Call ends the plan: the function is unknown.
 func (u *unknown) Call(...tengo.Object) (tengo.Object, error) {
-	return nil, u.here("which function is called")
+	return nil, u.here("the called function")
 }
 
 // value returns the encoding of u; see KnownAfter.

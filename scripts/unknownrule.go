@@ -112,9 +112,9 @@ var unknownRules = map[string]unknownRule{
 	nativeBuiltin + "copy":   flat,
 	nativeBuiltin + "len":    flat,
 	nativeBuiltin + "bool":   flat,
-	nativeBuiltin + "delete": ends("what is deleted"),
+	nativeBuiltin + "delete": ends("the deleted key"),
 	nativeBuiltin + "splice": func(p *planning, args []tengo.Object) (*unknown, error) {
-		return ends("what is changed")(p, args[:min(3, len(args))])
+		return ends("the changed value")(p, args[:min(3, len(args))])
 	},
 
 	nativeBuiltin + "type_name": flat, nativeBuiltin + "is_int": flat, nativeBuiltin + "is_float": flat, nativeBuiltin + "is_string": flat,

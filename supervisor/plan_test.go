@@ -72,7 +72,7 @@ func TestARunIsBoundToItsPlanAlsoAfterARestart(t *testing.T) {
 		s.start()
 		s.join("n1")
 		run, calls := s.wantState(id, writ.RunFailed)
-		wantDeviation(t, run, "call 2 is volume.create other, planned was volume.create second", "test.tengo:5:1")
+		wantDeviation(t, run, "call 2 is volume.create other; the plan has volume.create second", "test.tengo:5:1")
 		if len(calls) != 1 {
 			t.Errorf("%d calls", len(calls))
 		}
@@ -132,13 +132,13 @@ func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
 		calls             int // that the run still makes
 		sent              int // of them
 	}{
-		"another operation": {`volume.create("second"`, `volume.resize("first"`, "call 2 is volume.resize first, planned was volume.create second", "test.tengo:5:1", 1, 1},
-		"another name":      {`"third"`, `"fourth"`, "call 3 is volume.create fourth, planned was volume.create third", "test.tengo:6:1", 2, 1},
-		"another spec":      {`"third", {size_gib: 1}`, `"third", {size_gib: 5}`, "call 3, volume.create third, has size_gib 5, planned was 1", "test.tengo:6:1", 2, 1},
+		"another operation": {`volume.create("second"`, `volume.resize("first"`, "call 2 is volume.resize first; the plan has volume.create second", "test.tengo:5:1", 1, 1},
+		"another name":      {`"third"`, `"fourth"`, "call 3 is volume.create fourth; the plan has volume.create third", "test.tengo:6:1", 2, 1},
+		"another spec":      {`"third", {size_gib: 1}`, `"third", {size_gib: 5}`, "call 3, volume.create third, has size_gib 5; the plan has 1", "test.tengo:6:1", 2, 1},
 		"other options":     {`"third", {size_gib: 1}`, `"third", {size_gib: 1}, {retries: 1}`, "call 3, volume.create third, has other options than planned", "test.tengo:6:1", 2, 1},
 		"one more":          {"(\"third\", {size_gib: 1})\n", "(\"third\", {size_gib: 1})\nvolume.create(\"fourth\", {size_gib: 1})\n", "call 4 is volume.create fourth; the plan ends after 3 calls", "test.tengo:7:1", 3, 1},
 		"one less":          {`volume.create("third", {size_gib: 1})`, ``, "the script ended after 2 calls; call 3 of the plan is volume.create third", "test.tengo:6:1", 2, 1},
-		"the first already": {`"first"`, `"one"`, "call 1 is volume.create one, planned was volume.create first", "test.tengo:3:10", 0, 0},
+		"the first already": {`"first"`, `"one"`, "call 1 is volume.create one; the plan has volume.create first", "test.tengo:3:10", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {

@@ -149,7 +149,7 @@ func (c *child) insist(ctx context.Context, p *passing, crowded func() bool) err
 	r.Yields = crowded != nil
 	return c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
 		if a.Outcome == nil && !a.Stopped {
-			return errors.New("the child has all that it needs and did not evaluate it")
+			return errors.New("the child has all data and did not run the pass")
 		}
 		return c.learn(p, &r, a)
 	})
@@ -194,7 +194,7 @@ func (c *child) compile(ctx context.Context, program writ.Digest, bundle *script
 	r := request{Program: program, Bundle: bundle, Compile: true}
 	err = c.ask(ctx, []request{r}, nil, func(_ int, a *answer) error {
 		if a.Outcome != nil || a.Plan != nil || a.Stopped {
-			return errors.New("the child did something else than to compile")
+			return errors.New("the child did not compile the program")
 		}
 		took = max(a.Compile, 0)
 		return nil
@@ -235,7 +235,7 @@ func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan 
 	err = c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
 		plan, took = a.Plan, a.Took
 		if (plan == nil) != (a.Stopped && r.Yields) {
-			return errors.New("the child has all that it needs and did not plan")
+			return errors.New("the child has all data and made no plan")
 		}
 		return nil
 	})
@@ -304,7 +304,7 @@ const unyielding = 3 * quantum
 var (
 	errCPU  = fmt.Errorf("took more than %v of CPU time", maxCPU)
 	errWall = errors.New("did not answer in time")
-	errLong = fmt.Errorf("did not stop after %v of CPU time while others wait", quantum)
+	errLong = fmt.Errorf("did not stop after %v of CPU time while other work waits", quantum)
 )
 
 // watch ends the wait for a child that works too long, or whose caller has given up.

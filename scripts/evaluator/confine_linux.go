@@ -26,7 +26,7 @@ func confine() (Layers, error) {
 		return nil, err
 	}
 	if err := llsys.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("renounce new privileges: %w", err)
+		return nil, fmt.Errorf("forbid new privileges: %w", err)
 	}
 	files, err := fence()
 	if err != nil {
@@ -86,7 +86,7 @@ func closeInherited() error {
 		if errors.Is(err, unix.ENOENT) { // the descriptor of the listing
 			continue
 		} else if err != nil {
-			return fmt.Errorf("look at a descriptor: %w", err)
+			return fmt.Errorf("inspect descriptor: %w", err)
 		}
 		if strings.HasPrefix(target, "anon_inode:[event") {
 			continue
@@ -103,17 +103,17 @@ func fence() (Layer, error) {
 	layer := Layer{Name: LayerLandlock}
 	version, err := llsys.LandlockGetABIVersion()
 	if err != nil {
-		layer.Missing = fmt.Sprintf("the kernel does not have it, or it was not chosen at boot (%v)", err)
+		layer.Missing = fmt.Sprintf("the kernel lacks it, or it was disabled at boot (%v)", err)
 		return layer, nil
 	}
 	layer.Detail = "ABI " + strconv.Itoa(version)
 	if err := landlock.V11.BestEffort().Restrict(); err != nil {
-		return layer, fmt.Errorf("put up Landlock: %w", err)
+		return layer, fmt.Errorf("set up Landlock: %w", err)
 	}
 	// Best effort may have no effect.
 	if fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EACCES) {
 		_ = unix.Close(fd)
-		return layer, fmt.Errorf("landlock is up, but opening a directory gave %v, not %v", err, unix.EACCES)
+		return layer, fmt.Errorf("landlock is active, but opening a directory gave %v, not %v", err, unix.EACCES)
 	}
 	return layer, nil
 }

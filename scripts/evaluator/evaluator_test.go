@@ -206,7 +206,7 @@ func TestDeadChildCostsOnePass(t *testing.T) {
 	t.Parallel()
 	pool := newMoodyPool(t)
 	for mood, want := range map[string]*regexp.Regexp{
-		"die": regexp.MustCompile("more memory than it may"),
+		"die": regexp.MustCompile("exceeded its memory limit"),
 		// The latter if this machine is too busy to give it 2 s.
 		"spin": regexp.MustCompile("2s of CPU time|did not answer in time"),
 	} {

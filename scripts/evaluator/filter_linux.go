@@ -70,16 +70,16 @@ func filter() (Layer, error) {
 		return layer, nil
 	}
 	if !seccomp.Supported() {
-		layer.Missing = "the kernel does not have it"
+		layer.Missing = "the kernel lacks it"
 		return layer, nil
 	}
 	err = seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: policy(calls, os.Getpid())})
 	if err != nil {
-		return layer, fmt.Errorf("put up seccomp: %w", err)
+		return layer, fmt.Errorf("load the seccomp filter: %w", err)
 	}
 	// The library does not report a thread that could not get the filter; then no thread has it.
 	if _, err := unix.Getsid(0); !errors.Is(err, unix.EPERM) {
-		return layer, fmt.Errorf("seccomp is up, but getsid gave %v, not %v", err, unix.EPERM)
+		return layer, fmt.Errorf("seccomp is active, but getsid gave %v, not %v", err, unix.EPERM)
 	}
 	return layer, nil
 }

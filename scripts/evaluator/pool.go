@@ -256,7 +256,7 @@ func (p *Pool) tell(layers Layers) {
 		return
 	}
 	if missing := layers.Missing(); len(missing) > 0 {
-		p.Log.Warn("scripts are evaluated with fewer confinements than possible", "held", layers.Held(), "missing", missing)
+		p.Log.Warn("script evaluation lacks layers of confinement", "held", layers.Held(), "missing", missing)
 		return
 	}
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
@@ -276,7 +276,7 @@ func (p *Pool) bury(ctx context.Context, place *seat, run writ.RunID, err error)
 	case errors.Is(err, errCPU), errors.Is(err, errWall):
 		reason, kind = "it "+errors.Unwrap(err).Error(), "time"
 	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate"):
-		reason, kind = "it took more memory than it may", "memory"
+		reason, kind = "it exceeded its memory limit", "memory"
 	case strings.Contains(words, "stack overflow"):
 		reason, kind = "it recursed without end", "stack"
 	}
