@@ -135,14 +135,14 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 	})
 	for _, p := range forgotten {
 		if err == nil {
-			err = c.insist(ctx, p, crowded)
+			err = c.resend(ctx, p, crowded)
 		}
 	}
 	return err
 }
 
-// insist repeats the request for a pass with all data, because the child had dropped a part of it.
-func (c *child) insist(ctx context.Context, p *passing, crowded func() bool) error {
+// resend repeats the request for a pass with all data, because the child had dropped a part of it.
+func (c *child) resend(ctx context.Context, p *passing, crowded func() bool) error {
 	c.version++
 	r := p.request
 	r.Journal = difference{Version: c.version, Count: len(p.journal), Entries: p.journal}
@@ -167,8 +167,8 @@ func (c *child) learn(p *passing, r *request, a *answer) error {
 	}
 	c.compiled(p.request.Program, p.size)
 	c.mu.Lock()
-	c.journals.take(p.request.Run, r.Journal)
-	c.journals.keep(p.request.Run, p.request.Inputs)
+	c.journals.apply(p.request.Run, r.Journal)
+	c.journals.storeInputs(p.request.Run, p.request.Inputs)
 	if a.Outcome != nil {
 		c.journals.dropEnded(p.request.Run, a.Outcome)
 	}
@@ -208,7 +208,7 @@ func (c *child) compile(ctx context.Context, program writ.Digest, bundle *script
 // fit returns how well the child fits a waiter, from 0. The run's journal counts most, unless the program is heavy,
 // which means expensive to compile.
 func (c *child) fit(w *waiter, heavy bool) (points int) {
-	if w.pass != nil && c.keeps(w.pass.request.Run) {
+	if w.pass != nil && c.hasJournal(w.pass.request.Run) {
 		points += 2
 	}
 	if c.programs.has(w.program) {
@@ -220,9 +220,9 @@ func (c *child) fit(w *waiter, heavy bool) (points int) {
 	return points
 }
 
-// keeps reports whether the child has the journal of a run. Unlike the other methods it is safe to call while the child
+// hasJournal reports whether the child has the journal of a run. Unlike the other methods it is safe to call while the child
 // works.
-func (c *child) keeps(run writ.RunID) bool {
+func (c *child) hasJournal(run writ.RunID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.journals.find(run) != nil
@@ -294,8 +294,8 @@ func (c *child) spent() time.Duration {
 	return spent
 }
 
-// glance is the interval of checks on a working child.
-const glance = 200 * time.Millisecond
+// defaultCheckInterval is the interval of checks on a working child.
+const defaultCheckInterval = 200 * time.Millisecond
 
 // unyielding limits the CPU time of a request that should have stopped after a quantum. It leaves time to compile a
 // small program, because a compilation does not stop.
@@ -309,14 +309,14 @@ var (
 
 // watch ends the wait for a child that works too long, or whose caller has given up.
 type watch struct {
-	ctx     context.Context
-	child   *child
-	crowded func() bool   // reports whether work waits for the child; nil if that does not matter
-	others  bool          // other passes wait in the same round
-	began   time.Time     // the start of the wait for one answer
-	cpu     time.Duration // the CPU time of the child at that moment
-	look    time.Time     // time of the next check, regardless of what the child sends: it may send one byte at a time
-	said    []byte        // bytes read but not decoded; a part of the child's buf
+	ctx       context.Context
+	child     *child
+	crowded   func() bool   // reports whether work waits for the child; nil if that does not matter
+	others    bool          // other passes wait in the same round
+	began     time.Time     // the start of the wait for one answer
+	cpu       time.Duration // the CPU time of the child at that moment
+	nextCheck time.Time     // time of the next check, regardless of what the child sends: it may send one byte at a time
+	unread    []byte        // bytes read but not decoded; a part of the child's buf
 }
 
 func (c *child) watch(ctx context.Context, crowded func() bool) *watch {
@@ -328,15 +328,15 @@ func (c *child) watch(ctx context.Context, crowded func() bool) *watch {
 // again starts the wait for the next answer.
 func (w *watch) again() {
 	w.began, w.cpu = time.Now(), cpuOf(w.child.cmd.Process.Pid)
-	w.look = w.began.Add(w.glance())
+	w.nextCheck = w.began.Add(w.checkInterval())
 }
 
-// glance returns the time until the next check.
-func (w *watch) glance() time.Duration {
+// checkInterval returns the time until the next check.
+func (w *watch) checkInterval() time.Duration {
 	if w.crowded != nil {
 		return quantum / 2
 	}
-	return glance
+	return defaultCheckInterval
 }
 
 // wake interrupts a wait, so that it checks ctx.
@@ -365,7 +365,7 @@ func (w *watch) overdue() error {
 
 func (w *watch) write(frame []byte) error {
 	for len(frame) > 0 {
-		if err := w.child.in.SetWriteDeadline(w.look); err != nil {
+		if err := w.child.in.SetWriteDeadline(w.nextCheck); err != nil {
 			return fmt.Errorf("write frame: %w", err)
 		}
 		if w.ctx.Err() != nil {
@@ -382,21 +382,21 @@ func (w *watch) write(frame []byte) error {
 
 // read waits until at least least bytes have arrived.
 func (w *watch) read(least int) error {
-	if cap(w.said) < least {
+	if cap(w.unread) < least {
 		if cap(w.child.buf) < least {
 			w.child.buf = make([]byte, 0, max(least, mostAnswers))
 		}
-		w.said = append(w.child.buf[:0], w.said...)
+		w.unread = append(w.child.buf[:0], w.unread...)
 	}
-	for len(w.said) < least {
-		if err := w.child.out.SetReadDeadline(w.look); err != nil {
+	for len(w.unread) < least {
+		if err := w.child.out.SetReadDeadline(w.nextCheck); err != nil {
 			return fmt.Errorf("read frame: %w", err)
 		}
 		if w.ctx.Err() != nil {
 			return context.Cause(w.ctx)
 		}
-		n, err := w.child.out.Read(w.said[len(w.said):cap(w.said)])
-		w.said = w.said[:len(w.said)+n]
+		n, err := w.child.out.Read(w.unread[len(w.unread):cap(w.unread)])
+		w.unread = w.unread[:len(w.unread)+n]
 		if err := w.reasonToEnd(err); err != nil {
 			return fmt.Errorf("read frame: %w", err)
 		}
@@ -411,24 +411,24 @@ func (w *watch) readFrame(v any) error {
 	if err := w.read(frameHead); err != nil {
 		return err
 	}
-	size, err := frameSize(w.said)
+	size, err := frameSize(w.unread)
 	if err != nil {
 		return err
 	}
 	if err := w.read(frameHead + size); err != nil {
 		return err
 	}
-	if err := cbor.Decode(w.said[frameHead:frameHead+size], v); err != nil {
+	if err := cbor.Decode(w.unread[frameHead:frameHead+size], v); err != nil {
 		return fmt.Errorf("read frame: %w", err)
 	}
-	w.said = w.said[frameHead+size:]
+	w.unread = w.unread[frameHead+size:]
 	return nil
 }
 
 // silent returns an error if bytes follow the last answer: they prove that a script has taken over the child.
 func (w *watch) silent() error {
-	if len(w.said) > 0 {
-		return fmt.Errorf("read frame: %d bytes follow the last one", len(w.said))
+	if len(w.unread) > 0 {
+		return fmt.Errorf("read frame: %d bytes follow the last one", len(w.unread))
 	}
 	return nil
 }
@@ -436,7 +436,7 @@ func (w *watch) silent() error {
 // reasonToEnd returns the error of a wait, or, if only a check was due, the result of that check.
 func (w *watch) reasonToEnd(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		w.look = time.Now().Add(w.glance())
+		w.nextCheck = time.Now().Add(w.checkInterval())
 		return w.overdue()
 	}
 	return err

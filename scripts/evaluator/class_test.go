@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-func TestSeatsLimitEachClass(t *testing.T) {
+func TestSlotsLimitEachClass(t *testing.T) {
 	for name, test := range map[string]struct {
 		most int
 		used [classes]int // quick, compiling, slow
@@ -28,7 +28,7 @@ func TestSeatsLimitEachClass(t *testing.T) {
 		"slow ones have half of eight":  {8, [classes]int{0, 0, 4}, [classes]bool{true, true, false}},
 		"compilations have two of them": {8, [classes]int{0, 2, 0}, [classes]bool{true, false, true}},
 	} {
-		s := seats{most: test.most, used: test.used}
+		s := slots{most: test.most, used: test.used}
 		got := [classes]bool{s.free(quick), s.free(compiling), s.free(slow)}
 		if got != test.want {
 			t.Errorf("%s: free = %v, want %v", name, got, test.want)

@@ -28,7 +28,7 @@ func confine() (Layers, error) {
 	if err := llsys.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forbid new privileges: %w", err)
 	}
-	files, err := fence()
+	files, err := denyFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func closeInherited() error {
 	return nil
 }
 
-// fence denies access to all files, and everything else that the kernel's version of Landlock can deny.
-func fence() (Layer, error) {
+// denyFiles denies access to all files, and everything else that the kernel's version of Landlock can deny.
+func denyFiles() (Layer, error) {
 	layer := Layer{Name: LayerLandlock}
 	version, err := llsys.LandlockGetABIVersion()
 	if err != nil {

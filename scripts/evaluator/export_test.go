@@ -75,7 +75,7 @@ func (p *Pool) SetPatience(d time.Duration) { p.patience = d }
 
 // Hold occupies all children, and returns a function that releases them.
 func (p *Pool) Hold() (release func()) {
-	places := make([]*seat, p.children())
+	places := make([]*slot, p.children())
 	for i := range places {
 		places[i], _ = p.enter(context.Background(), "", nil)
 	}
@@ -90,12 +90,12 @@ func (p *Pool) Hold() (release func()) {
 func (p *Pool) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lobby.line.Len()
+	return p.queue.line.Len()
 }
 
 // Busy returns the number of working children.
 func (p *Pool) Busy() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lobby.seats.all()
+	return p.queue.slots.all()
 }

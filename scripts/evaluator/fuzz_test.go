@@ -93,7 +93,7 @@ func FuzzJournal(f *testing.F) {
 			if err != nil || a.Outcome == nil {
 				t.Fatalf("a pass of %d entries: %+v, %v", len(journal), a, err)
 			}
-			parent.take(inputs.Run, r.Journal)
+			parent.apply(inputs.Run, r.Journal)
 			parent.dropEnded(inputs.Run, a.Outcome)
 			return a.Outcome
 		}

@@ -49,8 +49,8 @@ func (k keptInputs) same(in *scripts.Inputs) bool {
 		a.MaxCalls == in.MaxCalls && slices.Equal(a.Allow, in.Allow) && slices.Equal(a.Secrets, in.Secrets) && sameMap(a.Params, in.Params)
 }
 
-// keep stores the inputs of the pass whose journal was stored last.
-func (j *journals) keep(run writ.RunID, in *scripts.Inputs) {
+// storeInputs stores the inputs of the pass whose journal was stored last.
+func (j *journals) storeInputs(run writ.RunID, in *scripts.Inputs) {
 	k := j.find(run)
 	if k == nil || k.inputs.those == in {
 		return
@@ -95,9 +95,9 @@ func (j *journals) difference(run writ.RunID, version uint64, journal []scripts.
 	return d
 }
 
-// take applies a difference and returns the journal, which is valid until the next call. If the base of the difference
+// apply applies a difference and returns the journal, which is valid until the next call. If the base of the difference
 // is missing, it returns false and changes nothing; the whole journal is needed then.
-func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, ok bool) {
+func (j *journals) apply(run writ.RunID, d difference) (journal []scripts.Entry, ok bool) {
 	k := j.find(run)
 	switch {
 	case d.Base == 0 && len(d.Entries) == d.Count:

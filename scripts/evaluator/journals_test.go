@@ -92,11 +92,11 @@ func TestBothSidesHaveTheSameJournals(t *testing.T) {
 		if err := cbor.Unmarshal(frame, &received); err != nil {
 			t.Fatal(err)
 		}
-		got, ok := child.take(run, received)
+		got, ok := child.apply(run, received)
 		if !ok {
 			t.Fatalf("version %d: the child lacks %d", version+1, d.Base)
 		}
-		if _, ok := parent.take(run, d); !ok {
+		if _, ok := parent.apply(run, d); !ok {
 			t.Fatalf("version %d: the parent lacks %d", version+1, d.Base)
 		}
 		if len(want) > 0 && !reflect.DeepEqual(want, got) {
@@ -122,7 +122,7 @@ func TestBothSidesHaveTheSameJournals(t *testing.T) {
 func TestNoJournalIsMadeOfTheWrongPast(t *testing.T) {
 	entry := func(seq int) scripts.Entry { return scripts.Entry{Seq: seq, State: scripts.EntryOpen} }
 	j := journals{most: maxJournals}
-	if _, ok := j.take("r", difference{Version: 7, Count: 2, Entries: []scripts.Entry{entry(1), entry(2)}}); !ok {
+	if _, ok := j.apply("r", difference{Version: 7, Count: 2, Entries: []scripts.Entry{entry(1), entry(2)}}); !ok {
 		t.Fatal("a whole journal was refused")
 	}
 	for name, d := range map[string]difference{
@@ -133,14 +133,14 @@ func TestNoJournalIsMadeOfTheWrongPast(t *testing.T) {
 		"before the first":        {Base: 7, Version: 8, Count: 2, Entries: []scripts.Entry{entry(0)}},
 		"whole and not all of it": {Version: 8, Count: 2, Entries: []scripts.Entry{entry(1)}},
 	} {
-		if _, ok := j.take("r", d); ok {
+		if _, ok := j.apply("r", d); ok {
 			t.Errorf("a difference %s was taken", name)
 		}
-		if _, ok := j.take("other", d); ok {
+		if _, ok := j.apply("other", d); ok {
 			t.Errorf("a difference %s was taken for a run without a journal", name)
 		}
 	}
-	if got, ok := j.take("r", difference{Base: 7, Version: 8, Count: 3, Entries: []scripts.Entry{entry(3)}}); !ok || len(got) != 3 {
+	if got, ok := j.apply("r", difference{Base: 7, Version: 8, Count: 3, Entries: []scripts.Entry{entry(3)}}); !ok || len(got) != 3 {
 		t.Errorf("after refusals the right difference gives %v, %v", got, ok)
 	}
 }
@@ -149,7 +149,7 @@ func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
 	j := journals{most: maxJournals}
 	for i := range 1000 { // runs that begin, and wait for a long time
 		run := writ.RunID(fmt.Sprint(i))
-		if _, ok := j.take(run, j.difference(run, 1, nil)); !ok {
+		if _, ok := j.apply(run, j.difference(run, 1, nil)); !ok {
 			t.Fatalf("the journal of run %s is not taken", run)
 		}
 	}
@@ -162,7 +162,7 @@ func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
 func TestUnusedJournalsAreEvicted(t *testing.T) {
 	j := journals{most: maxJournals}
 	for i := range 2 * maxKept {
-		j.take(writ.RunID(fmt.Sprint(i)), difference{Version: 1, Count: 1, Entries: []scripts.Entry{{Seq: 1, State: scripts.EntryOpen}}})
+		j.apply(writ.RunID(fmt.Sprint(i)), difference{Version: 1, Count: 1, Entries: []scripts.Entry{{Seq: 1, State: scripts.EntryOpen}}})
 	}
 	if len(j.list) != maxKept || j.find("0") != nil || j.find(writ.RunID(fmt.Sprint(2*maxKept-1))) == nil {
 		t.Errorf("%d journals are kept, want the newest %d", len(j.list), maxKept)

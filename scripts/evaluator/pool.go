@@ -37,7 +37,7 @@ type Pool struct {
 	ends     limit.Lines   // limits the log lines about ended children, by cause
 
 	mu     sync.Mutex
-	lobby  lobby
+	queue  admissionQueue
 	idle   []*child // most recently used last
 	layers Layers   // of the first child; nil before
 }
@@ -82,7 +82,7 @@ func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 			p.compile(ctx, one, place)
 		} else {
 			runtime.Gosched() // passes that arrive now can join
-			p.lead(ctx, one, place)
+			p.runRound(ctx, one, place)
 		}
 		p.leave(place)
 	}
@@ -90,8 +90,8 @@ func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 }
 
 // compile compiles the program of a pass in a child. The pass waits for a child again after it.
-func (p *Pool) compile(ctx context.Context, one *passing, place *seat) {
-	c, fresh, err := p.take(ctx, place)
+func (p *Pool) compile(ctx context.Context, one *passing, place *slot) {
+	c, fresh, err := p.childOf(ctx, place)
 	if err != nil {
 		one.fail(err)
 		return
@@ -104,28 +104,28 @@ func (p *Pool) compile(ctx context.Context, one *passing, place *seat) {
 	case errors.Is(err, errGone) && !fresh:
 		place.drop() // it died while it was idle
 	case err != nil:
-		one.fail(p.bury(ctx, place, one.request.Run, err))
+		one.fail(p.endFailed(ctx, place, one.request.Run, err))
 	case took > 0:
 		p.mu.Lock()
-		p.lobby.costs.recordCompile(one.request.Program, took)
+		p.queue.costs.recordCompile(one.request.Program, took)
 		p.mu.Unlock()
 	}
 	place.cost = c.spent()
 }
 
-// lead runs a pass and others that wait. If the child ends during several passes, those without an answer are repeated,
+// runRound runs a pass and others that wait. If the child ends during several passes, those without an answer are repeated,
 // each alone. A pass that takes long is repeated in the slow class.
-func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
+func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 	if ctx.Err() != nil {
 		first.fail(context.Cause(ctx))
 		return
 	}
-	c, fresh, err := p.take(ctx, place)
+	c, fresh, err := p.childOf(ctx, place)
 	if err != nil {
 		first.fail(err)
 		return
 	}
-	all := p.company(c, first, place.class)
+	all := p.joinRound(c, first, place.class)
 	err = c.round(ctx, all, p.crowdOf(place))
 	left := slices.DeleteFunc(slices.Clone(all), func(one *passing) bool { return one.over })
 	var blamed []*passing
@@ -142,9 +142,9 @@ func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 		blamed = left[:1]
 	// The end of the first one's context is not the fault of another.
 	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil):
-		left[0].fail(p.bury(ctx, place, left[0].request.Run, err))
+		left[0].fail(p.endFailed(ctx, place, left[0].request.Run, err))
 	case err != nil:
-		if _ = p.bury(ctx, place, first.request.Run, err); ctx.Err() == nil {
+		if _ = p.endFailed(ctx, place, first.request.Run, err); ctx.Err() == nil {
 			blamed = left
 		}
 	case c.retired:
@@ -156,14 +156,14 @@ func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 }
 
 // crowdOf returns a function that reports whether work waits for a child. It is nil if the slot is not for quick work.
-func (p *Pool) crowdOf(place *seat) func() bool {
+func (p *Pool) crowdOf(place *slot) func() bool {
 	if place.class != quick {
 		return nil
 	}
 	return func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.lobby.line.Len() > 0
+		return p.queue.line.Len() > 0
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *Pool) crowdOf(place *seat) func() bool {
 func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	r := request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs, Plan: true}
 	for {
-		place, err := p.wait(ctx, &waiter{project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *seat, 1)})
+		place, err := p.wait(ctx, &waiter{project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *slot, 1)})
 		if err != nil {
 			return scripts.Plan{}, err
 		}
@@ -184,8 +184,8 @@ func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 }
 
 // plan makes a plan. If it returns neither a plan nor an error, the caller must try again.
-func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan, error) {
-	c, fresh, err := p.take(ctx, place)
+func (p *Pool) plan(ctx context.Context, r request, place *slot) (*scripts.Plan, error) {
+	c, fresh, err := p.childOf(ctx, place)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan,
 	case errors.Is(err, errLong):
 		place.drop()
 	case err != nil:
-		return nil, p.bury(ctx, place, r.Run, err)
+		return nil, p.endFailed(ctx, place, r.Run, err)
 	case c.retired:
 		place.drop()
 	}
@@ -208,13 +208,13 @@ func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan,
 		took = quantum
 	}
 	p.mu.Lock()
-	p.lobby.costs.recordPlan(r.Program, took)
+	p.queue.costs.recordPlan(r.Program, took)
 	p.mu.Unlock()
 	return plan, nil
 }
 
-// take returns the child of a slot, and starts it if necessary. Children for slow work get a low priority.
-func (p *Pool) take(ctx context.Context, place *seat) (c *child, fresh bool, err error) {
+// childOf returns the child of a slot, and starts it if necessary. Children for slow work get a low priority.
+func (p *Pool) childOf(ctx context.Context, place *slot) (c *child, fresh bool, err error) {
 	if place.child != nil {
 		return place.child, false, nil
 	}
@@ -246,12 +246,12 @@ func (p *Pool) start(ctx context.Context) (*child, error) {
 	p.layers = c.layers
 	p.mu.Unlock()
 	if first {
-		p.tell(c.layers)
+		p.logLayers(c.layers)
 	}
 	return c, nil
 }
 
-func (p *Pool) tell(layers Layers) {
+func (p *Pool) logLayers(layers Layers) {
 	if p.Log == nil {
 		return
 	}
@@ -262,8 +262,8 @@ func (p *Pool) tell(layers Layers) {
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
 }
 
-// bury ends a failed child and returns the reason why the pass did not take place.
-func (p *Pool) bury(ctx context.Context, place *seat, run writ.RunID, err error) error {
+// endFailed ends a failed child and returns the reason why the pass did not take place.
+func (p *Pool) endFailed(ctx context.Context, place *slot, run writ.RunID, err error) error {
 	c := place.child
 	words := place.drop()
 	if ctx.Err() != nil {
@@ -289,9 +289,9 @@ func (p *Pool) bury(ctx context.Context, place *seat, run writ.RunID, err error)
 // Close waits for running passes and ends all children. A Pool can be used again afterwards.
 func (p *Pool) Close() error {
 	size := p.children()
-	places := make([]*seat, size)
+	places := make([]*slot, size)
 	for i := range places {
-		places[i], _ = p.wait(context.Background(), &waiter{closes: true, turn: make(chan *seat, 1)})
+		places[i], _ = p.wait(context.Background(), &waiter{closes: true, turn: make(chan *slot, 1)})
 	}
 	p.mu.Lock()
 	idle := p.idle

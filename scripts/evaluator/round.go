@@ -65,9 +65,9 @@ func (one *passing) end() {
 	}
 }
 
-// company removes passes from the queue that share a round with the first one: the child has their journals, or no idle
+// joinRound removes passes from the queue that share a round with the first one: the child has their journals, or no idle
 // child does, and together they take little time. The shortest one comes first.
-func (p *Pool) company(c *child, first *passing, class class) (all []*passing) {
+func (p *Pool) joinRound(c *child, first *passing, class class) (all []*passing) {
 	all = append(all, first)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,12 +76,12 @@ func (p *Pool) company(c *child, first *passing, class class) (all []*passing) {
 		return all
 	}
 	takes := func(one *passing) time.Duration {
-		return p.lobby.costs.pass(one.request.Program, one.size, c.programs.has(one.request.Program))
+		return p.queue.costs.pass(one.request.Program, one.size, c.programs.has(one.request.Program))
 	}
 	left := roundTime - takes(first)
 	for len(all) < maxTogether {
-		w, grant, ok := p.lobby.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool {
-			return w.pass != nil && !w.pass.alone && takes(w.pass) <= left && p.class(w) != slow && p.belongs(w.pass, c)
+		w, grant, ok := p.queue.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool {
+			return w.pass != nil && !w.pass.alone && takes(w.pass) <= left && p.class(w) != slow && p.fitsBest(w.pass, c)
 		})
 		if !ok {
 			break
@@ -94,10 +94,10 @@ func (p *Pool) company(c *child, first *passing, class class) (all []*passing) {
 	return all
 }
 
-// belongs reports whether no idle child fits a pass better. The caller holds the lock.
-func (p *Pool) belongs(one *passing, c *child) bool {
+// fitsBest reports whether no idle child fits a pass better. The caller holds the lock.
+func (p *Pool) fitsBest(one *passing, c *child) bool {
 	run := one.request.Run
-	return c.keeps(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.keeps(run) })
+	return c.hasJournal(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.hasJournal(run) })
 }
 
 // retry puts unfinished passes at the front of the queue. The caller of the first one does that itself. One of the
@@ -111,7 +111,7 @@ func (p *Pool) retry(left []*passing, first *passing, blamed []*passing) {
 	for _, one := range slices.Backward(left) {
 		one.again = true
 		if one != first && !one.over && !one.waiter.gone {
-			p.lobby.line.PushFront(one.waiter.project, one.waiter)
+			p.queue.line.PushFront(one.waiter.project, one.waiter)
 		}
 	}
 	p.admit()
@@ -123,7 +123,7 @@ func (p *Pool) record(round []*passing) {
 	defer p.mu.Unlock()
 	for _, one := range round {
 		if one.cost > 0 {
-			p.lobby.costs.record(one.request.Program, one.cost-one.compile, one.compile)
+			p.queue.costs.record(one.request.Program, one.cost-one.compile, one.compile)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (p *Pool) record(round []*passing) {
 func (p *Pool) recordSlow(program writ.Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lobby.costs.record(program, quantum, quantum)
+	p.queue.costs.record(program, quantum, quantum)
 }
 
 // charge charges each project for its passes of a round, and returns the share of the first pass. Took is the CPU time
@@ -152,7 +152,7 @@ func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time
 	defer p.mu.Unlock()
 	for _, one := range round {
 		if one.along {
-			p.lobby.line.End(one.grant, part(one))
+			p.queue.line.End(one.grant, part(one))
 			one.along = false
 		}
 	}

@@ -16,8 +16,8 @@ const (
 	classes                // number of classes
 )
 
-// seats counts the working children by class.
-type seats struct {
+// slots counts the working children by class.
+type slots struct {
 	most int // limits the working children; one more works if slow passes have all of them
 	used [classes]int
 }
@@ -25,7 +25,7 @@ type seats struct {
 // free reports whether one more child may work in a class. Slow passes get at most half of the children, and
 // compilations a quarter, but each at least one. Neither takes the last child from quick passes, and slow passes delay
 // no compilation: a slow pass may take a minute.
-func (s *seats) free(c class) bool {
+func (s *slots) free(c class) bool {
 	switch c {
 	case compiling:
 		return s.used[compiling] < max(s.most/4, 1) && s.used[quick]+s.used[compiling] < s.most
@@ -37,13 +37,13 @@ func (s *seats) free(c class) bool {
 }
 
 // full reports whether no class has a free child.
-func (s *seats) full() bool { return !s.free(quick) && !s.free(compiling) && s.all() >= s.most }
+func (s *slots) full() bool { return !s.free(quick) && !s.free(compiling) && s.all() >= s.most }
 
 // all returns the number of working children.
-func (s *seats) all() int { return s.used[quick] + s.used[compiling] + s.used[slow] }
+func (s *slots) all() int { return s.used[quick] + s.used[compiling] + s.used[slow] }
 
-// seat permits one child to work. Only its holder uses the child.
-type seat struct {
+// slot permits one child to work. Only its holder uses the child.
+type slot struct {
 	grant fair.Grant
 	class class
 	child *child        // the working child, or the reserved idle child; nil if a new one must be started
@@ -51,7 +51,7 @@ type seat struct {
 }
 
 // drop ends the child and returns the last text on its standard error.
-func (s *seat) drop() string {
+func (s *slot) drop() string {
 	words := s.child.end()
 	s.child = nil
 	return words

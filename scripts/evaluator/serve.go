@@ -200,11 +200,11 @@ func (m *memory) pass(r *request) (*answer, error) {
 	if inputs == nil || inputs.Run != r.Run {
 		return a, nil
 	}
-	journal, ok := m.journals.take(r.Run, r.Journal)
+	journal, ok := m.journals.apply(r.Run, r.Journal)
 	if !ok {
 		return a, nil
 	}
-	m.journals.keep(r.Run, inputs)
+	m.journals.storeInputs(r.Run, inputs)
 	now := *inputs
 	now.Logged = r.Logged
 	ctx, done := m.bound(r)
