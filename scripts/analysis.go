@@ -92,11 +92,11 @@ func (a *analysis) visit(u *unit) {
 	}
 	a.resolve(u, a.symbols)
 	for _, i := range u.imports {
-		a.follow(i)
+		a.visitImport(i)
 	}
 }
 
-func (a *analysis) follow(i *parser.ImportExpr) {
+func (a *analysis) visitImport(i *parser.ImportExpr) {
 	name := i.ModuleName
 	if builtinModule(name) && name != "enum" {
 		return

@@ -79,7 +79,7 @@ func checkFailure(f *writ.Failure, calls int) error {
 		return impossible("its failure is missing or invalid")
 	case !presentable(f.Message, most), !presentable(f.Hint, most):
 		return impossible("the message of its failure is not a valid text")
-	case !place(f.Position), slices.ContainsFunc(f.Trace, func(p string) bool { return !place(p) }):
+	case !isPosition(f.Position), slices.ContainsFunc(f.Trace, func(p string) bool { return !isPosition(p) }):
 		return impossible("the position of its failure is invalid")
 	}
 	return nil
@@ -95,7 +95,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		return impossible("it makes a call that the header does not allow")
 	case op.Named() != (c.Name != "") || op.Named() && !writ.ValidName(c.Name):
 		return impossible("the name of a call's resource is invalid")
-	case !place(c.Position), c.Read != "" && !place(c.Read):
+	case !isPosition(c.Position), c.Read != "" && !isPosition(c.Read):
 		return impossible("the position of a call is invalid")
 	}
 	const heads = 9 // the factor by which sizeOf may overestimate and defaults may add
@@ -164,5 +164,5 @@ func ascending(seqs []int, last int) bool {
 	return true
 }
 
-// place reports whether text is a position, or empty.
-func place(text string) bool { return presentable(text, 200) && !strings.Contains(text, "\t") }
+// isPosition reports whether text is a position, or empty.
+func isPosition(text string) bool { return presentable(text, 200) && !strings.Contains(text, "\t") }

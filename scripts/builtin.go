@@ -58,11 +58,11 @@ func builtinAppend(p *pass, args []tengo.Object) (tengo.Object, error) {
 		if end, ok := whole[len(whole)-1].(*spare); ok && end.first == &whole[0] && end.used == len(list) {
 			end.used = need
 			copy(whole[len(list):], items)
-			return &tengo.Array{Value: whole[:need]}, p.keep(2*sizeObject + sizeObject*len(items))
+			return &tengo.Array{Value: whole[:need]}, p.burnMemory(2*sizeObject + sizeObject*len(items))
 		}
 	}
 	room := 2*need + 8
-	if err := p.keep(sizeObject * room); err != nil {
+	if err := p.burnMemory(sizeObject * room); err != nil {
 		return nil, err
 	}
 	whole := make([]tengo.Object, room+1)
@@ -103,7 +103,7 @@ func builtinSplice(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, tengo.ErrIndexOutOfBounds
 	}
 	end := start + min(count, n-start)
-	if err := p.keep(2 * sizeObject * (len(list.Value) + len(args))); err != nil {
+	if err := p.burnMemory(2 * sizeObject * (len(list.Value) + len(args))); err != nil {
 		return nil, err
 	}
 	deleted := slices.Clone(list.Value[start:end])
@@ -136,7 +136,7 @@ func builtinRange(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if count > MaxFuel {
 		return nil, errFuel
 	}
-	if err := p.keep(2 * sizeObject * int(count)); err != nil {
+	if err := p.burnMemory(2 * sizeObject * int(count)); err != nil {
 		return nil, err
 	}
 	if start > stop {
@@ -157,10 +157,10 @@ func builtinBytes(p *pass, args []tengo.Object) (tengo.Object, error) {
 		if n.Value < 0 || n.Value > maxString {
 			return nil, tengo.ErrBytesLimit
 		}
-		return &tengo.Bytes{Value: make([]byte, n.Value)}, p.keep(int(n.Value))
+		return &tengo.Bytes{Value: make([]byte, n.Value)}, p.burnMemory(int(n.Value))
 	}
 	if b, ok := tengo.ToByteSlice(args[0]); ok {
-		return &tengo.Bytes{Value: slices.Clone(b)}, p.keep(len(b))
+		return &tengo.Bytes{Value: slices.Clone(b)}, p.burnMemory(len(b))
 	}
 	return otherwise(args)
 }
@@ -218,7 +218,7 @@ func builtinFormat(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if len(text) > maxString {
 		return nil, tengo.ErrStringLimit
 	}
-	return &tengo.String{Value: text}, p.keep(len(format.Value) + 2*len(text))
+	return &tengo.String{Value: text}, p.burnMemory(len(format.Value) + 2*len(text))
 }
 
 // printed replaces an argument of format by its text.

@@ -36,7 +36,7 @@ func (p *pass) text(o tengo.Object) (string, error) {
 	if b.Len() > maxString {
 		return "", tengo.ErrStringLimit
 	}
-	return b.String(), p.keep(b.Len())
+	return b.String(), p.burnMemory(b.Len())
 }
 
 // printableText returns the text of o for people. It shows secrets by name, and unknown values by the calls that they
@@ -166,7 +166,7 @@ func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
 		return nil, errDepth
 	}
 	if list, ok := elementsOf(o); ok {
-		if err := p.keep(2*sizeObject + 3*sizeObject*len(list)); err != nil {
+		if err := p.burnMemory(2*sizeObject + 3*sizeObject*len(list)); err != nil {
 			return nil, err
 		}
 		to := make([]tengo.Object, len(list))
@@ -180,7 +180,7 @@ func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
 		return &tengo.Array{Value: to}, nil
 	}
 	if m, ok := pairsOf(o); ok {
-		if err := p.keep(sizeMap + sizeKey*len(m)); err != nil {
+		if err := p.burnMemory(sizeMap + sizeKey*len(m)); err != nil {
 			return nil, err
 		}
 		keys, err := p.keys(m)
@@ -205,7 +205,7 @@ func (p *pass) copied(o tengo.Object, depth int) (tengo.Object, error) {
 		c, err := p.copied(o.Value, depth+1)
 		return &tengo.Error{Value: c}, err
 	case *tengo.Bytes:
-		return o.Copy(), p.keep(len(o.Value))
+		return o.Copy(), p.burnMemory(len(o.Value))
 	case *tengo.CompiledFunction:
 		return o, p.burn(1) // a copy would lose its source positions
 	default:

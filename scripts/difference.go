@@ -27,7 +27,7 @@ func (p *pass) difference(got, want tengo.Object) (string, error) {
 	if g, w, err = p.prettyBoth(got, want, 0); err != nil {
 		return "", err
 	}
-	if err := p.keep(8 * (len(g) + len(w))); err != nil {
+	if err := p.burnMemory(8 * (len(g) + len(w))); err != nil {
 		return "", err
 	}
 	text := string(diff.Diff("want", []byte(w+"\n"), "got", []byte(g+"\n")))
@@ -60,7 +60,7 @@ func (p *pass) prettyAt(o tengo.Object, depth, most int) (string, error) {
 		return "", err
 	}
 	if s, ok := o.(*tengo.String); ok {
-		return strconv.Quote(s.Value), p.keep(2 * len(s.Value))
+		return strconv.Quote(s.Value), p.burnMemory(2 * len(s.Value))
 	}
 	var parts []string
 	if list, ok := elementsOf(o); ok {
@@ -103,7 +103,7 @@ func (p *pass) bracket(begin string, parts []string, end string, most int) (stri
 	for _, part := range parts {
 		size += len(part) + 2
 	}
-	if err := p.keep(2 * size); err != nil {
+	if err := p.burnMemory(2 * size); err != nil {
 		return "", err
 	}
 	line := begin + strings.Join(parts, ", ") + end

@@ -95,7 +95,7 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	}()
 	err = p.vm.Run()
 	if inTime() && err == nil && p.fuel > MaxFuel-smallPass {
-		program.rest(m)
+		program.storeIdle(m)
 	}
 	switch {
 	case p.suspended != nil: // the interrupted instruction may have returned another error
@@ -201,7 +201,7 @@ func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, erro
 		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, MaxResult)
 	}
 	v := entry.Values[field]
-	if err := p.keep(4 * sizeOf(v)); err != nil {
+	if err := p.burnMemory(4 * sizeOf(v)); err != nil {
 		return nil, err
 	}
 	return objectOf(v)
@@ -216,7 +216,7 @@ func (p *pass) outcome(err error) Outcome {
 		o.Status, o.Output = Completed, p.output
 	case errors.As(err, &waits):
 		o.Status, o.Waiting = Waiting, []int{waits.seq}
-		if err := p.unasked(); err != nil {
+		if err := p.missingCalls(); err != nil {
 			o.Status, o.Waiting, o.Failure = Failed, nil, failure(err)
 		}
 	default:
@@ -225,9 +225,9 @@ func (p *pass) outcome(err error) Outcome {
 	return o
 }
 
-// unasked returns an error if the pass waits before it has made all calls of the journal: an earlier pass made more
+// missingCalls returns an error if the pass waits before it has made all calls of the journal: an earlier pass made more
 // calls with fewer results.
-func (p *pass) unasked() error {
+func (p *pass) missingCalls() error {
 	if p.seq >= len(p.entries) {
 		return nil
 	}

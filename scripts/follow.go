@@ -131,7 +131,7 @@ func fitOptions(planned map[string]any, got writ.CallOptions) bool {
 		known[name] = v
 		if _, unknown := KnownAfter(v); unknown {
 			known[name] = catalog.Unknown{}
-			forget(&got, name)
+			resetOption(&got, name)
 			continue
 		}
 		labels, ok := v.(map[string]any)
@@ -154,8 +154,8 @@ func fitOptions(planned map[string]any, got writ.CallOptions) bool {
 	return len(problems) == 0 && reflect.DeepEqual(want, got)
 }
 
-// forget sets an option to the result of parseOptions for an unknown value.
-func forget(o *writ.CallOptions, name string) {
+// resetOption sets an option to the result of parseOptions for an unknown value.
+func resetOption(o *writ.CallOptions, name string) {
 	switch name {
 	case "retries":
 		o.Retries = nil

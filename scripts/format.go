@@ -56,8 +56,8 @@ type piece struct {
 
 func (p *piece) comment() bool { return p.tok == token.Comment }
 
-// note reports whether p is a comment that ends with its line.
-func (p *piece) note() bool { return p.comment() && strings.HasPrefix(p.text, "//") }
+// isLineComment reports whether p is a comment that ends with its line.
+func (p *piece) isLineComment() bool { return p.comment() && strings.HasPrefix(p.text, "//") }
 
 // pieceReader splits a source without syntax errors into pieces. Tengo's parser drops comments, and its scanner does
 // not distinguish the uses of braces and colons; the reader combines both.
@@ -113,7 +113,7 @@ func (r *pieceReader) read(u *unit) []*piece {
 			if text == "" {
 				p.text = tok.String()
 			}
-			if p.note() {
+			if p.isLineComment() {
 				p.text = strings.TrimRight(text, " \t\r")
 			}
 			at := u.file.Position(pos).Line
@@ -127,7 +127,7 @@ func (r *pieceReader) read(u *unit) []*piece {
 func (r *pieceReader) add(p *piece, pos parser.Pos) {
 	r.pieces = append(r.pieces, p)
 	top := r.top()
-	if p.lines > 0 || p.note() || p.comment() && strings.Contains(p.text, "\n") {
+	if p.lines > 0 || p.isLineComment() || p.comment() && strings.Contains(p.text, "\n") {
 		top.broken = true
 	}
 	if p.comment() {

@@ -26,8 +26,8 @@ const (
 	sizeKey    = 64  // each key of a bigger map
 )
 
-// keep burns fuel for memory that may stay in use.
-func (p *pass) keep(bytes int) error { return p.burn(int64(bytes) / 6) }
+// burnMemory burns fuel for memory that may stay in use.
+func (p *pass) burnMemory(bytes int) error { return p.burn(int64(bytes) / 6) }
 
 // weigh burns fuel for reading a text: one unit for every given number of bytes.
 func (p *pass) weigh(o tengo.Object, bytes int) error {
@@ -48,5 +48,5 @@ func (p *pass) runes(o tengo.Object) error {
 	if !ok || !reflect.ValueOf(s).Elem().FieldByName("runeStr").IsNil() {
 		return nil
 	}
-	return p.keep(4 * len(s.Value))
+	return p.burnMemory(4 * len(s.Value))
 }

@@ -134,7 +134,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 	case !ofResult: // err: a call with a given result succeeds
 		return tengo.UndefinedValue, nil
 	}
-	if err := h.pass.keep(4 * sizeOf(values[field])); err != nil {
+	if err := h.pass.burnMemory(4 * sizeOf(values[field])); err != nil {
 		return nil, err
 	}
 	return objectOf(values[field])
@@ -151,7 +151,7 @@ func (h *handle) failure(entry *Entry) (tengo.Object, error) {
 		return tengo.UndefinedValue, nil
 	}
 	err := reason(entry)
-	if err := h.pass.keep(sizeMap + 3*sizeKey); err != nil {
+	if err := h.pass.burnMemory(sizeMap + 3*sizeKey); err != nil {
 		return nil, err
 	}
 	return &tengo.ImmutableMap{Value: map[string]tengo.Object{

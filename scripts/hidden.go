@@ -16,12 +16,12 @@ const maxHidden = 10
 // once per line.
 func (c *checker) disguises(u *unit) {
 	names, text := namesIn(u.tree), u.source.Text
-	line, said, found := 1, map[string]int{}, map[string]int{}
+	line, reported, found := 1, map[string]int{}, map[string]int{}
 	report := func(code string, at, size int, format string, args ...any) *Diagnostic {
-		if said[code] == line || found[code] == maxHidden {
+		if reported[code] == line || found[code] == maxHidden {
 			return &Diagnostic{}
 		}
-		said[code], found[code] = line, found[code]+1
+		reported[code], found[code] = line, found[code]+1
 		return c.add(code, parser.Pos(u.file.Base+at), size, format, args...)
 	}
 	word, mixed := 0, false // the start of the current word, and whether the word contains non-ASCII characters

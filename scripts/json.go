@@ -26,7 +26,7 @@ func jsonEncode(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if b.Len() > maxString {
 		return nil, tengo.ErrBytesLimit
 	}
-	return &tengo.Bytes{Value: b.Bytes()}, p.keep(2 * b.Len())
+	return &tengo.Bytes{Value: b.Bytes()}, p.burnMemory(2 * b.Len())
 }
 
 func (p *pass) writeJSON(b *bytes.Buffer, o tengo.Object, depth int) error {
@@ -132,7 +132,7 @@ func jsonDecode(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, mismatch("first", "bytes/string", args[0])
 	}
-	if err := p.keep(40 * len(text)); err != nil {
+	if err := p.burnMemory(40 * len(text)); err != nil {
 		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))

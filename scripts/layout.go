@@ -48,7 +48,7 @@ func (w *layoutWriter) write() []byte {
 			w.lines = append(w.lines, layoutLine{indent: w.indent(p, code), blank: before != nil && w.parts(before, p, code)})
 			w.bare = true
 			w.top().spread = w.top().spread || before != nil && before.opens != 0
-		} else if spaced(before, p) && !(p.note() && !w.bare) {
+		} else if spaced(before, p) && !(p.isLineComment() && !w.bare) {
 			w.line().code.WriteByte(' ')
 		}
 		w.put(p)
@@ -72,7 +72,7 @@ func (w *layoutWriter) codes() []*piece {
 
 // put appends a piece to the current line.
 func (w *layoutWriter) put(p *piece) {
-	if p.note() && !w.bare {
+	if p.isLineComment() && !w.bare {
 		w.line().note = p.text
 		return
 	}
@@ -107,7 +107,7 @@ func (w *layoutWriter) put(p *piece) {
 // breaks reports whether p begins a line.
 func (w *layoutWriter) breaks(before, p *piece) bool {
 	switch {
-	case before.note():
+	case before.isLineComment():
 		return true
 	case p.comment():
 		return p.lines > 0

@@ -123,12 +123,12 @@ func (l *linter) nodes(n parser.Node) {
 			l.condition(n.Expr)
 		}
 	case *parser.ArrayLit:
-		l.keep(n.Elements...)
+		l.markStored(n.Elements...)
 	case *parser.MapElementLit:
-		l.keep(n.Value)
+		l.markStored(n.Value)
 	case *parser.MapLit:
 		for _, e := range n.Elements {
-			l.keep(e.Value)
+			l.markStored(e.Value)
 		}
 	case *parser.CallExpr:
 		l.call(n)
@@ -150,15 +150,15 @@ func (l *linter) statements(list []parser.Stmt) {
 		if e, ok := s.(*parser.ExprStmt); ok {
 			l.unusedResult(e.Expr)
 		}
-		if last := l.leave(s); last != "" && i+1 < len(list) {
+		if last := l.exitOf(s); last != "" && i+1 < len(list) {
 			l.warn(codeUnreachable, list[i+1], "statements after %s never run", last)
 			return
 		}
 	}
 }
 
-// leave returns the name of a statement that always leaves its block, or "" for other statements.
-func (l *linter) leave(s parser.Stmt) string {
+// exitOf returns the name of a statement that always leaves its block, or "" for other statements.
+func (l *linter) exitOf(s parser.Stmt) string {
 	switch s := s.(type) {
 	case *parser.ReturnStmt:
 		return "return"
@@ -191,7 +191,7 @@ func (l *linter) assign(s *parser.AssignStmt) {
 		}
 	} else {
 		if !isName || l.outlives(l.symbols[name]) {
-			l.keep(s.RHS[0])
+			l.markStored(s.RHS[0])
 		}
 		l.target(s.LHS[0])
 	}
@@ -284,7 +284,7 @@ func (l *linter) call(n *parser.CallExpr) {
 		builtin = name.Name
 	}
 	if builtin == "append" {
-		l.keep(n.Args...)
+		l.markStored(n.Args...)
 	}
 	visit := l.nodes
 	if base, key := selected(n.Func); key != nil && l.module(base) != "" && l.module(base) != "enum" ||
@@ -299,7 +299,7 @@ func (l *linter) call(n *parser.CallExpr) {
 // unusedResult reports an expression statement without effect.
 func (l *linter) unusedResult(e parser.Expr) {
 	if call, ok := e.(*parser.CallExpr); ok {
-		if name := l.pure(call); name != "" {
+		if name := l.pureCall(call); name != "" {
 			l.warn(codeUnusedResult, e, "the result of %s is not used", name)
 		}
 		return
@@ -309,8 +309,8 @@ func (l *linter) unusedResult(e parser.Expr) {
 	}
 }
 
-// pure returns the name of the called function if its only effect is its result, or "" otherwise.
-func (l *linter) pure(call *parser.CallExpr) string {
+// pureCall returns the name of the called function if its only effect is its result, or "" otherwise.
+func (l *linter) pureCall(call *parser.CallExpr) string {
 	if name, ok := call.Func.(*parser.Ident); ok {
 		s := l.symbols[name]
 		if s != nil && s.builtin && name.Name != "delete" && name.Name != "splice" {
@@ -335,7 +335,7 @@ func (l *linter) acts(e parser.Node) bool {
 	case *parser.SelectorExpr, *parser.IndexExpr, *parser.ImportExpr, *parser.BadExpr:
 		return true
 	case *parser.CallExpr:
-		if l.pure(e) == "" {
+		if l.pureCall(e) == "" {
 			return true
 		}
 	case *parser.FuncLit:

@@ -138,7 +138,7 @@ func (c *callCounter) rounds(s *parser.ForStmt) int {
 	name, isName := init.LHS[0].(*parser.Ident)
 	from, isNumber := intLiteral(init.RHS[0])
 	cond, isBinary := s.Cond.(*parser.BinaryExpr)
-	if !isName || !isNumber || !isBinary || !c.means(cond.LHS, c.symbols[name]) || c.changes(s.Body, c.symbols[name]) {
+	if !isName || !isNumber || !isBinary || !c.isVariable(cond.LHS, c.symbols[name]) || c.changes(s.Body, c.symbols[name]) {
 		return 0
 	}
 	to, isNumber := intLiteral(cond.RHS)
@@ -163,7 +163,7 @@ func (c *callCounter) rounds(s *parser.ForStmt) int {
 func (c *callCounter) step(post parser.Stmt, s *symbol) int64 {
 	switch post := post.(type) {
 	case *parser.IncDecStmt:
-		if !c.means(post.Expr, s) {
+		if !c.isVariable(post.Expr, s) {
 			return 0
 		}
 		if post.Token == token.Dec {
@@ -171,7 +171,7 @@ func (c *callCounter) step(post parser.Stmt, s *symbol) int64 {
 		}
 		return 1
 	case *parser.AssignStmt:
-		if len(post.LHS) != 1 || len(post.RHS) != 1 || !c.means(post.LHS[0], s) {
+		if len(post.LHS) != 1 || len(post.RHS) != 1 || !c.isVariable(post.LHS[0], s) {
 			return 0
 		}
 		n, _ := intLiteral(post.RHS[0])
@@ -207,8 +207,8 @@ func (c *callCounter) elements(e parser.Expr) int {
 	return 0
 }
 
-// means reports whether an expression is the variable s.
-func (c *callCounter) means(e parser.Expr, s *symbol) bool {
+// isVariable reports whether an expression is the variable s.
+func (c *callCounter) isVariable(e parser.Expr, s *symbol) bool {
 	name, ok := e.(*parser.Ident)
 	return ok && s != nil && c.symbols[name] == s
 }
@@ -217,11 +217,11 @@ func (c *callCounter) means(e parser.Expr, s *symbol) bool {
 func (c *callCounter) changes(n parser.Node, s *symbol) bool {
 	switch n := n.(type) {
 	case *parser.AssignStmt:
-		if n.Token != token.Define && c.means(n.LHS[0], s) {
+		if n.Token != token.Define && c.isVariable(n.LHS[0], s) {
 			return true
 		}
 	case *parser.IncDecStmt:
-		if c.means(n.Expr, s) {
+		if c.isVariable(n.Expr, s) {
 			return true
 		}
 	}

@@ -52,8 +52,8 @@ func (l *linter) function(n *parser.FuncLit) {
 	l.loops = outer
 }
 
-// keep records which of the expressions are functions that are stored, so that a later round may call them.
-func (l *linter) keep(list ...parser.Expr) {
+// markStored records which of the expressions are functions that are stored, so that a later round may call them.
+func (l *linter) markStored(list ...parser.Expr) {
 	for _, e := range list {
 		if f, ok := e.(*parser.FuncLit); ok {
 			l.kept[f] = true
@@ -62,17 +62,17 @@ func (l *linter) keep(list ...parser.Expr) {
 }
 
 // lateVariables reports the loop variables that a stored function captures. Each variable is checked once.
-func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, said map[*symbol]bool) {
+func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, seen map[*symbol]bool) {
 	if name, ok := n.(*parser.Ident); ok {
-		if s := l.symbols[name]; s != nil && s.name != nil && !said[s] {
-			said[s] = true
+		if s := l.symbols[name]; s != nil && s.name != nil && !seen[s] {
+			seen[s] = true
 			if !l.shared(s) {
 				return
 			}
 			l.warn(codeLateVariable, name, "the function sees the last value of %q when it is called after the loop", name.Name)
 		}
 	}
-	children(n, func(c parser.Node) { l.lateVariables(f, c, said) })
+	children(n, func(c parser.Node) { l.lateVariables(f, c, seen) })
 }
 
 // shared reports whether all rounds of a loop share a variable. At the top level that applies to every variable defined

@@ -162,7 +162,7 @@ func (o *orderer) called(e *parser.CallExpr) {
 	switch {
 	case op != nil && op.Kind != "" && len(e.Args) > 0:
 		o.add(e, op)
-	case op == nil && o.pure(e) == "" && !o.logs(e):
+	case op == nil && o.pureCall(e) == "" && !o.logs(e):
 		o.waitForAll() // a function may read fields
 	}
 }

@@ -16,10 +16,10 @@ import (
 // statements of one function in order, and ignores unknown expressions.
 type splitter struct {
 	*linter
-	waits []parser.Node // the reads so far
-	holds map[*symbol]held
-	mute  bool // the current code may not run
-	said  map[parser.Node]bool
+	waits    []parser.Node // the reads so far
+	holds    map[*symbol]held
+	mute     bool // the current code may not run
+	reported map[parser.Node]bool
 }
 
 // held is the value of an expression, as far as it matters for placement.
@@ -62,7 +62,7 @@ func (h held) split(waits int) bool {
 
 // splits reports reads that split a group, in the statements of one function.
 func (l *linter) splits(list []parser.Stmt) {
-	s := &splitter{linter: l, holds: make(map[*symbol]held), said: make(map[parser.Node]bool)}
+	s := &splitter{linter: l, holds: make(map[*symbol]held), reported: make(map[parser.Node]bool)}
 	s.body(list)
 }
 
@@ -257,10 +257,10 @@ func (s *splitter) isAnchored(op *catalog.Operation, e *parser.CallExpr) bool {
 
 // splitBy reports a read that splits the arguments of a call.
 func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.CallExpr) {
-	if s.said[read] {
+	if s.reported[read] {
 		return
 	}
-	s.said[read] = true
+	s.reported[read] = true
 	s.warn(codeSplitGroup, read, "this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
 		"their resources on one node",
 		op.Name(), s.line(e)).Help = "make all linked calls first and read results after them, or give each call the option node"

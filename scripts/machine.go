@@ -41,8 +41,8 @@ func (p *Program) machine(run *pass) *machine {
 	return m
 }
 
-// rest stores a machine for the next pass, without the data of the last one.
-func (p *Program) rest(m *machine) {
+// storeIdle stores a machine for the next pass, without the data of the last one.
+func (p *Program) storeIdle(m *machine) {
 	clear(m.globals)
 	for _, b := range p.bindings {
 		m.constants[b.constant] = p.constants[b.constant]

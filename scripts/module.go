@@ -93,7 +93,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, tengo.ErrInvalidIndexType
 	}
-	if err := m.pass.keep(sizeMap / 2); err != nil {
+	if err := m.pass.burnMemory(sizeMap / 2); err != nil {
 		return nil, err
 	}
 	if op, ok := catalog.Lookup(m.name + "." + key.Value); ok && goModules[m.name][key.Value].call == nil {

@@ -43,7 +43,7 @@ func (p *pass) add(left, right tengo.Object) (tengo.Object, error) {
 		if len(l.Value)+len(text) > maxString {
 			return nil, tengo.ErrStringLimit
 		}
-		return &tengo.String{Value: l.Value + text}, p.keep(len(l.Value) + len(text))
+		return &tengo.String{Value: l.Value + text}, p.burnMemory(len(l.Value) + len(text))
 	case *tengo.Bytes:
 		r, ok := right.(*tengo.Bytes)
 		if !ok {
@@ -52,14 +52,14 @@ func (p *pass) add(left, right tengo.Object) (tengo.Object, error) {
 		if len(l.Value)+len(r.Value) > maxString {
 			return nil, tengo.ErrBytesLimit
 		}
-		return &tengo.Bytes{Value: slices.Concat(l.Value, r.Value)}, p.keep(len(l.Value) + len(r.Value))
+		return &tengo.Bytes{Value: slices.Concat(l.Value, r.Value)}, p.burnMemory(len(l.Value) + len(r.Value))
 	}
 	if l, ok := elementsOf(left); ok {
 		r, ok := elementsOf(right)
 		if !ok || left.TypeName() != right.TypeName() {
 			return nil, operands(token.Add, left, right)
 		}
-		if err := p.keep(sizeObject * (len(l) + len(r))); err != nil {
+		if err := p.burnMemory(sizeObject * (len(l) + len(r))); err != nil {
 			return nil, err
 		}
 		return &tengo.Array{Value: slices.Concat(l, r)}, nil
@@ -91,7 +91,7 @@ func (p *pass) index(o tengo.Object) (tengo.Object, error) {
 	case *tengo.String, *tengo.Int, *tengo.Char, *tengo.Bool, *tengo.Undefined:
 		return o, nil
 	case *tengo.Float:
-		return o, p.keep(digits)
+		return o, p.burnMemory(digits)
 	default:
 		return nil, fmt.Errorf("invalid index type: %s", o.TypeName())
 	}
@@ -125,7 +125,7 @@ func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
 	if len(list) > maxArguments {
 		return nil, fmt.Errorf("%d arguments; at most %d are possible", len(list), maxArguments)
 	}
-	return o, p.keep(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
+	return o, p.burnMemory(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
 }
 
 // iterable returns the value over which `for … in` iterates. Maps are iterated in the order of their keys.
@@ -135,7 +135,7 @@ func (p *pass) iterable(o tengo.Object) (tengo.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &sortedMap{pairs: m, keys: keys}, p.keep(2 * sizeObject * len(m))
+		return &sortedMap{pairs: m, keys: keys}, p.burnMemory(2 * sizeObject * len(m))
 	}
 	return o, p.runes(o)
 }

@@ -12,13 +12,13 @@ import (
 
 // planning is the additional state of a pass that makes a plan.
 type planning struct {
-	given map[int]map[string]any // results that are known in advance, by sequence number
-	calls []PlannedCall
-	asked []writ.Digest // for each call the SHA-256 of its request, including the places of unknown values
-	read  map[int]bool  // calls whose results were read
-	waits []int         // calls whose results were first read since the last call
-	born  bool          // unknown values exist
-	work  int           // remaining work for tracing unknown values
+	given      map[int]map[string]any // results that are known in advance, by sequence number
+	calls      []PlannedCall
+	requests   []writ.Digest // for each call the SHA-256 of its request, including the places of unknown values
+	read       map[int]bool  // calls whose results were read
+	waits      []int         // calls whose results were first read since the last call
+	hasUnknown bool          // unknown values exist
+	work       int           // remaining work for tracing unknown values
 }
 
 // PlanOf returns the plan of a script: see Plan. Inputs must equal those of the run, except its id, which is ignored.
@@ -76,7 +76,7 @@ func (p *planning) plan(end *Horizon, failed *writ.Failure) Plan {
 		complete = 0
 	}
 	h.Write([]byte{complete})
-	for _, asked := range p.asked {
+	for _, asked := range p.requests {
 		h.Write(asked[:])
 	}
 	return Plan{Digest: writ.Digest(h.Sum(nil)), Calls: p.calls, Horizon: end, Failure: failed}
@@ -98,12 +98,12 @@ func (p *planning) end(err error) (*Horizon, *writ.Failure) {
 	beyond, isHorizon := cause.(*horizon)
 	switch {
 	case isHorizon:
-		return &Horizon{Position: authored(trace), Reason: p.reason(beyond), After: beyond.after}, nil
-	case isCrash, p.born && countedWithStandIns(cause):
+		return &Horizon{Position: authorPosition(trace), Reason: p.reason(beyond), After: beyond.after}, nil
+	case isCrash, p.hasUnknown && countedWithStandIns(cause):
 	default:
 		return nil, failure(err)
 	}
-	return &Horizon{Position: authored(trace), Reason: "the plan cannot continue: " + cause.Error()}, nil
+	return &Horizon{Position: authorPosition(trace), Reason: "the plan cannot continue: " + cause.Error()}, nil
 }
 
 var errPlanWork = writ.Errorf(writ.CodeScriptLimit, "too many values depend on unknown ones")
@@ -112,8 +112,8 @@ func countedWithStandIns(err error) bool {
 	return slices.ContainsFunc([]error{errPlanWork, errFuel, errArguments, errJournal, errOutput}, func(limit error) bool { return err == limit })
 }
 
-// authored returns the innermost position in a source of the author.
-func authored(trace []string) string {
+// authorPosition returns the innermost position in a source of the author.
+func authorPosition(trace []string) string {
 	for _, at := range trace {
 		if !strings.HasPrefix(at, "enum:") {
 			return at
@@ -140,7 +140,7 @@ func (p *planning) reads(seq int) {
 
 // unknown returns a value that is known after some calls.
 func (p *planning) unknown(after []int) *unknown {
-	p.born = true
+	p.hasUnknown = true
 	return &unknown{after: after}
 }
 
@@ -163,7 +163,7 @@ func (p *planning) add(r *request, asked writ.Digest, call *NewCall) {
 		options, _ := valueOf(r.options).(map[string]any)
 		planned.Options = marked(options)
 	}
-	p.calls, p.asked = append(p.calls, planned), append(p.asked, asked)
+	p.calls, p.requests = append(p.calls, planned), append(p.requests, asked)
 }
 
 // marked returns values with unknown parts in the encoding of KnownAfter, or nil if values is empty.

@@ -17,7 +17,7 @@ import (
 // The pure modules are those of Tengo's library without two kinds of functions: those that read a clock, the host's
 // time zone or a source of randomness, and those of which one call can use all memory or time.
 
-var mathModule = pureModule("math", map[string][2]int{
+var mathModule = stdlibModule("math", map[string][2]int{
 	"abs": {1, 1}, "acos": {1, 1}, "acosh": {1, 1}, "asin": {1, 1}, "asinh": {1, 1}, "atan": {1, 1}, "atan2": {2, 2}, "atanh": {1, 1},
 	"cbrt": {1, 1}, "ceil": {1, 1}, "copysign": {2, 2}, "cos": {1, 1}, "cosh": {1, 1}, "dim": {2, 2}, "exp": {1, 1}, "exp2": {1, 1},
 	"expm1": {1, 1}, "floor": {1, 1}, "hypot": {2, 2}, "inf": {1, 1}, "is_inf": {2, 2}, "is_nan": {1, 1}, "ldexp": {2, 2}, "log": {1, 1},
@@ -25,7 +25,7 @@ var mathModule = pureModule("math", map[string][2]int{
 	"pow10": {1, 1}, "signbit": {1, 1}, "sin": {1, 1}, "sinh": {1, 1}, "sqrt": {1, 1}, "tan": {1, 1}, "tanh": {1, 1}, "trunc": {1, 1},
 }, map[string]member{})
 
-var textModule = pureModule("text", map[string][2]int{
+var textModule = stdlibModule("text", map[string][2]int{
 	"atoi": {1, 1}, "compare": {2, 2}, "contains": {2, 2}, "contains_any": {2, 2}, "count": {2, 2}, "equal_fold": {2, 2}, "fields": {1, 1},
 	"format_bool": {1, 1}, "format_int": {2, 2}, "has_prefix": {2, 2}, "has_suffix": {2, 2}, "index": {2, 2}, "index_any": {2, 2},
 	"itoa": {1, 1}, "join": {2, 2}, "last_index": {2, 2}, "last_index_any": {2, 2}, "pad_left": {2, 3}, "pad_right": {2, 3},
@@ -42,16 +42,16 @@ var textModule = pureModule("text", map[string][2]int{
 	"replace":      {least: 4, most: 4, call: textReplace},
 })
 
-var base64Module = pureModule("base64", map[string][2]int{
+var base64Module = stdlibModule("base64", map[string][2]int{
 	"encode": {1, 1}, "decode": {1, 1}, "raw_encode": {1, 1}, "raw_decode": {1, 1},
 	"url_encode": {1, 1}, "url_decode": {1, 1}, "raw_url_encode": {1, 1}, "raw_url_decode": {1, 1},
 }, map[string]member{})
 
-var hexModule = pureModule("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
+var hexModule = stdlibModule("hex", map[string][2]int{"encode": {1, 1}, "decode": {1, 1}}, map[string]member{})
 
 // timesModule has functions on times in UTC and on durations in nanoseconds. A time may also be given as seconds since
 // 1970.
-var timesModule = pureModule("times", map[string][2]int{
+var timesModule = stdlibModule("times", map[string][2]int{
 	"parse_duration": {1, 1}, "duration_hours": {1, 1}, "duration_minutes": {1, 1}, "duration_nanoseconds": {1, 1},
 	"duration_seconds": {1, 1}, "duration_string": {1, 1}, "month_string": {1, 1},
 }, map[string]member{
@@ -67,9 +67,9 @@ var timesModule = pureModule("times", map[string][2]int{
 	"unix":  {least: 1, most: 2, call: timesUnix},
 })
 
-// pureModule returns a module with functions of Tengo's library, all constants of the library's module, and the given
+// stdlibModule returns a module with functions of Tengo's library, all constants of the library's module, and the given
 // members.
-func pureModule(name string, functions map[string][2]int, members map[string]member) map[string]member {
+func stdlibModule(name string, functions map[string][2]int, members map[string]member) map[string]member {
 	for key, o := range stdlib.BuiltinModules[name] {
 		if _, isFunc := o.(*tengo.UserFunction); !isFunc {
 			members[key] = member{value: o}
@@ -121,7 +121,7 @@ func fromLibrary(module, name string) func(*pass, []tengo.Object) (tengo.Object,
 		if err != nil {
 			return nil, err
 		}
-		return result, p.keep(int(size))
+		return result, p.burnMemory(int(size))
 	}
 }
 
@@ -206,7 +206,7 @@ func textReplace(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if size > maxString {
 		return nil, tengo.ErrStringLimit
 	}
-	if err := p.keep(len(text) + int(size)); err != nil {
+	if err := p.burnMemory(len(text) + int(size)); err != nil {
 		return nil, err
 	}
 	return &tengo.String{Value: strings.Replace(text, old, with, int(count))}, nil
@@ -302,7 +302,7 @@ func textFind(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if found == nil {
 		return tengo.UndefinedValue, nil
 	}
-	if err := p.keep(len(found) * len(found[0]) / 2 * (sizeMap + 3*sizeKey)); err != nil {
+	if err := p.burnMemory(len(found) * len(found[0]) / 2 * (sizeMap + 3*sizeKey)); err != nil {
 		return nil, err
 	}
 	matches := make([]tengo.Object, len(found))
@@ -368,7 +368,7 @@ func timesParse(p *pass, args []tengo.Object) (tengo.Object, error) {
 	at, err := time.ParseInLocation(layout.Value, text.Value, time.UTC)
 	if err != nil {
 		why := err.Error() // it contains layout and text
-		return &tengo.Error{Value: &tengo.String{Value: why}}, p.keep(len(why))
+		return &tengo.Error{Value: &tengo.String{Value: why}}, p.burnMemory(len(why))
 	}
 	return &tengo.Time{Value: at.UTC()}, nil
 }

@@ -54,24 +54,24 @@ func (p *Plan) value() map[string]any {
 	labels, targets := make(map[int]string, len(p.Calls)), make(map[int]string, len(p.Calls))
 	calls, steps := make([]any, len(p.Calls)), make([]any, len(p.Calls))
 	for i, c := range p.Calls {
-		name, _ := readable(foreseen(c.Name, targets), nil).(string)
+		name, _ := readable(withUnknownTexts(c.Name, targets), nil).(string)
 		labels[c.Seq], targets[c.Seq] = handleText(c.Operation, name, c.Seq), Target{c.Operation, name}.String()
 		calls[i] = map[string]any{
 			"seq": int64(c.Seq), "operation": c.Operation, "name": name, "position": c.Position,
-			"args":    readable(foreseen(orEmptyMap(c.Args), targets), labels),
-			"options": foreseen(orEmptyMap(c.Options), targets),
+			"args":    readable(withUnknownTexts(orEmptyMap(c.Args), targets), labels),
+			"options": withUnknownTexts(orEmptyMap(c.Options), targets),
 		}
 		steps[i] = targets[c.Seq]
 	}
-	v["calls"], v["steps"], v["output"] = calls, steps, foreseen(orEmptyMap(p.Output), targets)
+	v["calls"], v["steps"], v["output"] = calls, steps, withUnknownTexts(orEmptyMap(p.Output), targets)
 	if p.Horizon != nil {
 		v["horizon"] = p.Horizon.Position + ": " + p.Horizon.Reason
 	}
 	return v
 }
 
-// foreseen replaces unknown values by their texts.
-func foreseen(v any, targets map[int]string) any {
+// withUnknownTexts replaces unknown values by their texts.
+func withUnknownTexts(v any, targets map[int]string) any {
 	return rewritten(v, func(part any) (any, bool) {
 		seqs, unknown := KnownAfter(part)
 		switch {

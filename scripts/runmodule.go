@@ -82,7 +82,7 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 		}
 		b.WriteString(text)
 	}
-	if err := p.keep(b.Len()); err != nil {
+	if err := p.burnMemory(b.Len()); err != nil {
 		return nil, err
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\n"), "\n") {
@@ -111,7 +111,7 @@ func runOutput(p *pass, args []tengo.Object) (tengo.Object, error) {
 		}
 		return nil, within("the output", err)
 	}
-	if err := p.keep(4 * len(e.buf)); err != nil {
+	if err := p.burnMemory(4 * len(e.buf)); err != nil {
 		return nil, err
 	}
 	if p.output == nil && len(m) > 0 {

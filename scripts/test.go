@@ -140,8 +140,8 @@ func (p *pass) place() (position string, trace []string) {
 	return all[0], p.test.within(all[1:])
 }
 
-// note adds a note to the verdict.
-func (p *pass) note(failed bool, text string) {
+// addNote adds a note to the verdict.
+func (p *pass) addNote(failed bool, text string) {
 	t := p.test
 	if t.bytes > maxTestText {
 		return
@@ -161,7 +161,7 @@ func (p *pass) note(failed bool, text string) {
 // failTest adds a failure. The test continues unless the caller ends it.
 func (p *pass) failTest(text string) {
 	p.test.verdict.Outcome = TestFailed
-	p.note(true, text)
+	p.addNote(true, text)
 }
 
 // findTests collects the tests of the main unit: definitions test_… := func(t) at its top level.

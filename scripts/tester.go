@@ -151,7 +151,7 @@ func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
 	if err := e.object(args[0], 0); err != nil {
 		return nil, within("the options", err)
 	}
-	return valuesOf(m), p.keep(4 * len(e.buf))
+	return valuesOf(m), p.burnMemory(4 * len(e.buf))
 }
 
 // testResources lists the current resources.
@@ -176,7 +176,7 @@ func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
 // records returns a value whose reads of unknown fields are errors instead of undefined. The same applies to the calls
 // in it.
 func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
-	if err := p.keep(4 * sizeOf(v)); err != nil {
+	if err := p.burnMemory(4 * sizeOf(v)); err != nil {
 		return nil, err
 	}
 	r := &record{what: "field", of: what, fields: make(map[string]tengo.Object, len(v))}
@@ -325,7 +325,7 @@ func (p *pass) assertion(text string, message []tengo.Object) (tengo.Object, err
 		text = about + ": " + text
 	}
 	p.failTest(text)
-	return tengo.FalseValue, p.keep(len(text))
+	return tengo.FalseValue, p.burnMemory(len(text))
 }
 
 // words joins arguments with spaces, as run.log does.
@@ -346,7 +346,7 @@ func testFail(p *pass, args []tengo.Object) (tengo.Object, error) {
 		return nil, err
 	}
 	p.failTest(text)
-	return tengo.UndefinedValue, p.keep(len(text))
+	return tengo.UndefinedValue, p.burnMemory(len(text))
 }
 
 func testFatal(p *pass, args []tengo.Object) (tengo.Object, error) {
@@ -361,8 +361,8 @@ func testLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.note(false, text)
-	return tengo.UndefinedValue, p.keep(len(text))
+	p.addNote(false, text)
+	return tengo.UndefinedValue, p.burnMemory(len(text))
 }
 
 // testSkip ends the test as skipped. A failed test stays failed.
@@ -371,7 +371,7 @@ func testSkip(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.note(false, why)
+	p.addNote(false, why)
 	if v := p.test.verdict; v.Outcome == TestPassed {
 		v.Outcome = TestSkipped
 	}

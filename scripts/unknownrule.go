@@ -15,7 +15,7 @@ type unknownRule func(p *planning, args []tengo.Object) (*unknown, error)
 
 // planNative applies the unknownRule of a native. A nil result means that the native must be called.
 func (p *planning) planNative(n *native, args []tengo.Object) (tengo.Object, error) {
-	if !p.born {
+	if !p.hasUnknown {
 		return nil, nil
 	}
 	how := n.unknown
