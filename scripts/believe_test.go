@@ -9,7 +9,7 @@ import (
 )
 
 // A pass over a journal without one of its calls can only report the damage.
-func TestADamagedJournalAllowsNothing(t *testing.T) {
+func TestDamagedJournalAllowsNoCalls(t *testing.T) {
 	damaged := []scripts.Entry{{Seq: 2, State: scripts.EntryOpen}}
 	in := everything()
 	asks := first(t, imports+`node.ping()`)

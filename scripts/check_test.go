@@ -177,7 +177,7 @@ var wrong = []struct {
 	{use + "f := func(x) { return x.anything }\nf({})\nf(v.get(\"a\" + 1))\nv.create(r.id, {size_gib: f({})}, f({}))\nv.create(\"a\", r.params...)", nil},
 }
 
-func TestCheckFindsEverythingAtItsPlace(t *testing.T) {
+func TestDiagnosticsHaveCodeAndPosition(t *testing.T) {
 	provoked := make(map[string]bool)
 	for _, tt := range wrong {
 		r := scripts.Check(bundleOf(tt.text))
@@ -254,7 +254,7 @@ func TestModulesMayEndAScriptEarly(t *testing.T) {
 	}
 }
 
-func TestNamesAreThoseThatCanBeSigned(t *testing.T) {
+func TestSourceNamesAreLimited(t *testing.T) {
 	for _, name := range []string{"", "my script.tengo", "a\nb", strings.Repeat("n", 129), "\x00add" /* as the engine calls its own */} {
 		main := scripts.Source{Name: "main.tengo", Text: fmt.Appendf(nil, "import(%q)", name)}
 		named := scripts.Source{Name: name, Text: []byte("export 1")}
@@ -326,7 +326,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-func TestDiagnosticsLookAsTheyShould(t *testing.T) {
+func TestDiagnosticTextsMatchGolden(t *testing.T) {
 	r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(use + `
 m.create("web", {
 	cpus: 2, memory: 2048,
@@ -361,7 +361,7 @@ r.log(root == "root", root.name)
 	}
 }
 
-func TestCompileRefusesWithTheFirstError(t *testing.T) {
+func TestCompileReturnsTheFirstError(t *testing.T) {
 	_, err := scripts.Compile(bundleOf("a := 1\nb := c\nd := e\n"))
 	if e := writ.AsError(err); e == nil || e.Code != writ.CodeScriptInvalid || !strings.HasPrefix(e.Message, `test.tengo:2:6: unknown name "c" (and 1 more)`) {
 		t.Errorf("%v", err)
@@ -383,7 +383,7 @@ func TestTooManyLiteralsAreRefused(t *testing.T) {
 	}
 }
 
-func TestResolveReadsWhatIsImported(t *testing.T) {
+func TestResolveReadsAllImports(t *testing.T) {
 	files := map[string]string{
 		"own/z@1": `import("own/a@1")`,
 		"own/a@1": `import("text"); export 1`,
@@ -412,7 +412,7 @@ s := "import(\"string\")"; import("machine"); import("missing"); import("enum"`)
 }
 
 // No file of the author replaces a module of the binary.
-func TestResolveTakesTheLibraryFromTheBinary(t *testing.T) {
+func TestLibraryCannotBeReplacedByFiles(t *testing.T) {
 	find := func(name string) ([]byte, error) {
 		if strings.HasPrefix(name, "lib/") || name == "text" {
 			t.Errorf("asked for %q", name)
@@ -433,7 +433,7 @@ func TestResolveTakesTheLibraryFromTheBinary(t *testing.T) {
 	}
 }
 
-func TestDigestTellsBundlesApart(t *testing.T) {
+func TestDigestDistinguishesBundles(t *testing.T) {
 	source := func(name, text string) scripts.Source { return scripts.Source{Name: name, Text: []byte(text)} }
 	seen := make(map[writ.Digest]int)
 	for i, b := range []scripts.Bundle{

@@ -65,7 +65,7 @@ func withoutNil(v any) any {
 	}
 }
 
-func TestArgumentsAreEncodedAsEverythingElse(t *testing.T) {
+func TestArgumentEncodingEqualsPackageCBOR(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		v := value(3).Draw(t, "value")
 		o, err := objectOf(v)

@@ -118,7 +118,7 @@ func TestEveryExampleIsTested(t *testing.T) {
 }
 
 // Tests in cmd/writ check their output.
-func TestTestsOfExamplesPassTheirCheck(t *testing.T) {
+func TestExampleTestsPassTheirCheck(t *testing.T) {
 	files, err := filepath.Glob("examples/*" + scripts.TestEnding)
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

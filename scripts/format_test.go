@@ -120,7 +120,7 @@ func withoutEmpty(v reflect.Value) {
 	}
 }
 
-func TestFormatLooksAsItShould(t *testing.T) {
+func TestFormatMatchesGolden(t *testing.T) {
 	messy, err := os.ReadFile("testdata/format/messy.tengo")
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestExamplesAreFormatted(t *testing.T) {
 	}
 }
 
-func TestFormatRefusesWhatCannotBeRead(t *testing.T) {
+func TestFormatRejectsSyntaxErrors(t *testing.T) {
 	for _, text := range []string{"a := ", "f(1,,)", "'ab'", "\"", "a\x00", "a := " + strings.Repeat("[", 300) + strings.Repeat("]", 300), strings.Repeat(" ", scripts.MaxSource+1)} {
 		if out, err := format(text); writ.AsError(err).Code != writ.CodeScriptInvalid || out != "" {
 			t.Errorf("%.20q: %q, %v", text, out, err)

@@ -113,7 +113,7 @@ func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
 	}
 }
 
-func TestForgottenBracketIsShownWhereItOpens(t *testing.T) {
+func TestUnclosedBracketIsReportedAtItsStart(t *testing.T) {
 	const m = "m := import(\"machine\")\n"
 	for text, want := range map[string]string{
 		m + "if true {\n\tm.start(\"a\")\n\nm.stop(\"a\")\n":                                        "2:9 this { is never closed: add the } that belongs to it",

@@ -9,7 +9,7 @@ import (
 	"writ/scripts"
 )
 
-func TestCheckWarnsOfTextThatReadsOtherThanItIs(t *testing.T) {
+func TestMisleadingTextIsReported(t *testing.T) {
 	const head = "run := import(\"run\")\n"
 	for name, tt := range map[string]struct {
 		script string
@@ -53,7 +53,7 @@ func TestCheckWarnsOfTextThatReadsOtherThanItIs(t *testing.T) {
 	}
 }
 
-func TestCheckRefusesWhatCannotBeSigned(t *testing.T) {
+func TestControlCharactersAreErrors(t *testing.T) {
 	const head = "run := import(\"run\")\n"
 	for name, tt := range map[string]struct {
 		script string

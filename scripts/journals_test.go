@@ -93,7 +93,7 @@ func (r *recording) pass(t *testing.T, p *scripts.Program, n int) (recordedPass,
 	return found, calls
 }
 
-func TestRecordedRunsReplayForEver(t *testing.T) {
+func TestRecordedRunsReplay(t *testing.T) {
 	for _, name := range recorded(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

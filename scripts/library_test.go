@@ -41,7 +41,7 @@ func callsOf(w *fixture) (list []string) {
 	return list
 }
 
-func TestLibraryModulesRefuseWhatCannotBeMeant(t *testing.T) {
+func TestLibraryModulesRejectInvalidArguments(t *testing.T) {
 	for call, want := range map[string]string{
 		`fleet.create({})`:                                                             `wrong number of arguments`,
 		`fleet.create(1, {})`:                                                          `fleet.create takes the name of the fleet first, not int`,
@@ -113,7 +113,7 @@ run.output({names: f.names, networks: len(f.networks)})
 }
 
 // All linked calls must be made in one pass; otherwise they may get different nodes.
-func TestLibraryModulesDoNotWaitBeforeTheyMust(t *testing.T) {
+func TestLibraryModulesMakeCallsInOnePass(t *testing.T) {
 	o, err := withLibrary(t, `
 f := fleet.create("web", {count: 20, cpus: 1, memory_mib: 64, volumes: {data: 1}, ports: [80]})
 b := backup.take({volumes: f.roots, machines: f.machines, databases: ["store"], label: "x", archive: true})
@@ -128,7 +128,7 @@ f.addresses()
 	}
 }
 
-func TestBackupSaysWhatFailed(t *testing.T) {
+func TestBackupReportsFailures(t *testing.T) {
 	o, w := play(t, withLibrary(t, `
 b := backup.take({volumes: ["data", "fail-logs"], machines: ["web"], archive: true})
 run.log(b.failures())

@@ -145,7 +145,7 @@ func TestLintsLookIntoModules(t *testing.T) {
 }
 
 // The engine behaves as the lints claim.
-func TestTheTrapsThatLintsNameAreReal(t *testing.T) {
+func TestLintedTrapsAreReal(t *testing.T) {
 	for text, want := range map[string]any{
 		"fs := []; for i := 0; i < 2; i++ { fs = append(fs, func() { return i }) }; v := fs[0]()":                          int64(2),
 		"fs := []; for i in [0, 1] { fs = append(fs, func() { return i }) }; v := fs[0]()":                                 int64(1),

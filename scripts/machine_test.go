@@ -26,7 +26,7 @@ run.log("all " + len(seen))
 `
 
 // A pass runs on the VM of the previous pass, and must not see its data.
-func TestAPassIsIndependentOfTheOneBefore(t *testing.T) {
+func TestPassesOfOneMachineAreIndependent(t *testing.T) {
 	bundle := Bundle{Main: Source{Name: "main.tengo", Text: []byte(waitsAndCounts)}}
 	program, err := Compile(bundle)
 	if err != nil {

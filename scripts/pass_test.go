@@ -16,7 +16,7 @@ import (
 	"writ/scripts"
 )
 
-func TestReadingAFieldWaitsAndPassingAHandleDoesNot(t *testing.T) {
+func TestFieldReadWaitsButHandleArgumentDoesNot(t *testing.T) {
 	o := first(t, imports+`
 root := volume.create("root", {size_gib: 1})
 box := machine.create("box", {cpus: 1, memory_mib: 64, disks: [root]}, {retries: 0, timeout: "90s", on_loss: "wait", node: "n1", labels: {a: "b"}, idempotent: true, adopt: true})
@@ -49,7 +49,7 @@ run.log("not reached")
 	}
 }
 
-func TestACallSaysWhatWasReadBefore(t *testing.T) {
+func TestCallHasThePositionOfTheLastRead(t *testing.T) {
 	o, w := play(t, compile(t, bundleOf(imports+`
 a := volume.create("a", {size_gib: 1})
 b := volume.create("b", {size_gib: 1})
@@ -297,7 +297,7 @@ func TestNewRulesDoNotBreakJournaledCalls(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasSignedIsDone(t *testing.T) {
+func TestUnsignedCallsAreRejected(t *testing.T) {
 	p := compile(t, bundleOf(imports+`volume.get("a"); volume.delete("a")`))
 	for _, tt := range []struct {
 		in    scripts.Inputs
@@ -326,7 +326,7 @@ func TestFailureOfACallNamesIt(t *testing.T) {
 	}
 }
 
-func TestOutputOfAScriptCannotCommandATerminal(t *testing.T) {
+func TestScriptOutputIsSafeForTerminals(t *testing.T) {
 	o := first(t, `run := import("run"); run.log("a\x1b[2J\tb\nc\xff"); run.fail("\u009b31m")`)
 	if diff := cmp.Diff([]string{"a\uFFFD[2J\tb", "c\uFFFD"}, o.Logs); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
@@ -351,7 +351,7 @@ func TestLogsAreBounded(t *testing.T) {
 }
 
 // With the whole log in each pass, logs exceeded all other traffic between the processes.
-func TestPassLeavesOutWhatIsLogged(t *testing.T) {
+func TestPassOmitsEarlierLogLines(t *testing.T) {
 	program := compile(t, bundleOf(imports+`run.log("a"); run.log("b"); run.log("c")`))
 	for logged, want := range [][]string{{"a", "b", "c"}, {"b", "c"}, {"c"}, nil, nil} {
 		in := everything()

@@ -122,9 +122,9 @@ func TestRunsFollowTheirPlan(t *testing.T) {
 	}
 }
 
-// TestAnUnknownIsNeverUsedAsAValue uses results in every possible way. It runs each script with many results; the plan
+// TestUnknownIsNeverUsedAsAValue uses results in every possible way. It runs each script with many results; the plan
 // must be correct for all of them.
-func TestAnUnknownIsNeverUsedAsAValue(t *testing.T) {
+func TestUnknownIsNeverUsedAsAValue(t *testing.T) {
 	complete := 0
 	for _, expression := range unknownUses {
 		for name, use := range map[string]string{
@@ -213,7 +213,7 @@ var unknownUses = []string{
 	`machine.create("m", {cpus: n, memory_mib: 64, disks: list})`, `volume.get(v).path`, `volume.get(volume.create("w-" + n, {size_gib: 1}))`, `run.output({a: n})`, `run.output(f.err)`, `run.log(n, list, deep)`, `run.fail("a" + n)`,
 }
 
-func TestFollowingAPlanIsDoingAllThatIsKnownOfIt(t *testing.T) {
+func TestFollowComparesAllKnownParts(t *testing.T) {
 	const planned = `f := node.facts(); r := volume.create("r", {size_gib: 1})
 machine.create("vm" + run.id, {cpus: 2, memory_mib: 64, disks: [r], env: {A: f.hostname, B: "b"}}, {retries: 1, node: f.hostname, labels: {x: f.hostname, y: "y"}})
 volume.create("last", {size_gib: 1})`
@@ -256,7 +256,7 @@ volume.create("last", {size_gib: 1})`
 	}
 }
 
-func TestPlanShowsWhatIsNotKnown(t *testing.T) {
+func TestPlanShowsUnknownValues(t *testing.T) {
 	plan := planOf(t, bundleOf(imports+`
 root := volume.create("root", {size_gib: 1})
 facts := node.facts()
@@ -314,7 +314,7 @@ machine.create("web", {cpus: 1, memory_mib: 64, disks: [root], env: {RUN: run.id
 	}
 }
 
-func TestAPlanFailsAsItsRunWould(t *testing.T) {
+func TestPlanFailsLikeItsRun(t *testing.T) {
 	tight := everything()
 	tight.Allow, tight.MaxCalls = []string{"node.facts", "node.ping"}, 3
 	for text, want := range map[string]writ.Code{
@@ -400,7 +400,7 @@ node.ping({}, {labels: {x: text.substr("" + [x, y, list, deep] + "----", 0, 20)}
 }
 
 // The script continues with the given results. A read is still a wait, and the rest is as in a plan.
-func TestGivenResultsLetAPlanSeeFurther(t *testing.T) {
+func TestGivenResultsExtendAPlan(t *testing.T) {
 	bundle := bundleOf(imports + `
 root := volume.create("root", {size_gib: 1})
 if root.err == undefined && root.size_gib == 1 { volume.create("more", {size_gib: root.size_gib + 1}) }

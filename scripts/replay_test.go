@@ -24,9 +24,9 @@ const (
 
 var oneScript = flag.Int("script", -1, "replay only the random script of this number")
 
-// TestReplayFromEveryPrefixIsTheSame runs random scripts with results in random order, then replays each from every
+// TestReplayFromEveryPrefixIsEqual runs random scripts with results in random order, then replays each from every
 // prefix of its journal. The calls and everything else must be the same.
-func TestReplayFromEveryPrefixIsTheSame(t *testing.T) {
+func TestReplayFromEveryPrefixIsEqual(t *testing.T) {
 	if *oneScript >= 0 {
 		replay(t, *oneScript)
 		return
@@ -67,7 +67,7 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 	in.MaxCalls = 40
 	fail := func(format string, args ...any) {
 		t.Helper()
-		t.Fatalf("script %d: %s\n%s\nonce more: go test ./scripts -run TestReplayFromEveryPrefixIsTheSame -script %[1]d",
+		t.Fatalf("script %d: %s\n%s\nonce more: go test ./scripts -run TestReplayFromEveryPrefixIsEqual -script %[1]d",
 			number, fmt.Sprintf(format, args...), bundle.Main.Text)
 	}
 	p, err := scripts.Compile(bundle)

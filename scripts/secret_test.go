@@ -25,7 +25,7 @@ func passed(t *testing.T, in scripts.Inputs, text string) scripts.Outcome {
 	return o
 }
 
-func TestASecretGoesIntoACallByItsName(t *testing.T) {
+func TestSecretIsEncodedByName(t *testing.T) {
 	const text = `
 secret := run.secret("db-password")
 herodb.create("store", {memory_mib: 64, password: secret})
@@ -58,7 +58,7 @@ run.log("with", secret, [secret], type_name(secret))
 	}
 }
 
-func TestASecretIsNothingButAnArgument(t *testing.T) {
+func TestSecretIsOnlyAnArgument(t *testing.T) {
 	for _, misuse := range []string{
 		`s + "x"`, `"x" + s`, `"x" + [s]`, `s < "x"`,
 		`s.value`, `s[0]`, `s()`, `string(s)`, `string({a: [s]})`, `format("%s", s)`, `format("%v", [s])`, `string(error(s))`, `len(s)`,
@@ -77,7 +77,7 @@ func TestASecretIsNothingButAnArgument(t *testing.T) {
 	}
 }
 
-func TestASecretIsEqualToNothing(t *testing.T) {
+func TestSecretEqualsNoValue(t *testing.T) {
 	o := passed(t, withSecret(), `s := run.secret("db-password"); e := "db-password@3"
 run.output({v: [s == s, s == "x", "x" == s, s == e, e == s, [s] == [s], {a: s} == {a: s}, s == copy(s), s == undefined]})`)
 	if o.Status != scripts.Completed {
@@ -90,7 +90,7 @@ run.output({v: [s == s, s == "x", "x" == s, s == e, e == s, [s] == [s], {a: s} =
 	}
 }
 
-func TestASecretThatWasNotSignedIsUnknown(t *testing.T) {
+func TestUnsignedSecretIsUnknown(t *testing.T) {
 	for _, name := range []string{"db-passwor", "db-password@3", "api-key", "", "db@1"} {
 		o := passed(t, withSecret(), `x := run.secret("`+name+`")`)
 		if o.Status != scripts.Failed || o.Failure.Code != writ.CodeSecretUnknown || o.Failure.Position != "test.tengo:4:6" {
@@ -114,7 +114,7 @@ run.log(a)
 	}
 }
 
-func TestAPlanKnowsSecretsByName(t *testing.T) {
+func TestPlanHasSecretsByName(t *testing.T) {
 	const text = imports + `
 store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})
 container.create("web", {image: "web", env: {DB: store.address, PASSWORD: run.secret("db-password")}})

@@ -10,7 +10,7 @@ import (
 	"writ/scripts"
 )
 
-func TestCheckTellsWhatAScriptDestroys(t *testing.T) {
+func TestCheckReportsDestroyedResources(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		want   []string
@@ -43,7 +43,7 @@ func TestCheckTellsWhatAScriptDestroys(t *testing.T) {
 }
 
 // The steps to resolve names are limited, even if names double repeatedly.
-func TestFollowingNamesHasABound(t *testing.T) {
+func TestNameResolutionIsLimited(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("volume := import(\"volume\")\na0 := \"\"\n")
 	for i := 1; i < 60; i++ {

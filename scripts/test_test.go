@@ -86,7 +86,7 @@ var played = scripts.Rehearsed{
 	},
 }
 
-func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
+func TestTesterMembersReportFailures(t *testing.T) {
 	for _, tt := range []struct{ body, want string }{
 		// Values.
 		{`t.equal(1 + 1, 2); t.equal({a: [1]}, {a: [1]}); t.equal(undefined, undefined)`, "pass"},
@@ -157,7 +157,7 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
-func TestTestsOfAFileDoNotSeeEachOther(t *testing.T) {
+func TestTestsOfAFileAreIndependent(t *testing.T) {
 	f := testFile(t, `counter := [0]
 more := func() { counter[0] += 1; return counter[0] }
 test_first := func(t) { t.equal(more(), 1) }
@@ -175,14 +175,14 @@ test_third := func(u) { test_first(u) }
 	}
 }
 
-func TestATestFileThatFailsOutsideOfItsTestsSaysWhere(t *testing.T) {
+func TestTopLevelFailureHasItsPosition(t *testing.T) {
 	f := testFile(t, "x := {}\nx.y.z = 1\ntest_it := func(t) { t.log(x) }\n")
 	if got, want := said(f.Run(t.Context(), 0, &sim{})), "fail\n! 2:1: not index-assignable: undefined"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-func TestAModuleOfAssertionsSaysFromWhereItWasCalled(t *testing.T) {
+func TestAssertionInAModuleHasItsCaller(t *testing.T) {
 	f := testFile(t, "expect := import(\"expect\")\ntest_it := func(t) {\n\texpect.one(t, 2)\n}\n",
 		scripts.Source{Name: "expect", Text: []byte("export {one: func(t, x) { t.equal(x, 1) }}\n")})
 	if got, want := said(f.Run(t.Context(), 0, &sim{})), "fail\n! expect:1:27: got 2, want 1 < 3:2"; got != want {
@@ -190,7 +190,7 @@ func TestAModuleOfAssertionsSaysFromWhereItWasCalled(t *testing.T) {
 	}
 }
 
-func TestARunIsAskedForAsTheTestSays(t *testing.T) {
+func TestRunGetsTheOptionsOfTheTest(t *testing.T) {
 	s := &sim{}
 	f := testFile(t, `test_it := func(t) {
 	t.run("../web.tengo", {
@@ -216,7 +216,7 @@ func TestARunIsAskedForAsTheTestSays(t *testing.T) {
 	}
 }
 
-func TestAnUnaskedExpectationFailsTheTest(t *testing.T) {
+func TestUnusedExpectationFailsTheTest(t *testing.T) {
 	s := &sim{answer: scripts.Rehearsed{Untouched: []scripts.Target{{Operation: "machine.create", Name: "web-9"}}}}
 	f := testFile(t, `test_it := func(t) { t.run("web.tengo", {fail: {"machine.create web-9": {}}}); t.log("goes on") }`)
 	want := "fail\n! 1:22: this run of web.tengo did not call machine.create web-9\n  1:80: goes on"
@@ -225,7 +225,7 @@ func TestAnUnaskedExpectationFailsTheTest(t *testing.T) {
 	}
 }
 
-func TestAScriptThatCannotBePlayedEndsTheTest(t *testing.T) {
+func TestUnplayableScriptEndsTheTest(t *testing.T) {
 	for err, want := range map[error]string{
 		writ.Errorf(writ.CodeUsage, "there is no file web.tengo"): "there is no file web.tengo",
 		errors.New("disk is full"):                                "disk is full",
@@ -237,7 +237,7 @@ func TestAScriptThatCannotBePlayedEndsTheTest(t *testing.T) {
 	}
 }
 
-func TestATestEndsWithItsTime(t *testing.T) {
+func TestTestEndsWithItsContext(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("its time is over"))
 	f := testFile(t, `test_it := func(t) { for { } }`)

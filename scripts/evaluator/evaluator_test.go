@@ -163,7 +163,7 @@ func succeeded(c scripts.NewCall) scripts.Entry {
 		Values: map[string]any{"hostname": "h", "unix_ms": int64(1_700_000_000_000), "list": []any{int64(1), nil, true}}}
 }
 
-func TestChildFindsWhatThisProcessFinds(t *testing.T) {
+func TestChildAndProcessOutcomesAreEqual(t *testing.T) {
 	pool := newPool(t, 1)
 	for name, text := range map[string]string{
 		"succeeds": facts, "fails": "a := 1\na()", "does not compile": "a := b", "fails in a library": `enum := import("enum")` + "\nenum.map([1], func(k, v) { return 1 / (v - 1) })",
@@ -187,7 +187,7 @@ func TestChildFindsWhatThisProcessFinds(t *testing.T) {
 }
 
 // A script can end its child each time. The first death by each cause is logged, and the others are counted.
-func TestDeadChildrenAreFewLines(t *testing.T) {
+func TestDeadChildrenLogFewLines(t *testing.T) {
 	t.Parallel()
 	pool, log := newMoodyPool(t), new(testenv.Log)
 	pool.Log = log.Logger()
@@ -265,7 +265,7 @@ func TestChildStopsAtItsMemory(t *testing.T) {
 	}
 }
 
-func TestPoolSaysOnceWhatConfinesItsChildren(t *testing.T) {
+func TestPoolLogsConfinementOnce(t *testing.T) {
 	var text strings.Builder
 	pool := newMoodyPool(t)
 	pool.Log = slog.New(slog.NewTextHandler(&text, nil))
@@ -284,7 +284,7 @@ func TestPoolSaysOnceWhatConfinesItsChildren(t *testing.T) {
 	}
 }
 
-func TestHostWhereNoChildLivesIsNotTheScriptsFault(t *testing.T) {
+func TestFailedChildStartDoesNotFailTheScript(t *testing.T) {
 	pool := &evaluator.Pool{Executable: "/bin/false", Size: 1}
 	_, err := pool.Confinement(t.Context())
 	if err == nil || writ.CodeOf(err) == writ.CodeEvaluatorCrashed {
@@ -295,7 +295,7 @@ func TestHostWhereNoChildLivesIsNotTheScriptsFault(t *testing.T) {
 	}
 }
 
-func TestChildForgetsProgramsAndAsksAgain(t *testing.T) {
+func TestChildRequestsDroppedPrograms(t *testing.T) {
 	pool := newPool(t, 1)
 	for round := range 2 {
 		for i := range 100 { // more than a child keeps
@@ -327,7 +327,7 @@ func TestPoolIsSharedByManyRuns(t *testing.T) {
 	}
 }
 
-func TestTooBigJournalIsTheRunsFailure(t *testing.T) {
+func TestTooBigJournalFailsTheRun(t *testing.T) {
 	pool := newPool(t, 1)
 	var journal []scripts.Entry
 	for i := range 300 {

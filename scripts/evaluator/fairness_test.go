@@ -30,8 +30,8 @@ func pass(ctx context.Context, t *testing.T, pool *evaluator.Pool, project strin
 	}
 }
 
-// TestALongPassYieldsItsChild occupies the only child with a long pass before another project arrives.
-func TestALongPassYieldsItsChild(t *testing.T) {
+// TestLongPassYieldsItsChild occupies the only child with a long pass before another project arrives.
+func TestLongPassYieldsItsChild(t *testing.T) {
 	pool := newPool(t, 2)
 	pool.Size = 1
 	var order []string
@@ -97,7 +97,7 @@ func TestCPUTimeIsSharedByProject(t *testing.T) {
 	}
 }
 
-func TestClosingWaitsForAPassThatTakesLong(t *testing.T) {
+func TestCloseWaitsForSlowPasses(t *testing.T) {
 	pool := newPool(t, 2)
 	pool.Size = 1
 	pass(t.Context(), t, pool, "slow", 1, burn(1)) // it is recorded as slow

@@ -7,8 +7,8 @@ import (
 	"writ/scripts"
 )
 
-// TestInputsOfWhichAnythingDiffersAreNotTheSame also covers fields that are added later.
-func TestInputsOfWhichAnythingDiffersAreNotTheSame(t *testing.T) {
+// TestEveryInputFieldIsCompared also covers fields that are added later.
+func TestEveryInputFieldIsCompared(t *testing.T) {
 	in := scripts.Inputs{Run: "r", Allow: []string{"a"}, Params: map[string]any{"a": []any{int64(1)}}}
 	kept := keptInputs{&in}
 	again := in

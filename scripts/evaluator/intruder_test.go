@@ -105,7 +105,7 @@ func needLayer(t testing.TB, name string) {
 	}
 }
 
-func TestChildCanDoNothingButCompute(t *testing.T) {
+func TestChildCannotEscapeConfinement(t *testing.T) {
 	needLayer(t, evaluator.LayerSeccomp)
 	for name, i := range intrusions {
 		t.Run(name, func(t *testing.T) {

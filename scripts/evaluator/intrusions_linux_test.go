@@ -135,7 +135,7 @@ func pauper() int {
 	return 0
 }
 
-func TestChildLivesWithoutWhatItsKernelLacks(t *testing.T) {
+func TestChildStartsWithoutOptionalLayers(t *testing.T) {
 	needLayer(t, evaluator.LayerSeccomp)
 	out, err := exec.Command(childBinary(t), "pauper").CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")

@@ -119,7 +119,7 @@ func TestBothSidesHaveTheSameJournals(t *testing.T) {
 	}
 }
 
-func TestNoJournalIsMadeOfTheWrongPast(t *testing.T) {
+func TestDifferenceNeedsItsBaseJournal(t *testing.T) {
 	entry := func(seq int) scripts.Entry { return scripts.Entry{Seq: seq, State: scripts.EntryOpen} }
 	j := journals{most: maxJournals}
 	if _, ok := j.apply("r", difference{Version: 7, Count: 2, Entries: []scripts.Entry{entry(1), entry(2)}}); !ok {
@@ -145,7 +145,7 @@ func TestNoJournalIsMadeOfTheWrongPast(t *testing.T) {
 	}
 }
 
-func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
+func TestEmptyJournalIsNotStored(t *testing.T) {
 	j := journals{most: maxJournals}
 	for i := range 1000 { // runs that begin, and wait for a long time
 		run := writ.RunID(fmt.Sprint(i))

@@ -239,7 +239,7 @@ func TestAnswersOfAChildAreVerified(t *testing.T) {
 	}
 }
 
-func TestAChildThatDripsIsNotWaitedFor(t *testing.T) {
+func TestSlowlyWritingChildTimesOut(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	pool.SetPatience(300 * time.Millisecond)
 	if _, err := pool.Pass(t.Context(), bundle("// say one byte at a time."), everything, nil); writ.CodeOf(err) != writ.CodeEvaluatorCrashed {
@@ -247,8 +247,8 @@ func TestAChildThatDripsIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAnAnswerInAdvanceIsNotBelievedEither has a hostile child send the answer for the next run in advance.
-func TestAnAnswerInAdvanceIsNotBelievedEither(t *testing.T) {
+// TestPrematureAnswerIsRejected has a hostile child send the answer for the next run in advance.
+func TestPrematureAnswerIsRejected(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	switch o, err := pool.Pass(t.Context(), bundle("// say the next answer too."), everything, nil); {
 	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed:

@@ -58,7 +58,7 @@ func repeated(text string, n int) []string {
 	return all
 }
 
-func TestPassesThatWaitShareAnExchange(t *testing.T) {
+func TestWaitingPassesShareARound(t *testing.T) {
 	together := make(map[int]int) // passes by the size of their round
 	for _, one := range crowd(t, newPoolOf(t, "liar"), always(t), repeated("// count", 40)...) {
 		if one.err != nil {
@@ -72,8 +72,8 @@ func TestPassesThatWaitShareAnExchange(t *testing.T) {
 	}
 }
 
-// TestARoundIsShort queues passes of programs that take some milliseconds together with others.
-func TestARoundIsShort(t *testing.T) {
+// TestRoundIsShort queues passes of programs that take some milliseconds together with others.
+func TestRoundIsShort(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	const some = "// say it takes some time."
 	crowd(t, pool, always(t), some, "// count")
@@ -87,8 +87,8 @@ func TestARoundIsShort(t *testing.T) {
 	}
 }
 
-// TestASlowProgramDelaysNoOther queues a program that took long together with others.
-func TestASlowProgramDelaysNoOther(t *testing.T) {
+// TestSlowProgramDelaysNoOther queues a program that took long together with others.
+func TestSlowProgramDelaysNoOther(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	const slow = "// say it takes long."
 	for round, want := range []string{"5", "1"} {
@@ -103,7 +103,7 @@ func TestASlowProgramDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestADeadChildCostsOneOfThePassesThatItHad(t *testing.T) {
+func TestDeadChildCostsOnePassOfItsRound(t *testing.T) {
 	for kind, bad := range map[string]string{"moody": "// please die", "liar": "// say nothing."} {
 		t.Run(kind, func(t *testing.T) {
 			texts := append(repeated("// good", 5), bad)
@@ -119,8 +119,8 @@ func TestADeadChildCostsOneOfThePassesThatItHad(t *testing.T) {
 	}
 }
 
-// TestPassesOutliveTheOneWhoLeadsThem ends the context of a pass that leads a round, while its child hangs.
-func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
+// TestPassesOutliveTheirLeader ends the context of a pass that leads a round, while its child hangs.
+func TestPassesOutliveTheirLeader(t *testing.T) {
 	pool := newMoodyPool(t)
 	finish(t, pool, bundle(facts)) // starts the child
 	const bad = "// please hang"
@@ -147,9 +147,9 @@ func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnAnsweredLeaderEndsNoOtherPass ends the context of a pass that leads two others, after it and one of
+// TestAnsweredLeaderEndsNoOtherPass ends the context of a pass that leads two others, after it and one of
 // them have their answers.
-func TestTheEndOfAnAnsweredLeaderEndsNoOtherPass(t *testing.T) {
+func TestAnsweredLeaderEndsNoOtherPass(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -180,7 +180,7 @@ func TestTheEndOfAnAnsweredLeaderEndsNoOtherPass(t *testing.T) {
 	group.Wait()
 }
 
-func TestAWaitForAChildCanBeCancelled(t *testing.T) {
+func TestWaitForAChildCanBeCancelled(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	release := pool.Hold()
 	ctx, stop := context.WithCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 )
 
 // Other work precedes scripts that compute continuously. A kernel without slices reports none.
-func TestALongScriptYields(t *testing.T) {
+func TestLongScriptYields(t *testing.T) {
 	c := exec.Command("sleep", "60")
 	c.SysProcAttr = attributes()
 	if err := c.Start(); err != nil {
