@@ -40,7 +40,7 @@ type BootMachines []BootMachine
 func (l *BootMachines) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('[') {
-		return writ.Errorf(writ.CodeBadRequest, "the machines are no list")
+		return writ.Errorf(writ.CodeBadRequest, "machines must be a list")
 	}
 	*l = BootMachines{}
 	for d.More() {

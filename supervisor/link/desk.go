@@ -61,7 +61,7 @@ func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 			d.running.Go(func() { p.forward(ctx, data) })
 		}
 	case d.busy >= maxRunning:
-		err := writ.Errorf(writ.CodeRateLimited, "%d requests are being answered already", d.busy)
+		err := writ.Errorf(writ.CodeRateLimited, "%d requests are in progress, which is the limit", d.busy)
 		d.note(ctx, f, err)
 		data, _ := d.encode(f, nil, err)
 		d.running.Go(func() { p.forward(ctx, data) })
@@ -129,7 +129,7 @@ func shown(text string) string { return strings.ToValidUTF8(text[:min(len(text),
 // call calls the handler if it supports the verb. It recovers a panic.
 func (d *desk) call(ctx context.Context, p *peer, f *frame, progress func(stage, detail string)) (result any, err error) {
 	if !slices.Contains(p.verbs, f.Verb) {
-		return nil, writ.Errorf(writ.CodeVerbUnsupported, "%q is no request that can be answered here", f.Verb)
+		return nil, writ.Errorf(writ.CodeVerbUnsupported, "the request %q is unknown or not permitted here", f.Verb)
 	}
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -107,7 +107,7 @@ func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) err
 	p := d.peer
 	d.mu.Unlock()
 	if p == nil {
-		return writ.Errorf(writ.CodeUnreachable, "there is no link to the coordinator at %s", d.URL)
+		return writ.Errorf(writ.CodeUnreachable, "the supervisor has no link to the coordinator at %s", d.URL)
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -240,7 +240,7 @@ func await(ctx context.Context, conn *websocket.Conn, kind string) (*frame, erro
 		refusal := f.Error.asError("the coordinator", "-")
 		return nil, fmt.Errorf("the link was refused: %s: %w", refusal.Code, refusal)
 	case f.Type != kind:
-		return nil, errors.New("a " + f.Type + " frame came instead of a " + kind)
+		return nil, errors.New("a " + f.Type + " frame arrived instead of a " + kind)
 	}
 	return f, nil
 }

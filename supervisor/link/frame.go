@@ -89,7 +89,7 @@ func failureOf(err error) *failure {
 func (f *failure) asError(other, request string) *writ.Error {
 	switch {
 	case f == nil || f.Code == writ.CodeInternal:
-		return writ.Errorf(writ.CodeExecError, "%s failed; its log says why, under request %s", other, request)
+		return writ.Errorf(writ.CodeExecError, "%s failed; its log has the cause, under request %s", other, request)
 	case f.Code.Info().Code != f.Code:
 		return &writ.Error{Code: writ.CodeExecError, Message: fmt.Sprintf("%s (%s)", f.Message, f.Code), Hint: f.Hint, Proof: f.Proof}
 	default:
@@ -109,7 +109,7 @@ func (f *frame) encode() ([]byte, error) {
 // checkFrame returns TOO_LARGE for an encoded frame that exceeds MaxFrame.
 func checkFrame(kind string, data []byte) error {
 	if len(data) > MaxFrame {
-		return writ.Errorf(writ.CodeTooLarge, "the %s frame has %d bytes; a link carries at most %d at once", kind, len(data), MaxFrame)
+		return writ.Errorf(writ.CodeTooLarge, "the %s frame has %d bytes; the limit is %d", kind, len(data), MaxFrame)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func checkFrame(kind string, data []byte) error {
 func decodeFrame(data []byte) (*frame, error) {
 	f := &frame{}
 	if err := decode(data, f, false); err != nil {
-		return nil, protocolError{fmt.Sprintf("a frame is no JSON of a frame: %v", err)}
+		return nil, protocolError{fmt.Sprintf("a frame is invalid JSON: %v", err)}
 	}
 	switch f.Type {
 	case "":
@@ -146,7 +146,7 @@ func decodeFrame(data []byte) (*frame, error) {
 // protocolError describes a protocol violation of the other side. It ends the session.
 type protocolError struct{ what string }
 
-func (e protocolError) Error() string { return "protocol of the link broken: " + e.what }
+func (e protocolError) Error() string { return "link protocol violated: " + e.what }
 
 // errCut is the error of requests that were open when their session ended.
 var errCut = errors.New("the link was cut")

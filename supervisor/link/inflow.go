@@ -38,7 +38,7 @@ func (in *inflow) on(ctx context.Context, f *frame) error {
 		return nil
 	}
 	if f.Journal != in.hello.Journal {
-		return protocolError{fmt.Sprintf("events of journal %q came in a session of %q", f.Journal, in.hello.Journal)}
+		return protocolError{fmt.Sprintf("events of journal %q arrived in a session of %q", f.Journal, in.hello.Journal)}
 	}
 	return in.backlog.put(ctx, f.Events)
 }
@@ -125,7 +125,7 @@ func (in *inflow) attempt(ctx context.Context, frames []waitingFrame, size frame
 			case e.Seq <= last:
 				continue // sent twice
 			case e.Seq != last+1 && last > 0: // a journal may have forgotten its first events
-				return 0, protocolError{fmt.Sprintf("event %d came where %d was due", e.Seq, last+1)}
+				return 0, protocolError{fmt.Sprintf("event %d arrived instead of %d", e.Seq, last+1)}
 			}
 			last = e.Seq
 			e.Journal = in.hello.Journal

@@ -150,7 +150,7 @@ func (l *Listener) greet(ctx context.Context, conn *websocket.Conn, remote strin
 
 func (l *Listener) admit(ctx context.Context, hello Hello, nonce []byte) error {
 	if !writ.ValidUUID(string(hello.Datacenter)) || hello.Journal == "" || len(hello.Journal) > maxID {
-		return writ.Errorf(writ.CodeBadRequest, "a hello names its datacenter by UUID, and its journal")
+		return writ.Errorf(writ.CodeBadRequest, "a hello must contain the UUID of its datacenter, and its journal")
 	}
 	return l.Authenticate(ctx, hello, nonce)
 }
@@ -220,7 +220,7 @@ func (l *Listener) claim(s *Session) (before *Session, err error) {
 	dc := s.Hello.Datacenter
 	before = l.sessions[dc]
 	if before != nil && before.Hello.Journal == s.Hello.Journal && before.Hello.Epoch > s.Hello.Epoch {
-		return nil, writ.Errorf(writ.CodeConflict, "a supervisor with epoch %d serves the datacenter already; this one has %d", before.Hello.Epoch, s.Hello.Epoch)
+		return nil, writ.Errorf(writ.CodeConflict, "another supervisor, with epoch %d, serves the datacenter; this one has epoch %d", before.Hello.Epoch, s.Hello.Epoch)
 	}
 	if l.desks[dc] == nil {
 		l.desks[dc] = newDesk(&l.serving, l.Log.With("dc", dc))

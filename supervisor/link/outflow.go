@@ -39,7 +39,7 @@ func (o *outflow) acked(seq int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if seq > o.sent {
-		return protocolError{fmt.Sprintf("event %d was acknowledged, but only %d were sent", seq, o.sent)}
+		return protocolError{fmt.Sprintf("event %d was acknowledged, but the last event sent is %d", seq, o.sent)}
 	}
 	if seq > o.acks {
 		o.acks = seq
@@ -89,7 +89,7 @@ func (o *outflow) sendAll(ctx context.Context, p *peer, journal string, events [
 		}
 		o.mu.Unlock()
 		if first != next {
-			return fmt.Errorf("the journal gave event %d where %d was due", first, next)
+			return fmt.Errorf("the journal returned event %d instead of %d", first, next)
 		}
 		if err := p.hand(ctx, data); err != nil {
 			return fmt.Errorf("send event %d: %w", first, err)

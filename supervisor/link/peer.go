@@ -221,7 +221,7 @@ func (p *peer) outcome(verb Verb, f *frame, result any) error {
 		return nil
 	}
 	if err := decode(f.Result, result, false); err != nil {
-		return writ.Errorf(writ.CodeExecError, "%s answered %s with something that cannot be read: %v", p.other, verb, err)
+		return writ.Errorf(writ.CodeExecError, "the answer of %s to %s cannot be decoded: %v", p.other, verb, err)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (p *peer) failed(err error, verb Verb) error {
 
 // receive reads one frame.
 func receive(ctx context.Context, conn *websocket.Conn, within time.Duration) (*frame, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("nothing came for %v", within))
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no frame received for %v", within))
 	defer cancel()
 	kind, data, err := conn.Read(ctx)
 	switch {
@@ -297,7 +297,7 @@ func transmit(ctx context.Context, conn *websocket.Conn, f *frame) error {
 }
 
 func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin, fmt.Errorf("the other side took nothing for %v", writeWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeWithin, fmt.Errorf("the other side accepted no data for %v", writeWithin))
 	defer cancel()
 	failpoint.OfFrame(data).Begin()
 	err := conn.Write(ctx, websocket.MessageText, data)

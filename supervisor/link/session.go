@@ -61,7 +61,7 @@ func (s *Session) Request(ctx context.Context, verb Verb, params, result any, pr
 
 func (s *Session) request(ctx context.Context, id string, verb Verb, params, result any, progress func(stage, detail string)) error {
 	if !slices.Contains(s.Hello.Verbs, verb) {
-		return writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of datacenter %s (version %s) does not know %q", s.Hello.Datacenter, s.Hello.Version, verb)
+		return writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of datacenter %s (version %s) does not support %q", s.Hello.Datacenter, s.Hello.Version, verb)
 	}
 	return s.peer.request(ctx, id, verb, params, result, progress)
 }

@@ -18,7 +18,7 @@ func Decode(params json.RawMessage, v any) error {
 		return writ.Errorf(writ.CodeBadRequest, "the request has no parameters")
 	}
 	if err := decode(params, v, true); err != nil {
-		return writ.Errorf(writ.CodeBadRequest, "the parameters cannot be read: %v", err)
+		return writ.Errorf(writ.CodeBadRequest, "the parameters cannot be decoded: %v", err)
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func decode(data []byte, v any, strict bool) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the value")
+		return errors.New("unexpected data after the value")
 	}
 	return exact(reflect.ValueOf(v))
 }
@@ -48,7 +48,7 @@ func decodeEvents(data []byte, limit int) ([]writ.Event, error) {
 		return nil, protocolError{fmt.Sprintf("more than %d events are unacknowledged", Window)}
 	}
 	if err != nil {
-		return nil, protocolError{fmt.Sprintf("an event frame cannot be read: %v", err)}
+		return nil, protocolError{fmt.Sprintf("an event frame cannot be decoded: %v", err)}
 	}
 	return events, nil
 }
@@ -60,7 +60,7 @@ func decodeList[T any](data []byte, limit int) ([]T, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if start, err := d.Token(); err != nil || start != json.Delim('[') {
-		return nil, errors.Join(errors.New("it is not a list"), err)
+		return nil, errors.Join(errors.New("a list is expected"), err)
 	}
 	var all []T
 	for d.More() {
