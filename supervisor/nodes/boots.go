@@ -56,7 +56,7 @@ func (h *handler) boots() (BootReports, error) {
 	if b, ok := h.backend.(BootReports); ok {
 		return b, nil
 	}
-	return nil, writ.Errorf(writ.CodeNotFound, "no boot server reports here")
+	return nil, writ.Errorf(writ.CodeNotFound, "this supervisor accepts no reports of boot servers")
 }
 
 func (h *handler) bootNext(r *http.Request) (any, error) {
@@ -82,14 +82,14 @@ func (h *handler) bootReport(r *http.Request) (any, error) {
 func credentialOf(header string) (c BootCredential, err error) {
 	text, ok := strings.CutPrefix(header, bootScheme)
 	if !ok || len(text) > maxCredential {
-		return c, writ.Errorf(writ.CodeTokenInvalid, "only a boot server may report which machines start").WithHint("`writ token create --role boot-server` makes its token")
+		return c, writ.Errorf(writ.CodeTokenInvalid, "only a boot server may report booting machines").WithHint("create its token with `writ token create --role boot-server`")
 	}
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(plain, &c)
 	}
 	if err != nil {
-		return c, writ.Errorf(writ.CodeBadRequest, "the credential of a boot server cannot be read")
+		return c, writ.Errorf(writ.CodeBadRequest, "the credential of the boot server cannot be decoded")
 	}
 	return c, nil
 }
@@ -106,7 +106,7 @@ func readAll(body io.Reader, most int64) ([]byte, error) {
 	case busy && limited.Code == writ.CodeRateLimited:
 		return nil, limited
 	case err != nil:
-		return nil, writ.Errorf(writ.CodeBadRequest, "the request cannot be read: %v", err)
+		return nil, writ.Errorf(writ.CodeBadRequest, "the request cannot be decoded: %v", err)
 	case int64(len(text)) > most:
 		return nil, writ.Errorf(writ.CodeTooLarge, "the request has more than %d bytes", most)
 	}

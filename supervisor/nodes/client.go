@@ -102,7 +102,7 @@ func post[T any](ctx context.Context, c *Client, path string, v any) (T, error) 
 func read[T any](c *Client, body []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(body, &v); err != nil { // unknown fields of a newer supervisor are ignored
-		return v, c.strange(fmt.Sprintf("its answer cannot be read: %v", err))
+		return v, c.strange(fmt.Sprintf("its answer cannot be decoded: %v", err))
 	}
 	return v, nil
 }
@@ -118,7 +118,7 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(text))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node API", c.URL).WithHint("it looks like http://127.0.0.1:7441")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node API", c.URL).WithHint("use an address like http://127.0.0.1:7441")
 	}
 	request.Header = header
 	request.Header.Set("Content-Type", "application/json")
@@ -152,7 +152,7 @@ func (c *Client) refused(response *http.Response, body []byte) error {
 		return c.strange("it answered " + statusText(response.StatusCode))
 	}
 	if p.Code == writ.CodeInternal {
-		p.Hint = "the supervisor's log says more under request " + p.RequestID
+		p.Hint = "the supervisor's log has the cause, under request " + p.RequestID
 	}
 	return writ.Errorf(p.Code, "%s", p.Detail).WithHint("%s", p.Hint)
 }
@@ -167,7 +167,7 @@ func (c *Client) unreachable(ctx context.Context, cause error) error {
 	}
 	return &writ.Error{
 		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node API at %s does not answer", c.URL),
-		Hint: "check the address, and that the supervisor runs", Err: cause,
+		Hint: "check the address and whether the supervisor runs", Err: cause,
 	}
 }
 

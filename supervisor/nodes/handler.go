@@ -73,7 +73,7 @@ func Standby(reason error, log *slog.Logger) http.Handler {
 // the supervisor.
 func Guarded(next http.Handler, names []string, log *slog.Logger) http.Handler {
 	h := &handler{log: log}
-	guard := &httpguard.Guard{Names: names, Hint: "use the supervisor's address, or have it started with --allowed-host"}
+	guard := &httpguard.Guard{Names: names, Hint: "use the supervisor's address, or start it with --allowed-host"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := guard.Check(r); err != nil {
 			h.fail(w, r, err)
@@ -131,10 +131,10 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	r.Get(pathNodes+"{node}"+pathFence, h.fence)
 	r.Post(pathNodes+"{node}"+pathFence, answer(h, h.fenced))
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path))
+		h.fail(w, r, writ.Errorf(writ.CodeNotFound, "the path %s is unknown", r.URL.Path))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "%s does not take %s", r.URL.Path, r.Method))
+		h.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the path %s does not support %s", r.URL.Path, r.Method))
 	})
 	return r
 }
@@ -169,11 +169,11 @@ func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	}
 	switch {
 	case n == nil:
-		return writ.Errorf(writ.CodeCertificateRole, "only nodes of the datacenter may ask for that, and this connection shows the certificate of none").
-			WithHint("let the node ask, from its own data directory")
+		return writ.Errorf(writ.CodeCertificateRole, "only nodes of the datacenter may request this, and the client certificate belongs to none").
+			WithHint("send the request from the node, with its own data directory")
 	case wanted != "" && n.ID != wanted:
-		return writ.Errorf(writ.CodeCertificateRole, "the node %s may not ask for what belongs to the node %s", n.Name, wanted).
-			WithHint("let that node ask, from its own data directory")
+		return writ.Errorf(writ.CodeCertificateRole, "the node %s may not request data of the node %s", n.Name, wanted).
+			WithHint("send the request from that node, with its own data directory")
 	}
 	return Admitted(n)
 }
@@ -220,7 +220,7 @@ func answer(h *handler, ask func(r *http.Request) (any, error)) http.HandlerFunc
 func (h *handler) payload(w http.ResponseWriter, r *http.Request) {
 	digest, err := writ.ParseDigest(chi.URLParam(r, "sha256"))
 	if err != nil {
-		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "a payload is asked for by its SHA-256: %v", err))
+		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "a payload must be requested by its SHA-256: %v", err))
 		return
 	}
 	signed, err := h.backend.Payload(r.Context(), digest)
@@ -256,7 +256,7 @@ func (h *handler) fence(w http.ResponseWriter, r *http.Request) {
 func questioned(r *http.Request, ask func(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)) ([]byte, error) {
 	nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce is written in hex digits")
+		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce must consist of hex digits")
 	}
 	return ask(r.Context(), writ.NodeID(chi.URLParam(r, "node")), nonce)
 }
@@ -293,7 +293,7 @@ func Remote(ctx context.Context) string {
 func (h *handler) account(w http.ResponseWriter, r *http.Request) {
 	asked, err := base64.RawURLEncoding.DecodeString(r.URL.Query().Get("asked"))
 	if err != nil {
-		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "what is asked for cannot be read: %v", err))
+		h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "the account request cannot be decoded: %v", err))
 		return
 	}
 	if len(asked) == 0 {
@@ -317,7 +317,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	info, hint := e.Code.Info(), e.Hint
 	if hint == "" {
-		hint = fmt.Sprintf("`writ explain %s` tells more", e.Code)
+		hint = fmt.Sprintf("`writ explain %s` explains the code", e.Code)
 	}
 	writeJSON(w, "application/problem+json", info.Status, problem{
 		Type: "urn:writ:code:" + string(e.Code), Title: info.Explain(), Status: info.Status,
@@ -370,7 +370,7 @@ func decode[T any](r *http.Request, most int64) (T, error) {
 	err := d.Decode(&v)
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("there is more behind it")
+			err = errors.New("unexpected data after the value")
 		}
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -380,7 +380,7 @@ func decode[T any](r *http.Request, most int64) (T, error) {
 		return v, limited
 	}
 	if err != nil {
-		return v, writ.Errorf(writ.CodeBadRequest, "the request cannot be read: %v", err)
+		return v, writ.Errorf(writ.CodeBadRequest, "the request cannot be decoded: %v", err)
 	}
 	return v, nil
 }
