@@ -12,7 +12,7 @@ import (
 )
 
 // ErrBusy means that there was no room for the requested page beside the pages that other callers hold.
-var ErrBusy = errors.New("too many different pages are in use")
+var ErrBusy = errors.New("too many pages are in use")
 
 // Cache builds each page once and keeps pages up to MaxBytes. Set the fields before the first call.
 type Cache struct {

@@ -43,7 +43,7 @@ func read(dir string) (catalog.NodeFacts, error) {
 
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
-		return f, fmt.Errorf("look at the disk of %s: %w", dir, err)
+		return f, fmt.Errorf("inspect the disk of %s: %w", dir, err)
 	}
 	f.DiskGiB = int64(disk.Blocks) * disk.Bsize / gib
 	f.DiskFreeGiB = int64(disk.Bavail) * disk.Bsize / gib
@@ -60,7 +60,7 @@ func memoryMiB(meminfo []byte) (int64, error) {
 	line, _, _ := bytes.Cut(meminfo, []byte("\n"))
 	fields := strings.Fields(string(line))
 	if len(fields) != 3 || fields[0] != "MemTotal:" {
-		return 0, fmt.Errorf("/proc/meminfo begins with %q", line)
+		return 0, fmt.Errorf("/proc/meminfo starts with %q", line)
 	}
 	kib, err := strconv.ParseInt(fields[1], 10, 64)
 	return kib / 1024, err

@@ -35,13 +35,13 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	case "facts":
 		facts, err := d.Facts()
 		if err != nil {
-			return sal.Outcome{}, sal.HostError("read what the machine is", err)
+			return sal.Outcome{}, sal.HostError("read the facts about the machine", err)
 		}
 		return sal.Outcome{Values: catalog.Values(facts)}, nil
 	case "drivers":
 		return sal.Outcome{Values: catalog.Values(d.drivers())}, nil
 	default:
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the driver of the node itself cannot do %s", request.Operation.Name())
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the host driver does not support %s", request.Operation.Name())
 	}
 }
 
