@@ -155,8 +155,8 @@ func doneUnrecorded(w *work, result *writ.Result, why error) error {
 	if result.Error != nil {
 		how = fmt.Sprintf("%s failed (%v)", w.job.Operation, result.Error)
 	}
-	return writ.Errorf(writ.CodeStoreUnavailable, "%s, but the node cannot write that down: %v", how, why).
-		WithHint("free space on the node's disk; it is tried again by itself, and finds what is there")
+	return writ.Errorf(writ.CodeStoreUnavailable, "%s, but the node cannot record the result: %v", how, why).
+		WithHint("free space on the node's disk; the call is retried automatically and finds the existing resource")
 }
 
 // refuse answers a job without acting and returns the recorded answer. It returns nil if the job is left to another
@@ -262,7 +262,7 @@ func checkValues(values map[string]any) error {
 		return fmt.Errorf("check the driver's values: %w", err)
 	}
 	if len(encoded) > maxValues {
-		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, %d are possible", len(encoded)>>10, maxValues>>10)
+		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, the limit is %d", len(encoded)>>10, maxValues>>10)
 	}
 	return nil
 }
@@ -301,10 +301,10 @@ func because(cause, err error) error {
 	return &why
 }
 
-const outcomeHint = "look at what it is about; if repeating is harmless, say idempotent: true in the call's options"
+const outcomeHint = "inspect the resource; if repeating is harmless, set idempotent: true in the call's options"
 
 func outcomeUnknown(w *work) *writ.Error {
-	return writ.Errorf(writ.CodeOutcomeUnknown, "the node stopped while it did %s; whether it was done is unknown", w.job.Operation).
+	return writ.Errorf(writ.CodeOutcomeUnknown, "the node stopped during %s; its outcome is unknown", w.job.Operation).
 		WithHint(outcomeHint)
 }
 
@@ -314,7 +314,7 @@ func halfDone(w *work, failed *writ.Error) *writ.Error {
 	if !failed.Retryable() && failed.Code != writ.CodeDriverRefused || failed.Code.Info().Kind != writ.Failed {
 		return failed
 	}
-	unknown := writ.Errorf(writ.CodeOutcomeUnknown, "%s failed, and may have been done in part: %s: %w", w.job.Operation, failed.Code, failed)
+	unknown := writ.Errorf(writ.CodeOutcomeUnknown, "%s failed, possibly after partial effects: %s: %w", w.job.Operation, failed.Code, failed)
 	return unknown.WithHint(outcomeHint)
 }
 

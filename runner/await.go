@@ -39,7 +39,7 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 	}
 	if most := int32(max(n.slots/waitingShare, 1)); n.waiting.Add(1) > most {
 		n.waiting.Add(-1)
-		return writ.Errorf(writ.CodeResourceBusy, "%d jobs wait for logs on this node, and no more may", most).
+		return writ.Errorf(writ.CodeResourceBusy, "%d jobs wait for logs on this node, which is the limit", most).
 			WithHint("follow fewer logs at a time, or give the node more slots (writ runner --slots)")
 	}
 	defer n.waiting.Add(-1)

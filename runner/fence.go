@@ -58,7 +58,7 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
 		case writ.AsError(err).Decided():
-			f.log.ErrorContext(ctx, "supervisor declares this node lost without a valid signature of a person: machines, containers and databases stay", "err", err)
+			f.log.ErrorContext(ctx, "supervisor declares this node lost without a valid signature of a person: machines, containers and databases keep running", "err", err)
 			return
 		case !insist || sleep.For(ctx, askEvery) != nil:
 			return
@@ -67,10 +67,10 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	if ctx.Err() != nil || f.member.state().Fenced {
 		return
 	}
-	f.log.WarnContext(ctx, "a person signed that this node is lost: it stops all machines, containers and databases; volumes stay")
+	f.log.WarnContext(ctx, "node declared lost by a person: stopping all machines, containers and databases; volumes are kept")
 	for ctx.Err() == nil {
 		if f.round(ctx) {
-			f.log.InfoContext(ctx, "all resources are stopped, and the datacenter knows")
+			f.log.InfoContext(ctx, "all resources are stopped, and the datacenter is informed")
 			return
 		}
 		_ = sleep.For(ctx, fenceEvery)
@@ -85,15 +85,15 @@ func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
 	_, _ = rand.Read(nonce) // never fails
 	signed, err := api.Fence(ctx, m.Node(), nonce)
 	if err != nil {
-		return fmt.Errorf("ask whether the node is to stop what it has: %w", err)
+		return fmt.Errorf("request the fence order of the node: %w", err)
 	}
 	opened, _, err := envelope.Open[nodes.Membership](envelope.Fence, signed, m.supervisorKey)
 	if err != nil {
-		return fmt.Errorf("verify that the node is to stop what it has: %w", err)
+		return fmt.Errorf("verify the fence order of the node: %w", err)
 	}
 	order, err := m.answers(opened, nonce)
 	if err != nil {
-		return fmt.Errorf("verify that the node is to stop what it has: %w", err)
+		return fmt.Errorf("verify the fence order of the node: %w", err)
 	}
 	if order.Node != m.Node() || order.Datacenter != m.Datacenter() || !left(order.Admission) {
 		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s", order.Node, order.Datacenter)
@@ -105,7 +105,7 @@ func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("verify who has signed that the node is lost: %w", err)
+		return fmt.Errorf("verify the statement that the node is lost: %w", err)
 	}
 	return m.change(func(r *record) { r.FenceOrdered = true })
 }
@@ -162,7 +162,7 @@ func (f *fence) report(ctx context.Context, answer *nodes.FenceAnswer) error {
 	answer.Round, answer.Clock = f.member.state().FenceRound, f.now().UnixMilli()
 	signed, err := envelope.Sign(envelope.Fenced, f.member.key, answer)
 	if err != nil {
-		return fmt.Errorf("sign what was stopped: %w", err)
+		return fmt.Errorf("sign the answer to the fence order: %w", err)
 	}
 	return f.api.Fenced(ctx, answer.Node, signed)
 }
@@ -178,7 +178,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 		resources, err := asked(ctx, &f.asking, "list "+module, readFor, d.List)
 		if err != nil {
 			mu.Lock()
-			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot say what there is: %v", module, err))
+			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot list its resources: %v", module, err))
 			mu.Unlock()
 			continue
 		}
@@ -255,7 +255,7 @@ func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
 		module := d.Describe().Module
 		found, err := asked(ctx, &f.asking, "orphans "+module, readFor, keeping.Orphans)
 		if err != nil {
-			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot look for what has no record: %v", module, err))
+			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot find objects without a record: %v", module, err))
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
@@ -303,10 +303,10 @@ func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.
 // acting lists drivers that still act although all jobs were cancelled.
 func (n *incarnation) acting() (all []string) {
 	for _, w := range n.desk.stuck() {
-		all = append(all, fmt.Sprintf("the driver of the job %s ignores that its time is over", w.JobKey))
+		all = append(all, fmt.Sprintf("the driver of the job %s ignores its deadline", w.JobKey))
 	}
 	n.keeper.asking.Range(func(what, _ any) bool {
-		all = append(all, fmt.Sprintf("a driver does not end to %s", what))
+		all = append(all, fmt.Sprintf("a driver still has an unfinished call: %s", what))
 		return true
 	})
 	return all

@@ -19,9 +19,9 @@ import (
 var (
 	errCancelled = writ.Errorf(writ.CodeRunCancelled, "the run was cancelled")
 	errGivenUp   = writ.Errorf(writ.CodeRunCancelled, "the call was given up")
-	errEndBy     = writ.Errorf(writ.CodeDeadlineExceeded, "the call did not end in its time")
+	errEndBy     = writ.Errorf(writ.CodeDeadlineExceeded, "the call did not end before its deadline")
 	// Never sent as an answer: another delivery may be on its way.
-	errStartBy = errors.New("the job could not begin by its start-by")
+	errStartBy = errors.New("the job could not start before its start-by time")
 )
 
 // handle processes a delivery from the queue. It returns once the answer is recorded and the transport has accepted it,
@@ -76,7 +76,7 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 	case !job.Run.Valid() || job.Seq < 1 || job.Attempt < 1 || job.Delivery < 1:
 		err = writ.Errorf(writ.CodeBadRequest, "%s is not the key of a job", job.TaskID())
 	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):
-		err = writ.Errorf(writ.CodeExpired, "it came too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
+		err = writ.Errorf(writ.CodeExpired, "it arrived too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
 	default:
 		err = writ.CheckEpoch(job.Epoch, now)
 	}
@@ -112,7 +112,7 @@ func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result 
 		n.counts.repeated.Add(1)
 		return past.Entry.Result
 	case past.Later:
-		return n.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp, "a later attempt of the call came before attempt %d, which was given up", w.job.Attempt))
+		return n.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp, "attempt %d was given up: a later attempt of the call arrived before it", w.job.Attempt))
 	case !w.repeatable():
 		return n.notAgain(accepting, w, past)
 	}
@@ -137,7 +137,7 @@ func (n *incarnation) notAgain(accepting context.Context, w *work, past *journal
 // for a slot, record. It returns the earlier state of the job if that forbids acting.
 func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
-		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(stuck), stuck[0].JobKey)
+		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck), stuck[0].JobKey)
 	}
 	if err := n.raiseEpoch(accepting, w.job.Epoch); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past
 		if err := w.lock.wait(early); errors.Is(err, errStartBy) {
 			holder := w.lock.holder()
 			if slices.ContainsFunc(n.desk.stuck(), func(w writ.Stuck) bool { return w.JobKey == holder.job }) {
-				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores that its time is over, and still works on the %s", holder.job, resource)
+				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores its deadline and still works on the %s", holder.job, resource)
 			}
 			return nil, writ.Errorf(writ.CodeResourceBusy, "%s", holder.works(resource))
 		} else if err != nil {
@@ -203,7 +203,7 @@ func (n *incarnation) warnOfUnsigned(ctx context.Context, w *work, why error) {
 		return
 	}
 	if times, say := n.lines.Say("unsigned "+string(e.Code), time.Now()); say {
-		n.log.WarnContext(ctx, "refused a job without a person's signature: is the key of the supervisor in wrong hands?",
+		n.log.WarnContext(ctx, "refused a job without a person's signature: the supervisor's key may be stolen",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "name", w.job.Name, "code", e.Code, "err", why, "times", times)
 	}
 }
@@ -262,7 +262,7 @@ func (n *incarnation) decode(w *work) error {
 	w.about = w.driver.Describe()
 	switch {
 	case operation.Named() != (w.job.Name != ""):
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%s and the name %q do not fit together", operation.Name(), w.job.Name)
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s does not match the name %q", operation.Name(), w.job.Name)
 	case operation.Named() && !(writ.ValidName(w.job.Name) && writ.ValidUUID(string(w.job.Project)) && writ.ValidUUID(string(w.job.UID))):
 		return writ.Errorf(writ.CodeArgumentsInvalid, "project, name and uid do not name a resource")
 	}

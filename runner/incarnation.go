@@ -120,7 +120,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		return nil, fmt.Errorf("measure the host: %w", err)
 	}
 	if n.number, err = n.journal.Begin(ctx); err != nil {
-		return nil, fmt.Errorf("number the start: %w", err)
+		return nil, fmt.Errorf("record the start: %w", err)
 	}
 	epoch, err := n.journal.Epoch(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	}
 	readings, err := n.journal.Readings(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read what resources have used: %w", err)
+		return nil, fmt.Errorf("read the usage of resources: %w", err)
 	}
 	n.keeper = newKeeper(n, readings)
 	open, err := n.journal.Unacknowledged(ctx)
@@ -191,7 +191,7 @@ func (n *incarnation) noteStore(ctx context.Context, err error) error {
 	if n.store.set(err) {
 		n.log.ErrorContext(ctx, "write the node's journal; jobs are refused", "err", err)
 	}
-	e := &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it continues by itself", Err: err}
+	e := &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it continues automatically", Err: err}
 	if writ.CodeOf(err) == writ.CodeStoreDamaged {
 		e.Message, e.Hint = "the journal of the node is damaged", journal.DamagedHint
 	}
@@ -231,7 +231,7 @@ func (n *incarnation) faultText(now time.Time) string {
 		return "the node's journal cannot be written: " + err.Error()
 	}
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
-		return fmt.Sprintf("the drivers of %d jobs ignore that their time is over, as that of %s", len(stuck), stuck[0].JobKey)
+		return fmt.Sprintf("the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck), stuck[0].JobKey)
 	}
 	return ""
 }

@@ -66,13 +66,13 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	}
 	switch {
 	case pin == "":
-		return nil, writ.Errorf(writ.CodeUsage, "the node does not know which cluster to believe in: %s has no membership", j.Dir).
+		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured: %s has no membership", j.Dir).
 			WithHint("if it ran before, --data must name its directory; give a new one a token (`writ token create`), or the cluster's id and approve it with `writ node approve NODE FINGERPRINT`")
 	case !writ.ValidName(j.Name):
 		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node", j.Name).
 			WithHint("use 1 to 63 lower-case letters, digits and hyphens")
 	case writ.ValidUUID(j.Name):
-		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node: it has the form of an id", j.Name).WithHint("use a name like n1")
+		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node: it looks like an ID", j.Name).WithHint("use a name like n1")
 	}
 	m.record.Cluster, m.record.Name = pin, j.Name
 	log := cmp.Or(j.Log, slog.New(slog.DiscardHandler))
@@ -182,7 +182,7 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	}
 	proof, err := api.Greet(ctx, hello)
 	if err != nil {
-		return fmt.Errorf("greet the supervisor: %w", err)
+		return fmt.Errorf("send hello to the supervisor: %w", err)
 	}
 	before := m.state()
 	chain, err := m.learn(ctx, api, before)
@@ -216,7 +216,7 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 		return fmt.Errorf("verify the welcome: %w", err)
 	}
 	if before.Node != "" && before.Node != member.Node {
-		return writ.Errorf(writ.CodeInternal, "the supervisor calls the node %q, and has called it %s", member.Node, before.Node)
+		return writ.Errorf(writ.CodeInternal, "the supervisor assigned the node ID %q, but earlier %s", member.Node, before.Node)
 	}
 	return m.store(record{
 		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
@@ -247,8 +247,8 @@ func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (i
 func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte) (nodes.Membership, error) {
 	if len(signed) == 0 {
 		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureMalformed, "the supervisor's welcome is not signed").
-			WithHint("upgrade the supervisor, which comes before its nodes; if it is as new as the node, the network in between has cut the " +
-				"signature off")
+			WithHint("upgrade the supervisor before its nodes; if it has the node's version, a proxy removed the " +
+				"signature")
 	}
 	opened, _, err := envelope.Open[nodes.Membership](envelope.Welcome, signed, envelope.Only(datacenter.SupervisorKey))
 	if err != nil {
@@ -267,11 +267,11 @@ func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, ros
 			member.Datacenter)
 	// The supervisor adopted one in the meantime, or the node did not get all.
 	case member.Roster != roster.Version || member.Digest != digest:
-		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, and the node was given those up to %d", member.Roster,
+		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, but sent only those up to %d", member.Roster,
 			roster.Version).
-			WithHint("the node asks again by itself")
+			WithHint("the node retries automatically")
 	case !writ.ValidUUID(string(member.Node)) || !writ.ValidName(member.Name):
-		return member, writ.Errorf(writ.CodeInternal, "the supervisor calls the node %q, %q", member.Node, member.Name)
+		return member, writ.Errorf(writ.CodeInternal, "the supervisor assigned an invalid node ID %q or name %q", member.Node, member.Name)
 	}
 	return member, nil
 }
@@ -281,7 +281,7 @@ func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Members
 	member := opened[0]
 	switch {
 	case len(opened) != 1 || !bytes.Equal(member.Nonce, nonce) || !m.PublicKey().Equal(ed25519.PublicKey(member.Key)):
-		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureInvalid, "what the supervisor signed answers another question, or another node")
+		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's signed answer is for another request or another node")
 	case member.Cluster != m.state().Cluster:
 		return nodes.Membership{}, writ.Errorf(writ.CodeWrongCluster, "the supervisor answered for the cluster %s", member.Cluster)
 	}
@@ -301,14 +301,14 @@ func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog
 		if !told {
 			told = true
 			fingerprint := identity.Fingerprint(m.PublicKey())
-			log.InfoContext(ctx, "waiting to be approved: `writ node approve "+m.Name()+" "+fingerprint+"`", "node", m.Node(), "key", fingerprint)
+			log.InfoContext(ctx, "waiting for approval: `writ node approve "+m.Name()+" "+fingerprint+"`", "node", m.Node(), "key", fingerprint)
 		}
 		if sleep.For(ctx, askEvery) != nil {
 			return context.Cause(ctx)
 		}
 		err := m.ask(ctx, api)
 		if err != nil && !failing && ctx.Err() == nil {
-			log.WarnContext(ctx, "ask for the approval of the node; trying again", "node", m.Node(), "err", err)
+			log.WarnContext(ctx, "request the approval of the node; trying again", "node", m.Node(), "err", err)
 		}
 		failing = err != nil
 	}

@@ -387,7 +387,7 @@ func TestANodeThatCannotJoinAsksSeldom(t *testing.T) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), " again=")
 			lines = append(lines, line)
 		}
-		want := []string{`5s err="greet the supervisor: refused"`, `30s err="greet the supervisor: refused"`, `5s err="greet the supervisor: no route"`, `30s err="greet the supervisor: no route"`}
+		want := []string{`5s err="send hello to the supervisor: refused"`, `30s err="send hello to the supervisor: refused"`, `5s err="send hello to the supervisor: no route"`, `30s err="send hello to the supervisor: no route"`}
 		if strings.Join(lines, "\n") != strings.Join(want, "\n") {
 			t.Errorf("it says\n%s", said.String())
 		}

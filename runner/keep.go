@@ -235,7 +235,7 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 }
 
 // errLooking is the error for a driver that ignores its deadline.
-var errLooking = errors.New("the driver is still looking after it")
+var errLooking = errors.New("the driver has not finished its maintenance")
 
 // errNotAsked is errLooking for a driver that was not called, because its previous call has not returned.
 var errNotAsked = fmt.Errorf("%w", errLooking)
@@ -292,7 +292,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 		}
 	}
 	if err != nil {
-		found.Lasts = append(found.Lasts, clip("it cannot be looked after: "+err.Error(), maxSentence))
+		found.Lasts = append(found.Lasts, clip("maintenance failed: "+err.Error(), maxSentence))
 	}
 	before := k.drifts[resource]
 	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
@@ -372,7 +372,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 		r.Usage = k.usage(ctx, round)
 	}
 	r.Network, r.Disks = k.network(ctx), k.disks(ctx)
-	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
+	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
 }
 

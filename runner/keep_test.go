@@ -129,7 +129,7 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 		}
 		uid := n.job(1, "volume.create", "x", nil).UID
 		want := []writ.ResourceDrift{
-			{ResourceID: id("blind"), UID: uid, Lasts: []string{"it cannot be looked after: no tool"}},
+			{ResourceID: id("blind"), UID: uid, Lasts: []string{"maintenance failed: no tool"}},
 			{ResourceID: id("ill"), UID: uid, Lasts: []string{"its quota is gone"}},
 		}
 		if diff := cmp.Diff(want, got.Drifts); diff != "" {
@@ -355,7 +355,7 @@ func TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork(t *testing.T) {
 		for _, d := range n.lastReport().Drifts {
 			said = append(said, d.Name+": "+strings.Join(d.Lasts, "; "))
 		}
-		want := []string{"stuck: it cannot be looked after: the driver is still looking after it", "well: seen"}
+		want := []string{"stuck: maintenance failed: the driver has not finished its maintenance", "well: seen"}
 		if diff := cmp.Diff(want, said); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

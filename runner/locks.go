@@ -33,9 +33,9 @@ type holder struct {
 func (h holder) works(on writ.ResourceID) string {
 	switch {
 	case h.transfer != "":
-		return fmt.Sprintf("the %s is being kept for another node, for the copy %s", on, h.transfer)
+		return fmt.Sprintf("the %s is being copied to another node (copy %s)", on, h.transfer)
 	case h.job == writ.JobKey{}:
-		return fmt.Sprintf("the node is still looking after the %s", on)
+		return fmt.Sprintf("the node still maintains the %s", on)
 	}
 	return fmt.Sprintf("the job %s still works on the %s", h.job, on)
 }

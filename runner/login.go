@@ -64,7 +64,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 		if !writ.AsError(err).Retryable() {
 			l.next = time.Now().Add(askEvery)
 		}
-		return "", "", fmt.Errorf("ask for the node's account: %w", err)
+		return "", "", fmt.Errorf("request the node's account: %w", err)
 	}
 	l.known, l.name, l.password = true, name, password
 	l.member.open.Store(name == "")

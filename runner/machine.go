@@ -38,7 +38,7 @@ func (k *keeper) reportHost(ctx context.Context) {
 	}
 	host, err := asked(ctx, k, "host", hostFor, func(context.Context) (writ.Host, error) { return k.host(), nil })
 	if err != nil {
-		k.log.WarnContext(ctx, "read the facts of the machine", "err", err)
+		k.log.WarnContext(ctx, "read the facts about the machine", "err", err)
 		return
 	}
 	sent, epoch, now := &k.machine, k.epoch.Load(), time.Now()

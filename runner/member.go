@@ -147,7 +147,7 @@ func (m *Member) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 		return nil, err
 	}
 	if got := envelope.IDOf(datacenter.SupervisorKey); got != id {
-		return nil, writ.Errorf(writ.CodeSignerUnknown, "the key %s is not that of the datacenter's supervisor", id)
+		return nil, writ.Errorf(writ.CodeSignerUnknown, "the key %s is not the key of the datacenter's supervisor", id)
 	}
 	return datacenter.SupervisorKey, nil
 }
@@ -162,7 +162,7 @@ func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 	}
 	datacenter := roster.Datacenter(id)
 	if datacenter == nil {
-		return nil, writ.Errorf(writ.CodeRosterInvalid, "roster %d does not have the node's datacenter %s any more", roster.Version, id)
+		return nil, writ.Errorf(writ.CodeRosterInvalid, "roster %d no longer contains the node's datacenter %s", roster.Version, id)
 	}
 	return datacenter, nil
 }

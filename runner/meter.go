@@ -86,7 +86,7 @@ func (k *keeper) read(ctx context.Context, what string, patience time.Duration, 
 		return a, err
 	})
 	if err != nil {
-		k.log.WarnContext(ctx, "measure the use of a resource", "resource", resource.String(), "err", err)
+		k.log.WarnContext(ctx, "measure the usage of a resource", "resource", resource.String(), "err", err)
 	}
 	return a.UID, a.Usage, err == nil && a.Exists
 }

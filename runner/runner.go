@@ -102,7 +102,7 @@ func (r *Runner) Counts() Counts {
 
 // errShutdown is the cause of contexts that the runner cancels for shutdown. The affected jobs have not failed: the
 // next incarnation continues them.
-var errShutdown = errors.New("the runner is being stopped")
+var errShutdown = errors.New("the runner is stopping")
 
 // Run serves until ctx ends, then returns nil. It first waits until the node is approved. When ctx ends it accepts no
 // more jobs, gives running ones the grace period and then cancels them; those stay `started` in the journal. It returns
@@ -165,8 +165,8 @@ func (n *incarnation) run(ctx context.Context) error {
 	removed := make(chan error, 1)
 	services.Go(func() {
 		if err := n.watchStanding(background); err != nil {
-			n.log.ErrorContext(ctx, "the datacenter has this node no more: it ends, and leaves what runs here as it is unless a person has "+
-				"signed that it is lost", "err", err)
+			n.log.ErrorContext(ctx, "node removed from its datacenter: the runner exits; resources keep running unless a person has "+
+				"declared the node lost", "err", err)
 			n.stopWork(errShutdown)
 			removed <- err
 			stopServing()

@@ -27,7 +27,7 @@ func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[c
 		ciphertext, ok := job.Secrets[string(name)]
 		if !ok {
 			return nil, writ.Errorf(writ.CodeSecretUnknown, "the secret %s did not come with the job", string(name)).
-				WithHint("it was removed since the job was sent first; `writ secret list` shows what there is")
+				WithHint("it was removed after the job was first sent; `writ secret list` shows the existing secrets")
 		}
 		value, err := secret.Open(ciphertext, labelOf(job, name), n.member.age)
 		if err != nil {

@@ -19,8 +19,8 @@ const standingEvery = time.Minute
 
 // rejected returns the error with which a removed or rejected node exits.
 func (m *Member) rejected() *writ.Error {
-	return writ.Errorf(writ.CodeNodeRejected, "the datacenter has %s the node %s", m.Admission(), m.Name()).
-		WithHint("to join anew, start with an empty data directory and a token of `writ token create`")
+	return writ.Errorf(writ.CodeNodeRejected, "the datacenter %s the node %s", m.Admission(), m.Name()).
+		WithHint("to join again, start with an empty data directory and a token of `writ token create`")
 }
 
 // learnStanding asks the supervisor for the node's admission and records a removal. Only the supervisor's signature
@@ -30,15 +30,15 @@ func (m *Member) learnStanding(ctx context.Context, api nodes.Backend) error {
 	_, _ = rand.Read(nonce) // never fails
 	signed, err := api.Standing(ctx, m.Node(), nonce)
 	if err != nil {
-		return fmt.Errorf("ask what the node is: %w", err)
+		return fmt.Errorf("request the standing of the node: %w", err)
 	}
 	opened, _, err := envelope.Open[nodes.Membership](envelope.Standing, signed, m.supervisorKey)
 	if err != nil {
-		return fmt.Errorf("verify what the node is: %w", err)
+		return fmt.Errorf("verify the standing of the node: %w", err)
 	}
 	member, err := m.answers(opened, nonce)
 	if err != nil {
-		return fmt.Errorf("verify what the node is: %w", err)
+		return fmt.Errorf("verify the standing of the node: %w", err)
 	}
 	if member.Node != m.Node() || member.Datacenter != m.Datacenter() {
 		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s", member.Node, member.Datacenter)

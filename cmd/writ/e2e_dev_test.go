@@ -351,7 +351,7 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitRemoved {
 		t.Errorf("it ended with %v", err)
 	}
-	if told := strings.Count(p.Said(), "the datacenter has this node no more"); told != 1 {
+	if told := strings.Count(p.Said(), "node removed from its datacenter"); told != 1 {
 		t.Errorf("it said so %d times:\n%s", told, p.Said())
 	}
 	if said, code := s.RestartFails("dc1-n2"); code != writ.ExitRemoved || !strings.Contains(said, string(writ.CodeNodeRejected)) {

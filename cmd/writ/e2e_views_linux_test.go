@@ -108,7 +108,7 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 		t.Errorf("exit %d:\n%s", code, said)
 	}
 	again(func() {})
-	s.Says(0, []string{"it is deleting", "drift: it cannot be looked after", "busy"}, "resource", "show", "volume/held")
+	s.Says(0, []string{"it is deleting", "drift: maintenance failed", "busy"}, "resource", "show", "volume/held")
 	again(func() {
 		if err := syscall.Unmount(held, 0); err != nil {
 			t.Fatal(err)
