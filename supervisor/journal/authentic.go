@@ -29,18 +29,18 @@ type covered struct {
 }
 
 const (
-	searched  = "it is searched only: the body, which is covered, decides"
-	ordered   = "it is searched only: the body, which is covered, decides; hiding a row from a search is withholding it"
-	perSigner = "it bounds what is kept of a signer; the database may fill or empty itself anyway"
+	searched  = "only searched: the covered body decides"
+	ordered   = "only searched: the covered body decides; hiding a row from a search equals deleting it"
+	perSigner = "it limits the rows of a signer; an attacker with write access may fill or empty the database anyway"
 )
 
 // The column "body" holds the code before the record; other tables have a column "mac".
 var coveredTables = []covered{
 	{"runs", []string{"id", "number"}, []string{"body"}, map[string]string{
 		"state": searched, "open": ordered, "project": searched, "deployment": ordered, "revision": ordered, "accepted": searched,
-		"due":     "a run is not ended before the time in its body",
-		"pending": ordered, "judged": "each step looks at the rights of the signer itself", "engine": searched,
-		"ended": "forgetting a run is withholding it", "needed": "forgetting a run is withholding it",
+		"due":     "a run is never ended before the time in its body",
+		"pending": ordered, "judged": "each step checks the rights of the signer again", "engine": searched,
+		"ended": "deleting a run early only withholds it", "needed": "deleting a run early only withholds it",
 	}},
 	{"calls", []string{"place"}, []string{"body"}, map[string]string{
 		"run": searched, "seq": searched, "state": searched, "open": ordered, "node": searched, "project": ordered, "kind": ordered, "name": ordered,
@@ -51,14 +51,14 @@ var coveredTables = []covered{
 	{"resources", []string{"project", "kind", "name"}, []string{"body"}, map[string]string{
 		"node": searched, "cpus": searched, "memory_mib": searched, "disk_gib": searched,
 	}},
-	{"departed", []string{"uid", "node"}, []string{"body"}, map[string]string{"gone": "forgetting a resource that is gone is withholding it"}},
+	{"departed", []string{"uid", "node"}, []string{"body"}, map[string]string{"gone": "deleting a departed resource early only withholds it"}},
 	{"tokens", []string{"id"}, []string{"key", "created_by", "expires", "spent", "spent_key"}, nil},
 	{"token_uses", []string{"token"}, []string{"uses", "used"}, nil},
 	{"boot_tokens", []string{"id"}, []string{"body"}, map[string]string{"expires": ordered}},
 	{"batches", []string{"id"}, []string{"body"}, map[string]string{"until": ordered}},
 	{"secrets", []string{"project", "name", "version"}, []string{"sealed", "statement", "set_by", "set_at", "removed"}, nil},
 	{"statements", []string{"digest"}, []string{"answer", "expires"}, map[string]string{
-		"signed": "it is kept as evidence and never read; the signature in it speaks for itself",
+		"signed": "it is evidence and never read; it contains its own signature",
 		"signer": perSigner, "size": perSigner,
 	}},
 	{"refusals", []string{"digest"}, []string{"answer", "expires"}, map[string]string{"signer": perSigner, "size": perSigner, "refused": perSigner}},
@@ -70,20 +70,20 @@ var coveredTables = []covered{
 
 // freeTables lists the tables without codes, each with the reason.
 var freeTables = map[string]string{
-	"payloads":         "each is verified when it is read: by the digest that its run is named after, and by its signature",
+	"payloads":         "each is verified when it is read: by the digest in its run's ID, and by its signature",
 	"roster_links":     "the chain of signatures and the history in each roster are verified from the pin",
 	"rosters":          "the chain of their signatures is verified from the pin",
-	"frames":           "they are kept as evidence, under their digests, and carry the signatures of nodes",
-	"logs":             "they are shown only",
-	"events":           "they are shown only: coordinators and clients believe nothing for them",
+	"frames":           "they are evidence, stored by digest and signed by nodes",
+	"logs":             "they are only shown",
+	"events":           "they are only shown: coordinators and clients trust no decision to them",
 	"event_counter":    "it numbers events",
-	"event_marks":      "it says which events may be forgotten",
-	"acknowledgements": "it says from where coordinators are told events",
-	"lives":            "they are shown only: nothing is decided by what a machine is",
-	"loads":            "it says which of the nodes that may have a call has room",
-	"forgotten":        "it says whose rows may be deleted",
-	"run_counter":      "two runs with one number do not read each other's calls: each call names its run",
-	"meta":             "those of its values that decide something carry a code: see codedValues",
+	"event_marks":      "it only determines which events may be deleted",
+	"acknowledgements": "it only determines the next events for a coordinator",
+	"lives":            "they are only shown: the facts about a machine affect no decision",
+	"loads":            "it only determines which of the permitted nodes has room",
+	"forgotten":        "it only lists the runs whose rows may be deleted",
+	"run_counter":      "two runs with the same number cannot read each other's calls: each call contains the ID of its run",
+	"meta":             "its values that affect decisions carry a code: see codedValues",
 }
 
 // Protection configures the codes of a journal.
@@ -231,8 +231,8 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 		}
 		fmt.Fprint(&row, k)
 	}
-	err := writ.Errorf(writ.CodeRecordForged, "the row %q of %s in the journal is not as the supervisor wrote it", row.String(), table).
-		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
+	err := writ.Errorf(writ.CodeRecordForged, "the row %q of %s in the journal was not written by the supervisor", row.String(), table).
+		WithHint("find out who can write to the journal's database, then restore the journal from a backup")
 	c.mu.Lock()
 	name := table + " " + row.String()
 	news := !c.told[name]
@@ -274,7 +274,7 @@ func (tx *Tx) adopt() (rows int, err error) {
 		return 0, err
 	case mark != "":
 		return 0, writ.Errorf(writ.CodeRecordForged, "the journal was written by a supervisor with another key").
-			WithHint("start the supervisor with the data directory that belongs to this journal, or bring both back from one backup")
+			WithHint("start the supervisor with the data directory of this journal, or restore both from one backup")
 	}
 	with, without, err := tx.countCodes()
 	if err != nil {
@@ -282,13 +282,13 @@ func (tx *Tx) adopt() (rows int, err error) {
 	}
 	switch {
 	case without > 0 && c.Known:
-		return 0, writ.Errorf(writ.CodeRecordForged, "the supervisor knows that its journal is protected, and %d records of this one are not", without).
-			WithHint("another journal was put in its place; if it is a backup that an earlier version made, " +
-				"docs/manual/runbook.md says how to begin with it")
+		return 0, writ.Errorf(writ.CodeRecordForged, "the supervisor's journal was protected before, but %d records of this journal are not", without).
+			WithHint("the journal was replaced; if it is a backup of an earlier version, " +
+				"docs/manual/runbook.md explains how to start with it")
 	case without > 0 && with > 0:
-		return 0, writ.Errorf(writ.CodeRecordForged, "%d records of the journal are protected and %d are not, and the mark that says so is gone",
+		return 0, writ.Errorf(writ.CodeRecordForged, "%d records of the journal are protected, %d are not, and the mark of protection is missing",
 			with, without).
-			WithHint("find out who can write to the database of the journal, then bring it back from a backup")
+			WithHint("find out who can write to the journal's database, then restore the journal from a backup")
 	}
 	for _, t := range coveredTables {
 		if err := tx.adoptTable(t); err != nil {

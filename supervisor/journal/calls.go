@@ -165,7 +165,7 @@ func (tx *Tx) PutCall(c *Call) error {
 		return err
 	}
 	if !found {
-		return writ.Errorf(writ.CodeConflict, "call %d of run %s is not %q any more", c.Seq, c.Run, c.stored.state)
+		return writ.Errorf(writ.CodeConflict, "call %d of run %s is no longer %q", c.Seq, c.Run, c.stored.state)
 	}
 	tx.shift(c.stored.node, Load{}.minus(c.stored.load()))
 	tx.shift(now.node, now.load())
@@ -252,7 +252,7 @@ func (tx *Tx) CallsAfter(run writ.RunID, seq int) ([]*Call, error) {
 // refuseCall returns the error for a call in the place of another one.
 func (tx *Tx) refuseCall(c *Call) error {
 	if tx.codes == nil {
-		return fmt.Errorf("call %d of run %s lies among those of another run", c.Seq, c.Run)
+		return fmt.Errorf("call %d of run %s is stored among the calls of another run", c.Seq, c.Run)
 	}
 	return tx.codes.refuse("calls", []any{c.place})
 }

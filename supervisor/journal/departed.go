@@ -26,7 +26,7 @@ func (tx *Tx) depart(r *Resource) error {
 	}
 	body, err := cbor.Marshal(Departed{r.ResourceID, r.Created})
 	if err != nil {
-		return fmt.Errorf("encode a resource that is gone: %w", err)
+		return fmt.Errorf("encode a departed resource: %w", err)
 	}
 	if body, err = tx.withCode("departed", body, string(r.UID), string(r.Node)); err != nil {
 		return err

@@ -149,7 +149,7 @@ func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {
 		}
 	}
 	if len(texts) == 0 {
-		return nil, errors.New("decode events: there is none")
+		return nil, errors.New("decode events: the list is empty")
 	}
 	events := make([]writ.EncodedEvent, len(texts))
 	for i, text := range texts {

@@ -59,23 +59,23 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 		return nil
 	}
 	if !f.allow(time.Now()) {
-		return fmt.Errorf("the coordinator has event %d of journal %s, which does not go on from there; "+
-			"%d new generations within %s are enough: it is left alone until then", seq, id, maxGenerations, generationsWithin)
+		return fmt.Errorf("the coordinator has event %d of journal %s, which this journal does not continue; "+
+			"no events are sent for now: the limit is %d new generations within %s", seq, id, maxGenerations, generationsWithin)
 	}
 	if err := f.begin(ctx); err != nil {
-		return fmt.Errorf("begin a new generation: %w", err)
+		return fmt.Errorf("start a new generation: %w", err)
 	}
 	if stands == older && at.Before(f.j.ReconcilesUntil()) {
-		return fmt.Errorf("the coordinator has event %d of journal %s, from after the backup of this journal; all that stands is told again, as journal %s",
+		return fmt.Errorf("the coordinator has event %d of journal %s, which is newer than the backup of this journal; the whole state is sent again, as journal %s",
 			seq, id, f.ID())
 	}
 	if stands == older {
-		return fmt.Errorf("the coordinator claims event %d of journal %s, which did not happen here. "+
-			"If the journal came from a backup by other means than `writ restore FILE`, stop the supervisor and say so with `writ restore --mark`: "+
-			"runs from before it are placed anew otherwise. All that stands is told again, as journal %s", seq, id, f.ID())
+		return fmt.Errorf("the coordinator claims event %d of journal %s, which this journal does not have. "+
+			"If the journal was restored by other means than `writ restore FILE`, stop the supervisor and run `writ restore --mark`: "+
+			"otherwise older runs are placed again. The whole state is sent again, as journal %s", seq, id, f.ID())
 	}
-	return fmt.Errorf("the coordinator has event %d of journal %s, and this journal does not go on from there: "+
-		"one of them came from a backup; all that stands is told again, as journal %s", seq, id, f.ID())
+	return fmt.Errorf("the coordinator has event %d of journal %s, which this journal does not continue: "+
+		"one of the two was restored from a backup; the whole state is sent again, as journal %s", seq, id, f.ID())
 }
 
 // allow reports whether another generation may begin now, and counts it.

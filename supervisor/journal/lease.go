@@ -67,7 +67,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 			return err
 		}
 		if err := writ.CheckEpoch(last, now); err != nil { // no node would obey a higher epoch
-			return fmt.Errorf("follow the last epoch of the journal: %w", err)
+			return fmt.Errorf("check the last epoch of the journal: %w", err)
 		}
 		if adopted, err = tx.adopt(); err != nil {
 			return err
@@ -119,8 +119,8 @@ func requireNoLease(ctx context.Context, store *sql.DB) error {
 		return err
 	}
 	if left > 0 {
-		return writ.Errorf(writ.CodeStoreUnavailable, "the journal has to be upgraded, and a supervisor of an earlier version serves with it or was killed less than %s ago", LeaseTime).
-			WithHint("stop that one, and start this one again when the lease of %s is over", LeaseTime)
+		return writ.Errorf(writ.CodeStoreUnavailable, "the journal must be upgraded, but a supervisor of an earlier version uses it or was killed less than %s ago", LeaseTime).
+			WithHint("stop that supervisor, and start this one again when the lease of %s has expired", LeaseTime)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type Life struct {
 func (tx *Tx) PutLife(l Life) error {
 	body, err := cbor.Marshal(l)
 	if err != nil {
-		return fmt.Errorf("encode what is known of a machine: %w", err)
+		return fmt.Errorf("encode the facts about a machine: %w", err)
 	}
 	return tx.exec(`INSERT INTO lives (node, body) VALUES ($1, $2) ON CONFLICT (node) DO UPDATE SET body = excluded.body`, string(l.Node), body)
 }

@@ -143,7 +143,7 @@ func (tx *Tx) PutRun(r *Run) error {
 	}
 	found, err := tx.changed(query, args...)
 	if err == nil && !found {
-		err = writ.Errorf(writ.CodeConflict, "run %s is not %s any more", r.ID, r.stored)
+		err = writ.Errorf(writ.CodeConflict, "run %s is no longer %s", r.ID, r.stored)
 	}
 	r.storedWaiting = r.Waiting
 	return err

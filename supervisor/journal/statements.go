@@ -83,9 +83,9 @@ func (tx *Tx) roomFor(table, signer string, size, most, mostBytes int) error {
 	if err != nil || have < most && bytes+size <= mostBytes {
 		return err
 	}
-	return writ.Errorf(writ.CodeRateLimited, "this datacenter keeps %d %s (%d KiB) of %s already, of %d (%d KiB) that it keeps of one signer",
+	return writ.Errorf(writ.CodeRateLimited, "this datacenter already stores %d %s (%d KiB) of %s; the limit per signer is %d (%d KiB)",
 		have, table, bytes>>10, signer, most, mostBytes>>10).
-		WithHint("each is kept until a day after what was signed expires; wait, or let another person sign")
+		WithHint("each is stored until a day after its expiry; wait, or let another person sign")
 }
 
 // Refusal returns the answer to a text that was refused, or nil.

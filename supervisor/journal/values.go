@@ -15,22 +15,22 @@ import (
 
 // codedValues lists the values that affect decisions, with the decision. They carry a code over name and value.
 var codedValues = map[string]string{
-	metaFloor:     "which certificates count: a statement of a person raised it",
-	metaReconcile: "which runs wait until nodes have said what they have of them",
-	restored:      "that runs wait, as an operator said to an earlier version",
+	metaFloor:     "which certificates are valid: a person's statement raised it",
+	metaReconcile: "which runs wait until the nodes have reported their calls",
+	restored:      "whether runs wait: an operator set it with an earlier version",
 }
 
 // freeValues lists the values without a code, each with the reason.
 var freeValues = map[string]string{
-	metaJournal:     "it names events, which are shown only",
-	feedPrefix:      "likewise; the rest of the name is the URL of a coordinator",
-	metaHistory:     "it says which events are told to coordinators",
-	metaEpoch:       "nodes remember the highest epoch themselves; the mark beside the key remembers it, too",
-	metaEpochs:      "to add one hides from nodes' words that the journal came from a backup, which is withholding; to take one away has runs wait",
-	metaLease:       "who may write decides who serves",
+	metaJournal:     "it identifies events, which are only shown",
+	feedPrefix:      "the same; the rest of the name is the URL of a coordinator",
+	metaHistory:     "it only determines which events coordinators receive",
+	metaEpoch:       "nodes remember the highest epoch, and so does the mark beside the key",
+	metaEpochs:      "an added epoch hides that the journal came from a backup, which only withholds information; a deleted one makes runs wait",
+	metaLease:       "a process with write access may decide which one serves",
 	metaProbe:       "it is never read",
 	protected:       "it is a code itself",
-	protectedValues: "likewise",
+	protectedValues: "the same",
 }
 
 // Names in meta that are not declared elsewhere.

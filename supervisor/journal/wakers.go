@@ -184,7 +184,7 @@ func (tx *Tx) sleepersOf(id writ.RunID, isMember func(writ.NodeID) bool) (found 
 		}
 	}
 	if !awake && len(found) == 0 {
-		why := "nothing of it is open, and it has not ended"
+		why := "it has no open call and has not ended"
 		if len(rows) > 0 {
 			why = fmt.Sprintf("its %d open calls wait for each other", len(rows))
 		}
@@ -225,7 +225,7 @@ func (tx *Tx) leftOn(r openRow) (why string, err error) {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("it is bound to %s, which is no member any more", c.NodeName), nil
+	return fmt.Sprintf("it is bound to %s, which is no longer a member", c.NodeName), nil
 }
 
 // unsent returns why nothing wakes a placed call without a time, if all that it waits for has ended.
@@ -238,7 +238,7 @@ func (tx *Tx) unsent(r openRow, rows []openRow) (why string, err error) {
 	if slices.ContainsFunc(c.After, isOpen) || slices.ContainsFunc(c.Orders, isOpen) {
 		return "", nil
 	}
-	return "all that it waits for has ended, and it is not sent", nil
+	return "all calls that it waits for have ended, but it is not sent", nil
 }
 
 // callAt returns the call in a place, or nil.
