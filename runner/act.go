@@ -58,7 +58,7 @@ func (n *incarnation) act(w *work) *writ.Result {
 	case got := <-done:
 		return n.conclude(ctx, w, started, got)
 	case <-late.C:
-		n.letGo(ctx, w, started, done)
+		n.abandon(ctx, w, started, done)
 		return nil
 	}
 }
@@ -81,16 +81,16 @@ func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, 
 		if errors.Is(cause, errShutdown) {
 			return nil
 		}
-		got.err = because(cause, got.err)
+		got.err = withCause(cause, got.err)
 	}
 	if got.err != nil && !w.repeatable() {
-		got.err = halfDone(w, writ.AsError(got.err))
+		got.err = asOutcomeUnknown(w, writ.AsError(got.err))
 	}
 	result := n.answer(w, started, got)
 	n.counts.noteJob(w.operation.Name(), max(n.now().Sub(started), 0), result)
 	n.record(spanOf(w.job, n.member.Name(), started, n.now(), result))
 	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
-		if now, err := n.look(w); err == nil && now.Exists && now.UID != w.job.UID {
+		if now, err := n.observe(w); err == nil && now.Exists && now.UID != w.job.UID {
 			result.Found = now.UID
 		}
 	}
@@ -112,9 +112,9 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 	return got
 }
 
-// letGo stops waiting for a driver that ignores its deadline. The resource stays locked until the driver returns. Its
+// abandon stops waiting for a driver that ignores its deadline. The resource stays locked until the driver returns. Its
 // late result is still recorded and sent.
-func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
+func (n *incarnation) abandon(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
 	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	log.WarnContext(ctx, "driver ignores its deadline; its resource stays locked",
 		"resource", w.resource().String(), "err", context.Cause(ctx))
@@ -291,8 +291,8 @@ func fit(about writ.NodeDriver) writ.NodeDriver {
 	return about
 }
 
-// because returns an error with the code of cause, which ended the job's context, and appends the driver's message.
-func because(cause, err error) error {
+// withCause returns an error with the code of cause, which ended the job's context, and appends the driver's message.
+func withCause(cause, err error) error {
 	why := *writ.AsError(cause)
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code != why.Code {
 		why.Message += ": " + e.Message
@@ -308,9 +308,9 @@ func outcomeUnknown(w *work) *writ.Error {
 		WithHint(outcomeHint)
 }
 
-// halfDone converts the failure of a job that must not be repeated. A retryable error would invite a second execution
+// asOutcomeUnknown converts the failure of a job that must not be repeated. A retryable error would invite a second execution
 // although the first one may have happened in part, so it becomes OUTCOME_UNKNOWN.
-func halfDone(w *work, failed *writ.Error) *writ.Error {
+func asOutcomeUnknown(w *work, failed *writ.Error) *writ.Error {
 	if !failed.Retryable() && failed.Code != writ.CodeDriverRefused || failed.Code.Info().Kind != writ.Failed {
 		return failed
 	}
@@ -325,7 +325,7 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	if resource == (writ.ResourceID{}) {
 		return unknown
 	}
-	switch now, err := n.look(w); {
+	switch now, err := n.observe(w); {
 	case err != nil:
 		n.log.WarnContext(w.ctx, "inspect the resource of an interrupted job", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", err)
 	case !now.Exists:
@@ -336,8 +336,8 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	return unknown
 }
 
-// look asks the driver for the current state of a job's resource.
-func (n *incarnation) look(w *work) (sal.Observation, error) {
+// observe asks the driver for the current state of a job's resource.
+func (n *incarnation) observe(w *work) (sal.Observation, error) {
 	ctx, stop := context.WithTimeout(w.ctx, observeFor)
 	defer stop()
 	type sight struct {

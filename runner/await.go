@@ -53,7 +53,7 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 		var err error
 		if round%int(lookAtState/lookForMore) == 0 {
 			before := did
-			if did, err = n.does(ctx, w); err != nil || did == "" || before != "" && did != before {
+			if did, err = n.currentState(ctx, w); err != nil || did == "" || before != "" && did != before {
 				return context.Cause(ctx)
 			}
 		}
@@ -73,8 +73,8 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 	}
 }
 
-// does returns the state of a job's resource. It is "" if the resource does not exist or has another UID.
-func (n *incarnation) does(ctx context.Context, w *work) (string, error) {
+// currentState returns the state of a job's resource. It is "" if the resource does not exist or has another UID.
+func (n *incarnation) currentState(ctx context.Context, w *work) (string, error) {
 	now, err := asked(ctx, n.keeper, "look at the state for "+w.job.JobKey.String(), observeFor, func(ctx context.Context) (sal.Observation, error) {
 		return w.driver.Observe(ctx, w.resource())
 	})

@@ -34,16 +34,16 @@ func (n *incarnation) listen(ctx context.Context) {
 		if len(messages) == 0 {
 			continue
 		}
-		if err := n.obey(ctx, messages); err != nil {
+		if err := n.apply(ctx, messages); err != nil {
 			continue // they are delivered again after a restart; the supervisor repeats important ones
 		}
 		n.noteTransit(ctx, n.queue.Acknowledge(failpoint.At(ctx, failpoint.ControlsDone), messages...))
 	}
 }
 
-// obey applies control messages. If it returns nil, all durable parts are on disk, except acknowledgements, which
+// apply applies control messages. If it returns nil, all durable parts are on disk, except acknowledgements, which
 // keepAcks records. In memory the messages take effect in any case.
-func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
+func (n *incarnation) apply(ctx context.Context, messages []queue.Message) error {
 	var acks, givenUp []writ.JobKey
 	var asked []writ.RunID
 	var queries []nodes.LogQuery
@@ -79,7 +79,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	n.outbox.acknowledge(acks)
 	if heard {
 		n.counts.heard.Note(n.now())
-		n.outbox.hasten(time.Now())
+		n.outbox.retryNow(time.Now())
 	}
 	n.acks.add(acks)
 	n.desk.cancel(cancels)

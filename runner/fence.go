@@ -197,7 +197,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 		}
 	}
 	all.Wait()
-	f.nobodys(ctx, answer)
+	f.addUnrecorded(ctx, answer)
 	f.addUnacked(ctx, answer)
 	slices.SortFunc(answer.Stopped, func(a, b nodes.FencedResource) int { return a.Compare(b.ResourceID) })
 	slices.SortFunc(answer.Kept, byRank)
@@ -244,9 +244,9 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 	return o
 }
 
-// nobodys adds objects on the host that carry a driver's name and have no record. Processes among them count as still
+// addUnrecorded adds objects on the host that carry a driver's name and have no record. Processes among them count as still
 // running.
-func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
+func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 	for _, d := range f.drivers {
 		keeping, ok := d.(sal.Keeper)
 		if !ok {

@@ -114,7 +114,7 @@ func (n *incarnation) lookAfter(ctx context.Context) {
 // that. It looks after a resource at once when its process exits.
 func (k *keeper) run(ctx context.Context) {
 	for round := int64(1); ; round++ {
-		k.look(ctx)
+		k.scan(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -130,7 +130,7 @@ func (k *keeper) run(ctx context.Context) {
 			case <-next.C:
 				due = true
 			case <-k.deaths.wake:
-				if k.keepDead(ctx) {
+				if k.handleExits(ctx) {
 					round++
 					k.report(ctx, round)
 				}
@@ -139,8 +139,8 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// keepDead looks after the resources whose processes have exited, and reports whether there were any.
-func (k *keeper) keepDead(ctx context.Context) bool {
+// handleExits looks after the resources whose processes have exited, and reports whether there were any.
+func (k *keeper) handleExits(ctx context.Context) bool {
 	dead := k.deaths.take()
 	for resource, d := range dead {
 		if ctx.Err() == nil && !k.keep(ctx, d, resource) {
@@ -150,8 +150,8 @@ func (k *keeper) keepDead(ctx context.Context) bool {
 	return len(dead) > 0
 }
 
-// look scans all resources once.
-func (k *keeper) look(ctx context.Context) {
+// scan scans all resources once.
+func (k *keeper) scan(ctx context.Context) {
 	there := make(map[writ.ResourceID]bool)
 	var used []journal.Use
 	for _, d := range k.drivers {
@@ -171,7 +171,7 @@ func (k *keeper) look(ctx context.Context) {
 				return
 			}
 			there[resource] = true
-			k.keepDead(ctx)
+			k.handleExits(ctx)
 			if keeps {
 				k.keep(ctx, keeping, resource)
 			}
@@ -299,7 +299,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 		k.log.WarnContext(ctx, "resource differs from its spec", "resource", resource.String(), "drift", found.Lasts)
 	}
 	if len(mended) > 0 && uid != "" { // a resource without a UID is unknown to the datacenter
-		k.noteMending(resource, uid, strings.Join(mended, "; "))
+		k.addRepair(resource, uid, strings.Join(mended, "; "))
 	}
 	delete(k.drifts, resource)
 	if len(found.Lasts) > 0 {
@@ -307,9 +307,9 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	}
 }
 
-// noteMending stores a repair until the supervisor acknowledges it. If there are too many, the oldest is dropped; it is
+// addRepair stores a repair until the supervisor acknowledges it. If there are too many, the oldest is dropped; it is
 // still counted.
-func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string) {
+func (k *keeper) addRepair(resource writ.ResourceID, uid writ.UID, what string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.total++

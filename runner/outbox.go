@@ -28,14 +28,14 @@ type outbox struct {
 	send func(ctx context.Context, results []*writ.Result) error
 
 	mu      sync.Mutex
-	letters map[writ.JobKey]*letter // not acknowledged
-	fresh   []*letter               // to be sent immediately
-	later   []resend                // sent, ordered by the time of the next send
-	patient bool                    // some delay exceeds resendAfter
-	wake    chan struct{}           // holds one token
+	pending map[writ.JobKey]*pendingResult // not acknowledged
+	fresh   []*pendingResult               // to be sent immediately
+	later   []resend                       // sent, ordered by the time of the next send
+	patient bool                           // some delay exceeds resendAfter
+	wake    chan struct{}                  // holds one token
 }
 
-type letter struct {
+type pendingResult struct {
 	result *writ.Result
 	until  time.Time     // afterwards the result is dropped
 	due    time.Time     // time of the next send, if it is not fresh
@@ -46,16 +46,16 @@ type letter struct {
 	was    bool          // sent is closed
 }
 
-// resend is a letter's entry in outbox.later. It is stale if the letter is due at another time.
+// resend is a result's entry in outbox.later. It is stale if the result is due at another time.
 type resend struct {
-	letter *letter
+	result *pendingResult
 	due    time.Time
 }
 
-func (r resend) stale() bool { return r.letter.gone || r.letter.fresh || !r.due.Equal(r.letter.due) }
+func (r resend) stale() bool { return r.result.gone || r.result.fresh || !r.due.Equal(r.result.due) }
 
 func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
-	return &outbox{send: send, letters: map[writ.JobKey]*letter{}, wake: make(chan struct{}, 1)}
+	return &outbox{send: send, pending: map[writ.JobKey]*pendingResult{}, wake: make(chan struct{}, 1)}
 }
 
 // post enqueues the result of a job that can be delivered until the given time. The channel is closed once the
@@ -63,17 +63,17 @@ func newOutbox(send func(context.Context, []*writ.Result) error) *outbox {
 func (o *outbox) post(result *writ.Result, until time.Time) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := o.letters[result.JobKey]
+	l := o.pending[result.JobKey]
 	if l == nil {
-		l = &letter{result: result, until: until.Add(journal.Keep), sent: make(chan struct{})}
-		o.letters[result.JobKey] = l
+		l = &pendingResult{result: result, until: until.Add(journal.Keep), sent: make(chan struct{})}
+		o.pending[result.JobKey] = l
 	}
 	l.result = result // equal, but possibly the answer to another delivery
 	l.pause = resendAfter
 	if !l.fresh {
 		l.fresh = true
 		o.fresh = append(o.fresh, l)
-		o.rouse()
+		o.notify()
 	}
 	return l.sent
 }
@@ -83,39 +83,39 @@ func (o *outbox) acknowledge(keys []writ.JobKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, key := range keys {
-		if l := o.letters[key]; l != nil {
+		if l := o.pending[key]; l != nil {
 			l.gone = true
 			l.markSent()
-			delete(o.letters, key)
+			delete(o.pending, key)
 		}
 	}
 }
 
-// hasten resets all delays, because a message of the supervisor arrived: it may have come back.
-func (o *outbox) hasten(now time.Time) {
+// retryNow resets all delays, because a message of the supervisor arrived: it may have come back.
+func (o *outbox) retryNow(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.patient {
 		return
 	}
 	o.patient = false
-	for _, l := range o.letters {
+	for _, l := range o.pending {
 		l.pause = resendAfter
 	}
 	o.later = slices.DeleteFunc(o.later, resend.stale)
 	for i := range o.later {
 		r := &o.later[i]
 		r.due = earlier(r.due, now.Add(resendAfter))
-		r.letter.due = r.due
+		r.result.due = r.due
 	}
-	o.rouse()
+	o.notify()
 }
 
 // size returns the number of unacknowledged results.
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.letters)
+	return len(o.pending)
 }
 
 // run sends until ctx ends.
@@ -141,16 +141,16 @@ func (o *outbox) run(ctx context.Context) {
 	}
 }
 
-// next removes the letters that are due now. If there are none, it returns the time until the next one.
-func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
+// next removes the results that are due now. If there are none, it returns the time until the next one.
+func (o *outbox) next(now time.Time) (batch []*pendingResult, pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.later) > 0 && (o.later[0].stale() || !o.later[0].due.After(now)) {
 		r := o.later[0]
 		o.later = o.later[1:]
 		if !r.stale() {
-			r.letter.fresh = true
-			o.fresh = append(o.fresh, r.letter)
+			r.result.fresh = true
+			o.fresh = append(o.fresh, r.result)
 		}
 	}
 	for len(o.fresh) > 0 && len(batch) < envelope.MaxRecords {
@@ -162,7 +162,7 @@ func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
 		case now.After(l.until):
 			l.gone = true
 			l.markSent()
-			delete(o.letters, l.result.JobKey)
+			delete(o.pending, l.result.JobKey)
 		default:
 			batch = append(batch, l)
 		}
@@ -175,7 +175,7 @@ func (o *outbox) next(now time.Time) (batch []*letter, pause time.Duration) {
 }
 
 // deliver sends a batch and reports whether the transport accepted it. Otherwise the batch remains fresh.
-func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
+func (o *outbox) deliver(ctx context.Context, batch []*pendingResult) bool {
 	o.mu.Lock()
 	results := make([]*writ.Result, len(batch))
 	for i, l := range batch {
@@ -203,8 +203,8 @@ func (o *outbox) deliver(ctx context.Context, batch []*letter) bool {
 	return err == nil
 }
 
-// shelve schedules the next send of a letter that was sent. The caller holds mu.
-func (o *outbox) shelve(l *letter, now time.Time) {
+// shelve schedules the next send of a result that was sent. The caller holds mu.
+func (o *outbox) shelve(l *pendingResult, now time.Time) {
 	l.due = now.Add(l.pause)
 	o.patient = o.patient || l.pause > resendAfter
 	l.pause = min(2*l.pause, resendAtLast)
@@ -214,15 +214,15 @@ func (o *outbox) shelve(l *letter, now time.Time) {
 	o.later = slices.Insert(o.later, place, resend{l, l.due})
 }
 
-// rouse wakes run. The caller holds mu.
-func (o *outbox) rouse() {
+// notify wakes run. The caller holds mu.
+func (o *outbox) notify() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (l *letter) markSent() {
+func (l *pendingResult) markSent() {
 	if !l.was {
 		l.was = true
 		close(l.sent)

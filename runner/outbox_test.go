@@ -168,7 +168,7 @@ func TestResultsAreSentSoonOnceTheSupervisorIsHeard(t *testing.T) {
 			time.Sleep(10*time.Minute + 7*time.Second)
 			synctest.Wait()
 			before := len(m.batches())
-			m.hasten(time.Now())
+			m.retryNow(time.Now())
 			time.Sleep(resendAfter)
 			synctest.Wait()
 			got := map[int]bool{}
