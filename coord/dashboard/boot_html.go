@@ -12,7 +12,7 @@ type bootPage struct{ listPage }
 func (b bootPage) html(p *page) Node {
 	return Section(ID("list"), Class("panel"), Aria("label", "Machines that start"), p.live(),
 		filterForm("/boot", H1(Text("Boot")), b.chooseDatacenter(), apply(false, "")),
-		P(Class("sub"), Text("Boot servers say this of machines that start over the network. Machines prove none of it: it is a hint.")),
+		P(Class("sub"), Text("Boot servers report these machines, which boot over the network. The reports are unverified: treat them as a hint.")),
 		Ul(p.part("servers"), Class("boot-servers"), Aria("label", "Boot servers")),
 		Table(Class("list boots"), heads("State", "Machine", "Node", "Datacenter", "Step", "Settings", "#Since"), TBody(p.part("boots"))),
 		P(Class("empty"), Text("No machine has asked a boot server that reports here. "), Code(Text("writ boot serve --report")), Text(" starts one.")),
@@ -39,9 +39,9 @@ func (s bootServer) html() Node {
 	return Li(key(s), stateTag(health), Text(" "), B(Text(cmp.Or(s.Name, s.Token))), Text(" in "+s.DatacenterName),
 		sub(plural(s.Machines, "machine", "machines")+", token "+s.Token+image),
 		When(s.Away, func() Node {
-			return Group{Text(" "), Span(Class("why"), Text("It reported last "), age(s.Heard), Text(": its rows are of then."))}
+			return Group{Text(" "), Span(Class("why"), Text("It reported last "), age(s.Heard), Text(": its rows are from then."))}
 		}),
-		With(s.Trouble, func(trouble string) Node { return Group{Text(" "), why(trouble + "; what it said before is in force")} }))
+		With(s.Trouble, func(trouble string) Node { return Group{Text(" "), why(trouble + "; its previous report is in force")} }))
 }
 
 func (r bootRow) html() Node {

@@ -266,7 +266,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
 	if e.Code == writ.CodeInternal {
 		d.Log.ErrorContext(r.Context(), "show page", "path", r.URL.Path, "err", err)
-		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "the log of the coordinator says why"}
+		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "see the log of the coordinator"}
 	}
 	info := e.Code.Info()
 	d.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // a person whose role has ended is a stranger

@@ -119,7 +119,7 @@ func simulated(is bool) Node {
 }
 
 func simulatedTag() Node {
-	return Span(Class("simulated"), Title("Nothing real was made: the driver only says what it would have done"), Text("simulated"))
+	return Span(Class("simulated"), Title("Simulated: the driver created no resource"), Text("simulated"))
 }
 
 // stateTag renders a state with its symbol.

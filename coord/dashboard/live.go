@@ -46,7 +46,7 @@ func (d *Dashboard) stream(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := d.streams.Enter(r.RemoteAddr)
 		if !ok {
-			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "too many pages are kept up to date already, and there are no more for this address"))
+			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "no more live pages for this address: too many are open"))
 			return // no number here: it would reveal the streams of other people
 		}
 		defer leave()

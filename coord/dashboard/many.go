@@ -48,13 +48,13 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Rea
 	state := q.Get("state")
 	open := state == string(writ.RunAccepted) || state == string(writ.RunRunning)
 	if open {
-		all = append(all, command{"Cancel all of these by one signed statement, after it has shown them", "writ run cancel" + flags + " --state " + state})
+		all = append(all, command{"List these runs and cancel them with one signed statement", "writ run cancel" + flags + " --state " + state})
 	}
 	if state == "" {
-		all = append(all, command{"Cancel those that are open by one signed statement, after it has shown them", "writ run cancel" + flags})
+		all = append(all, command{"List the open runs and cancel them with one signed statement", "writ run cancel" + flags})
 	}
 	if state == "" || state == string(writ.RunFailed) {
-		all = append(all, command{"Resume those that have failed by one signed statement, after it has shown them", "writ run resume" + flags})
+		all = append(all, command{"List the failed runs and resume them with one signed statement", "writ run resume" + flags})
 	}
 	return all
 }

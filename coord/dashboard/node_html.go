@@ -38,7 +38,7 @@ func (h nodeHead) html() Node {
 }
 
 func (s stuckJob) html() Node {
-	return P(Class("why"), Text(s.Text+" is stuck: its driver ignores that its time is over. "),
+	return P(Class("why"), Text(s.Text+" is stuck: its driver ignores its deadline. "),
 		If(s.Run.Valid(), A(Href(runPageOf(s.Run)+callPlace(s.Seq)), Text("The call"))), Text(", "), sinceTime(s.Since))
 }
 
@@ -102,7 +102,7 @@ func (r driverRow) html() Node {
 		cell("sc", "", B(Text(r.Module))),
 		cell("", "driver", name, simulated(r.Simulated)),
 		cell("", "detail", Text(r.Detail),
-			With(r.Lacks, func(lacks string) Node { return why("makes nothing new: it lacks " + lacks) }),
+			With(r.Lacks, func(lacks string) Node { return why("creates no new resources: it lacks " + lacks) }),
 			Each(r.Engines, func(e writ.Engine) Node {
 				refused := ""
 				if e.Refused != "" {
@@ -122,11 +122,11 @@ func (l nodeLogPage) html(*page) Node {
 // source states the origin and age of the lines.
 func (l nodeLogPage) source() Node {
 	if l.Away == "" {
-		return P(Class("sub"), Text("As the node answered when the page was loaded, in its own words."), With(l.Word, func(word string) Node {
+		return P(Class("sub"), Text("As reported by the node when the page was loaded."), With(l.Word, func(word string) Node {
 			return Group{Text(" For more: "), Code(Text("writ node logs " + word + " --follow"))}
 		}))
 	}
-	return P(Class("why"), Text("The node "+l.Away+". These are the warnings that it told last"), If(!l.Told.IsZero(), Group{Text(", "), age(l.Told)}), Text("."))
+	return P(Class("why"), Text("The node "+l.Away+". These are its last reported warnings"), If(!l.Told.IsZero(), Group{Text(", "), age(l.Told)}), Text("."))
 }
 
 func (l nodeLogPage) lines() Node {

@@ -45,7 +45,7 @@ func TestTheLogOfANodeIsAPage(t *testing.T) {
 	w.log = api.NodeLog{Away: "is lost", Told: time.Now().Add(-4 * time.Minute)}
 	w.reader = dashboard.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }}
 	w.mu.Unlock()
-	if body := w.page(path + "/log"); !strings.Contains(body, "The node is lost. These are the warnings that it told last") || !strings.Contains(body, "There are no lines.") {
+	if body := w.page(path + "/log"); !strings.Contains(body, "The node is lost. These are its last reported warnings") || !strings.Contains(body, "There are no lines.") {
 		t.Errorf("of a node that is away the page says\n%s", body)
 	}
 	if body := w.page(path); strings.Contains(body, "/log") {

@@ -38,7 +38,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	}
 	if s := ledger.State(q.Get("state")); s != "" {
 		if !slices.Contains(ledger.States, s) {
-			return nil, writ.Errorf(writ.CodeBadRequest, "there is no state %q", s).WithHint("there are %s", states())
+			return nil, writ.Errorf(writ.CodeBadRequest, "unknown state %q", s).WithHint("the states are %s", states())
 		}
 		filter.States = []ledger.State{s}
 	}
@@ -82,7 +82,7 @@ func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 	case project != "":
 		return nil, ledger.NotThere("project", project)
 	case !r.All && len(r.Projects) == 0:
-		return nil, writ.Errorf(writ.CodeLoginRequired, "cannot list runs: it is not known for whom").WithHint("log in again: writ login --web")
+		return nil, writ.Errorf(writ.CodeLoginRequired, "cannot list runs: the reader is unknown").WithHint("log in again: writ login --web")
 	case !r.All:
 		return r.Projects, nil
 	}

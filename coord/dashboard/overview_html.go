@@ -77,7 +77,7 @@ func (o overview) depths(p *page) Node {
 
 // noNode is shown below an empty list of nodes.
 func noNode() Node {
-	return P(Class("empty"), Text("No node has joined yet. "), Code(Text("writ token create")), Text(" makes what one joins with."))
+	return P(Class("empty"), Text("No node has joined yet. "), Code(Text("writ token create")), Text(" creates a token to join with."))
 }
 
 func (c count) html() Node {

@@ -127,7 +127,7 @@ func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader Reader) {
 	case n.Fault != "":
 		r.Help = "The node takes no work: " + n.Fault
 	case len(n.Stuck) > 0:
-		r.Help = "A driver of the node ignores that its time is over, and other work on the same thing waits."
+		r.Help = "A driver of the node ignores its deadline, and other work on the same resource waits."
 	default:
 		return
 	}

@@ -60,7 +60,7 @@ func (r queueRow) depths() Node {
 }
 
 func (c chart) html() Node {
-	label, most := "nothing is known of the last 15 minutes", ""
+	label, most := "no samples of the last 15 minutes", ""
 	if c.Now > 0 {
 		label, most = "at most "+digits(c.Most)+" open calls in the last 15 minutes", "at most "+digits(c.Most)
 	}

@@ -32,7 +32,7 @@ func (d *Dashboard) resourceFilter(ctx context.Context, q url.Values) (ledger.Re
 		Deployment: q.Get("deployment"),
 	}
 	if filter.Kind != "" && !slices.Contains(kinds, filter.Kind) {
-		return filter, writ.Errorf(writ.CodeBadRequest, "there is no kind %q", filter.Kind).WithHint("there are %v", kinds)
+		return filter, writ.Errorf(writ.CodeBadRequest, "unknown kind %q", filter.Kind).WithHint("the kinds are %v", kinds)
 	}
 	return filter, nil
 }

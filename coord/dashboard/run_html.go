@@ -33,14 +33,14 @@ func (runPage) html(p *page) Node {
 			Table(Class("list calls"),
 				THead(Tr(headCells("##", "State", "Call", "Node and driver", "Attempts"), Th(Scope("col"), Class("line"), Text("Time")), headCells("#Took"))),
 				TBody(p.part("calls"))),
-			P(Class("empty"), Text("The script has not asked for anything yet.")),
+			P(Class("empty"), Text("The script has made no calls yet.")),
 			Div(p.part("pager"))),
 		Section(Class("panel"), Aria("label", "What was signed"),
 			H2(Text("What was signed")),
 			Div(p.part("signed")),
 			Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "The script"),
 				Table(Class("source"), TBody(p.part("source"))),
-				P(Class("empty"), Text("The coordinator has no text of this run. It forgets what was refused, and runs that ended 90 days ago.")))),
+				P(Class("empty"), Text("The coordinator has no text of this run. It deletes refused submissions, and runs 90 days after their end.")))),
 	}
 }
 
@@ -138,7 +138,7 @@ func (o output) html() Node {
 		H2(Text("Output")),
 		o.values(),
 		With(o.Link, func(link string) Node {
-			return P(Class("links"), A(Href(link), Text("Arguments and results")), subs(Text("are in the datacenter only: the page asks it for them")))
+			return P(Class("links"), A(Href(link), Text("Arguments and results")), subs(Text("are stored in the datacenter only: the page requests them")))
 		}))
 }
 

@@ -56,7 +56,7 @@ func TestSecretsAreListedByVersionAndWithoutTheirValues(t *testing.T) {
 			t.Errorf("%q lists\n%s\nwant\n%s", query, got, want)
 		}
 	}
-	wants(t, w.page("/secrets"), "4 versions", "fra1 did not say which secrets it has: the datacenter fra1 is not connected", "writ secret list")
+	wants(t, w.page("/secrets"), "4 versions", "fra1 did not list its secrets: the datacenter fra1 is not connected", "writ secret list")
 	for _, may := range []bool{true, false} {
 		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, project writ.ProjectID) bool {
 			return may && action == identity.ActionManageSecrets && project == shop

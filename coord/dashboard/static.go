@@ -54,7 +54,7 @@ func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "*")
 	f, ok := files()[name]
 	if !ok {
-		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no file %q", name)) // without a login
+		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "unknown file %q", name)) // without a login
 		return
 	}
 	h := w.Header()

@@ -22,7 +22,7 @@ func (s stuckPage) html(p *page) Node {
 }
 
 func (s stuckTotal) html() Node {
-	return P(key(s), Class("sub"), Text(plural(s.N, "open run", "open runs")+" of which the coordinator has heard nothing for "+s.For+" or longer, or which repeat a call. The oldest is on top."))
+	return P(key(s), Class("sub"), Text(plural(s.N, "open run", "open runs")+" without an event for "+s.For+" or longer, or that repeat a call. The oldest is first."))
 }
 
 func (r stuckRow) html() Node {

@@ -85,7 +85,7 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 		if len(want) == 1 {
 			runs = "open run"
 		}
-		wants(t, body, fmt.Sprintf("%d %s of which the coordinator has heard nothing", len(want), runs))
+		wants(t, body, fmt.Sprintf("%d %s without an event", len(want), runs))
 	}
 	body := w.page("/stuck")
 	wants(t, body, "writ run explain "+string(oldest.ID), "writ run cancel "+string(oldest.ID), "writ run cancel "+string(banks.ID), "writ run explain "+string(waits.ID),

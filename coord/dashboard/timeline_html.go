@@ -23,10 +23,10 @@ func (t timelinePage) html(*page) Node {
 // calls renders the calls as bars, and as a table.
 func (t timelinePage) calls() Node {
 	if len(t.Calls) == 0 {
-		return P(Class("sub"), Text("The script has not asked for anything yet."))
+		return P(Class("sub"), Text("The script has made no calls yet."))
 	}
 	return Group{
-		Ol(Class("gantt"), Aria("label", "The calls as bars. The table below says the same"), Each(t.Calls, timelineRow.line)),
+		Ol(Class("gantt"), Aria("label", "The calls as bars. The table below has the same data"), Each(t.Calls, timelineRow.line)),
 		H2(Text("As a table")),
 		Table(Class("list attempts"), heads("##", "Call", "Attempt", "State", "Node", "#Waits from", "#Sent at", "#Began at", "#Took"),
 			TBody(Each(t.Calls, timelineRow.attempts))),

@@ -46,7 +46,7 @@ func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, 
 	filter := ledger.UsageFilter{Projects: projects, Datacenter: data.Filter.Datacenter}
 	if data.Month != allMonths {
 		if filter.From, err = time.Parse(monthForm, data.Month); err != nil {
-			return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is no month", monthParam, data.Month).WithHint("write it as 2026-11, or %s", allMonths)
+			return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is not a valid month", monthParam, data.Month).WithHint("write it as 2026-11, or %s", allMonths)
 		}
 		filter.Until = filter.From.AddDate(0, 1, 0)
 	}

@@ -12,7 +12,7 @@ func (u usagePage) html(*page) Node {
 			choice("Month", monthParam, Each(u.Months, u.month)),
 			u.chooseProject(), u.chooseDatacenter(),
 			apply(false, "")),
-		P(Class("sub"), Text("What resources kept and moved, by the hour in UTC. Nodes tell it every five minutes. Simulated resources use nothing.")),
+		P(Class("sub"), Text("Reserved resources and traffic, by the hour in UTC. Nodes report every five minutes. Simulated resources have no usage.")),
 		u.table(),
 		With(u.Command, func(command string) Node { return P(Class("links"), copyable(command)) }),
 		u.Pager.html())
@@ -43,7 +43,7 @@ func (u usagePage) table() Node {
 				Each(u.Resources, usageOfResource.html))),
 		}
 	}
-	return P(Class("sub"), Text("Nothing was used in this time."))
+	return P(Class("sub"), Text("No usage in this time."))
 }
 
 func (u usageOfProject) html() Node {

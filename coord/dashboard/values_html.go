@@ -12,7 +12,7 @@ func (v valuesPage) html(*page) Node {
 	}
 	calls := Node(Each(v.Calls, callValues.html))
 	if len(v.Calls) == 0 {
-		calls = P(Class("sub"), Text("The script has not asked for anything yet."))
+		calls = P(Class("sub"), Text("The script has made no calls yet."))
 	}
 	return Group{
 		crumb(runPageOf(v.Run.ID), v.Run.Script),
@@ -25,7 +25,7 @@ func (v valuesPage) html(*page) Node {
 }
 
 func (c callValues) html() Node {
-	result := P(Class("sub"), Text("There is no result."))
+	result := P(Class("sub"), Text("No result."))
 	if len(c.Values) > 0 {
 		result = Group{H4(Text("Result")), named(c.Values)}
 	}
@@ -39,7 +39,7 @@ func (c callValues) html() Node {
 }
 
 func (l logPage) html(*page) Node {
-	lines := P(Class("sub"), Text("The script has said nothing."))
+	lines := P(Class("sub"), Text("The log is empty."))
 	if len(l.Lines) > 0 {
 		lines = logBox(Each(l.Lines, func(line writ.LogLine) Node {
 			return Tr(cell("n ln", "", number(line.Ordinal)), cell("mk", "", clock(line.Time)), Td(Code(Text(line.Text))))
