@@ -145,7 +145,7 @@ func (c *course) run(ctx context.Context) {
 		}
 		switch {
 		case errors.Is(err, errGone):
-			c.s.Log.ErrorContext(ctx, "a webhook gets nothing more until the coordinator is started again", "webhook", c.to.Name, "host", c.to.host(), "err", err)
+			c.s.Log.ErrorContext(ctx, "webhook stopped until the coordinator restarts", "webhook", c.to.Name, "host", c.to.host(), "err", err)
 			return
 		case err != nil && ctx.Err() == nil:
 			c.s.Log.WarnContext(ctx, "read the events for a webhook; trying again", "webhook", c.to.Name, "err", err, "retry_in", lookAgain)
@@ -181,7 +181,7 @@ func (c *course) begin(ctx context.Context) error {
 	case at != nil && at.Event >= oldest-1 && at.Event <= newest:
 		c.at = *at
 	case at != nil && at.Event < oldest-1:
-		c.s.Log.WarnContext(ctx, "a webhook missed events that the ledger has forgotten", "webhook", c.to.Name, "events", oldest-1-at.Event)
+		c.s.Log.WarnContext(ctx, "a webhook missed events that the ledger has pruned", "webhook", c.to.Name, "events", oldest-1-at.Event)
 		c.at = ledger.WebhookPlace{Event: oldest - 1, Lost: at.Lost}
 	default:
 		c.at.Event = newest
@@ -295,7 +295,7 @@ func (c *course) tell(ctx context.Context, m *Message) error {
 		}
 		if refused == tries {
 			c.s.Tried(c.to.Name, GivenUp)
-			c.s.Log.ErrorContext(ctx, "a webhook does not get a message, because its receiver refuses it again and again",
+			c.s.Log.ErrorContext(ctx, "webhook message given up, because its receiver refuses it repeatedly",
 				"webhook", c.to.Name, "host", c.to.host(), "type", m.Type, "message", m.ID, "err", err)
 			c.remember(m.ID)
 			return nil

@@ -82,7 +82,7 @@ func (e *Endpoint) check() error {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
 		return writ.Errorf(writ.CodeUsage, "the webhook %s has no address that can be used", e.Name).WithHint("it looks like https://hooks.example.org/writ")
 	case u.Scheme == "http" && !reach.Loopback(u.Hostname()), u.Scheme != "http" && u.Scheme != "https":
-		return writ.Errorf(writ.CodeUsage, "the webhook %s has an address without https", e.Name).WithHint("http:// is possible on loopback only: others could read what happens")
+		return writ.Errorf(writ.CodeUsage, "the webhook %s has an address without https", e.Name).WithHint("http:// is allowed on loopback only: other people could read the messages")
 	}
 	for _, t := range e.Types {
 		if !slices.Contains(Types, t) || t == Test {
