@@ -190,7 +190,7 @@ func (c *Coordinator) still(ctx context.Context) error {
 	}
 	now, err := c.viewerIn(ctx, c.logins.of(v.token, c.Now()), v.token)
 	if err == nil && (now.all != v.all || !slices.Equal(now.projects, v.projects)) {
-		err = loginRequired("what may be read has changed")
+		err = loginRequired("the readable projects have changed")
 	}
 	return err
 }
@@ -237,7 +237,7 @@ func (c *Coordinator) awaitReader(w http.ResponseWriter, r *http.Request, who *v
 		return nil
 	}
 	w.Header().Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
-	return writ.Errorf(writ.CodeRateLimited, "%s asks too often", signer).WithHint("wait as long as Retry-After says; a program that asks all the time watches events instead")
+	return writ.Errorf(writ.CodeRateLimited, "too many requests by %s", signer).WithHint("wait for the time in Retry-After; a program that polls should watch events instead")
 }
 
 // routeOf returns the key of a route in access. Some routers omit the trailing slash.
@@ -268,7 +268,7 @@ func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*vi
 func (c *Coordinator) admitEverything(r *http.Request) (*viewer, error) {
 	who, err := c.viewerOf(r.Context(), r)
 	if err == nil && !who.all {
-		err = writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it tells of all projects, and %[2]s may read some of them", r.URL.Path, who.session.login.Signer).
+		err = writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it covers all projects, and %[2]s may read only some of them", r.URL.Path, who.session.login.Signer).
 			WithHint("a root operator can bind a role to all: writ user add %s --role viewer --project '*'", who.session.login.Signer)
 	}
 	return who, err

@@ -228,7 +228,7 @@ func (c *Coordinator) validate() error {
 	}
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return writ.Errorf(writ.CodeUsage, "%q is not how a coordinator can be reached", c.PublicURL).WithHint("it looks like https://writ.example.org")
+		return writ.Errorf(writ.CodeUsage, "%q is not a valid URL of a coordinator", c.PublicURL).WithHint("it looks like https://writ.example.org")
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 		return nil, err
 	}
 	if d := roster.DatacenterOf(b.Key); d != nil {
-		return nil, writ.Errorf(writ.CodeConflict, "the roster has this key already, for the datacenter %s", d.Name).
+		return nil, writ.Errorf(writ.CodeConflict, "the roster already has this key, for the datacenter %s", d.Name).
 			WithHint("start the supervisor with --dc %s, or give another one an empty --data", d.Name)
 	}
 	in := ledger.Registration{
@@ -103,18 +103,18 @@ const maxURL = 512
 func checkRegistration(b *api.NewRegistration) error {
 	switch {
 	case !writ.ValidName(b.Name):
-		return writ.Errorf(writ.CodeBadRequest, "name: %q is not a proper name", b.Name).WithHint("use lower-case letters, digits and hyphens")
+		return writ.Errorf(writ.CodeBadRequest, "name: %q is not a valid name", b.Name).WithHint("use lower-case letters, digits and hyphens")
 	case len(b.Key) != ed25519.PublicKeySize:
-		return writ.Errorf(writ.CodeBadRequest, "key: it has %d bytes, an ed25519 public key has %d", len(b.Key), ed25519.PublicKeySize)
+		return writ.Errorf(writ.CodeBadRequest, "key: got %d bytes; an ed25519 public key has %d", len(b.Key), ed25519.PublicKeySize)
 	case len(b.Nonce) != identity.NonceSize:
-		return writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(b.Nonce), identity.NonceSize)
+		return writ.Errorf(writ.CodeBadRequest, "nonce: got %d bytes, want %d", len(b.Nonce), identity.NonceSize)
 	case len(b.Token) > 64 || len(b.Proof) > 128:
-		return writ.Errorf(writ.CodeBadRequest, "token or proof: they are longer than any token makes them")
+		return writ.Errorf(writ.CodeBadRequest, "token or proof: too long")
 	case b.Token == "" && len(b.Proof) > 0 || b.Token != "" && len(b.Proof) == 0:
-		return writ.Errorf(writ.CodeBadRequest, "token and proof: one does not go without the other")
+		return writ.Errorf(writ.CodeBadRequest, "token and proof: set both or neither")
 	}
 	if u, err := url.Parse(b.URL); b.URL != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") || len(b.URL) > maxURL) {
-		return writ.Errorf(writ.CodeBadRequest, "url: %q is no address of a supervisor", b.URL)
+		return writ.Errorf(writ.CodeBadRequest, "url: %q is not a valid address of a supervisor", b.URL)
 	}
 	return nil
 }

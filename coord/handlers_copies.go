@@ -209,7 +209,7 @@ const maxNodeLines = 1000
 func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
 	p := r.Params
 	if p.Lines != nil && (*p.Lines < 1 || *p.Lines > maxNodeLines) {
-		return nil, writ.Errorf(writ.CodeBadRequest, "lines is %d; a log has 1 to %d lines at once", *p.Lines, maxNodeLines)
+		return nil, writ.Errorf(writ.CodeBadRequest, "lines is %d; it must be between 1 and %d", *p.Lines, maxNodeLines)
 	}
 	id, err := h.datacenter(ctx, r.Datacenter)
 	if err != nil {

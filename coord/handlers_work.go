@@ -107,18 +107,18 @@ func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	filter := ledger.RunFilter{Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment), Since: api.Value(p.Since)}
 	if p.Prefix != nil {
 		if filter.Prefix = *p.Prefix; !runPrefix.MatchString(filter.Prefix) {
-			return filter, writ.Errorf(writ.CodeBadRequest, "prefix: no id of a run begins with %q", filter.Prefix).
+			return filter, writ.Errorf(writ.CodeBadRequest, "prefix: %q is not a prefix of a run id", filter.Prefix).
 				WithHint("ids have 26 lower-case letters and digits from 2 to 7")
 		}
 	}
 	if p.Text != nil {
 		if filter.Text = *p.Text; filter.Text == "" || utf8.RuneCountInString(filter.Text) > ledger.MaxText {
-			return filter, writ.Errorf(writ.CodeBadRequest, "text has %d characters; it has 1 to %d", utf8.RuneCountInString(filter.Text), ledger.MaxText)
+			return filter, writ.Errorf(writ.CodeBadRequest, "text has %d characters; it must have 1 to %d", utf8.RuneCountInString(filter.Text), ledger.MaxText)
 		}
 	}
 	if p.Stuck != nil {
 		if *p.Stuck < 1 || *p.Stuck > maxStuck {
-			return filter, writ.Errorf(writ.CodeBadRequest, "stuck is %d; it is a number of seconds between 1 and %d", *p.Stuck, maxStuck)
+			return filter, writ.Errorf(writ.CodeBadRequest, "stuck is %d; it must be between 1 and %d seconds", *p.Stuck, maxStuck)
 		}
 		filter.Silent = now.Add(-time.Duration(*p.Stuck) * time.Second)
 	}

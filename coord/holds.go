@@ -49,7 +49,7 @@ func mayRead(who *viewer, projects []writ.ProjectID) error {
 		switch {
 		case who.reads(p):
 		case p == identity.AllProjects:
-			return writ.Errorf(writ.CodeRoleMissing, "the list is of all projects, and you may read some of them").WithHint("name these")
+			return writ.Errorf(writ.CodeRoleMissing, "the list covers all projects, and you may read only some of them").WithHint("name these")
 		default:
 			return noProject(string(p), nil)
 		}

@@ -104,7 +104,7 @@ func (l *logins) pace(who string) error {
 // spend consumes a nonce. It returns an error unless the nonce was issued here for address, within challengeWithin, and
 // is unused.
 func (l *logins) spend(n []byte, address string, now time.Time) error {
-	stale := writ.Errorf(writ.CodeLoginRefused, "the login answers no challenge of this coordinator, or an old one, or one that was answered before").
+	stale := writ.Errorf(writ.CodeLoginRefused, "the challenge of this login is unknown, expired or already used").
 		WithHint("log in again: writ login")
 	if len(n) != identity.NonceSize || !hmac.Equal(n[16:], l.code(n[:16], address)) {
 		return stale
@@ -130,7 +130,7 @@ func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginT
 	l.forget(now)
 	id := envelope.IDOf(login.Session)
 	if s := l.sessions[id]; s != nil && s.login.Signer != login.Signer {
-		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the key of the session is that of another one").WithHint("log in again: writ login")
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the session key belongs to another person").WithHint("log in again: writ login")
 	}
 	if l.sessions[id] != nil {
 		l.end(id) // and revoke its tokens, which no logout could reach any more
@@ -236,7 +236,7 @@ func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
 	sum := sumOf(code)
 	t, ok := l.codes[sum]
 	if !ok || !now.Before(t.expires) {
-		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is not known, was used before, or is older than %s", codeWithin).
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is unknown, already used, or older than %s", codeWithin).
 			WithHint("get another one: writ login --web")
 	}
 	delete(l.codes, sum)
@@ -258,7 +258,7 @@ func loginRequired(why string) *writ.Error {
 	return writ.Errorf(writ.CodeLoginRequired, "%s", why).WithHint("commands of writ log in by themselves; `writ login --web` opens the dashboard")
 }
 
-func sessionEnded() *writ.Error { return loginRequired("the session is not known here, or has ended") }
+func sessionEnded() *writ.Error { return loginRequired("the session is unknown, or has ended") }
 
 // Challenge starts a login. The signed answer proves that this is the coordinator in the roster: it covers the client's
 // nonce and the address that the client uses.
@@ -267,10 +267,10 @@ func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error)
 		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound, "this coordinator has no key in the roster, so it accepts no logins")
 	}
 	if len(in.Nonce) != identity.NonceSize {
-		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(in.Nonce), identity.NonceSize)
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: got %d bytes, want %d", len(in.Nonce), identity.NonceSize)
 	}
 	if !slices.Contains(c.addresses(), in.URL) {
-		return api.LoginChallenge{}, writ.Errorf(writ.CodeLoginRefused, "%s is no address of this coordinator", in.URL).
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeLoginRefused, "%s is not an address of this coordinator", in.URL).
 			WithHint("use its address, %s", c.PublicURL)
 	}
 	now := c.Now()

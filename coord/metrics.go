@@ -33,18 +33,18 @@ func newMetrics(c *Coordinator) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "writ_http_requests_total", Help: "Requests by route and status."}, []string{"method", "route", "status"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "writ_http_request_seconds", Help: "How long requests took, streams aside.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+			Name: "writ_http_request_seconds", Help: "Duration of requests, except streams.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"method", "route"}),
 		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_submissions_total", Help: "Submissions by what became of them: accepted, repeated, delivered, refused, expired."}, []string{"outcome"}),
+			Name: "writ_submissions_total", Help: "Submissions by outcome: accepted, repeated, delivered, refused, expired."}, []string{"outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_refusals_total", Help: "Signed texts that were not let in, by what they were and why."}, []string{"what", "code"}),
+			Name: "writ_refusals_total", Help: "Refused signed texts and requests by kind and error code."}, []string{"what", "code"}),
 		statements: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "writ_statements_total", Help: "Statements that datacenters carried out."}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "writ_events_total", Help: "Events that datacenters sent."}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_webhook_requests_total", Help: "Requests to webhooks by what became of them: taken, again, given_up."}, []string{"webhook", "outcome"}),
+			Name: "writ_webhook_requests_total", Help: "Requests to webhooks by outcome: taken, again, given_up."}, []string{"webhook", "outcome"}),
 	}
 	version := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
@@ -66,12 +66,12 @@ var (
 	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs older than 5 minutes that made no progress since then, or repeat a call.", nil, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
-	bootDesc      = prometheus.NewDesc("writ_boot_machines", "Machines that start over the network, as boot servers say, by the step that they reached last.", []string{"datacenter", "step"}, nil)
+	bootDesc      = prometheus.NewDesc("writ_boot_machines", "Machines that boot over the network, as reported by boot servers, by their last step.", []string{"datacenter", "step"}, nil)
 	versionDesc   = prometheus.NewDesc("writ_roster_version", "Version of the newest roster.", nil, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
-	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
-	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
-	certDesc      = prometheus.NewDesc("writ_certificate_expires_seconds", "When a certificate expires that an operator renews, in unix seconds: public is the one for browsers.", []string{"certificate"}, nil)
+	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "Time from which a root operator should renew the newest roster, in unix seconds.", nil, nil)
+	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "Expiry of a role with an end, in unix seconds.", []string{"principal", "role", "project"}, nil)
+	certDesc      = prometheus.NewDesc("writ_certificate_expires_seconds", "Expiry of a certificate that an operator renews, in unix seconds: public is the one for browsers.", []string{"certificate"}, nil)
 	readWithin    = 5 * time.Second
 	stuckAfter    = 5 * time.Minute
 )
@@ -85,7 +85,7 @@ var (
 	routesDesc    = prometheus.NewDesc("writ_node_overlay_routes", "Routes that the node's daemon of the overlay has chosen.", ofNode, nil)
 	bytesDesc     = prometheus.NewDesc("writ_node_overlay_bytes_total", "Bytes to and from the peers that the node has now: sent or received.", append(ofNode, "direction"), nil)
 	startedDesc   = prometheus.NewDesc("writ_node_overlay_started_seconds", "When the node's daemon of the overlay was started, in unix seconds.", ofNode, nil)
-	mendedDesc    = prometheus.NewDesc("writ_node_mended_total", "How often the node has mended a resource by itself since its runner was started.", ofNode, nil)
+	mendedDesc    = prometheus.NewDesc("writ_node_mended_total", "Number of resources that the node has repaired since its runner started.", ofNode, nil)
 	droppedDesc   = prometheus.NewDesc("writ_node_packets_dropped_total", "Packets dropped at the ports that the node has now: denied or spoofed.", append(ofNode, "reason"), nil)
 )
 

@@ -17,7 +17,7 @@ var (
 	diskDesc     = prometheus.NewDesc("writ_node_disk_bytes", "Size of a disk of the node.", append(ofNode, "path"), nil)
 	freeDesc     = prometheus.NewDesc("writ_node_disk_free_bytes", "Free space of a disk of the node, as its datacenter knows it.", append(ofNode, "path"), nil)
 	queuedDesc   = prometheus.NewDesc("writ_queue_calls", "Open calls of a node by state: planned, queued, running. Calls without a node have an empty name.", append(ofNode, "state"), nil)
-	oldestDesc   = prometheus.NewDesc("writ_queue_oldest_seconds", "For how long the oldest call of a node waits that is planned or queued, 0 if there is none.", append(ofNode, "state"), nil)
+	oldestDesc   = prometheus.NewDesc("writ_queue_oldest_seconds", "Age in seconds of the oldest planned or queued call of a node, 0 without one.", append(ofNode, "state"), nil)
 )
 
 // collectRoom reports the reserved disk and memory of a node and the free space of each disk.

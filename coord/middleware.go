@@ -291,13 +291,13 @@ func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc
 		}
 		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query ignores what it cannot parse
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeBadRequest, "the query cannot be read: %v", err).WithHint("escape what is not a letter or digit, like %%3B for a semicolon")
+			return nil, writ.Errorf(writ.CodeBadRequest, "invalid query: %v", err).WithHint("escape special characters, like %%3B for a semicolon")
 		}
 		for name, values := range query {
 			value, ok := known[name]
 			switch {
 			case !ok:
-				return nil, writ.Errorf(writ.CodeBadRequest, "there is no parameter %q here", name)
+				return nil, writ.Errorf(writ.CodeBadRequest, "unknown parameter %q", name)
 			case slices.Contains(values, ""):
 				return nil, wrongParameter(name, "is empty")
 			case hasEmptyItem(value):

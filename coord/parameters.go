@@ -66,7 +66,7 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 	case text == "" && who.all:
 		return nil, nil
 	case text == "" && len(who.projects) == 0:
-		return nil, loginRequired("a list was asked for, and it is not known for whom")
+		return nil, loginRequired("cannot list: the reader is unknown")
 	case text == "":
 		return who.projects, nil
 	case writ.ValidUUID(text):

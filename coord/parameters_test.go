@@ -36,7 +36,7 @@ func TestEachParameterIsRefusedWhereTheDescriptionSaysSo(t *testing.T) {
 		if !strings.Contains(body, name) {
 			t.Errorf("%s is answered with %s, which does not name the parameter", path, body)
 		}
-		if hint := "leave " + name + " out, or give it a value"; value == "" && !strings.Contains(body, hint) {
+		if hint := "omit " + name + ", or set a valid value"; value == "" && !strings.Contains(body, hint) {
 			t.Errorf("%s is answered with %s, without the hint %q", path, body, hint)
 		}
 	}

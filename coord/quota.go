@@ -47,9 +47,9 @@ func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, byte
 	}{{signer, signer, q.signer}, {"all signers together", "", q.all}} {
 		have := q.waits[bound.key]
 		if then := have.Plus(one); then.Submissions > bound.most.Submissions || then.Bytes > bound.most.Bytes {
-			return writ.Errorf(writ.CodeRateLimited, "%d submissions (%d MiB) of %s wait for datacenters, of %d (%d MiB) that may",
+			return writ.Errorf(writ.CodeRateLimited, "%d submissions (%d MiB) of %s wait for datacenters; the limit is %d (%d MiB)",
 				have.Submissions, have.Bytes>>20, bound.who, bound.most.Submissions, bound.most.Bytes>>20).
-				WithHint("wait until datacenters have taken some (`writ run list --state waiting`), then submit again; it is counted anew every %s", recountEvery)
+				WithHint("wait until datacenters have taken some (`writ run list --state waiting`), then submit again; they are counted again every %s", recountEvery)
 		}
 	}
 	q.add(signer, one)

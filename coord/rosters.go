@@ -130,7 +130,7 @@ func (c *Coordinator) verifyNext(previous *identity.Roster, link []byte) (*ident
 		return nil, err
 	}
 	if previous == nil && next.Cluster != c.Cluster {
-		return nil, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not take the first roster of the cluster %s", next.Cluster).
+		return nil, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not accept the first roster of the cluster %s", next.Cluster).
 			WithHint("start the coordinator with the cluster's id")
 	}
 	return next, nil

@@ -21,11 +21,11 @@ func (c *Coordinator) routes() http.Handler {
 	var router chi.Routes = r
 	r.Use(c.observe, c.guard, headAsGet)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
+		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed(router, r.URL.Path))
-		c.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "%s is not possible at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml says what is"))
+		c.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml lists the methods"))
 	})
 	routes := r.With(c.authorize, c.strictBodies)
 	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{checkParameters}, api.StrictHTTPServerOptions{
@@ -78,20 +78,20 @@ func asBadRequest(err error) error {
 		return wrongParameter(parameter.ParamName, "cannot be read")
 	}
 	if parameter, ok := errors.AsType[*api.RequiredParamError](err); ok {
-		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).WithHint("give %s a value; /openapi.yaml says which it takes", parameter.ParamName)
+		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).WithHint("set %s; /openapi.yaml lists the valid values", parameter.ParamName)
 	}
 	if parameter, ok := errors.AsType[*api.TooManyValuesForParamError](err); ok {
-		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is there %d times", parameter.ParamName, parameter.Count)
+		return writ.Errorf(writ.CodeBadRequest, "the parameter %q occurs %d times", parameter.ParamName, parameter.Count)
 	}
 	if refused := refusedBody(err); refused != nil {
 		return refused
 	}
-	return writ.Errorf(writ.CodeBadRequest, "the body is not what the API describes: %v", err)
+	return writ.Errorf(writ.CodeBadRequest, "invalid body: %v", err)
 }
 
 // wrongParameter is the error for a parameter with an invalid value.
 func wrongParameter(name, why string) error {
-	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("leave %s out, or give it a value; /openapi.yaml says which it takes", name)
+	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("omit %s, or set a valid value; see /openapi.yaml", name)
 }
 
 // refusedBody returns TOO_LARGE if the body exceeds its limit, and RATE_LIMITED if the server holds too many bodies.

@@ -37,7 +37,7 @@ type stream struct {
 func (c *Coordinator) open(ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64, standard func(oldest, newest int64) int64) (*stream, error) {
 	for _, t := range topics {
 		if !t.Valid() {
-			return nil, writ.Errorf(writ.CodeBadRequest, "there is no topic %q", t).WithHint("topics are %v", ledger.Topics)
+			return nil, writ.Errorf(writ.CodeBadRequest, "unknown topic %q", t).WithHint("topics are %v", ledger.Topics)
 		}
 		filter.Topics = append(filter.Topics, string(t))
 	}
@@ -69,7 +69,7 @@ func (s *stream) serve(w http.ResponseWriter) error {
 	leave, ok := s.c.streams.Enter(remote)
 	if !ok {
 		// No number here: it would reveal the streams of other people.
-		return writ.Errorf(writ.CodeTooManyWatchers, "too many event streams are open, and there are no more for %s", limit.NetworkOf(remote))
+		return writ.Errorf(writ.CodeTooManyWatchers, "no more event streams for %s: too many are open", limit.NetworkOf(remote))
 	}
 	defer leave()
 	h := w.Header()

@@ -68,7 +68,7 @@ func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.State, run.Ended, run.Reason = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond), ""
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
-		WithHint("look at what there is with writ resource list, then submit the script again")}
+		WithHint("check the existing resources with writ resource list, then submit the script again")}
 	run.Failure.Proof = why.Proof // of the refusal
 	return run
 }

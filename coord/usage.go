@@ -37,7 +37,7 @@ func monthOf(text string) (filter ledger.UsageFilter, err error) {
 		return filter, nil
 	}
 	if filter.From, err = time.Parse("2006-01", text); err != nil {
-		return filter, writ.Errorf(writ.CodeBadRequest, "month: %q is no month", text).WithHint("write it as 2026-11")
+		return filter, writ.Errorf(writ.CodeBadRequest, "month: %q is not a valid month", text).WithHint("write it as 2026-11")
 	}
 	filter.Until = filter.From.AddDate(0, 1, 0)
 	return filter, nil

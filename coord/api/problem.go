@@ -18,7 +18,7 @@ func ProblemOf(err error, requestID string) Problem {
 	info := e.Code.Info()
 	hint := e.Hint
 	if hint == "" {
-		hint = fmt.Sprintf("`writ explain %s` tells more", e.Code)
+		hint = fmt.Sprintf("see `writ explain %s`", e.Code)
 	}
 	return Problem{
 		Type:      "urn:writ:code:" + string(e.Code),

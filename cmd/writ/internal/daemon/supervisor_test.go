@@ -24,7 +24,7 @@ func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
 	coordinator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any = api.Rosters{Signed: [][]byte{}, Expires: time.Now().Add(time.Hour)}
 		if r.Method == http.MethodPost {
-			problem := api.ProblemOf(writ.Errorf(writ.CodeConflict, "the roster has this key already, for the datacenter dc1"), "request")
+			problem := api.ProblemOf(writ.Errorf(writ.CodeConflict, "the roster already has this key, for the datacenter dc1"), "request")
 			w.Header().Set("Content-Type", api.ProblemType)
 			w.WriteHeader(problem.Status)
 			answer = problem
