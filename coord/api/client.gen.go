@@ -107,23 +107,23 @@ type ClientInterface interface {
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
+	// ListBatches List the batches of nodes that were approved by serial number
 	//
-	// Who made them, until when they count, which nodes they admitted, and which numbers are contested. No address gives a number that is open.
+	// Authors, expiry, admitted nodes, and contested serial numbers. No address returns an unused serial number.
 	//
 	// Corresponds with GET /v1/batches (the `ListBatches` operationId).
 	ListBatches(ctx context.Context, params *ListBatchesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListBoots Ask the datacenters which machines start over the network
+	// ListBoots List the machines that boot over the network
 	//
-	// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+	// The reports of a datacenter's boot servers about booting machines, newest step first. Boot servers are authenticated, machines are not: any machine of the network can impersonate another. The reports are hints for people and have no other effect.
 	//
 	// Corresponds with GET /v1/boots (the `ListBoots` operationId).
 	ListBoots(ctx context.Context, params *ListBootsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListCertificates List the certificates of the coordinator and of the datacenters
 	//
-	// Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
+	// Certificates and their expiry, as reported by their owners. The reports are not proof; connections are verified with the roster.
 	//
 	// Corresponds with GET /v1/certificates (the `ListCertificates` operationId).
 	ListCertificates(ctx context.Context, params *ListCertificatesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -133,79 +133,79 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/datacenters (the `ListDatacenters` operationId).
 	ListDatacenters(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListRegistrations List the supervisors that wait for a place in the roster
+	// ListRegistrations List the supervisors that wait for admission to the roster
 	//
 	// Corresponds with GET /v1/datacenters/registrations (the `ListRegistrations` operationId).
 	ListRegistrations(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RegisterWithBody Ask for a place in the roster
+	// RegisterWithBody Request admission to the roster
 	//
-	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-	// those without a proof. A supervisor asks again every second.
+	// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+	// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+	// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Register Ask for a place in the roster
+	// Register Request admission to the roster
 	//
-	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-	// those without a proof. A supervisor asks again every second.
+	// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+	// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+	// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetHoldStanding Ask the datacenter what is on hold there
+	// GetHoldStanding Get the signed list of holds from the datacenter
 	//
-	// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
-	// about these projects and what is about none.
+	// The answer has the nonce and the projects, and is signed by the supervisor. It proves whether work may start. It lists the holds of
+	// these projects, and those without a project.
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
 	GetHoldStanding(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetNodeLog Ask a node for lines of its log
+	// GetNodeLog Get lines of the log of a node
 	//
-	// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
-	// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+	// The node reports the lines without a signature. If the node does not answer, the response has its last reported warnings, with the reason in
+	// `away`. For people who may cordon nodes: operators and admins of all projects. A node answers a few requests per second.
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
 	GetNodeLog(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetNodeStanding Ask the datacenter how a node stands
+	// GetNodeStanding Get the signed state of a node from the datacenter
 	//
-	// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+	// The answer has the nonce and is signed by the supervisor. Check here that a node is drained before you turn its machine off.
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
 	GetNodeStanding(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewPlanWithBody Ask a datacenter what a plan would do
+	// PreviewPlanWithBody Preview a plan in a datacenter
 	//
-	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+	// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 	PreviewPlanWithBody(ctx context.Context, datacenter DatacenterPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewPlan Ask a datacenter what a plan would do
+	// PreviewPlan Preview a plan in a datacenter
 	//
-	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+	// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 	PreviewPlan(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTokenStanding Ask the datacenter which join tokens it has
+	// GetTokenStanding Get the signed list of join tokens from the datacenter
 	//
-	// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+	// The answer has the nonce and is signed by the supervisor. To revoke a token, get its id here.
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/tokens/standing (the `GetTokenStanding` operationId).
 	GetTokenStanding(ctx context.Context, datacenter DatacenterPath, params *GetTokenStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -215,64 +215,64 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/deployments (the `ListDeployments` operationId).
 	ListDeployments(ctx context.Context, params *ListDeploymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Watch Watch everything from now on, or from an event on
+	// Watch Watch all events from now on, or after an event
 	//
-	// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
+	// The stream does not end by itself. A reader of some projects gets their events only. Events of nodes are for readers of all projects.
 	//
 	// Corresponds with GET /v1/events (the `Watch` operationId).
 	Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListHolds Ask the datacenters which work is on hold
+	// ListHolds List the holds of the datacenters
 	//
-	// What starts no work until it is released, who holds it and why, and what was released. Those about projects and deployments are listed to readers of the project, the others to all readers.
+	// Work that does not start until it is released, with the signer and the reason, and the releases. Holds of projects and deployments are listed for readers of the project, the others for all readers.
 	//
 	// Corresponds with GET /v1/holds (the `ListHolds` operationId).
 	ListHolds(ctx context.Context, params *ListHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LoginWithBody Log in, to read
+	// LoginWithBody Log in for reading
 	//
-	// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
-	// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+	// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It is valid once, at this coordinator. The
+	// token is sent as `Authorization: Bearer TOKEN`. All requests except for submissions of signed texts need one.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/logins (the `Login` operationId).
 	LoginWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ChallengeWithBody Ask for something to sign
+	// ChallengeWithBody Request a challenge to sign
 	//
-	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+	// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
 	ChallengeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Challenge Ask for something to sign
+	// Challenge Request a challenge to sign
 	//
-	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+	// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
 	Challenge(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// NewCodeWithBody Get a code with which a browser logs in
+	// NewCodeWithBody Get a code for the login of a browser
 	//
-	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-	// gives none.
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+	// token alone is not sufficient.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
 	NewCodeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// NewCode Get a code with which a browser logs in
+	// NewCode Get a code for the login of a browser
 	//
-	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-	// gives none.
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+	// token alone is not sufficient.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -281,7 +281,7 @@ type ClientInterface interface {
 
 	// LogoutWithBody End a session
 	//
-	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	// Its tokens, and the browsers that logged in with its codes, lose access.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -290,7 +290,7 @@ type ClientInterface interface {
 
 	// Logout End a session
 	//
-	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	// Its tokens, and the browsers that logged in with its codes, lose access.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -299,7 +299,7 @@ type ClientInterface interface {
 
 	// NextTokenWithBody Get the next token of a session
 	//
-	// The key that the login named as that of its session signs the nonce of another challenge.
+	// The session key from the login signs the nonce of another challenge.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -308,7 +308,7 @@ type ClientInterface interface {
 
 	// NextToken Get the next token of a session
 	//
-	// The key that the login named as that of its session signs the nonce of another challenge.
+	// The session key from the login signs the nonce of another challenge.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -317,7 +317,7 @@ type ClientInterface interface {
 
 	// ListNodes List nodes by datacenter and name
 	//
-	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+	// Liveness, fault and last beat of a node are the live state in its datacenter. While the datacenter is disconnected, fault and last beat are the last reported ones, and the liveness of an approved node is `unknown`. Nodes that wait for admission without a token are on the first page, beyond its limit.
 	//
 	// Corresponds with GET /v1/nodes (the `ListNodes` operationId).
 	ListNodes(ctx context.Context, params *ListNodesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -327,7 +327,7 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/projects (the `ListProjects` operationId).
 	ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListQueues Ask the datacenters for the open calls of their nodes
+	// ListQueues Get the open calls of nodes from the datacenters
 	//
 	// Corresponds with GET /v1/queues (the `ListQueues` operationId).
 	ListQueues(ctx context.Context, params *ListQueuesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -349,18 +349,18 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/roster (the `GetRoster` operationId).
 	GetRoster(ctx context.Context, params *GetRosterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AddRosterWithBody Hand in the next version of the roster
+	// AddRosterWithBody Submit the next version of the roster
 	//
-	// It is verified as the successor of the newest, kept, and passed on to every datacenter. The same version again is fine.
+	// It is verified as the successor of the newest version, stored, and sent to every datacenter. Submitting the same version again is not an error.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/roster (the `AddRoster` operationId).
 	AddRosterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListAdoptions Ask the datacenters which roster is in force there
+	// ListAdoptions Get the roster in force from the datacenters
 	//
-	// Each answers with an adoption that names the nonce, signed by its supervisor.
+	// Each answer is an adoption with the nonce, signed by the supervisor.
 	//
 	// Corresponds with GET /v1/roster/adoptions (the `ListAdoptions` operationId).
 	ListAdoptions(ctx context.Context, params *ListAdoptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -372,7 +372,7 @@ type ClientInterface interface {
 
 	// GetRun Show a run
 	//
-	// As the coordinator knows it; `values` asks the datacenter.
+	// The coordinator's copy; use `values` for the datacenter's state.
 	//
 	// Corresponds with GET /v1/runs/{run} (the `GetRun` operationId).
 	GetRun(ctx context.Context, run RunPath, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -382,55 +382,55 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/runs/{run}/calls (the `ListCalls` operationId).
 	ListCalls(ctx context.Context, run RunPath, params *ListCallsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WatchRun Watch a run from its beginning, or from an event on
+	// WatchRun Watch a run from its start, or after an event
 	//
-	// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
+	// The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
 	//
 	// Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 	WatchRun(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListLogs Ask the datacenter for lines that a run's script wrote
+	// ListLogs Get log lines of a run's script from the datacenter
 	//
-	// A page that is shorter than `limit` ends with the last line that there is by now.
+	// A page with fewer lines than `limit` ends with the newest line.
 	//
 	// Corresponds with GET /v1/runs/{run}/logs (the `ListLogs` operationId).
 	ListLogs(ctx context.Context, run RunPath, params *ListLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetStanding Ask the datacenter how a run stands
+	// GetStanding Get the signed state of a run from the datacenter
 	//
-	// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
-	// that it is the last one asks here.
+	// The answer has the nonce and is signed by the supervisor. After a resume, the signature of an earlier end remains valid: clients that
+	// must know the latest end ask here.
 	//
 	// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
 	GetStanding(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
+	// GetValues Get a run from the datacenter, with its output and the arguments and results of its calls
 	//
 	// Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
 	GetValues(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListSecrets Ask the datacenters which secrets they have
+	// ListSecrets List the secrets of the datacenters
 	//
-	// Names, versions, who and when. No address gives a value.
+	// Names, versions, authors and times. No address returns a value.
 	//
 	// Corresponds with GET /v1/secrets (the `ListSecrets` operationId).
 	ListSecrets(ctx context.Context, params *ListSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SubmitStatementWithBody Hand in any other signed statement
+	// SubmitStatementWithBody Submit any other signed statement
 	//
-	// The datacenter that the statement names decides, and its answer is the answer. If it is not connected nothing happens, and the
-	// same statement can be handed in again until it expires.
+	// The response is that of the datacenter in the statement, which decides. If it is not connected, nothing happens, and the same
+	// statement can be submitted again until it expires.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/statements (the `SubmitStatement` operationId).
 	SubmitStatementWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SubmitWithBody Hand in a signed script
+	// SubmitWithBody Submit a signed script
 	//
-	// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is not
-	// looked at. 202 says that the submission is recorded: its datacenter gets it as soon as it is connected, and decides. The same
-	// payload again gives the same run.
+	// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is ignored. The
+	// status 202 means that the submission is recorded. Its datacenter receives it once it is connected, and decides. The same payload again
+	// returns the same run.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -442,21 +442,21 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/submissions/{digest} (the `GetSubmission` operationId).
 	GetSubmission(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSigned Show what was signed
+	// GetSigned Show the signed text
 	//
-	// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+	// The signed payload directly followed by its SSH signature, as it was submitted. Clients should compare its digest with the requested one.
 	//
 	// Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
 	GetSigned(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTokens Ask the datacenters which join tokens they have
+	// ListTokens List the join tokens of the datacenters
 	//
-	// Who made them, until when they count, and which nodes they admitted. No address gives a token.
+	// Authors, expiry, and admitted nodes. No address returns a token.
 	//
 	// Corresponds with GET /v1/tokens (the `ListTokens` operationId).
 	ListTokens(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
+	// ListUsage List the usage of resources, one item for each resource, by project, kind and name
 	//
 	// Corresponds with GET /v1/usage (the `ListUsage` operationId).
 	ListUsage(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -507,9 +507,9 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
+// ListBatches List the batches of nodes that were approved by serial number
 //
-// Who made them, until when they count, which nodes they admitted, and which numbers are contested. No address gives a number that is open.
+// Authors, expiry, admitted nodes, and contested serial numbers. No address returns an unused serial number.
 //
 // Corresponds with GET /v1/batches (the `ListBatches` operationId).
 func (c *Client) ListBatches(ctx context.Context, params *ListBatchesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -524,9 +524,9 @@ func (c *Client) ListBatches(ctx context.Context, params *ListBatchesParams, req
 	return c.Client.Do(req)
 }
 
-// ListBoots Ask the datacenters which machines start over the network
+// ListBoots List the machines that boot over the network
 //
-// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+// The reports of a datacenter's boot servers about booting machines, newest step first. Boot servers are authenticated, machines are not: any machine of the network can impersonate another. The reports are hints for people and have no other effect.
 //
 // Corresponds with GET /v1/boots (the `ListBoots` operationId).
 func (c *Client) ListBoots(ctx context.Context, params *ListBootsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -543,7 +543,7 @@ func (c *Client) ListBoots(ctx context.Context, params *ListBootsParams, reqEdit
 
 // ListCertificates List the certificates of the coordinator and of the datacenters
 //
-// Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
+// Certificates and their expiry, as reported by their owners. The reports are not proof; connections are verified with the roster.
 //
 // Corresponds with GET /v1/certificates (the `ListCertificates` operationId).
 func (c *Client) ListCertificates(ctx context.Context, params *ListCertificatesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -573,7 +573,7 @@ func (c *Client) ListDatacenters(ctx context.Context, reqEditors ...RequestEdito
 	return c.Client.Do(req)
 }
 
-// ListRegistrations List the supervisors that wait for a place in the roster
+// ListRegistrations List the supervisors that wait for admission to the roster
 //
 // Corresponds with GET /v1/datacenters/registrations (the `ListRegistrations` operationId).
 func (c *Client) ListRegistrations(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -588,11 +588,11 @@ func (c *Client) ListRegistrations(ctx context.Context, reqEditors ...RequestEdi
 	return c.Client.Do(req)
 }
 
-// RegisterWithBody Ask for a place in the roster
+// RegisterWithBody Request admission to the roster
 //
-// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-// those without a proof. A supervisor asks again every second.
+// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 //
 // Takes any type of body and a specified content type.
 //
@@ -609,11 +609,11 @@ func (c *Client) RegisterWithBody(ctx context.Context, contentType string, body 
 	return c.Client.Do(req)
 }
 
-// Register Ask for a place in the roster
+// Register Request admission to the roster
 //
-// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-// those without a proof. A supervisor asks again every second.
+// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -630,10 +630,10 @@ func (c *Client) Register(ctx context.Context, body RegisterJSONRequestBody, req
 	return c.Client.Do(req)
 }
 
-// GetHoldStanding Ask the datacenter what is on hold there
+// GetHoldStanding Get the signed list of holds from the datacenter
 //
-// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
-// about these projects and what is about none.
+// The answer has the nonce and the projects, and is signed by the supervisor. It proves whether work may start. It lists the holds of
+// these projects, and those without a project.
 //
 // Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
 func (c *Client) GetHoldStanding(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -648,10 +648,10 @@ func (c *Client) GetHoldStanding(ctx context.Context, datacenter DatacenterPath,
 	return c.Client.Do(req)
 }
 
-// GetNodeLog Ask a node for lines of its log
+// GetNodeLog Get lines of the log of a node
 //
-// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
-// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+// The node reports the lines without a signature. If the node does not answer, the response has its last reported warnings, with the reason in
+// `away`. For people who may cordon nodes: operators and admins of all projects. A node answers a few requests per second.
 //
 // Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
 func (c *Client) GetNodeLog(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -666,9 +666,9 @@ func (c *Client) GetNodeLog(ctx context.Context, datacenter DatacenterPath, node
 	return c.Client.Do(req)
 }
 
-// GetNodeStanding Ask the datacenter how a node stands
+// GetNodeStanding Get the signed state of a node from the datacenter
 //
-// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+// The answer has the nonce and is signed by the supervisor. Check here that a node is drained before you turn its machine off.
 //
 // Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
 func (c *Client) GetNodeStanding(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -683,10 +683,10 @@ func (c *Client) GetNodeStanding(ctx context.Context, datacenter DatacenterPath,
 	return c.Client.Do(req)
 }
 
-// PreviewPlanWithBody Ask a datacenter what a plan would do
+// PreviewPlanWithBody Preview a plan in a datacenter
 //
-// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 //
 // Takes any type of body and a specified content type.
 //
@@ -703,10 +703,10 @@ func (c *Client) PreviewPlanWithBody(ctx context.Context, datacenter DatacenterP
 	return c.Client.Do(req)
 }
 
-// PreviewPlan Ask a datacenter what a plan would do
+// PreviewPlan Preview a plan in a datacenter
 //
-// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -723,9 +723,9 @@ func (c *Client) PreviewPlan(ctx context.Context, datacenter DatacenterPath, bod
 	return c.Client.Do(req)
 }
 
-// GetTokenStanding Ask the datacenter which join tokens it has
+// GetTokenStanding Get the signed list of join tokens from the datacenter
 //
-// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+// The answer has the nonce and is signed by the supervisor. To revoke a token, get its id here.
 //
 // Corresponds with GET /v1/datacenters/{datacenter}/tokens/standing (the `GetTokenStanding` operationId).
 func (c *Client) GetTokenStanding(ctx context.Context, datacenter DatacenterPath, params *GetTokenStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -755,9 +755,9 @@ func (c *Client) ListDeployments(ctx context.Context, params *ListDeploymentsPar
 	return c.Client.Do(req)
 }
 
-// Watch Watch everything from now on, or from an event on
+// Watch Watch all events from now on, or after an event
 //
-// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
+// The stream does not end by itself. A reader of some projects gets their events only. Events of nodes are for readers of all projects.
 //
 // Corresponds with GET /v1/events (the `Watch` operationId).
 func (c *Client) Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -772,9 +772,9 @@ func (c *Client) Watch(ctx context.Context, params *WatchParams, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// ListHolds Ask the datacenters which work is on hold
+// ListHolds List the holds of the datacenters
 //
-// What starts no work until it is released, who holds it and why, and what was released. Those about projects and deployments are listed to readers of the project, the others to all readers.
+// Work that does not start until it is released, with the signer and the reason, and the releases. Holds of projects and deployments are listed for readers of the project, the others for all readers.
 //
 // Corresponds with GET /v1/holds (the `ListHolds` operationId).
 func (c *Client) ListHolds(ctx context.Context, params *ListHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -789,10 +789,10 @@ func (c *Client) ListHolds(ctx context.Context, params *ListHoldsParams, reqEdit
 	return c.Client.Do(req)
 }
 
-// LoginWithBody Log in, to read
+// LoginWithBody Log in for reading
 //
-// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
-// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It is valid once, at this coordinator. The
+// token is sent as `Authorization: Bearer TOKEN`. All requests except for submissions of signed texts need one.
 //
 // Takes any type of body and a specified content type.
 //
@@ -809,10 +809,10 @@ func (c *Client) LoginWithBody(ctx context.Context, contentType string, body io.
 	return c.Client.Do(req)
 }
 
-// ChallengeWithBody Ask for something to sign
+// ChallengeWithBody Request a challenge to sign
 //
-// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 //
 // Takes any type of body and a specified content type.
 //
@@ -829,10 +829,10 @@ func (c *Client) ChallengeWithBody(ctx context.Context, contentType string, body
 	return c.Client.Do(req)
 }
 
-// Challenge Ask for something to sign
+// Challenge Request a challenge to sign
 //
-// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -849,10 +849,10 @@ func (c *Client) Challenge(ctx context.Context, body ChallengeJSONRequestBody, r
 	return c.Client.Do(req)
 }
 
-// NewCodeWithBody Get a code with which a browser logs in
+// NewCodeWithBody Get a code for the login of a browser
 //
-// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-// gives none.
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+// token alone is not sufficient.
 //
 // Takes any type of body and a specified content type.
 //
@@ -869,10 +869,10 @@ func (c *Client) NewCodeWithBody(ctx context.Context, contentType string, body i
 	return c.Client.Do(req)
 }
 
-// NewCode Get a code with which a browser logs in
+// NewCode Get a code for the login of a browser
 //
-// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-// gives none.
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+// token alone is not sufficient.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -891,7 +891,7 @@ func (c *Client) NewCode(ctx context.Context, body NewCodeJSONRequestBody, reqEd
 
 // LogoutWithBody End a session
 //
-// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+// Its tokens, and the browsers that logged in with its codes, lose access.
 //
 // Takes any type of body and a specified content type.
 //
@@ -910,7 +910,7 @@ func (c *Client) LogoutWithBody(ctx context.Context, contentType string, body io
 
 // Logout End a session
 //
-// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+// Its tokens, and the browsers that logged in with its codes, lose access.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -929,7 +929,7 @@ func (c *Client) Logout(ctx context.Context, body LogoutJSONRequestBody, reqEdit
 
 // NextTokenWithBody Get the next token of a session
 //
-// The key that the login named as that of its session signs the nonce of another challenge.
+// The session key from the login signs the nonce of another challenge.
 //
 // Takes any type of body and a specified content type.
 //
@@ -948,7 +948,7 @@ func (c *Client) NextTokenWithBody(ctx context.Context, contentType string, body
 
 // NextToken Get the next token of a session
 //
-// The key that the login named as that of its session signs the nonce of another challenge.
+// The session key from the login signs the nonce of another challenge.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -967,7 +967,7 @@ func (c *Client) NextToken(ctx context.Context, body NextTokenJSONRequestBody, r
 
 // ListNodes List nodes by datacenter and name
 //
-// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+// Liveness, fault and last beat of a node are the live state in its datacenter. While the datacenter is disconnected, fault and last beat are the last reported ones, and the liveness of an approved node is `unknown`. Nodes that wait for admission without a token are on the first page, beyond its limit.
 //
 // Corresponds with GET /v1/nodes (the `ListNodes` operationId).
 func (c *Client) ListNodes(ctx context.Context, params *ListNodesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -997,7 +997,7 @@ func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// ListQueues Ask the datacenters for the open calls of their nodes
+// ListQueues Get the open calls of nodes from the datacenters
 //
 // Corresponds with GET /v1/queues (the `ListQueues` operationId).
 func (c *Client) ListQueues(ctx context.Context, params *ListQueuesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1059,9 +1059,9 @@ func (c *Client) GetRoster(ctx context.Context, params *GetRosterParams, reqEdit
 	return c.Client.Do(req)
 }
 
-// AddRosterWithBody Hand in the next version of the roster
+// AddRosterWithBody Submit the next version of the roster
 //
-// It is verified as the successor of the newest, kept, and passed on to every datacenter. The same version again is fine.
+// It is verified as the successor of the newest version, stored, and sent to every datacenter. Submitting the same version again is not an error.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1078,9 +1078,9 @@ func (c *Client) AddRosterWithBody(ctx context.Context, contentType string, body
 	return c.Client.Do(req)
 }
 
-// ListAdoptions Ask the datacenters which roster is in force there
+// ListAdoptions Get the roster in force from the datacenters
 //
-// Each answers with an adoption that names the nonce, signed by its supervisor.
+// Each answer is an adoption with the nonce, signed by the supervisor.
 //
 // Corresponds with GET /v1/roster/adoptions (the `ListAdoptions` operationId).
 func (c *Client) ListAdoptions(ctx context.Context, params *ListAdoptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1112,7 +1112,7 @@ func (c *Client) ListRuns(ctx context.Context, params *ListRunsParams, reqEditor
 
 // GetRun Show a run
 //
-// As the coordinator knows it; `values` asks the datacenter.
+// The coordinator's copy; use `values` for the datacenter's state.
 //
 // Corresponds with GET /v1/runs/{run} (the `GetRun` operationId).
 func (c *Client) GetRun(ctx context.Context, run RunPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1142,9 +1142,9 @@ func (c *Client) ListCalls(ctx context.Context, run RunPath, params *ListCallsPa
 	return c.Client.Do(req)
 }
 
-// WatchRun Watch a run from its beginning, or from an event on
+// WatchRun Watch a run from its start, or after an event
 //
-// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
+// The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
 //
 // Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 func (c *Client) WatchRun(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1159,9 +1159,9 @@ func (c *Client) WatchRun(ctx context.Context, run RunPath, params *WatchRunPara
 	return c.Client.Do(req)
 }
 
-// ListLogs Ask the datacenter for lines that a run's script wrote
+// ListLogs Get log lines of a run's script from the datacenter
 //
-// A page that is shorter than `limit` ends with the last line that there is by now.
+// A page with fewer lines than `limit` ends with the newest line.
 //
 // Corresponds with GET /v1/runs/{run}/logs (the `ListLogs` operationId).
 func (c *Client) ListLogs(ctx context.Context, run RunPath, params *ListLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1176,10 +1176,10 @@ func (c *Client) ListLogs(ctx context.Context, run RunPath, params *ListLogsPara
 	return c.Client.Do(req)
 }
 
-// GetStanding Ask the datacenter how a run stands
+// GetStanding Get the signed state of a run from the datacenter
 //
-// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
-// that it is the last one asks here.
+// The answer has the nonce and is signed by the supervisor. After a resume, the signature of an earlier end remains valid: clients that
+// must know the latest end ask here.
 //
 // Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
 func (c *Client) GetStanding(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1194,7 +1194,7 @@ func (c *Client) GetStanding(ctx context.Context, run RunPath, params *GetStandi
 	return c.Client.Do(req)
 }
 
-// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
+// GetValues Get a run from the datacenter, with its output and the arguments and results of its calls
 //
 // Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
 func (c *Client) GetValues(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1209,9 +1209,9 @@ func (c *Client) GetValues(ctx context.Context, run RunPath, params *GetValuesPa
 	return c.Client.Do(req)
 }
 
-// ListSecrets Ask the datacenters which secrets they have
+// ListSecrets List the secrets of the datacenters
 //
-// Names, versions, who and when. No address gives a value.
+// Names, versions, authors and times. No address returns a value.
 //
 // Corresponds with GET /v1/secrets (the `ListSecrets` operationId).
 func (c *Client) ListSecrets(ctx context.Context, params *ListSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1226,10 +1226,10 @@ func (c *Client) ListSecrets(ctx context.Context, params *ListSecretsParams, req
 	return c.Client.Do(req)
 }
 
-// SubmitStatementWithBody Hand in any other signed statement
+// SubmitStatementWithBody Submit any other signed statement
 //
-// The datacenter that the statement names decides, and its answer is the answer. If it is not connected nothing happens, and the
-// same statement can be handed in again until it expires.
+// The response is that of the datacenter in the statement, which decides. If it is not connected, nothing happens, and the same
+// statement can be submitted again until it expires.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1246,11 +1246,11 @@ func (c *Client) SubmitStatementWithBody(ctx context.Context, contentType string
 	return c.Client.Do(req)
 }
 
-// SubmitWithBody Hand in a signed script
+// SubmitWithBody Submit a signed script
 //
-// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is not
-// looked at. 202 says that the submission is recorded: its datacenter gets it as soon as it is connected, and decides. The same
-// payload again gives the same run.
+// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is ignored. The
+// status 202 means that the submission is recorded. Its datacenter receives it once it is connected, and decides. The same payload again
+// returns the same run.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1282,9 +1282,9 @@ func (c *Client) GetSubmission(ctx context.Context, digest Digest, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// GetSigned Show what was signed
+// GetSigned Show the signed text
 //
-// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+// The signed payload directly followed by its SSH signature, as it was submitted. Clients should compare its digest with the requested one.
 //
 // Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
 func (c *Client) GetSigned(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1299,9 +1299,9 @@ func (c *Client) GetSigned(ctx context.Context, digest Digest, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// ListTokens Ask the datacenters which join tokens they have
+// ListTokens List the join tokens of the datacenters
 //
-// Who made them, until when they count, and which nodes they admitted. No address gives a token.
+// Authors, expiry, and admitted nodes. No address returns a token.
 //
 // Corresponds with GET /v1/tokens (the `ListTokens` operationId).
 func (c *Client) ListTokens(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1316,7 +1316,7 @@ func (c *Client) ListTokens(ctx context.Context, params *ListTokensParams, reqEd
 	return c.Client.Do(req)
 }
 
-// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
+// ListUsage List the usage of resources, one item for each resource, by project, kind and name
 //
 // Corresponds with GET /v1/usage (the `ListUsage` operationId).
 func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3913,18 +3913,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
 
-	// ListBatchesWithResponse Ask the datacenters which batches of nodes were approved by serial numbers
+	// ListBatchesWithResponse List the batches of nodes that were approved by serial number
 	//
-	// Who made them, until when they count, which nodes they admitted, and which numbers are contested. No address gives a number that is open.
+	// Authors, expiry, admitted nodes, and contested serial numbers. No address returns an unused serial number.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/batches (the `ListBatches` operationId).
 	ListBatchesWithResponse(ctx context.Context, params *ListBatchesParams, reqEditors ...RequestEditorFn) (*ListBatchesResponse, error)
 
-	// ListBootsWithResponse Ask the datacenters which machines start over the network
+	// ListBootsWithResponse List the machines that boot over the network
 	//
-	// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+	// The reports of a datacenter's boot servers about booting machines, newest step first. Boot servers are authenticated, machines are not: any machine of the network can impersonate another. The reports are hints for people and have no other effect.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -3933,7 +3933,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListCertificatesWithResponse List the certificates of the coordinator and of the datacenters
 	//
-	// Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
+	// Certificates and their expiry, as reported by their owners. The reports are not proof; connections are verified with the roster.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -3947,87 +3947,87 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/datacenters (the `ListDatacenters` operationId).
 	ListDatacentersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDatacentersResponse, error)
 
-	// ListRegistrationsWithResponse List the supervisors that wait for a place in the roster
+	// ListRegistrationsWithResponse List the supervisors that wait for admission to the roster
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/datacenters/registrations (the `ListRegistrations` operationId).
 	ListRegistrationsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListRegistrationsResponse, error)
 
-	// RegisterWithBodyWithResponse Ask for a place in the roster
+	// RegisterWithBodyWithResponse Request admission to the roster
 	//
-	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-	// those without a proof. A supervisor asks again every second.
+	// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+	// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+	// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterResponse, error)
 
-	// RegisterWithResponse Ask for a place in the roster
+	// RegisterWithResponse Request admission to the roster
 	//
-	// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-	// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-	// those without a proof. A supervisor asks again every second.
+	// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+	// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+	// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithResponse(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterResponse, error)
 
-	// GetHoldStandingWithResponse Ask the datacenter what is on hold there
+	// GetHoldStandingWithResponse Get the signed list of holds from the datacenter
 	//
-	// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
-	// about these projects and what is about none.
+	// The answer has the nonce and the projects, and is signed by the supervisor. It proves whether work may start. It lists the holds of
+	// these projects, and those without a project.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
 	GetHoldStandingWithResponse(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*GetHoldStandingResponse, error)
 
-	// GetNodeLogWithResponse Ask a node for lines of its log
+	// GetNodeLogWithResponse Get lines of the log of a node
 	//
-	// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
-	// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+	// The node reports the lines without a signature. If the node does not answer, the response has its last reported warnings, with the reason in
+	// `away`. For people who may cordon nodes: operators and admins of all projects. A node answers a few requests per second.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
 	GetNodeLogWithResponse(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*GetNodeLogResponse, error)
 
-	// GetNodeStandingWithResponse Ask the datacenter how a node stands
+	// GetNodeStandingWithResponse Get the signed state of a node from the datacenter
 	//
-	// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+	// The answer has the nonce and is signed by the supervisor. Check here that a node is drained before you turn its machine off.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
 	GetNodeStandingWithResponse(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*GetNodeStandingResponse, error)
 
-	// PreviewPlanWithBodyWithResponse Ask a datacenter what a plan would do
+	// PreviewPlanWithBodyWithResponse Preview a plan in a datacenter
 	//
-	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+	// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 	PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter DatacenterPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
 
-	// PreviewPlanWithResponse Ask a datacenter what a plan would do
+	// PreviewPlanWithResponse Preview a plan in a datacenter
 	//
-	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-	// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+	// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+	// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 	PreviewPlanWithResponse(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
 
-	// GetTokenStandingWithResponse Ask the datacenter which join tokens it has
+	// GetTokenStandingWithResponse Get the signed list of join tokens from the datacenter
 	//
-	// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+	// The answer has the nonce and is signed by the supervisor. To revoke a token, get its id here.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4041,68 +4041,68 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/deployments (the `ListDeployments` operationId).
 	ListDeploymentsWithResponse(ctx context.Context, params *ListDeploymentsParams, reqEditors ...RequestEditorFn) (*ListDeploymentsResponse, error)
 
-	// WatchWithResponse Watch everything from now on, or from an event on
+	// WatchWithResponse Watch all events from now on, or after an event
 	//
-	// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
+	// The stream does not end by itself. A reader of some projects gets their events only. Events of nodes are for readers of all projects.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/events (the `Watch` operationId).
 	WatchWithResponse(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*WatchResponse, error)
 
-	// ListHoldsWithResponse Ask the datacenters which work is on hold
+	// ListHoldsWithResponse List the holds of the datacenters
 	//
-	// What starts no work until it is released, who holds it and why, and what was released. Those about projects and deployments are listed to readers of the project, the others to all readers.
+	// Work that does not start until it is released, with the signer and the reason, and the releases. Holds of projects and deployments are listed for readers of the project, the others for all readers.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/holds (the `ListHolds` operationId).
 	ListHoldsWithResponse(ctx context.Context, params *ListHoldsParams, reqEditors ...RequestEditorFn) (*ListHoldsResponse, error)
 
-	// LoginWithBodyWithResponse Log in, to read
+	// LoginWithBodyWithResponse Log in for reading
 	//
-	// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
-	// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+	// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It is valid once, at this coordinator. The
+	// token is sent as `Authorization: Bearer TOKEN`. All requests except for submissions of signed texts need one.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/logins (the `Login` operationId).
 	LoginWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LoginResponse, error)
 
-	// ChallengeWithBodyWithResponse Ask for something to sign
+	// ChallengeWithBodyWithResponse Request a challenge to sign
 	//
-	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+	// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
 	ChallengeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChallengeResponse, error)
 
-	// ChallengeWithResponse Ask for something to sign
+	// ChallengeWithResponse Request a challenge to sign
 	//
-	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+	// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
 	ChallengeWithResponse(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*ChallengeResponse, error)
 
-	// NewCodeWithBodyWithResponse Get a code with which a browser logs in
+	// NewCodeWithBodyWithResponse Get a code for the login of a browser
 	//
-	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-	// gives none.
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+	// token alone is not sufficient.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
 	NewCodeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*NewCodeResponse, error)
 
-	// NewCodeWithResponse Get a code with which a browser logs in
+	// NewCodeWithResponse Get a code for the login of a browser
 	//
-	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-	// gives none.
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+	// token alone is not sufficient.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4111,7 +4111,7 @@ type ClientWithResponsesInterface interface {
 
 	// LogoutWithBodyWithResponse End a session
 	//
-	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	// Its tokens, and the browsers that logged in with its codes, lose access.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4120,7 +4120,7 @@ type ClientWithResponsesInterface interface {
 
 	// LogoutWithResponse End a session
 	//
-	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	// Its tokens, and the browsers that logged in with its codes, lose access.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4129,7 +4129,7 @@ type ClientWithResponsesInterface interface {
 
 	// NextTokenWithBodyWithResponse Get the next token of a session
 	//
-	// The key that the login named as that of its session signs the nonce of another challenge.
+	// The session key from the login signs the nonce of another challenge.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4138,7 +4138,7 @@ type ClientWithResponsesInterface interface {
 
 	// NextTokenWithResponse Get the next token of a session
 	//
-	// The key that the login named as that of its session signs the nonce of another challenge.
+	// The session key from the login signs the nonce of another challenge.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4147,7 +4147,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListNodesWithResponse List nodes by datacenter and name
 	//
-	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+	// Liveness, fault and last beat of a node are the live state in its datacenter. While the datacenter is disconnected, fault and last beat are the last reported ones, and the liveness of an approved node is `unknown`. Nodes that wait for admission without a token are on the first page, beyond its limit.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4161,7 +4161,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/projects (the `ListProjects` operationId).
 	ListProjectsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProjectsResponse, error)
 
-	// ListQueuesWithResponse Ask the datacenters for the open calls of their nodes
+	// ListQueuesWithResponse Get the open calls of nodes from the datacenters
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4191,18 +4191,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/roster (the `GetRoster` operationId).
 	GetRosterWithResponse(ctx context.Context, params *GetRosterParams, reqEditors ...RequestEditorFn) (*GetRosterResponse, error)
 
-	// AddRosterWithBodyWithResponse Hand in the next version of the roster
+	// AddRosterWithBodyWithResponse Submit the next version of the roster
 	//
-	// It is verified as the successor of the newest, kept, and passed on to every datacenter. The same version again is fine.
+	// It is verified as the successor of the newest version, stored, and sent to every datacenter. Submitting the same version again is not an error.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/roster (the `AddRoster` operationId).
 	AddRosterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddRosterResponse, error)
 
-	// ListAdoptionsWithResponse Ask the datacenters which roster is in force there
+	// ListAdoptionsWithResponse Get the roster in force from the datacenters
 	//
-	// Each answers with an adoption that names the nonce, signed by its supervisor.
+	// Each answer is an adoption with the nonce, signed by the supervisor.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4218,7 +4218,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetRunWithResponse Show a run
 	//
-	// As the coordinator knows it; `values` asks the datacenter.
+	// The coordinator's copy; use `values` for the datacenter's state.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4232,65 +4232,65 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/runs/{run}/calls (the `ListCalls` operationId).
 	ListCallsWithResponse(ctx context.Context, run RunPath, params *ListCallsParams, reqEditors ...RequestEditorFn) (*ListCallsResponse, error)
 
-	// WatchRunWithResponse Watch a run from its beginning, or from an event on
+	// WatchRunWithResponse Watch a run from its start, or after an event
 	//
-	// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
+	// The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 	WatchRunWithResponse(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*WatchRunResponse, error)
 
-	// ListLogsWithResponse Ask the datacenter for lines that a run's script wrote
+	// ListLogsWithResponse Get log lines of a run's script from the datacenter
 	//
-	// A page that is shorter than `limit` ends with the last line that there is by now.
+	// A page with fewer lines than `limit` ends with the newest line.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/runs/{run}/logs (the `ListLogs` operationId).
 	ListLogsWithResponse(ctx context.Context, run RunPath, params *ListLogsParams, reqEditors ...RequestEditorFn) (*ListLogsResponse, error)
 
-	// GetStandingWithResponse Ask the datacenter how a run stands
+	// GetStandingWithResponse Get the signed state of a run from the datacenter
 	//
-	// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
-	// that it is the last one asks here.
+	// The answer has the nonce and is signed by the supervisor. After a resume, the signature of an earlier end remains valid: clients that
+	// must know the latest end ask here.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/runs/{run}/standing (the `GetStanding` operationId).
 	GetStandingWithResponse(ctx context.Context, run RunPath, params *GetStandingParams, reqEditors ...RequestEditorFn) (*GetStandingResponse, error)
 
-	// GetValuesWithResponse Ask the datacenter for a run with its output and what its calls were given and answered
+	// GetValuesWithResponse Get a run from the datacenter, with its output and the arguments and results of its calls
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/runs/{run}/values (the `GetValues` operationId).
 	GetValuesWithResponse(ctx context.Context, run RunPath, params *GetValuesParams, reqEditors ...RequestEditorFn) (*GetValuesResponse, error)
 
-	// ListSecretsWithResponse Ask the datacenters which secrets they have
+	// ListSecretsWithResponse List the secrets of the datacenters
 	//
-	// Names, versions, who and when. No address gives a value.
+	// Names, versions, authors and times. No address returns a value.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/secrets (the `ListSecrets` operationId).
 	ListSecretsWithResponse(ctx context.Context, params *ListSecretsParams, reqEditors ...RequestEditorFn) (*ListSecretsResponse, error)
 
-	// SubmitStatementWithBodyWithResponse Hand in any other signed statement
+	// SubmitStatementWithBodyWithResponse Submit any other signed statement
 	//
-	// The datacenter that the statement names decides, and its answer is the answer. If it is not connected nothing happens, and the
-	// same statement can be handed in again until it expires.
+	// The response is that of the datacenter in the statement, which decides. If it is not connected, nothing happens, and the same
+	// statement can be submitted again until it expires.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/statements (the `SubmitStatement` operationId).
 	SubmitStatementWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitStatementResponse, error)
 
-	// SubmitWithBodyWithResponse Hand in a signed script
+	// SubmitWithBodyWithResponse Submit a signed script
 	//
-	// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is not
-	// looked at. 202 says that the submission is recorded: its datacenter gets it as soon as it is connected, and decides. The same
-	// payload again gives the same run.
+	// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is ignored. The
+	// status 202 means that the submission is recorded. Its datacenter receives it once it is connected, and decides. The same payload again
+	// returns the same run.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4304,25 +4304,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/submissions/{digest} (the `GetSubmission` operationId).
 	GetSubmissionWithResponse(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*GetSubmissionResponse, error)
 
-	// GetSignedWithResponse Show what was signed
+	// GetSignedWithResponse Show the signed text
 	//
-	// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+	// The signed payload directly followed by its SSH signature, as it was submitted. Clients should compare its digest with the requested one.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/submissions/{digest}/signed (the `GetSigned` operationId).
 	GetSignedWithResponse(ctx context.Context, digest Digest, reqEditors ...RequestEditorFn) (*GetSignedResponse, error)
 
-	// ListTokensWithResponse Ask the datacenters which join tokens they have
+	// ListTokensWithResponse List the join tokens of the datacenters
 	//
-	// Who made them, until when they count, and which nodes they admitted. No address gives a token.
+	// Authors, expiry, and admitted nodes. No address returns a token.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/tokens (the `ListTokens` operationId).
 	ListTokensWithResponse(ctx context.Context, params *ListTokensParams, reqEditors ...RequestEditorFn) (*ListTokensResponse, error)
 
-	// ListUsageWithResponse Sum what resources have used, one item for each resource, by project, kind and name
+	// ListUsageWithResponse List the usage of resources, one item for each resource, by project, kind and name
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6467,9 +6467,9 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 	return ParseGetReadinessResponse(rsp)
 }
 
-// ListBatchesWithResponse Ask the datacenters which batches of nodes were approved by serial numbers
+// ListBatchesWithResponse List the batches of nodes that were approved by serial number
 //
-// Who made them, until when they count, which nodes they admitted, and which numbers are contested. No address gives a number that is open.
+// Authors, expiry, admitted nodes, and contested serial numbers. No address returns an unused serial number.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6482,9 +6482,9 @@ func (c *ClientWithResponses) ListBatchesWithResponse(ctx context.Context, param
 	return ParseListBatchesResponse(rsp)
 }
 
-// ListBootsWithResponse Ask the datacenters which machines start over the network
+// ListBootsWithResponse List the machines that boot over the network
 //
-// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+// The reports of a datacenter's boot servers about booting machines, newest step first. Boot servers are authenticated, machines are not: any machine of the network can impersonate another. The reports are hints for people and have no other effect.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6499,7 +6499,7 @@ func (c *ClientWithResponses) ListBootsWithResponse(ctx context.Context, params 
 
 // ListCertificatesWithResponse List the certificates of the coordinator and of the datacenters
 //
-// Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
+// Certificates and their expiry, as reported by their owners. The reports are not proof; connections are verified with the roster.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6525,7 +6525,7 @@ func (c *ClientWithResponses) ListDatacentersWithResponse(ctx context.Context, r
 	return ParseListDatacentersResponse(rsp)
 }
 
-// ListRegistrationsWithResponse List the supervisors that wait for a place in the roster
+// ListRegistrationsWithResponse List the supervisors that wait for admission to the roster
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6538,11 +6538,11 @@ func (c *ClientWithResponses) ListRegistrationsWithResponse(ctx context.Context,
 	return ParseListRegistrationsResponse(rsp)
 }
 
-// RegisterWithBodyWithResponse Ask for a place in the roster
+// RegisterWithBodyWithResponse Request admission to the roster
 //
-// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-// those without a proof. A supervisor asks again every second.
+// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6555,11 +6555,11 @@ func (c *ClientWithResponses) RegisterWithBodyWithResponse(ctx context.Context, 
 	return ParseRegisterResponse(rsp)
 }
 
-// RegisterWithResponse Ask for a place in the roster
+// RegisterWithResponse Request admission to the roster
 //
-// For a supervisor that the roster does not name yet. It waits for a day; `writ dc add` verifies its proof and signs its key into
-// the roster. The same again changes nothing. A hundred wait at most: then one of the network that has most of them gives way, first
-// those without a proof. A supervisor asks again every second.
+// For a supervisor that the roster does not have yet. The request is stored for a day; `writ dc add` verifies its proof and signs its
+// key into the roster. Repeating a request has no effect. At most a hundred requests are stored: another one then replaces a request
+// from the network with the most of them, first those without a proof. A supervisor repeats its request every second.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6572,10 +6572,10 @@ func (c *ClientWithResponses) RegisterWithResponse(ctx context.Context, body Reg
 	return ParseRegisterResponse(rsp)
 }
 
-// GetHoldStandingWithResponse Ask the datacenter what is on hold there
+// GetHoldStandingWithResponse Get the signed list of holds from the datacenter
 //
-// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
-// about these projects and what is about none.
+// The answer has the nonce and the projects, and is signed by the supervisor. It proves whether work may start. It lists the holds of
+// these projects, and those without a project.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6588,10 +6588,10 @@ func (c *ClientWithResponses) GetHoldStandingWithResponse(ctx context.Context, d
 	return ParseGetHoldStandingResponse(rsp)
 }
 
-// GetNodeLogWithResponse Ask a node for lines of its log
+// GetNodeLogWithResponse Get lines of the log of a node
 //
-// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
-// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+// The node reports the lines without a signature. If the node does not answer, the response has its last reported warnings, with the reason in
+// `away`. For people who may cordon nodes: operators and admins of all projects. A node answers a few requests per second.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6604,9 +6604,9 @@ func (c *ClientWithResponses) GetNodeLogWithResponse(ctx context.Context, datace
 	return ParseGetNodeLogResponse(rsp)
 }
 
-// GetNodeStandingWithResponse Ask the datacenter how a node stands
+// GetNodeStandingWithResponse Get the signed state of a node from the datacenter
 //
-// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+// The answer has the nonce and is signed by the supervisor. Check here that a node is drained before you turn its machine off.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6619,10 +6619,10 @@ func (c *ClientWithResponses) GetNodeStandingWithResponse(ctx context.Context, d
 	return ParseGetNodeStandingResponse(rsp)
 }
 
-// PreviewPlanWithBodyWithResponse Ask a datacenter what a plan would do
+// PreviewPlanWithBodyWithResponse Preview a plan in a datacenter
 //
-// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6635,10 +6635,10 @@ func (c *ClientWithResponses) PreviewPlanWithBodyWithResponse(ctx context.Contex
 	return ParsePreviewPlanResponse(rsp)
 }
 
-// PreviewPlanWithResponse Ask a datacenter what a plan would do
+// PreviewPlanWithResponse Preview a plan in a datacenter
 //
-// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
-// nothing is reserved or recorded, and other runs may change what the answer is based on. `writ plan` makes plans.
+// For each call, the datacenter reports the effect in its current state, the node, and the error if it would be refused. The preview
+// reserves and records nothing, and other runs may change its basis. `writ plan` creates plans.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6651,9 +6651,9 @@ func (c *ClientWithResponses) PreviewPlanWithResponse(ctx context.Context, datac
 	return ParsePreviewPlanResponse(rsp)
 }
 
-// GetTokenStandingWithResponse Ask the datacenter which join tokens it has
+// GetTokenStandingWithResponse Get the signed list of join tokens from the datacenter
 //
-// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+// The answer has the nonce and is signed by the supervisor. To revoke a token, get its id here.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6679,9 +6679,9 @@ func (c *ClientWithResponses) ListDeploymentsWithResponse(ctx context.Context, p
 	return ParseListDeploymentsResponse(rsp)
 }
 
-// WatchWithResponse Watch everything from now on, or from an event on
+// WatchWithResponse Watch all events from now on, or after an event
 //
-// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
+// The stream does not end by itself. A reader of some projects gets their events only. Events of nodes are for readers of all projects.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6694,9 +6694,9 @@ func (c *ClientWithResponses) WatchWithResponse(ctx context.Context, params *Wat
 	return ParseWatchResponse(rsp)
 }
 
-// ListHoldsWithResponse Ask the datacenters which work is on hold
+// ListHoldsWithResponse List the holds of the datacenters
 //
-// What starts no work until it is released, who holds it and why, and what was released. Those about projects and deployments are listed to readers of the project, the others to all readers.
+// Work that does not start until it is released, with the signer and the reason, and the releases. Holds of projects and deployments are listed for readers of the project, the others for all readers.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6709,10 +6709,10 @@ func (c *ClientWithResponses) ListHoldsWithResponse(ctx context.Context, params 
 	return ParseListHoldsResponse(rsp)
 }
 
-// LoginWithBodyWithResponse Log in, to read
+// LoginWithBodyWithResponse Log in for reading
 //
-// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
-// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It is valid once, at this coordinator. The
+// token is sent as `Authorization: Bearer TOKEN`. All requests except for submissions of signed texts need one.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6725,10 +6725,10 @@ func (c *ClientWithResponses) LoginWithBodyWithResponse(ctx context.Context, con
 	return ParseLoginResponse(rsp)
 }
 
-// ChallengeWithBodyWithResponse Ask for something to sign
+// ChallengeWithBodyWithResponse Request a challenge to sign
 //
-// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6741,10 +6741,10 @@ func (c *ClientWithResponses) ChallengeWithBodyWithResponse(ctx context.Context,
 	return ParseChallengeResponse(rsp)
 }
 
-// ChallengeWithResponse Ask for something to sign
+// ChallengeWithResponse Request a challenge to sign
 //
-// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
-// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+// The coordinator signs the client's nonce, its own nonce and the address that the client uses, with its key in the roster. The
+// client verifies this before it signs anything. A coordinator without a key in the roster needs no login and returns NOT_FOUND.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6757,10 +6757,10 @@ func (c *ClientWithResponses) ChallengeWithResponse(ctx context.Context, body Ch
 	return ParseChallengeResponse(rsp)
 }
 
-// NewCodeWithBodyWithResponse Get a code with which a browser logs in
+// NewCodeWithBodyWithResponse Get a code for the login of a browser
 //
-// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-// gives none.
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+// token alone is not sufficient.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6773,10 +6773,10 @@ func (c *ClientWithResponses) NewCodeWithBodyWithResponse(ctx context.Context, c
 	return ParseNewCodeResponse(rsp)
 }
 
-// NewCodeWithResponse Get a code with which a browser logs in
+// NewCodeWithResponse Get a code for the login of a browser
 //
-// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
-// gives none.
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. Like a token, it is requested with the session key; a
+// token alone is not sufficient.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6791,7 +6791,7 @@ func (c *ClientWithResponses) NewCodeWithResponse(ctx context.Context, body NewC
 
 // LogoutWithBodyWithResponse End a session
 //
-// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+// Its tokens, and the browsers that logged in with its codes, lose access.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6806,7 +6806,7 @@ func (c *ClientWithResponses) LogoutWithBodyWithResponse(ctx context.Context, co
 
 // LogoutWithResponse End a session
 //
-// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+// Its tokens, and the browsers that logged in with its codes, lose access.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6821,7 +6821,7 @@ func (c *ClientWithResponses) LogoutWithResponse(ctx context.Context, body Logou
 
 // NextTokenWithBodyWithResponse Get the next token of a session
 //
-// The key that the login named as that of its session signs the nonce of another challenge.
+// The session key from the login signs the nonce of another challenge.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6836,7 +6836,7 @@ func (c *ClientWithResponses) NextTokenWithBodyWithResponse(ctx context.Context,
 
 // NextTokenWithResponse Get the next token of a session
 //
-// The key that the login named as that of its session signs the nonce of another challenge.
+// The session key from the login signs the nonce of another challenge.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6851,7 +6851,7 @@ func (c *ClientWithResponses) NextTokenWithResponse(ctx context.Context, body Ne
 
 // ListNodesWithResponse List nodes by datacenter and name
 //
-// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+// Liveness, fault and last beat of a node are the live state in its datacenter. While the datacenter is disconnected, fault and last beat are the last reported ones, and the liveness of an approved node is `unknown`. Nodes that wait for admission without a token are on the first page, beyond its limit.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6877,7 +6877,7 @@ func (c *ClientWithResponses) ListProjectsWithResponse(ctx context.Context, reqE
 	return ParseListProjectsResponse(rsp)
 }
 
-// ListQueuesWithResponse Ask the datacenters for the open calls of their nodes
+// ListQueuesWithResponse Get the open calls of nodes from the datacenters
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6931,9 +6931,9 @@ func (c *ClientWithResponses) GetRosterWithResponse(ctx context.Context, params 
 	return ParseGetRosterResponse(rsp)
 }
 
-// AddRosterWithBodyWithResponse Hand in the next version of the roster
+// AddRosterWithBodyWithResponse Submit the next version of the roster
 //
-// It is verified as the successor of the newest, kept, and passed on to every datacenter. The same version again is fine.
+// It is verified as the successor of the newest version, stored, and sent to every datacenter. Submitting the same version again is not an error.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6946,9 +6946,9 @@ func (c *ClientWithResponses) AddRosterWithBodyWithResponse(ctx context.Context,
 	return ParseAddRosterResponse(rsp)
 }
 
-// ListAdoptionsWithResponse Ask the datacenters which roster is in force there
+// ListAdoptionsWithResponse Get the roster in force from the datacenters
 //
-// Each answers with an adoption that names the nonce, signed by its supervisor.
+// Each answer is an adoption with the nonce, signed by the supervisor.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6976,7 +6976,7 @@ func (c *ClientWithResponses) ListRunsWithResponse(ctx context.Context, params *
 
 // GetRunWithResponse Show a run
 //
-// As the coordinator knows it; `values` asks the datacenter.
+// The coordinator's copy; use `values` for the datacenter's state.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7002,9 +7002,9 @@ func (c *ClientWithResponses) ListCallsWithResponse(ctx context.Context, run Run
 	return ParseListCallsResponse(rsp)
 }
 
-// WatchRunWithResponse Watch a run from its beginning, or from an event on
+// WatchRunWithResponse Watch a run from its start, or after an event
 //
-// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
+// The stream does not end by itself. Without `Last-Event-ID` and `after` it starts with the oldest stored event of the run.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7017,9 +7017,9 @@ func (c *ClientWithResponses) WatchRunWithResponse(ctx context.Context, run RunP
 	return ParseWatchRunResponse(rsp)
 }
 
-// ListLogsWithResponse Ask the datacenter for lines that a run's script wrote
+// ListLogsWithResponse Get log lines of a run's script from the datacenter
 //
-// A page that is shorter than `limit` ends with the last line that there is by now.
+// A page with fewer lines than `limit` ends with the newest line.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7032,10 +7032,10 @@ func (c *ClientWithResponses) ListLogsWithResponse(ctx context.Context, run RunP
 	return ParseListLogsResponse(rsp)
 }
 
-// GetStandingWithResponse Ask the datacenter how a run stands
+// GetStandingWithResponse Get the signed state of a run from the datacenter
 //
-// The answer names the nonce and is signed by the supervisor. An end that was signed before a run was resumed stays signed: clients that must know
-// that it is the last one asks here.
+// The answer has the nonce and is signed by the supervisor. After a resume, the signature of an earlier end remains valid: clients that
+// must know the latest end ask here.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7048,7 +7048,7 @@ func (c *ClientWithResponses) GetStandingWithResponse(ctx context.Context, run R
 	return ParseGetStandingResponse(rsp)
 }
 
-// GetValuesWithResponse Ask the datacenter for a run with its output and what its calls were given and answered
+// GetValuesWithResponse Get a run from the datacenter, with its output and the arguments and results of its calls
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7061,9 +7061,9 @@ func (c *ClientWithResponses) GetValuesWithResponse(ctx context.Context, run Run
 	return ParseGetValuesResponse(rsp)
 }
 
-// ListSecretsWithResponse Ask the datacenters which secrets they have
+// ListSecretsWithResponse List the secrets of the datacenters
 //
-// Names, versions, who and when. No address gives a value.
+// Names, versions, authors and times. No address returns a value.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7076,10 +7076,10 @@ func (c *ClientWithResponses) ListSecretsWithResponse(ctx context.Context, param
 	return ParseListSecretsResponse(rsp)
 }
 
-// SubmitStatementWithBodyWithResponse Hand in any other signed statement
+// SubmitStatementWithBodyWithResponse Submit any other signed statement
 //
-// The datacenter that the statement names decides, and its answer is the answer. If it is not connected nothing happens, and the
-// same statement can be handed in again until it expires.
+// The response is that of the datacenter in the statement, which decides. If it is not connected, nothing happens, and the same
+// statement can be submitted again until it expires.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -7092,11 +7092,11 @@ func (c *ClientWithResponses) SubmitStatementWithBodyWithResponse(ctx context.Co
 	return ParseSubmitStatementResponse(rsp)
 }
 
-// SubmitWithBodyWithResponse Hand in a signed script
+// SubmitWithBodyWithResponse Submit a signed script
 //
-// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is not
-// looked at. 202 says that the submission is recorded: its datacenter gets it as soon as it is connected, and decides. The same
-// payload again gives the same run.
+// The body is the signed payload directly followed by its SSH signature (`cat payload payload.sig`); its content type is ignored. The
+// status 202 means that the submission is recorded. Its datacenter receives it once it is connected, and decides. The same payload again
+// returns the same run.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -7122,9 +7122,9 @@ func (c *ClientWithResponses) GetSubmissionWithResponse(ctx context.Context, dig
 	return ParseGetSubmissionResponse(rsp)
 }
 
-// GetSignedWithResponse Show what was signed
+// GetSignedWithResponse Show the signed text
 //
-// The signed payload directly followed by its SSH signature, as it was handed in. Whoever reads it compares its digest with the one that was asked for.
+// The signed payload directly followed by its SSH signature, as it was submitted. Clients should compare its digest with the requested one.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7137,9 +7137,9 @@ func (c *ClientWithResponses) GetSignedWithResponse(ctx context.Context, digest 
 	return ParseGetSignedResponse(rsp)
 }
 
-// ListTokensWithResponse Ask the datacenters which join tokens they have
+// ListTokensWithResponse List the join tokens of the datacenters
 //
-// Who made them, until when they count, and which nodes they admitted. No address gives a token.
+// Authors, expiry, and admitted nodes. No address returns a token.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7152,7 +7152,7 @@ func (c *ClientWithResponses) ListTokensWithResponse(ctx context.Context, params
 	return ParseListTokensResponse(rsp)
 }
 
-// ListUsageWithResponse Sum what resources have used, one item for each resource, by project, kind and name
+// ListUsageWithResponse List the usage of resources, one item for each resource, by project, kind and name
 //
 // Returns a wrapper object for the known response body format(s).
 //

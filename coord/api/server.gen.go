@@ -32,10 +32,10 @@ type ServerInterface interface {
 	// GetReadiness Whether the process can do its work, check by check
 	// (GET /readyz)
 	GetReadiness(w http.ResponseWriter, r *http.Request)
-	// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
+	// ListBatches List the batches of nodes that were approved by serial number
 	// (GET /v1/batches)
 	ListBatches(w http.ResponseWriter, r *http.Request, params ListBatchesParams)
-	// ListBoots Ask the datacenters which machines start over the network
+	// ListBoots List the machines that boot over the network
 	// (GET /v1/boots)
 	ListBoots(w http.ResponseWriter, r *http.Request, params ListBootsParams)
 	// ListCertificates List the certificates of the coordinator and of the datacenters
@@ -44,43 +44,43 @@ type ServerInterface interface {
 	// ListDatacenters List the datacenters with their health
 	// (GET /v1/datacenters)
 	ListDatacenters(w http.ResponseWriter, r *http.Request)
-	// ListRegistrations List the supervisors that wait for a place in the roster
+	// ListRegistrations List the supervisors that wait for admission to the roster
 	// (GET /v1/datacenters/registrations)
 	ListRegistrations(w http.ResponseWriter, r *http.Request)
-	// Register Ask for a place in the roster
+	// Register Request admission to the roster
 	// (POST /v1/datacenters/registrations)
 	Register(w http.ResponseWriter, r *http.Request)
-	// GetHoldStanding Ask the datacenter what is on hold there
+	// GetHoldStanding Get the signed list of holds from the datacenter
 	// (GET /v1/datacenters/{datacenter}/holds/standing)
 	GetHoldStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetHoldStandingParams)
-	// GetNodeLog Ask a node for lines of its log
+	// GetNodeLog Get lines of the log of a node
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
 	GetNodeLog(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeLogParams)
-	// GetNodeStanding Ask the datacenter how a node stands
+	// GetNodeStanding Get the signed state of a node from the datacenter
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
 	GetNodeStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeStandingParams)
-	// PreviewPlan Ask a datacenter what a plan would do
+	// PreviewPlan Preview a plan in a datacenter
 	// (POST /v1/datacenters/{datacenter}/plan)
 	PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath)
-	// GetTokenStanding Ask the datacenter which join tokens it has
+	// GetTokenStanding Get the signed list of join tokens from the datacenter
 	// (GET /v1/datacenters/{datacenter}/tokens/standing)
 	GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams)
 	// ListDeployments List the deployments that own resources by datacenter, project and name, each with its newest run
 	// (GET /v1/deployments)
 	ListDeployments(w http.ResponseWriter, r *http.Request, params ListDeploymentsParams)
-	// Watch Watch everything from now on, or from an event on
+	// Watch Watch all events from now on, or after an event
 	// (GET /v1/events)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
-	// ListHolds Ask the datacenters which work is on hold
+	// ListHolds List the holds of the datacenters
 	// (GET /v1/holds)
 	ListHolds(w http.ResponseWriter, r *http.Request, params ListHoldsParams)
-	// Login Log in, to read
+	// Login Log in for reading
 	// (POST /v1/logins)
 	Login(w http.ResponseWriter, r *http.Request)
-	// Challenge Ask for something to sign
+	// Challenge Request a challenge to sign
 	// (POST /v1/logins/challenges)
 	Challenge(w http.ResponseWriter, r *http.Request)
-	// NewCode Get a code with which a browser logs in
+	// NewCode Get a code for the login of a browser
 	// (POST /v1/logins/codes)
 	NewCode(w http.ResponseWriter, r *http.Request)
 	// Logout End a session
@@ -95,7 +95,7 @@ type ServerInterface interface {
 	// ListProjects List the projects
 	// (GET /v1/projects)
 	ListProjects(w http.ResponseWriter, r *http.Request)
-	// ListQueues Ask the datacenters for the open calls of their nodes
+	// ListQueues Get the open calls of nodes from the datacenters
 	// (GET /v1/queues)
 	ListQueues(w http.ResponseWriter, r *http.Request, params ListQueuesParams)
 	// ListRegions List the regions
@@ -107,10 +107,10 @@ type ServerInterface interface {
 	// GetRoster Get the newest roster, or the links that lead to it
 	// (GET /v1/roster)
 	GetRoster(w http.ResponseWriter, r *http.Request, params GetRosterParams)
-	// AddRoster Hand in the next version of the roster
+	// AddRoster Submit the next version of the roster
 	// (POST /v1/roster)
 	AddRoster(w http.ResponseWriter, r *http.Request)
-	// ListAdoptions Ask the datacenters which roster is in force there
+	// ListAdoptions Get the roster in force from the datacenters
 	// (GET /v1/roster/adoptions)
 	ListAdoptions(w http.ResponseWriter, r *http.Request, params ListAdoptionsParams)
 	// ListRuns List runs, newest first
@@ -122,37 +122,37 @@ type ServerInterface interface {
 	// ListCalls List the calls of a run by their numbers
 	// (GET /v1/runs/{run}/calls)
 	ListCalls(w http.ResponseWriter, r *http.Request, run RunPath, params ListCallsParams)
-	// WatchRun Watch a run from its beginning, or from an event on
+	// WatchRun Watch a run from its start, or after an event
 	// (GET /v1/runs/{run}/events)
 	WatchRun(w http.ResponseWriter, r *http.Request, run RunPath, params WatchRunParams)
-	// ListLogs Ask the datacenter for lines that a run's script wrote
+	// ListLogs Get log lines of a run's script from the datacenter
 	// (GET /v1/runs/{run}/logs)
 	ListLogs(w http.ResponseWriter, r *http.Request, run RunPath, params ListLogsParams)
-	// GetStanding Ask the datacenter how a run stands
+	// GetStanding Get the signed state of a run from the datacenter
 	// (GET /v1/runs/{run}/standing)
 	GetStanding(w http.ResponseWriter, r *http.Request, run RunPath, params GetStandingParams)
-	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
+	// GetValues Get a run from the datacenter, with its output and the arguments and results of its calls
 	// (GET /v1/runs/{run}/values)
 	GetValues(w http.ResponseWriter, r *http.Request, run RunPath, params GetValuesParams)
-	// ListSecrets Ask the datacenters which secrets they have
+	// ListSecrets List the secrets of the datacenters
 	// (GET /v1/secrets)
 	ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams)
-	// SubmitStatement Hand in any other signed statement
+	// SubmitStatement Submit any other signed statement
 	// (POST /v1/statements)
 	SubmitStatement(w http.ResponseWriter, r *http.Request)
-	// Submit Hand in a signed script
+	// Submit Submit a signed script
 	// (POST /v1/submissions)
 	Submit(w http.ResponseWriter, r *http.Request)
 	// GetSubmission Show a submission
 	// (GET /v1/submissions/{digest})
 	GetSubmission(w http.ResponseWriter, r *http.Request, digest Digest)
-	// GetSigned Show what was signed
+	// GetSigned Show the signed text
 	// (GET /v1/submissions/{digest}/signed)
 	GetSigned(w http.ResponseWriter, r *http.Request, digest Digest)
-	// ListTokens Ask the datacenters which join tokens they have
+	// ListTokens List the join tokens of the datacenters
 	// (GET /v1/tokens)
 	ListTokens(w http.ResponseWriter, r *http.Request, params ListTokensParams)
-	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
+	// ListUsage List the usage of resources, one item for each resource, by project, kind and name
 	// (GET /v1/usage)
 	ListUsage(w http.ResponseWriter, r *http.Request, params ListUsageParams)
 }
@@ -185,13 +185,13 @@ func (_ Unimplemented) GetReadiness(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
+// ListBatches List the batches of nodes that were approved by serial number
 // (GET /v1/batches)
 func (_ Unimplemented) ListBatches(w http.ResponseWriter, r *http.Request, params ListBatchesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListBoots Ask the datacenters which machines start over the network
+// ListBoots List the machines that boot over the network
 // (GET /v1/boots)
 func (_ Unimplemented) ListBoots(w http.ResponseWriter, r *http.Request, params ListBootsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -209,43 +209,43 @@ func (_ Unimplemented) ListDatacenters(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListRegistrations List the supervisors that wait for a place in the roster
+// ListRegistrations List the supervisors that wait for admission to the roster
 // (GET /v1/datacenters/registrations)
 func (_ Unimplemented) ListRegistrations(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Register Ask for a place in the roster
+// Register Request admission to the roster
 // (POST /v1/datacenters/registrations)
 func (_ Unimplemented) Register(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetHoldStanding Ask the datacenter what is on hold there
+// GetHoldStanding Get the signed list of holds from the datacenter
 // (GET /v1/datacenters/{datacenter}/holds/standing)
 func (_ Unimplemented) GetHoldStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetHoldStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetNodeLog Ask a node for lines of its log
+// GetNodeLog Get lines of the log of a node
 // (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
 func (_ Unimplemented) GetNodeLog(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeLogParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetNodeStanding Ask the datacenter how a node stands
+// GetNodeStanding Get the signed state of a node from the datacenter
 // (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
 func (_ Unimplemented) GetNodeStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PreviewPlan Ask a datacenter what a plan would do
+// PreviewPlan Preview a plan in a datacenter
 // (POST /v1/datacenters/{datacenter}/plan)
 func (_ Unimplemented) PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetTokenStanding Ask the datacenter which join tokens it has
+// GetTokenStanding Get the signed list of join tokens from the datacenter
 // (GET /v1/datacenters/{datacenter}/tokens/standing)
 func (_ Unimplemented) GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -257,31 +257,31 @@ func (_ Unimplemented) ListDeployments(w http.ResponseWriter, r *http.Request, p
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Watch Watch everything from now on, or from an event on
+// Watch Watch all events from now on, or after an event
 // (GET /v1/events)
 func (_ Unimplemented) Watch(w http.ResponseWriter, r *http.Request, params WatchParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListHolds Ask the datacenters which work is on hold
+// ListHolds List the holds of the datacenters
 // (GET /v1/holds)
 func (_ Unimplemented) ListHolds(w http.ResponseWriter, r *http.Request, params ListHoldsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Login Log in, to read
+// Login Log in for reading
 // (POST /v1/logins)
 func (_ Unimplemented) Login(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Challenge Ask for something to sign
+// Challenge Request a challenge to sign
 // (POST /v1/logins/challenges)
 func (_ Unimplemented) Challenge(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// NewCode Get a code with which a browser logs in
+// NewCode Get a code for the login of a browser
 // (POST /v1/logins/codes)
 func (_ Unimplemented) NewCode(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -311,7 +311,7 @@ func (_ Unimplemented) ListProjects(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListQueues Ask the datacenters for the open calls of their nodes
+// ListQueues Get the open calls of nodes from the datacenters
 // (GET /v1/queues)
 func (_ Unimplemented) ListQueues(w http.ResponseWriter, r *http.Request, params ListQueuesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -335,13 +335,13 @@ func (_ Unimplemented) GetRoster(w http.ResponseWriter, r *http.Request, params 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AddRoster Hand in the next version of the roster
+// AddRoster Submit the next version of the roster
 // (POST /v1/roster)
 func (_ Unimplemented) AddRoster(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListAdoptions Ask the datacenters which roster is in force there
+// ListAdoptions Get the roster in force from the datacenters
 // (GET /v1/roster/adoptions)
 func (_ Unimplemented) ListAdoptions(w http.ResponseWriter, r *http.Request, params ListAdoptionsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -365,43 +365,43 @@ func (_ Unimplemented) ListCalls(w http.ResponseWriter, r *http.Request, run Run
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WatchRun Watch a run from its beginning, or from an event on
+// WatchRun Watch a run from its start, or after an event
 // (GET /v1/runs/{run}/events)
 func (_ Unimplemented) WatchRun(w http.ResponseWriter, r *http.Request, run RunPath, params WatchRunParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListLogs Ask the datacenter for lines that a run's script wrote
+// ListLogs Get log lines of a run's script from the datacenter
 // (GET /v1/runs/{run}/logs)
 func (_ Unimplemented) ListLogs(w http.ResponseWriter, r *http.Request, run RunPath, params ListLogsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetStanding Ask the datacenter how a run stands
+// GetStanding Get the signed state of a run from the datacenter
 // (GET /v1/runs/{run}/standing)
 func (_ Unimplemented) GetStanding(w http.ResponseWriter, r *http.Request, run RunPath, params GetStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
+// GetValues Get a run from the datacenter, with its output and the arguments and results of its calls
 // (GET /v1/runs/{run}/values)
 func (_ Unimplemented) GetValues(w http.ResponseWriter, r *http.Request, run RunPath, params GetValuesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListSecrets Ask the datacenters which secrets they have
+// ListSecrets List the secrets of the datacenters
 // (GET /v1/secrets)
 func (_ Unimplemented) ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// SubmitStatement Hand in any other signed statement
+// SubmitStatement Submit any other signed statement
 // (POST /v1/statements)
 func (_ Unimplemented) SubmitStatement(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Submit Hand in a signed script
+// Submit Submit a signed script
 // (POST /v1/submissions)
 func (_ Unimplemented) Submit(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -413,19 +413,19 @@ func (_ Unimplemented) GetSubmission(w http.ResponseWriter, r *http.Request, dig
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetSigned Show what was signed
+// GetSigned Show the signed text
 // (GET /v1/submissions/{digest}/signed)
 func (_ Unimplemented) GetSigned(w http.ResponseWriter, r *http.Request, digest Digest) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListTokens Ask the datacenters which join tokens they have
+// ListTokens List the join tokens of the datacenters
 // (GET /v1/tokens)
 func (_ Unimplemented) ListTokens(w http.ResponseWriter, r *http.Request, params ListTokensParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
+// ListUsage List the usage of resources, one item for each resource, by project, kind and name
 // (GET /v1/usage)
 func (_ Unimplemented) ListUsage(w http.ResponseWriter, r *http.Request, params ListUsageParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -4343,10 +4343,10 @@ type StrictServerInterface interface {
 	// GetReadiness Whether the process can do its work, check by check
 	// (GET /readyz)
 	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (GetReadinessResponseObject, error)
-	// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
+	// ListBatches List the batches of nodes that were approved by serial number
 	// (GET /v1/batches)
 	ListBatches(ctx context.Context, request ListBatchesRequestObject) (ListBatchesResponseObject, error)
-	// ListBoots Ask the datacenters which machines start over the network
+	// ListBoots List the machines that boot over the network
 	// (GET /v1/boots)
 	ListBoots(ctx context.Context, request ListBootsRequestObject) (ListBootsResponseObject, error)
 	// ListCertificates List the certificates of the coordinator and of the datacenters
@@ -4355,43 +4355,43 @@ type StrictServerInterface interface {
 	// ListDatacenters List the datacenters with their health
 	// (GET /v1/datacenters)
 	ListDatacenters(ctx context.Context, request ListDatacentersRequestObject) (ListDatacentersResponseObject, error)
-	// ListRegistrations List the supervisors that wait for a place in the roster
+	// ListRegistrations List the supervisors that wait for admission to the roster
 	// (GET /v1/datacenters/registrations)
 	ListRegistrations(ctx context.Context, request ListRegistrationsRequestObject) (ListRegistrationsResponseObject, error)
-	// Register Ask for a place in the roster
+	// Register Request admission to the roster
 	// (POST /v1/datacenters/registrations)
 	Register(ctx context.Context, request RegisterRequestObject) (RegisterResponseObject, error)
-	// GetHoldStanding Ask the datacenter what is on hold there
+	// GetHoldStanding Get the signed list of holds from the datacenter
 	// (GET /v1/datacenters/{datacenter}/holds/standing)
 	GetHoldStanding(ctx context.Context, request GetHoldStandingRequestObject) (GetHoldStandingResponseObject, error)
-	// GetNodeLog Ask a node for lines of its log
+	// GetNodeLog Get lines of the log of a node
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
 	GetNodeLog(ctx context.Context, request GetNodeLogRequestObject) (GetNodeLogResponseObject, error)
-	// GetNodeStanding Ask the datacenter how a node stands
+	// GetNodeStanding Get the signed state of a node from the datacenter
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
 	GetNodeStanding(ctx context.Context, request GetNodeStandingRequestObject) (GetNodeStandingResponseObject, error)
-	// PreviewPlan Ask a datacenter what a plan would do
+	// PreviewPlan Preview a plan in a datacenter
 	// (POST /v1/datacenters/{datacenter}/plan)
 	PreviewPlan(ctx context.Context, request PreviewPlanRequestObject) (PreviewPlanResponseObject, error)
-	// GetTokenStanding Ask the datacenter which join tokens it has
+	// GetTokenStanding Get the signed list of join tokens from the datacenter
 	// (GET /v1/datacenters/{datacenter}/tokens/standing)
 	GetTokenStanding(ctx context.Context, request GetTokenStandingRequestObject) (GetTokenStandingResponseObject, error)
 	// ListDeployments List the deployments that own resources by datacenter, project and name, each with its newest run
 	// (GET /v1/deployments)
 	ListDeployments(ctx context.Context, request ListDeploymentsRequestObject) (ListDeploymentsResponseObject, error)
-	// Watch Watch everything from now on, or from an event on
+	// Watch Watch all events from now on, or after an event
 	// (GET /v1/events)
 	Watch(ctx context.Context, request WatchRequestObject) (WatchResponseObject, error)
-	// ListHolds Ask the datacenters which work is on hold
+	// ListHolds List the holds of the datacenters
 	// (GET /v1/holds)
 	ListHolds(ctx context.Context, request ListHoldsRequestObject) (ListHoldsResponseObject, error)
-	// Login Log in, to read
+	// Login Log in for reading
 	// (POST /v1/logins)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
-	// Challenge Ask for something to sign
+	// Challenge Request a challenge to sign
 	// (POST /v1/logins/challenges)
 	Challenge(ctx context.Context, request ChallengeRequestObject) (ChallengeResponseObject, error)
-	// NewCode Get a code with which a browser logs in
+	// NewCode Get a code for the login of a browser
 	// (POST /v1/logins/codes)
 	NewCode(ctx context.Context, request NewCodeRequestObject) (NewCodeResponseObject, error)
 	// Logout End a session
@@ -4406,7 +4406,7 @@ type StrictServerInterface interface {
 	// ListProjects List the projects
 	// (GET /v1/projects)
 	ListProjects(ctx context.Context, request ListProjectsRequestObject) (ListProjectsResponseObject, error)
-	// ListQueues Ask the datacenters for the open calls of their nodes
+	// ListQueues Get the open calls of nodes from the datacenters
 	// (GET /v1/queues)
 	ListQueues(ctx context.Context, request ListQueuesRequestObject) (ListQueuesResponseObject, error)
 	// ListRegions List the regions
@@ -4418,10 +4418,10 @@ type StrictServerInterface interface {
 	// GetRoster Get the newest roster, or the links that lead to it
 	// (GET /v1/roster)
 	GetRoster(ctx context.Context, request GetRosterRequestObject) (GetRosterResponseObject, error)
-	// AddRoster Hand in the next version of the roster
+	// AddRoster Submit the next version of the roster
 	// (POST /v1/roster)
 	AddRoster(ctx context.Context, request AddRosterRequestObject) (AddRosterResponseObject, error)
-	// ListAdoptions Ask the datacenters which roster is in force there
+	// ListAdoptions Get the roster in force from the datacenters
 	// (GET /v1/roster/adoptions)
 	ListAdoptions(ctx context.Context, request ListAdoptionsRequestObject) (ListAdoptionsResponseObject, error)
 	// ListRuns List runs, newest first
@@ -4433,37 +4433,37 @@ type StrictServerInterface interface {
 	// ListCalls List the calls of a run by their numbers
 	// (GET /v1/runs/{run}/calls)
 	ListCalls(ctx context.Context, request ListCallsRequestObject) (ListCallsResponseObject, error)
-	// WatchRun Watch a run from its beginning, or from an event on
+	// WatchRun Watch a run from its start, or after an event
 	// (GET /v1/runs/{run}/events)
 	WatchRun(ctx context.Context, request WatchRunRequestObject) (WatchRunResponseObject, error)
-	// ListLogs Ask the datacenter for lines that a run's script wrote
+	// ListLogs Get log lines of a run's script from the datacenter
 	// (GET /v1/runs/{run}/logs)
 	ListLogs(ctx context.Context, request ListLogsRequestObject) (ListLogsResponseObject, error)
-	// GetStanding Ask the datacenter how a run stands
+	// GetStanding Get the signed state of a run from the datacenter
 	// (GET /v1/runs/{run}/standing)
 	GetStanding(ctx context.Context, request GetStandingRequestObject) (GetStandingResponseObject, error)
-	// GetValues Ask the datacenter for a run with its output and what its calls were given and answered
+	// GetValues Get a run from the datacenter, with its output and the arguments and results of its calls
 	// (GET /v1/runs/{run}/values)
 	GetValues(ctx context.Context, request GetValuesRequestObject) (GetValuesResponseObject, error)
-	// ListSecrets Ask the datacenters which secrets they have
+	// ListSecrets List the secrets of the datacenters
 	// (GET /v1/secrets)
 	ListSecrets(ctx context.Context, request ListSecretsRequestObject) (ListSecretsResponseObject, error)
-	// SubmitStatement Hand in any other signed statement
+	// SubmitStatement Submit any other signed statement
 	// (POST /v1/statements)
 	SubmitStatement(ctx context.Context, request SubmitStatementRequestObject) (SubmitStatementResponseObject, error)
-	// Submit Hand in a signed script
+	// Submit Submit a signed script
 	// (POST /v1/submissions)
 	Submit(ctx context.Context, request SubmitRequestObject) (SubmitResponseObject, error)
 	// GetSubmission Show a submission
 	// (GET /v1/submissions/{digest})
 	GetSubmission(ctx context.Context, request GetSubmissionRequestObject) (GetSubmissionResponseObject, error)
-	// GetSigned Show what was signed
+	// GetSigned Show the signed text
 	// (GET /v1/submissions/{digest}/signed)
 	GetSigned(ctx context.Context, request GetSignedRequestObject) (GetSignedResponseObject, error)
-	// ListTokens Ask the datacenters which join tokens they have
+	// ListTokens List the join tokens of the datacenters
 	// (GET /v1/tokens)
 	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
-	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
+	// ListUsage List the usage of resources, one item for each resource, by project, kind and name
 	// (GET /v1/usage)
 	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
 }

@@ -105,24 +105,24 @@ type AdoptionList struct {
 type Batch struct {
 	Admitted []BatchNode `json:"admitted"`
 
-	// Contested nodes that wait and report a number which another node has
+	// Contested waiting nodes that report the serial number of another node
 	Contested []BatchNode `json:"contested,omitempty,omitzero"`
 
-	// CreatedBy who signed it
+	// CreatedBy its signer
 	CreatedBy  string            `json:"created_by"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	ID         string            `json:"id"`
 
-	// Max nodes that it admits
+	// Max number of nodes that it admits
 	Max     int       `json:"max"`
 	Reason  string    `json:"reason,omitempty,omitzero"`
 	Revoked time.Time `json:"revoked,omitempty,omitzero"`
 
-	// Serials how many serial numbers it lists
+	// Serials number of its serial numbers
 	Serials int       `json:"serials"`
 	Until   time.Time `json:"until"`
 
-	// Void why it admits no node before its time is over, if it does not
+	// Void why it admits no more nodes before its expiry; absent if it does
 	Void string `json:"void,omitempty,omitzero"`
 }
 
@@ -135,7 +135,7 @@ type BatchList struct {
 type BatchNode struct {
 	Admission writ.Admission `json:"admission"`
 
-	// Holder of one that is contested: the name of the node that has the number
+	// Holder for a contested number: the name of the node that has it
 	Holder string `json:"holder,omitempty,omitzero"`
 
 	// Key fingerprint
@@ -151,31 +151,31 @@ type BootList struct {
 	Items []DatacenterBoots `json:"items"`
 }
 
-// BootMachine How far a machine has come, as it said to a boot server without any proof.
+// BootMachine The progress of a booting machine, as it reported it to a boot server without proof.
 type BootMachine struct {
-	// Address where its last request came from
+	// Address the source of its last request
 	Address string `json:"address,omitempty,omitzero"`
 
-	// Advice how far it is and what to look at, as the boot server said when it reported last
+	// Advice its progress, and what to check, as last reported by the boot server
 	Advice string `json:"advice"`
 	Asset  string `json:"asset,omitempty,omitzero"`
 
-	// Assigned settings of its own
+	// Assigned its individual settings
 	Assigned string `json:"assigned,omitempty,omitzero"`
 
-	// Assignment what became of them: waits, given, used or ignored
+	// Assignment state of these settings: waits, given, used or ignored
 	Assignment string `json:"assignment,omitempty,omitzero"`
 
-	// Failed that it cannot go on
+	// Failed whether it cannot continue
 	Failed bool `json:"failed,omitempty,omitzero"`
 
-	// Heard when it asked or reported last
+	// Heard when it last sent a request or report
 	Heard time.Time `json:"heard,omitempty,omitzero"`
 
-	// Mac of its network card; "serial=" and its number if it has settings and has not asked yet
+	// Mac of its network card; "serial=" and its number if it has settings and has sent no request yet
 	Mac string `json:"mac"`
 
-	// Node its name as a node, as it says
+	// Node its reported name as a node
 	Node   string `json:"node,omitempty,omitzero"`
 	Serial string `json:"serial,omitempty,omitzero"`
 
@@ -185,30 +185,30 @@ type BootMachine struct {
 	// Since when it reached its step
 	Since time.Time `json:"since,omitempty,omitzero"`
 
-	// Starts how often it was started since it joined last
+	// Starts number of boots since it last joined
 	Starts int `json:"starts,omitempty,omitzero"`
 
-	// Step the last one that it reached; empty if it has not asked yet
+	// Step its last step; empty if it has sent no request yet
 	Step string `json:"step,omitempty,omitzero"`
 	UUID string `json:"uuid,omitempty,omitzero"`
 }
 
 // BootServer A boot server that reports to a datacenter.
 type BootServer struct {
-	// Heard when it reported last. What it has said is of then
+	// Heard when it last reported; its data is from that time
 	Heard time.Time `json:"heard"`
 
 	// Image digest of the image that machines get
 	Image    string `json:"image"`
 	Machines int    `json:"machines"`
 
-	// Name of its host, as it says
+	// Name its reported host name
 	Name string `json:"name"`
 
-	// Token the id of the token with which it reports
+	// Token the id of its token for reports
 	Token string `json:"token"`
 
-	// Trouble why the settings of single machines cannot be read
+	// Trouble why the settings of individual machines cannot be read
 	Trouble string `json:"trouble,omitempty,omitzero"`
 }
 
@@ -241,13 +241,13 @@ type Check struct {
 
 // Datacenter defines model for Datacenter.
 type Datacenter struct {
-	// Connected since when
+	// Connected start of the connection
 	Connected time.Time `json:"connected,omitempty,omitzero"`
 
-	// Enabled as the roster says
+	// Enabled from the roster
 	Enabled bool `json:"enabled"`
 
-	// Fault what keeps it from going on while it is connected, in the words of its supervisor
+	// Fault why it cannot continue while it is connected, as reported by its supervisor
 	Fault string `json:"fault,omitempty,omitzero"`
 
 	// Health derived, never stored; `faulty` is connected with a `fault`
@@ -280,23 +280,23 @@ type DatacenterHealth string
 type DatacenterAdoption struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked
+	// Error why the datacenter is unreachable
 	Error *Error `json:"error,omitempty"`
 	Name  string `json:"name"`
 
-	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-	// one is the coordinator's word.
+	// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+	// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+	// is only a claim of the coordinator.
 	Proof Proof `json:"proof,omitempty,omitzero"`
 }
 
 // DatacenterBatches defines model for DatacenterBatches.
 type DatacenterBatches struct {
-	// Batches those that last longest first
+	// Batches latest expiry first
 	Batches    []Batch           `json:"batches"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked; batches is empty then
+	// Error why the datacenter is unreachable; batches is empty then
 	Error *Error `json:"error,omitempty"`
 	Name  string `json:"name"`
 }
@@ -305,10 +305,10 @@ type DatacenterBatches struct {
 type DatacenterBoots struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked; machines is empty then
+	// Error why the datacenter is unreachable; machines is empty then
 	Error *Error `json:"error,omitempty"`
 
-	// Failed machines that cannot go on
+	// Failed machines that cannot continue
 	Failed int `json:"failed"`
 
 	// Machines the newest of them, at most 4096
@@ -318,7 +318,7 @@ type DatacenterBoots struct {
 	// Servers boot servers that report
 	Servers []BootServer `json:"servers"`
 
-	// Steps how many machines are at each step; other is for those at a step that is not known
+	// Steps number of machines at each step; other counts unknown steps
 	Steps map[string]int `json:"steps"`
 
 	// Total machines of all boot servers
@@ -329,7 +329,7 @@ type DatacenterBoots struct {
 type DatacenterHolds struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked; holds is empty then
+	// Error why the datacenter is unreachable; holds is empty then
 	Error *Error `json:"error,omitempty"`
 	Holds []Hold `json:"holds"`
 	Name  string `json:"name"`
@@ -344,7 +344,7 @@ type DatacenterList struct {
 type DatacenterQueues struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked; queues is empty then
+	// Error why the datacenter is unreachable; queues is empty then
 	Error  *Error       `json:"error,omitempty"`
 	Name   string       `json:"name"`
 	Queues []QueueDepth `json:"queues"`
@@ -354,7 +354,7 @@ type DatacenterQueues struct {
 type DatacenterSecrets struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked; secrets is empty then
+	// Error why the datacenter is unreachable; secrets is empty then
 	Error *Error `json:"error,omitempty"`
 	Name  string `json:"name"`
 
@@ -366,15 +366,15 @@ type DatacenterSecrets struct {
 type DatacenterTokens struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Error why it could not be asked; tokens is empty then
+	// Error why the datacenter is unreachable; tokens is empty then
 	Error *Error `json:"error,omitempty"`
 	Name  string `json:"name"`
 
-	// Tokens those that last longest first
+	// Tokens latest expiry first
 	Tokens []JoinToken `json:"tokens"`
 }
 
-// Decision What a person signed about something, and why
+// Decision A signed decision of a person, with its reason
 type Decision = writ.Decision
 
 // Deployment defines model for Deployment.
@@ -386,13 +386,13 @@ type Deployment struct {
 	// ProjectName empty if the newest roster has no such project
 	ProjectName string `json:"project_name"`
 
-	// Resources how many it owns
+	// Resources number of its resources
 	Resources int `json:"resources"`
 
-	// Revision of its newest run that the datacenter accepted, as far as the coordinator still has one
+	// Revision of its newest accepted run that the coordinator still has
 	Revision int `json:"revision,omitempty,omitzero"`
 
-	// Run its newest run, as far as the coordinator still has one
+	// Run its newest run that the coordinator still has
 	Run *Run `json:"run,omitempty"`
 }
 
@@ -414,15 +414,15 @@ type Engine = writ.Engine
 // Error defines model for Error.
 type Error = writ.Error
 
-// Event One of the last six is there; it is the whole of what changed, as it was then.
+// Event Exactly one of the last six fields is set; it is the complete state after the change.
 type Event struct {
 	Call       *Call             `json:"call,omitempty"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// ID of this coordinator's ledger, growing
+	// ID in the ledger of this coordinator, increasing
 	ID int64 `json:"id"`
 
-	// Journal of the datacenter; empty if the coordinator itself says it
+	// Journal of the datacenter; empty for an event of the coordinator itself
 	Journal  string    `json:"journal"`
 	Log      *LogLine  `json:"log,omitempty"`
 	Node     *Node     `json:"node,omitempty"`
@@ -434,7 +434,7 @@ type Event struct {
 	Submission *Submission `json:"submission,omitempty"`
 	Time       time.Time   `json:"time"`
 
-	// Topic What an event is about
+	// Topic The topic of an event
 	Topic Topic `json:"topic"`
 }
 
@@ -444,7 +444,7 @@ type Exit = writ.Exit
 // Failure defines model for Failure.
 type Failure = writ.Failure
 
-// Fence what becomes of what a node had that is gone: other nodes may have the same, so if it comes back it stops what it runs; absent of other nodes
+// Fence cleanup state of a node that was declared gone: other nodes may have the same resources, so it stops its own if it returns; absent for other nodes
 type Fence = writ.Fence
 
 // FieldChange defines model for FieldChange.
@@ -456,9 +456,9 @@ type Health struct {
 	Version string `json:"version"`
 }
 
-// Hold The newest decision about a part of the work of a datacenter: a project, a deployment or an operation. If none of them is given it is about all of it.
+// Hold The newest decision about a part of the work of a datacenter: a project, a deployment or an operation. Without any of them, it is about all work.
 type Hold struct {
-	// ByOperator only an operator of the datacenter releases it
+	// ByOperator only an operator of the datacenter can release it
 	ByOperator bool `json:"by_operator,omitempty,omitzero"`
 
 	// Decided the last decisions about it, oldest first
@@ -467,10 +467,10 @@ type Hold struct {
 	// Deployment of the project
 	Deployment string `json:"deployment,omitempty,omitzero"`
 
-	// Exempt of what was released: a wider hold does not hold it, and holds the rest
+	// Exempt for a release: exempt from a wider hold, which continues for the rest
 	Exempt bool `json:"exempt,omitempty,omitzero"`
 
-	// Held that it starts no work; otherwise it was released
+	// Held whether it starts no work; otherwise it was released
 	Held bool `json:"held"`
 
 	// Operation "machine.create", or "machine" for all operations of the module
@@ -478,7 +478,7 @@ type Hold struct {
 	Project     writ.ProjectID `json:"project,omitempty,omitzero"`
 	ProjectName string         `json:"project_name,omitempty,omitzero"`
 
-	// Revision orders the decisions of a datacenter; statements name it
+	// Revision orders the decisions of a datacenter; contained in statements
 	Revision int64 `json:"revision"`
 }
 
@@ -492,13 +492,13 @@ type HoldReason = writ.HoldReason
 
 // HoldStanding defines model for HoldStanding.
 type HoldStanding struct {
-	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-	// one is the coordinator's word.
+	// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+	// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+	// is only a claim of the coordinator.
 	Proof Proof `json:"proof"`
 }
 
-// Host the machine of a node in its own words, which prove nothing; absent if it has not said, or is of an earlier version
+// Host the machine of a node, as reported by the node without proof; absent if it has not reported it, or has an earlier version
 type Host = writ.Host
 
 // HostDisk defines model for HostDisk.
@@ -535,7 +535,7 @@ type LoginToken struct {
 	// Expires when it ends
 	Expires time.Time `json:"expires"`
 
-	// Name who has logged in
+	// Name the logged-in person
 	Name string `json:"name"`
 
 	// Token opaque
@@ -562,19 +562,19 @@ type NewRegistration struct {
 	// Key ed25519 public key, 32 bytes
 	Key []byte `json:"key"`
 
-	// Name what the datacenter wants to be called
+	// Name requested name of the datacenter
 	Name string `json:"name"`
 
 	// Nonce 32 random bytes
 	Nonce []byte `json:"nonce"`
 
-	// Proof of the token, over the registration; it does not go without the id
+	// Proof of the token, over the registration; requires the id of the token
 	Proof []byte `json:"proof,omitempty,omitzero"`
 
 	// Token id of the token, if it has one
 	Token string `json:"token,omitempty,omitzero"`
 
-	// URL where its nodes find it, https:// or http://
+	// URL address for its nodes, https:// or http://
 	URL string `json:"url,omitempty,omitzero"`
 }
 
@@ -586,7 +586,7 @@ type NodeDriver = writ.NodeDriver
 
 // NodeLine defines model for NodeLine.
 type NodeLine struct {
-	// Boot the kernel's id of the start of the machine in which it was written
+	// Boot the kernel's id of the boot during which it was written
 	Boot string `json:"boot,omitempty,omitzero"`
 
 	// Level debug, info, warn or error
@@ -605,26 +605,26 @@ type NodeLog struct {
 	// Away why the node does not answer; absent if it does
 	Away string `json:"away,omitempty,omitzero"`
 
-	// Boot the kernel's id of the last start of the machine; lines with another one are of earlier starts
+	// Boot the kernel's id of the last boot of the machine; lines with another id are from earlier boots
 	Boot string `json:"boot,omitempty,omitzero"`
 
-	// Lines oldest first; those of earlier starts of the machine come before those of its last one
+	// Lines oldest first; lines from before the last boot of the machine come first
 	Lines []NodeLine `json:"lines"`
 
-	// Lost whether lines behind the position that was asked for are gone
+	// Lost whether lines after the requested position were lost
 	Lost bool `json:"lost,omitempty,omitzero"`
 
-	// More whether there are more lines behind next already
+	// More whether there are already more lines after next
 	More bool `json:"more,omitempty,omitzero"`
 
-	// Next the position behind the lines
+	// Next the position after the lines
 	Next string `json:"next,omitempty,omitzero"`
 
-	// Told when it told its last warnings, if it does not answer; absent if it never did
+	// Told when it reported its last warnings, if it does not answer; absent if it never did
 	Told time.Time `json:"told,omitempty,omitzero"`
 }
 
-// NodeNetwork how the networks of a node do, as of its last look; absent if it makes none
+// NodeNetwork state of the networks of a node, as of its last inspection; absent if it creates none
 type NodeNetwork = writ.NodeNetwork
 
 // NodePage defines model for NodePage.
@@ -635,9 +635,9 @@ type NodePage struct {
 
 // NodeStanding defines model for NodeStanding.
 type NodeStanding struct {
-	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-	// one is the coordinator's word.
+	// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+	// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+	// is only a claim of the coordinator.
 	Proof Proof `json:"proof"`
 }
 
@@ -653,7 +653,7 @@ type Online = writ.Online
 // Orphan defines model for Orphan.
 type Orphan = writ.Orphan
 
-// Overlay a node's place in the network that leads from node to node
+// Overlay a node's place in the overlay network between nodes
 type Overlay = writ.Overlay
 
 // OverlayPeer defines model for OverlayPeer.
@@ -666,10 +666,10 @@ type OverlayRoute = writ.OverlayRoute
 type OwnerCertificates struct {
 	Certificates []Certificate `json:"certificates"`
 
-	// Datacenter of whose; missing of the coordinator
+	// Datacenter its datacenter; absent for the coordinator
 	Datacenter writ.DatacenterID `json:"datacenter,omitempty,omitzero"`
 
-	// Error why it could not be asked; certificates is empty then
+	// Error why the datacenter is unreachable; certificates is empty then
 	Error *Error `json:"error,omitempty"`
 
 	// Name of the datacenter or coordinator
@@ -689,13 +689,13 @@ type PreviewedCall = writ.PreviewedCall
 type Problem struct {
 	Code writ.Code `json:"code"`
 
-	// Detail what happened
+	// Detail message of the error
 	Detail string `json:"detail,omitempty,omitzero"`
 
-	// Hint what to do next
+	// Hint next step
 	Hint string `json:"hint,omitempty,omitzero"`
 
-	// Proof of the datacenter that decided so, if one did
+	// Proof of the datacenter, if it made this decision
 	Proof     Proof  `json:"proof,omitempty,omitzero"`
 	RequestID string `json:"request_id"`
 
@@ -703,7 +703,7 @@ type Problem struct {
 	Retryable bool `json:"retryable"`
 	Status    int  `json:"status"`
 
-	// Title what the code means
+	// Title meaning of the code
 	Title string `json:"title"`
 
 	// Type "urn:writ:code:" and the code
@@ -722,16 +722,16 @@ type ProjectList struct {
 	Items []Project `json:"items"`
 }
 
-// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-// one is the coordinator's word.
+// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+// is only a claim of the coordinator.
 type Proof = []byte
 
 // Proposal defines model for Proposal.
 type Proposal = JSON
 
-// ProposedCall A value that is not known yet is an object whose only key is `(known after)`, with the list of the calls after which it is. A handle is
-// an object whose only key is `ref`, with the number of its call.
+// ProposedCall A value that is not known yet is an object with the single key `(known after)`, whose value lists the calls that determine it. A handle
+// is an object with the single key `ref`, whose value is the number of its call.
 type ProposedCall = writ.ProposedCall
 
 // QueueDepth defines model for QueueDepth.
@@ -763,7 +763,7 @@ type Reason = writ.Reason
 
 // Region defines model for Region.
 type Region struct {
-	// Datacenters how many
+	// Datacenters number of datacenters
 	Datacenters int    `json:"datacenters"`
 	Name        string `json:"name"`
 }
@@ -821,17 +821,17 @@ type Rosters struct {
 
 // Run defines model for Run.
 type Run struct {
-	// Accepted when the datacenter took it
+	// Accepted when the datacenter accepted it
 	Accepted time.Time `json:"accepted,omitempty,omitzero"`
 
-	// Created when the coordinator heard of it first; events do not say
+	// Created when the coordinator first received it; not set in events
 	Created    time.Time         `json:"created,omitempty,omitzero"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 
-	// Deadline it ends at the latest then
+	// Deadline its latest possible end
 	Deadline time.Time `json:"deadline,omitempty,omitzero"`
 
-	// Decided the last five decisions about it, oldest first: who cancelled or resumed it, and why
+	// Decided the last five decisions about the run, oldest first, such as cancel and resume
 	Decided    []Decision `json:"decided,omitempty,omitzero"`
 	Deployment string     `json:"deployment,omitempty,omitzero"`
 	Ended      time.Time  `json:"ended,omitempty,omitzero"`
@@ -844,7 +844,7 @@ type Run struct {
 	// Payload A SHA-256
 	Payload Digest `json:"payload"`
 
-	// Plan the plan that it was signed with and is held to, if there is one
+	// Plan the plan that it was signed with and must follow, if any
 	Plan        Digest         `json:"plan,omitempty,omitzero"`
 	Project     writ.ProjectID `json:"project"`
 	ProjectName string         `json:"project_name"`
@@ -852,7 +852,7 @@ type Run struct {
 	// Reason `why` as a sentence
 	Reason string `json:"reason,omitempty,omitzero"`
 
-	// Revision of the deployment, that the run makes; there is none until the datacenter accepted the run
+	// Revision revision of the deployment that the run creates; not set until the datacenter has accepted the run
 	Revision int `json:"revision,omitempty,omitzero"`
 
 	// Script file name of the script
@@ -860,11 +860,11 @@ type Run struct {
 	Signer  string    `json:"signer"`
 	Started time.Time `json:"started,omitempty,omitzero"`
 
-	// State `waiting` until the datacenter has it, `refused` if the datacenter did not take it; `expired` is a submission that waited too long
-	// or a run that took too long. The others are those of the run in its datacenter.
+	// State `waiting` until the datacenter has it, `refused` if the datacenter refused it; `expired` is a submission or a run that exceeded its
+	// time. The other states are those of the run in its datacenter.
 	State RunState `json:"state"`
 
-	// Summary the signed summary, once the run has ended; believe this and nothing else
+	// Summary the signed summary, once the run has ended; the only verifiable result
 	Summary []byte `json:"summary,omitempty,omitzero"`
 
 	// Why why it waits
@@ -882,14 +882,14 @@ type RunPage struct {
 
 // RunStanding defines model for RunStanding.
 type RunStanding struct {
-	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-	// one is the coordinator's word.
+	// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+	// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+	// is only a claim of the coordinator.
 	Proof Proof `json:"proof"`
 }
 
-// RunState `waiting` until the datacenter has it, `refused` if the datacenter did not take it; `expired` is a submission that waited too long
-// or a run that took too long. The others are those of the run in its datacenter.
+// RunState `waiting` until the datacenter has it, `refused` if the datacenter refused it; `expired` is a submission or a run that exceeded its
+// time. The other states are those of the run in its datacenter.
 type RunState string
 
 // RunValues defines model for RunValues.
@@ -919,12 +919,12 @@ type SignedText struct {
 
 // StatementAnswer defines model for StatementAnswer.
 type StatementAnswer struct {
-	// Done what it did, in a sentence
+	// Done the effect, in a sentence
 	Done string `json:"done"`
 
-	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-	// one is the coordinator's word.
+	// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+	// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+	// is only a claim of the coordinator.
 	Proof Proof `json:"proof,omitempty,omitzero"`
 
 	// Subject as in the statement
@@ -944,13 +944,13 @@ type TokenList struct {
 
 // TokenStanding defines model for TokenStanding.
 type TokenStanding struct {
-	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
-	// one is the coordinator's word.
+	// Proof A statement signed by a supervisor, base64. An answer is about the SHA-256 of one signed text; an adoption names the roster in
+	// force; a standing has the state of a run or a node. Verify it with the supervisor's key in the roster. Data without a proof
+	// is only a claim of the coordinator.
 	Proof Proof `json:"proof"`
 }
 
-// Topic What an event is about
+// Topic The topic of an event
 type Topic string
 
 // Usage defines model for Usage.
@@ -962,11 +962,11 @@ type Usage struct {
 	// DiskGibSeconds GiB times seconds
 	DiskGibSeconds int64 `json:"disk_gib_seconds"`
 
-	// First when the first hour began in which it used anything
+	// First start of the first hour with usage
 	First time.Time         `json:"first"`
 	Kind  writ.ResourceKind `json:"kind"`
 
-	// Last when the last one began
+	// Last start of the last hour with usage
 	Last time.Time `json:"last"`
 
 	// MemoryMibSeconds MiB times seconds while it ran
@@ -983,7 +983,7 @@ type Usage struct {
 	// Sent bytes
 	Sent int64 `json:"sent"`
 
-	// Tenant of the project, empty if it has none
+	// Tenant of the project, empty without one
 	Tenant string   `json:"tenant"`
 	UID    writ.UID `json:"uid"`
 }
@@ -1020,19 +1020,19 @@ type RunPath = RunID
 
 // ListBatchesParams defines parameters for ListBatches.
 type ListBatchesParams struct {
-	// Datacenter Only those of the datacenter with this id or name
+	// Datacenter Only batches of the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListBootsParams defines parameters for ListBoots.
 type ListBootsParams struct {
-	// Datacenter Only those of the datacenter with this id or name
+	// Datacenter Only machines of the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListCertificatesParams defines parameters for ListCertificates.
 type ListCertificatesParams struct {
-	// Datacenter Only those of the datacenter with this id or name
+	// Datacenter Only certificates of the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
@@ -1041,7 +1041,7 @@ type GetHoldStandingParams struct {
 	// Nonce 32 random bytes as 64 hex digits
 	Nonce ClientNonce `form:"nonce" json:"nonce"`
 
-	// Project The ids of projects that the reader may see, or * for all. Without one it is asked only for what is about no project
+	// Project The ids of projects that the reader may read, or * for all. If not set, only holds without a project are listed
 	Project []writ.ProjectID `form:"project,omitempty" json:"project,omitempty,omitzero"`
 }
 
@@ -1050,16 +1050,16 @@ type GetNodeLogParams struct {
 	// Source Only lines of this source, "runner", "boot", "kernel", or the name of a service
 	Source *string `form:"source,omitempty" json:"source,omitempty"`
 
-	// Level Only lines of this level and higher ones; without it, of all levels
+	// Level Only lines of this level and higher ones; all levels if not set
 	Level *string `form:"level,omitempty" json:"level,omitempty"`
 
-	// Since Only lines from then on, by the clock of the node
+	// Since Only lines since this time, by the clock of the node
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 
-	// After The position behind an earlier answer. Without it the newest lines come
+	// After The position after an earlier answer; the newest lines if not set
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
-	// Lines How many lines at most. There are fewer if they have more than 256 KiB
+	// Lines The maximum number of lines; fewer if they exceed 256 KiB
 	Lines *int `form:"lines,omitempty" json:"lines,omitempty"`
 }
 
@@ -1086,31 +1086,31 @@ type ListDeploymentsParams struct {
 	// Name Only deployments of this name
 	Name *string `form:"name,omitempty" json:"name,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor `next_cursor` of the page before; another text is refused with 400
+	// Cursor `next_cursor` of the previous page; any other text is rejected with 400
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // WatchParams defines parameters for Watch.
 type WatchParams struct {
-	// After Only events after the one with this id; `Last-Event-ID` counts more
+	// After Only events after the one with this id; `Last-Event-ID` takes precedence
 	After *EventsAfter `form:"after,omitempty" json:"after,omitempty"`
 
-	// Topics Only events about these
+	// Topics Only events of these topics
 	Topics EventTopics `form:"topics,omitempty" json:"topics,omitempty,omitzero"`
 
 	// Datacenter Only events of the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
-	// LastEventID The id of the last event that was seen
+	// LastEventID The id of the last received event
 	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
 }
 
 // ListHoldsParams defines parameters for ListHolds.
 type ListHoldsParams struct {
-	// Datacenter Only those of the datacenter with this id or name
+	// Datacenter Only holds of the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
@@ -1122,10 +1122,10 @@ type ListNodesParams struct {
 	// Admission Only nodes in this state; without it, all but the removed ones
 	Admission *writ.Admission `form:"admission,omitempty" json:"admission,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor `next_cursor` of the page before; another text is refused with 400
+	// Cursor `next_cursor` of the previous page; any other text is rejected with 400
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -1152,10 +1152,10 @@ type ListResourcesParams struct {
 	// Deployment Only resources that this deployment owns
 	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor `next_cursor` of the page before; another text is refused with 400
+	// Cursor `next_cursor` of the previous page; any other text is rejected with 400
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -1185,52 +1185,52 @@ type ListRunsParams struct {
 	// Signer Only runs that this principal signed
 	Signer *string `form:"signer,omitempty" json:"signer,omitempty"`
 
-	// Prefix Only runs whose id begins with this
+	// Prefix Only runs whose id starts with this text
 	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
 
 	// Script Only runs of the script with this file name
 	Script *string `form:"script,omitempty" json:"script,omitempty"`
 
-	// Deployment Only runs that make this deployment
+	// Deployment Only runs of this deployment
 	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
 
-	// Text Only runs with this text in the name of the script, deployment, project or signer, in a parameter, or in the error that ended them, or with a call about a resource whose name begins with it. Capitals do not matter.
+	// Text Only runs with this text in the name of the script, deployment, project or signer, in a parameter, or in the error that ended them, or with a call for a resource whose name starts with it. The search ignores case.
 	Text *string `form:"text,omitempty" json:"text,omitempty"`
 
-	// Since Only runs that came to the coordinator at this time or later
+	// Since Only runs that were submitted at this time or later
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 
-	// Stuck Only open runs that are older than so many seconds, and of which the coordinator heard nothing for so long or which repeat a call
+	// Stuck Only open runs that are older than this number of seconds, and without an event for as long, or which repeat a call
 	Stuck *int `form:"stuck,omitempty" json:"stuck,omitempty"`
 
-	// Why For an open run that does not say why it waits, `reason` says which of its calls is open and why. Of a datacenter that is away it says that.
+	// Why Sets `reason` of open runs without a reason: which call is open, and why, or that the datacenter is disconnected.
 	Why *bool `form:"why,omitempty" json:"why,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor `next_cursor` of the page before; another text is refused with 400
+	// Cursor `next_cursor` of the previous page; any other text is rejected with 400
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListCallsParams defines parameters for ListCalls.
 type ListCallsParams struct {
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor `next_cursor` of the page before; another text is refused with 400
+	// Cursor `next_cursor` of the previous page; any other text is rejected with 400
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // WatchRunParams defines parameters for WatchRun.
 type WatchRunParams struct {
-	// After Only events after the one with this id; `Last-Event-ID` counts more
+	// After Only events after the one with this id; `Last-Event-ID` takes precedence
 	After *EventsAfter `form:"after,omitempty" json:"after,omitempty"`
 
-	// Topics Only events about these
+	// Topics Only events of these topics
 	Topics EventTopics `form:"topics,omitempty" json:"topics,omitempty,omitzero"`
 
-	// LastEventID The id of the last event that was seen
+	// LastEventID The id of the last received event
 	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
 }
 
@@ -1239,7 +1239,7 @@ type ListLogsParams struct {
 	// After Only lines after the one with this ordinal
 	After *int `form:"after,omitempty" json:"after,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -1266,7 +1266,7 @@ type ListSecretsParams struct {
 
 // ListTokensParams defines parameters for ListTokens.
 type ListTokensParams struct {
-	// Datacenter Only those of the datacenter with this id or name
+	// Datacenter Only tokens of the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
@@ -1275,16 +1275,16 @@ type ListUsageParams struct {
 	// Project Only resources of the project with this id or name
 	Project *string `form:"project,omitempty" json:"project,omitempty"`
 
-	// Datacenter Only what was used in the datacenter with this id or name
+	// Datacenter Only usage in the datacenter with this id or name
 	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
-	// Month Only hours of this month in UTC, as "2026-11"; all that are kept if not given
+	// Month Only hours of this month in UTC, as "2026-11"; all stored hours if not set
 	Month *string `form:"month,omitempty" json:"month,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The maximum number of items in a page
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor `next_cursor` of the page before; another text is refused with 400
+	// Cursor `next_cursor` of the previous page; any other text is rejected with 400
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
