@@ -396,7 +396,7 @@ func TestAStreamRevealsNoOtherProject(t *testing.T) {
 
 // A reader of some projects resumes after its last event and misses no event of its projects. A reader of all projects
 // receives the others as well.
-func TestAReaderOfSomeProjectsGoesOnAfterHisLastEvent(t *testing.T) {
+func TestReaderOfSomeProjectsResumesHisStream(t *testing.T) {
 	p, s := startReading(t)
 	runs := map[writ.ProjectID]writ.RunID{}
 	for project, name := range map[writ.ProjectID]string{shop: "web-shop", blog: "web-blog", wiki: "web-wiki"} {

@@ -9,7 +9,7 @@ import (
 	"writ/ledger"
 )
 
-func TestAFailedDeliveryIsRepeatedAlthoughAnotherSucceeded(t *testing.T) {
+func TestFailedDeliveryIsRetriedAfterAnotherSucceeds(t *testing.T) {
 	k := &courier{c: &Coordinator{}, projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{}}
 	k.later(writ.Submission{Payload: writ.Digest{1}}, writ.Errorf(writ.CodeStoreUnavailable, "no space left"))
 	k.done(writ.Submission{Payload: writ.Digest{2}})
@@ -22,7 +22,7 @@ func TestAFailedDeliveryIsRepeatedAlthoughAnotherSucceeded(t *testing.T) {
 	}
 }
 
-func TestAProjectThatHasTooMuchRestsAlone(t *testing.T) {
+func TestRateLimitedProjectPausesAlone(t *testing.T) {
 	k := &courier{c: &Coordinator{}, projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{}}
 	k.later(writ.Submission{Payload: writ.Digest{1}, Project: shop}, writ.Errorf(writ.CodeRateLimited, "200000 open runs"))
 	if k.rests() || k.projectRests(blog) || !k.projectRests(shop) || !k.owes() {

@@ -15,7 +15,7 @@ import (
 )
 
 // People use one coordinator, the datacenter is linked to the other. await checks only when it is woken.
-func TestCoordinatorsThatShareALedgerWakeEachOther(t *testing.T) {
+func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	database := testenv.Postgres(t).Store()
 	onIt := func(c *Coordinator) {
 		store, err := sqlstore.Open(t.Context(), database)

@@ -35,7 +35,7 @@ func TestAnEarlierSupervisorHoldsNothing(t *testing.T) {
 
 // The list that a datacenter signs is passed on unchanged. A reader may therefore request only readable projects, and
 // only a reader of all projects may request all.
-func TestASignedListOfHoldsIsOfProjectsThatItsReaderMaySee(t *testing.T) {
+func TestSignedHoldsContainOnlyReadableProjects(t *testing.T) {
 	p, _ := startReading(t)
 	nonce := strings.Repeat("07", writ.ClientNonce)
 	ask := func(who, datacenter, nonce string, projects ...string) string {
@@ -69,7 +69,7 @@ func TestASignedListOfHoldsIsOfProjectsThatItsReaderMaySee(t *testing.T) {
 }
 
 // A request to a datacenter has the client's nonce and projects. A supervisor of an earlier version gets no request.
-func TestADatacenterIsAskedForHoldsWithTheNonceOfTheClient(t *testing.T) {
+func TestHoldRequestCarriesTheClientsNonce(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		hello, handle := s.dialer.Hello, s.handle

@@ -259,7 +259,7 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 	}
 }
 
-func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
+func TestValuesAndLogsComeFromTheDatacenter(t *testing.T) {
 	p := start(t, func(c *Coordinator) {
 		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(1e9, 0) }
 		c.Certificates = func() ([]writ.Certificate, error) { return []writ.Certificate{{Of: "coordinator"}}, nil }
@@ -662,7 +662,7 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(int)             {}
 func (a *answer) Write(b []byte) (int, error) { a.body = append(a.body, b...); return len(b), nil }
 
-func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
+func TestUnsupportedMethodListsAllowedOnes(t *testing.T) {
 	p := start(t, nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.PublicURL+"/v1/runs", nil)
 	if err != nil {
@@ -688,7 +688,7 @@ func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
 }
 
 // Requests for the state of a run, a node or the join tokens go to the datacenter, and its signed answer is passed on.
-func TestHowARunANodeOrTheTokensStandPassesThrough(t *testing.T) {
+func TestSignedStandingPassesThrough(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		hello := s.dialer.Hello

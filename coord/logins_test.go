@@ -332,7 +332,7 @@ func (l *interrupted) Runs(ctx context.Context, filter ledger.RunFilter, page le
 }
 
 // If a session ends while a stream reads new events, the stream ends without sending them.
-func TestAStreamSendsNoEventAfterTheEndOfItsSession(t *testing.T) {
+func TestStreamSendsNoEventAfterItsSessionEnds(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)
@@ -632,7 +632,7 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 
 // Another user on a signer's machine may listen where a coordinator was before it had TLS, and relay the signer's
 // login.
-func TestACoordinatorWithTLSIsAtNoAddressWithoutIt(t *testing.T) {
+func TestCoordinatorWithTLSHasNoPlainAddress(t *testing.T) {
 	const before, now = "http://127.0.0.1:7440", "https://10.77.0.2:7440"
 	at := func(tls *tls.Config, address string) error {
 		c := &Coordinator{

@@ -22,7 +22,7 @@ func TestTheManualListsEveryMetric(t *testing.T) {
 }
 
 // False reports of a datacenter spoil only the metrics of its own nodes.
-func TestADatacenterThatLiesHidesNoMetrics(t *testing.T) {
+func TestLyingDatacenterHidesNoMetrics(t *testing.T) {
 	p := start(t, nil)
 	liar, honest := connect(p, vienna, nil), connect(p, graz, nil)
 	honest.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "honest", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady}})
@@ -43,7 +43,7 @@ func TestADatacenterThatLiesHidesNoMetrics(t *testing.T) {
 }
 
 // A datacenter that does not answer delays no scrape, and hides no metric of the others.
-func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
+func TestMetricsReportQueuesAndReservations(t *testing.T) {
 	p := start(t, nil)
 	handled := func(answer link.Handler) func(s *supervisor) {
 		return func(s *supervisor) { s.dialer.Handle = answer }

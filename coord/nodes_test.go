@@ -11,7 +11,7 @@ import (
 )
 
 // Events report changes of a node. Its last heartbeat, and unknown nodes that ask for admission, are no events.
-func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
+func TestNodeListShowsLiveState(t *testing.T) {
 	p := start(t, nil)
 	old, now := time.Now().Add(-time.Hour).UTC(), time.Now().UTC().Truncate(time.Millisecond)
 	waits := writ.Node{ID: "n9", Datacenter: "elsewhere", Name: "web1", Key: "SHA256:x", Admission: writ.AdmissionPending, Liveness: writ.LivenessSilent}

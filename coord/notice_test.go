@@ -67,7 +67,7 @@ func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
 }
 
 // An expiry is logged once each at 30, 7 and 1 days before, and when it has passed. A renewed roster is logged again.
-func TestTheEndOfARosterIsLoggedOncePerStage(t *testing.T) {
+func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := made
 	var log bytes.Buffer
@@ -121,7 +121,7 @@ func TestTheEndOfARosterIsLoggedOncePerStage(t *testing.T) {
 
 // The expiry of a certificate for browsers is logged 30, 7 and 1 days before, but only in the last third of its
 // validity, in which programs renew it. From then on the dashboard shows it, next to the notice about the roster.
-func TestTheEndOfTheCertificateForBrowsersIsLoggedOncePerStage(t *testing.T) {
+func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (
 		ends  = "level=WARN msg=\"the certificate for browsers expires on "
@@ -218,7 +218,7 @@ func TestRolesThatEndAreMetrics(t *testing.T) {
 }
 
 // A running coordinator reports expiring items on its pages, in its metrics and in its log.
-func TestACoordinatorTellsWhatEnds(t *testing.T) {
+func TestCoordinatorReportsExpiringItems(t *testing.T) {
 	p := start(t, func(c *Coordinator) {
 		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(86400, 0) }
 	})

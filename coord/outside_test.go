@@ -14,7 +14,7 @@ import (
 	"writ/coord/webhook"
 )
 
-func TestACoordinatorTellsItsWebhooksWhatHappens(t *testing.T) {
+func TestCoordinatorSendsEventsToWebhooks(t *testing.T) {
 	got := make(chan webhook.Message, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m := webhook.Message{Data: new(webhook.Node)}

@@ -16,7 +16,7 @@ import (
 )
 
 // The dashboard shows an output only if the datacenter of the run has signed it.
-func TestPagesShowOnlyAnOutputThatTheDatacenterSigned(t *testing.T) {
+func TestPagesShowOnlySignedOutput(t *testing.T) {
 	p := start(t, nil)
 	id := writ.RunIDOf(writ.Digest{1})
 	sign := func(datacenter writ.DatacenterID, run writ.RunID) []byte {

@@ -13,10 +13,10 @@ import (
 	"writ"
 )
 
-// TestEachParameterIsRefusedWhereTheDescriptionSaysSo walks the query parameters of all operations: empty values, lists
+// TestInvalidParametersAreRefused walks the query parameters of all operations: empty values, lists
 // with an empty item, and integers outside their range are rejected with the name of the parameter. An empty filter
 // would select everything.
-func TestEachParameterIsRefusedWhereTheDescriptionSaysSo(t *testing.T) {
+func TestInvalidParametersAreRefused(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1e6 })
 	s, err := p.submit(signedScript(t, payload()))
 	if err != nil {

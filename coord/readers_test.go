@@ -413,7 +413,7 @@ func (p *fixture) answer(token, method, path, body string) string {
 }
 
 // A list without a project has the items of all readable projects, in pages.
-func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
+func TestListsDefaultToAllReadableProjects(t *testing.T) {
 	p, s := startReading(t)
 	want := map[writ.ProjectID]int{}
 	for _, of := range []struct {

@@ -7,9 +7,9 @@ import (
 	"writ/coord/api"
 )
 
-// TestRunsThatARestoredJournalDoesNotKnowBeginAgainOrEnd restores the journal of a datacenter from a backup that has
+// TestRunsMissingInRestoredJournalRestartOrEnd restores the journal of a datacenter from a backup that has
 // none of its runs.
-func TestRunsThatARestoredJournalDoesNotKnowBeginAgainOrEnd(t *testing.T) {
+func TestRunsMissingInRestoredJournalRestartOrEnd(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)
 	var runs []writ.RunID

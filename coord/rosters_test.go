@@ -101,7 +101,7 @@ func TestRosterReachesEveryDatacenter(t *testing.T) {
 	}
 }
 
-func TestRosterThatDoesNotFollowIsRefused(t *testing.T) {
+func TestUnrelatedRosterIsRefused(t *testing.T) {
 	p := start(t, nil)
 	second := successor(t, firstRoster(), nothing)
 	unsigned, err := identity.SignRoster(second, signer("bob"))
@@ -337,7 +337,7 @@ func TestSupervisorAsksForAPlace(t *testing.T) {
 
 // Registering needs no right: a flood from one address displaces only registrations from its network; a supervisor from
 // elsewhere keeps its place.
-func TestAFloodOfRegistrationsDisplacesOnlyItsNetwork(t *testing.T) {
+func TestRegistrationFloodDisplacesOnlyItsNetwork(t *testing.T) {
 	p := start(t, nil)
 	register := func(from string, names ...string) {
 		t.Helper()

@@ -33,7 +33,7 @@ func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 }
 
 // Each filter selects the described runs, from the readable projects only, and the next pages use the same filter.
-func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
+func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 	var later atomic.Int64 // offset of the coordinator's clock
 	p, s := startReading(t, func(c *Coordinator) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
@@ -118,7 +118,7 @@ func (a *asking) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledge
 
 // A call on a failing node has the node's fault as reason, before older reports about other calls. The ledger is read
 // once for the nodes of all runs of a page.
-func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
+func TestWhyNamesTheFailingNode(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)

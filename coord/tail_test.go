@@ -128,7 +128,7 @@ func (p *fixture) stream(filter ledger.EventFilter, after int64, slow func()) (r
 }
 
 // The tail holds a dozen events, so streams keep switching between the tail and the ledger.
-func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
+func TestStreamsReceiveEachEventOnce(t *testing.T) {
 	p, _ := startWithTail(t, 10_000)
 	chance := rand.New(rand.NewPCG(testenv.Seed(t, 0), 0))
 	runs := []writ.RunID{"", payloadRun(1), payloadRun(2)}

@@ -185,7 +185,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNoCoordinatorIsUnreachable(t *testing.T) {
+func TestForeignServerIsUnreachable(t *testing.T) {
 	for name, call := range map[string]func() (api.Run, error){
 		"no answer":     func() (api.Run, error) { return api.Answer[api.Run](nil, errors.New("connection refused")) },
 		"a web page":    func() (api.Run, error) { return api.Answer[api.Run](response(200, "text/html", "<html>"), nil) },

@@ -172,7 +172,7 @@ func TestBrowserLogsInWithTheCodeOfItsAddress(t *testing.T) {
 }
 
 // A page whose reader has logged out, even in another tab, hides its contents and explains how to log in.
-func TestBrowserLeavesAPageThatItMayNotReadAnyMore(t *testing.T) {
+func TestBrowserLeavesAnUnreadablePage(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	tab := browse(t)

@@ -364,7 +364,7 @@ func told(t *testing.T, data, part string) (keys []string, pieces map[string]str
 
 var liveAddress = regexp.MustCompile(`data-live="([^"]+)"`)
 
-func TestStreamTellsOnlyWhatIsNew(t *testing.T) {
+func TestStreamSendsOnlyChanges(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	first, second := w.submit(1, "first.tengo", nil), w.submit(2, "second.tengo", nil)

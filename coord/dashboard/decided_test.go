@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-func TestANodeSaysWhatWasDecidedAboutIt(t *testing.T) {
+func TestNodeShowsItsDecisions(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for want, all := range map[string][]writ.Decision{

@@ -82,7 +82,7 @@ func TestRunSamplesWithoutOpenPages(t *testing.T) {
 	}
 }
 
-func TestAQueueWithoutARunnerSaysWhatHelps(t *testing.T) {
+func TestQueueWithoutRunnerShowsAdvice(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	w.nodes(time.Now())

@@ -149,7 +149,7 @@ func TestAReaderOfOneProjectSeesOnlyItsResources(t *testing.T) {
 	}
 }
 
-func TestTheNodePageSaysHowItStandsAndWhatToType(t *testing.T) {
+func TestNodePageShowsStateAndCommands(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	fill(w)
@@ -191,7 +191,7 @@ func TestTheNodePageSaysHowItStandsAndWhatToType(t *testing.T) {
 }
 
 // A name that is unsafe in a shell is in no command.
-func TestNoCommandHasANameThatAShellWouldCarryOut(t *testing.T) {
+func TestCommandsContainNoUnsafeName(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const hostile = "n; rm -rf /"

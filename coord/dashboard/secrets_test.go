@@ -42,7 +42,7 @@ func secretsOn(w *fixture, address string) (lines []string) {
 
 var nextPage = regexp.MustCompile(`href="([^"]+)" rel="next"`)
 
-func TestSecretsAreListedByVersionAndWithoutTheirValues(t *testing.T) {
+func TestSecretListHasVersionsWithoutValues(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	w.keepsSecrets()

@@ -26,7 +26,7 @@ func TestARunPageMarksTheLineThatFailed(t *testing.T) {
 	}
 }
 
-func TestARunPageMarksTheLinesOfOpenCallsAndMovesThemLive(t *testing.T) {
+func TestRunPageMovesMarksOfOpenCallsLive(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run := runningRun(w, 1, time.Now())

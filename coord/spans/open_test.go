@@ -65,7 +65,7 @@ func TestEachStepWithAPassIsASpan(t *testing.T) {
 	}
 }
 
-func TestARecorderThatBeginsLateTakesNoOldStepForANewOne(t *testing.T) {
+func TestLateRecorderRecordsNoOldStep(t *testing.T) {
 	tell, spans := told(new(Recorder), "step")
 	old := writ.Call{Run: one, Seq: 1, State: writ.CallRunning, Planned: at(1)}
 	tell(50, writ.Event{Call: &old})

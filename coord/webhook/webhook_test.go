@@ -248,7 +248,7 @@ func node(liveness writ.Liveness, beat time.Time) writ.Event {
 
 // Events without a message advance the position: they are not read again, and no event is missed once the ledger has
 // pruned them.
-func TestAnEndpointIsBehindEventsThatAreNotForIt(t *testing.T) {
+func TestEndpointSkipsEventsWithoutMessage(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, taken)
 	stop := f.start(r)
@@ -273,7 +273,7 @@ func TestAnEndpointIsBehindEventsThatAreNotForIt(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsBackIsToldAfterAnEndInBetween(t *testing.T) {
+func TestReturnedNodeIsReportedAfterRestart(t *testing.T) {
 	f := newFixture(t)
 	var takes atomic.Bool
 	r := newReceiver(t, func(_ int, g got) int {
@@ -300,7 +300,7 @@ func TestANodeThatIsBackIsToldAfterAnEndInBetween(t *testing.T) {
 
 // The event of a datacenter about a node with the id of another datacenter's node is about a different node, and does
 // not report the other one as back.
-func TestADatacenterSaysNothingOfNodesOfAnother(t *testing.T) {
+func TestDatacenterReportsNoForeignNode(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, taken)
 	f.start(r)
@@ -358,7 +358,7 @@ func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
 	f.outcome(GivenUp, 0)
 }
 
-func TestAMessageWhoseAnswerIsLostIsToldAgain(t *testing.T) {
+func TestMessageWithLostAnswerIsResent(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, taken)
 	began := make(chan struct{}, 2)
@@ -404,7 +404,7 @@ func TestAReceiverThatRefusesOneMessageGetsTheNext(t *testing.T) {
 	}
 }
 
-func TestAReceiverThatWantsNoMoreGetsNothingUntilTheNextStart(t *testing.T) {
+func TestGoneReceiverGetsNoMessageUntilRestart(t *testing.T) {
 	f := newFixture(t)
 	r := newReceiver(t, func(n int, _ got) int { return map[bool]int{true: http.StatusGone, false: http.StatusOK}[n == 1] })
 	stop := f.start(r)
@@ -420,7 +420,7 @@ func TestAReceiverThatWantsNoMoreGetsNothingUntilTheNextStart(t *testing.T) {
 	}
 }
 
-func TestAnExpiryIsToldAtEachWarning(t *testing.T) {
+func TestExpiryIsReportedAtEachWarning(t *testing.T) {
 	f := newFixture(t)
 	const day = 24 * time.Hour
 	f.ends = []identity.Expiry{
@@ -446,7 +446,7 @@ func TestAnExpiryIsToldAtEachWarning(t *testing.T) {
 	}
 }
 
-func TestAnEndpointGetsWhatItIsFor(t *testing.T) {
+func TestEndpointGetsFilteredMessages(t *testing.T) {
 	for project, want := range map[string][]writ.Code{"shop": {writ.CodeTimeout, writ.CodeNodeLost}, "p1": {writ.CodeNodeLost}} { // two tenants have a shop
 		f := newFixture(t)
 		r := newReceiver(t, taken)
