@@ -36,8 +36,8 @@ func (f *adoptFlags) add(c *cobra.Command) {
 // amendment holds the texts about a change of the roster for each stage of its adoption. Empty texts are not shown.
 type amendment struct {
 	change string // true once the roster is signed: "bob is removed"
-	effect string // true in datacenters that have the roster: "nothing that bob signs is accepted"
-	before string // true in datacenters without it: "still accepts what bob signs"
+	effect string // true in datacenters that have the roster: "signatures of bob are rejected"
+	before string // true in datacenters without it: "still accepts signatures of bob"
 }
 
 // showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the roster had the change

@@ -14,10 +14,10 @@ import (
 )
 
 func TestUnprovedChangeNamesItsRisk(t *testing.T) {
-	m := amendment{change: "bob is removed", effect: "nothing that bob signs is accepted any more", before: "still accepts what bob signs"}
+	m := amendment{change: "bob is removed", effect: "signatures of bob are rejected from now on", before: "still accepts signatures of bob"}
 	text := m.unproved(&identity.Roster{Version: 7}, []string{"east: version 6"})
 	for _, want := range []string{"version 7 of the roster is signed (bob is removed)", "not proved to be in force in: east: version 6",
-		"until a datacenter has it, it still accepts what bob signs", "writ roster show"} {
+		"until a datacenter has it, it still accepts signatures of bob", "writ roster show"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)
 		}
@@ -30,7 +30,7 @@ func TestUnprovedChangeNamesItsRisk(t *testing.T) {
 func TestSignedChangeIsNotSuccess(t *testing.T) {
 	var log bytes.Buffer
 	a := &app{Terminal: &terminal.Terminal{Err: &log}}
-	m := amendment{change: "bob is removed", effect: "nothing that bob signs is accepted any more"}
+	m := amendment{change: "bob is removed", effect: "signatures of bob are rejected from now on"}
 	a.showSigned(client.Amended{Roster: &identity.Roster{Version: 7}, Signed: true}, m)
 	if text := log.String(); text != "signed version 7 of the roster: bob is removed\n" {
 		t.Errorf("%q", text)

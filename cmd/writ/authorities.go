@@ -19,7 +19,7 @@ import (
 const certificateLife = time.Hour
 
 func (a *app) authorityCommand() *cobra.Command {
-	return family("ca", "Say whose SSH certificates may sign", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
+	return family("ca", "Manage the authorities for SSH certificates", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
 }
 
 // authorityView is an authority as recorded in the roster.
@@ -102,7 +102,7 @@ func (a *app) authorityAddCommand() *cobra.Command {
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Let an authority make SSH certificates that sign for machines, or change what they may do",
+		Short: "Add an authority for SSH certificates of machines, or change its limits",
 		Long: `Signs the next version of the roster with you as a root operator. From then on a user certificate of the authority's key may sign
 for a machine that --user names. The certificate has that name as a principal. Its maker is ssh-keygen -s, Vault, step-ca or another program. A
 certificate can be valid for --max-lifetime at most, has no critical options, and is of a key that is made for its job.
@@ -122,7 +122,7 @@ a certificate, and it can sign no roster.`,
 				return err
 			}
 			if life%time.Second != 0 {
-				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s has parts of a second", life).WithHint("say it in whole seconds")
+				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s has parts of a second", life).WithHint("use whole seconds")
 			}
 			public, err := a.publicKey(key)
 			if err != nil {
@@ -170,7 +170,7 @@ func (a *app) authorityRemoveCommand() *cobra.Command {
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Let no certificate of an authority sign any more",
+		Short: "Remove an authority, so that its certificates cannot sign any more",
 		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept nothing new by a certificate of this
 authority. Runs that they accepted before continue. With --revoke, every open run that a certificate of it signed is cancelled, too: use that if its key
 may be in wrong hands.

@@ -74,7 +74,7 @@ before you start it again. Then it asks its nodes what they did since, and no se
 		},
 	}
 	dataFlag(c, &data)
-	c.Flags().BoolVar(&mark, "mark", false, "only say that the journal of a supervisor was brought back by other means")
+	c.Flags().BoolVar(&mark, "mark", false, "only mark the journal of a supervisor as restored by other means")
 	return c
 }
 

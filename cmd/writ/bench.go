@@ -76,13 +76,13 @@ Programs of packages do not have this command: build writ from its source.`,
 	inRange(f, "fan", &s.Fan, 1, scripts.MaxCalls)
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
 	inRange(f, "rounds", &s.Rounds, 1, 1000)
-	f.DurationVar(&s.Within, "within", 20*time.Second, "longest time for which a measurement submits runs")
+	f.DurationVar(&s.Within, "within", 20*time.Second, "how long a measurement submits runs at most")
 	inRange(f, "within", &s.Within, time.Millisecond, longest)
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
 	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
-	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean pause between two looks of bare asynq into its empty queue")
+	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean interval at which bare asynq polls its empty queue")
 	inRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, longest)
-	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
+	f.StringVar(&s.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.add(c, "error")
 	c.AddCommand(a.benchWaitingCommand(), a.benchSupervisorCommand(), a.benchRunnerCommand(), a.benchAsynqCommand())
@@ -98,7 +98,7 @@ func checkSpeed(s bench.Speed) error {
 		}
 	}
 	if _, err := exec.LookPath("redis-server"); s.TLS && err != nil {
-		return writ.Errorf(writ.CodeUsage, "--tls needs redis-server, which is not on PATH: the stand-in knows no TLS").WithHint("apt-get install -y redis-server")
+		return writ.Errorf(writ.CodeUsage, "--tls needs redis-server, which is not on PATH: the stand-in does not support TLS").WithHint("apt-get install -y redis-server")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (a *app) benchWaitingCommand() *cobra.Command {
 	w := bench.Waiting{}
 	c := &cobra.Command{
 		Use:   "waiting",
-		Short: "Measure what waiting runs cost: memory, CPU, and the time of one more",
+		Short: "Measure the cost of waiting runs: memory, CPU, and the time of another run",
 		Long: `Starts a datacenter with a supervisor in a process of its own, a real journal and real evaluators. It submits
 runs that wait for capacity of a node, for a resource, or for their turn in a deployment. Then it measures the
 supervisor: its memory, its CPU while it is idle, the time of one more run, and its restart after a kill.
@@ -154,7 +154,7 @@ It fails if the supervisor ever had more memory than the limit.`,
 	f := c.Flags()
 	f.IntVar(&w.Runs, "runs", 100_000, "how many runs wait")
 	inRange(f, "runs", &w.Runs, 1, most)
-	f.StringVar(&w.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
+	f.StringVar(&w.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
 	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "the most memory that the supervisor may have, in MiB")
 	inRange(f, "limit-mib", &limit, 1, most)
 	f.DurationVar(&w.Idle, "idle", 20*time.Second, "duration of the CPU measurement without load")
@@ -199,7 +199,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 		{Title: "goroutines", Value: fmt.Sprint(r.Goroutines)},
 		{Title: "evaluators", Value: mib(r.EvaluatorsRSS) + " in processes of their own"},
 		{Title: "journal", Value: mib(r.JournalBytes) + " on disk"},
-		{Title: "while nothing happens", Value: cores(r.IdleCPU)},
+		{Title: "when idle", Value: cores(r.IdleCPU)},
 		{Title: "one more run", Value: fmt.Sprintf("p50 %s, p90 %s, max %s from submission to result", seconds(r.OneMore.P50), seconds(r.OneMore.P90), seconds(r.OneMore.Max))},
 		{Title: "after SIGKILL", Value: fmt.Sprintf("serves after %s, first result after %s", seconds(r.RestartReady), seconds(r.RestartFirst))},
 		{Title: "memory then", Value: fmt.Sprintf("%s; %s at its most; %s", mib(r.RestartRSS), mib(r.RestartPeak), cores(r.RestartIdleCPU))},

@@ -108,7 +108,7 @@ The image is read once. Start the server again with the next one: machines that 
 func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.BootReports, error) {
 	if token == "" {
 		if len(to) > 0 {
-			return nil, writ.Errorf(writ.CodeUsage, "--report-to says who is told what --report allows to tell, and that is missing").WithHint("`writ token create --role boot-server` makes the token")
+			return nil, writ.Errorf(writ.CodeUsage, "--report-to needs --report").WithHint("`writ token create --role boot-server` makes the token")
 		}
 		return nil, nil
 	}
@@ -152,12 +152,12 @@ used, ignored: the machine says that it has started with them, or with others.`,
 			if err != nil {
 				return err
 			}
-			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) + ": `writ boot serve --help` says how machines find the server"
+			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) + ": `writ boot serve --help` explains how machines find the server"
 			if err := a.printList(bootTable(list, bootRows(list)), none); err != nil {
 				return err
 			}
 			if list.Trouble != "" {
-				a.Warn("%s; what it said before is in force", list.Trouble)
+				a.Warn("%s; the previous content stays in force", list.Trouble)
 			}
 			return nil
 		},
@@ -241,7 +241,7 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	list := new(bootserver.List)
 	if answer.StatusCode != http.StatusOK || json.Unmarshal(text, list) != nil {
 		first, _, _ := strings.Cut(string(text[:min(len(text), 200)]), "\n")
-		return nil, writ.Errorf(writ.CodeUnreachable, "%s is no boot server for operators: it answers %s, %s", base, answer.Status, first).
+		return nil, writ.Errorf(writ.CodeUnreachable, "%s is not a boot server for operators: it answers %s, %s", base, answer.Status, first).
 			WithHint("--boot-server is the address in --list-listen of `writ boot serve`")
 	}
 	return list, nil

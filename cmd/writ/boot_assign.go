@@ -42,9 +42,9 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 			case err != nil:
 				return err
 			case none && len(words) > 0:
-				return writ.Errorf(writ.CodeUsage, "--none takes all settings away, and others are given").WithHint("give either --none or settings")
+				return writ.Errorf(writ.CodeUsage, "--none removes all settings, but other settings are given").WithHint("give either --none or settings")
 			case !none && len(words) == 0:
-				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("--name, --setting and others; --none takes those that there are away")
+				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("use --name, --setting or another flag; --none removes the current settings")
 			}
 			if err := assign(file, to, words); err != nil {
 				return err
@@ -58,7 +58,7 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 		},
 	}
 	c.Flags().StringVar(&file, "machines", "", "the file")
-	c.Flags().BoolVar(&none, "none", false, "take the settings of the machine away")
+	c.Flags().BoolVar(&none, "none", false, "remove the settings of the machine")
 	machine.add(c)
 	_ = c.MarkFlagRequired("machines")
 	return c
@@ -85,7 +85,7 @@ func checkAssigned(words []string) error {
 		case redact.Holds(word):
 			return holdsSecret("the setting " + name)
 		case name == "writ.boot":
-			return writ.Errorf(writ.CodeUsage, "the boot server gives %s itself", name).WithHint("leave it out")
+			return writ.Errorf(writ.CodeUsage, "the boot server sets %s itself", name).WithHint("leave it out")
 		case name == "writ.supervisor":
 			if err := checkAddresses("supervisor", value, "https"); err != nil {
 				return err

@@ -32,7 +32,7 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 		return dc.Error
 	}
 	now := time.Now()
-	none := "no machine has asked: `writ boot serve --help` says how machines find the server"
+	none := "no machine has asked: `writ boot serve --help` explains how machines find the server"
 	if len(dc.Servers) == 0 {
 		none = "no boot server reports to " + dc.Name + ": start one with `writ boot serve --report`"
 	}
@@ -42,10 +42,10 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 	}
 	for _, s := range dc.Servers {
 		if silent := now.Sub(s.Heard); silent > bootServerAway {
-			a.Warn("the boot server %s has said nothing since %s: its rows are of then", bootServerName(s), clock(s.Heard))
+			a.Warn("the boot server %s has not reported since %s: its rows are from then", bootServerName(s), clock(s.Heard))
 		}
 		if s.Trouble != "" {
-			a.Warn("%s: %s; what it said before is in force", bootServerName(s), s.Trouble)
+			a.Warn("%s: %s; the previous content stays in force", bootServerName(s), s.Trouble)
 		}
 	}
 	if more := dc.Total - len(dc.Machines); more > 0 {

@@ -49,7 +49,7 @@ In GitHub Actions it annotates the files besides.`,
 			return a.check(args, own, stdin, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from the standard input; FILE only says its name and where its modules are")
+	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from standard input; FILE sets only its name and the directory of its modules")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
 	own.add(cmd)
 	return cmd
@@ -145,11 +145,11 @@ func explainHint(all []checked) string {
 	for _, c := range all {
 		for _, d := range c.Diagnostics {
 			if d.Operation != "" {
-				return fmt.Sprintf("`writ explain %s` lists what it takes, and `writ explain CODE` tells more about each", d.Operation)
+				return fmt.Sprintf("`writ explain %s` lists its arguments, and `writ explain CODE` explains each code", d.Operation)
 			}
 		}
 	}
-	return "`writ explain CODE` tells more about each"
+	return "`writ explain CODE` explains each code"
 }
 
 // text formats the diagnostics, or a description of the script.
@@ -187,11 +187,11 @@ func destroys(r scripts.Report) string {
 	case !r.Destructive:
 		return ""
 	case !r.MoreTargets:
-		return "yes: " + targets + "; --destructive must be said"
+		return "yes: " + targets + "; --destructive is required"
 	case targets == "":
-		return "yes: what depends on parameters or results; --destructive must be said, and may have to name it"
+		return "yes: targets that depend on parameters or results; --destructive is required, and may have to name them"
 	default:
-		return "yes: " + targets + ", and what depends on parameters or results; --destructive must be said, and may have to name it"
+		return "yes: " + targets + ", and targets that depend on parameters or results; --destructive is required, and may have to name them"
 	}
 }
 

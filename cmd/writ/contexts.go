@@ -53,7 +53,7 @@ func (a *app) contextListCommand() *cobra.Command {
 				terminal.Column[contextView]{Title: "PROJECT", Cell: func(c contextView) string { return c.Project }},
 				terminal.Column[contextView]{Title: "CLUSTER", Wide: true, Cell: func(c contextView) string { return string(c.Cluster) }},
 				terminal.Column[contextView]{Title: "KEY", Wide: true, Cell: func(c contextView) string { return c.Key }},
-			), "there is no context in "+file.Path+": `writ context add` or `writ context import` makes the first")
+			), "no contexts in "+file.Path+": `writ context add` or `writ context import` adds the first")
 		},
 	}
 }
@@ -88,7 +88,7 @@ func (a *app) contextUseCommand() *cobra.Command {
 				return err
 			}
 			if file.Context(args[0]) == nil {
-				return writ.Errorf(writ.CodeNotFound, "there is no context %q in %s", args[0], file.Path).WithHint("%s", file.Meant(args[0]))
+				return writ.Errorf(writ.CodeNotFound, "unknown context %q in %s", args[0], file.Path).WithHint("%s", file.Meant(args[0]))
 			}
 			file.Current = args[0]
 			if err := file.Save(); err != nil {
@@ -110,7 +110,7 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 		Args:    exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !writ.ValidName(args[0]) {
-				return writ.Errorf(writ.CodeUsage, "%q is not a proper name", args[0]).WithHint("use lower-case letters, digits and hyphens")
+				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", args[0]).WithHint("use lower-case letters, digits and hyphens")
 			}
 			file, err := config.Load(a.flags.config)
 			if err != nil {
@@ -132,7 +132,7 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 				return err
 			}
 			if c.Cluster == "" {
-				return writ.Errorf(writ.CodeUsage, "--cluster is missing").WithHint("client.yaml of the person who founded the cluster has its id")
+				return writ.Errorf(writ.CodeUsage, "--cluster is missing").WithHint("client.yaml of the founder of the cluster has its id")
 			}
 			if err := file.Put(c); err != nil {
 				return err
@@ -165,7 +165,7 @@ a chain of rosters that leads from the id through this version. Send it on a way
 			}
 			one := c.Context
 			if one.Cluster == "" {
-				return writ.Errorf(writ.CodeUsage, "no cluster is configured").WithHint("`writ context list` shows what there is")
+				return writ.Errorf(writ.CodeUsage, "no cluster is configured").WithHint("`writ context list` shows the contexts")
 			}
 			latest, err := c.Rosters.Latest()
 			if err != nil {
@@ -225,7 +225,7 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 				return err
 			}
 			if !writ.ValidName(one.Name) {
-				return writ.Errorf(writ.CodeUsage, "%q is not a proper name", one.Name).WithHint("give it another one with --as")
+				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", one.Name).WithHint("give it another one with --as")
 			}
 			file, err := config.Load(a.flags.config)
 			if err != nil {
@@ -241,7 +241,7 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Done("the context %s is in %s; `writ whoami` shows in whose name you sign", one.Name, file.Path)
+			a.Done("the context %s is in %s; `writ whoami` shows your name in the roster", one.Name, file.Path)
 			return nil
 		},
 	}
@@ -254,7 +254,7 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 func (a *app) configuration() (*config.File, error) {
 	path := a.flags.config
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && path != config.DefaultPath() {
-		return nil, writ.Errorf(writ.CodeUsage, "there is no file %s, which --config or WRIT_CONFIG names", path).
+		return nil, writ.Errorf(writ.CodeUsage, "the file %s of --config or WRIT_CONFIG does not exist", path).
 			WithHint("correct the path; `writ context add` and `writ context import` make a file")
 	}
 	return config.Load(path)

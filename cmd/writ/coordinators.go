@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) coordinatorCommand() *cobra.Command {
-	return family("coordinator", "Say at which addresses coordinators are", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
+	return family("coordinator", "Manage the coordinators of the roster and their addresses", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
 }
 
 // coordinatorView is a coordinator as recorded in the roster.
@@ -82,7 +82,7 @@ again with --listen and the address.`,
 			added := roster.CoordinatorAt(addresses[0])
 			if added == nil {
 				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0]).
-					WithHint("`writ coordinator list` shows what it has; then repeat the command")
+					WithHint("`writ coordinator list` shows its coordinators; then repeat the command")
 			}
 			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
 			a.showSigned(roster, m)

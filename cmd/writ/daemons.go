@@ -64,7 +64,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		Example: "  writ init --data ./cluster\n  writ coord --data ./cluster",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		if !(projectRate >= 0) {
-			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is no number of submissions a second", projectRate).WithHint("0 is for no bound")
+			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is not a number of submissions per second", projectRate).WithHint("0 is for no bound")
 		}
 		signed, cluster, err := daemon.RostersFor(data, rosters)
 		if err != nil {
@@ -96,7 +96,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "names at which clients and browsers reach it, in addition to --public-url")
-	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
+	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, in bursts of twice that number. More wait for up to 5 s and are then refused. 0: no bound")
 	inRange(f, "project-rate", &projectRate, 0, most)
 	f.Int64Var(&shareGiB, "datacenter-share", 0, "most GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	inRange(f, "datacenter-share", &shareGiB, 0, most)
@@ -128,7 +128,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		for name, weight := range s.Weights {
 			if weight < 1 || weight > 1000 {
 				return writ.Errorf(writ.CodeUsage, "--project-weight %s=%d: a weight is from 1 to 1000", name, weight).
-					WithHint("a project with 3 gets three times as much as one with 1, which is what all have that are not named")
+					WithHint("a project with weight 3 gets three times the share of a project with weight 1, the default")
 			}
 		}
 		if err := findRedis(&s.Redis); err != nil {
@@ -328,7 +328,7 @@ func joinToken(join string, joined bool) (*identity.Token, error) {
 	text, _, err := daemon.ValueOf(join)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the token: %v", err).
-			WithHint("who has joined needs none: see that --data is its directory")
+			WithHint("a daemon that has joined needs no token: check that --data is its directory")
 	}
 	token, err := identity.ParseToken(text)
 	if err != nil {

@@ -48,7 +48,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			}
 			roster, err := a.roster(cmd.Context(), c)
 			if err != nil { // an invalid roster must not hide the list
-				a.Warn("what is on hold is not known: %v", err)
+				a.Warn("the holds are unknown: %v", err)
 			}
 			held := heldIn(cmd.Context(), c, roster)
 			return a.printList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
@@ -225,7 +225,7 @@ func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *ident
 				return nil, writ.Errorf(writ.CodeTimeout, "no supervisor registered with this token in %s", d.wait).
 					WithHint("look at its log; then begin again, with a new token")
 			}
-			return nil, terminal.Interrupted("nothing was changed; the token is worth nothing now")
+			return nil, terminal.Interrupted("nothing was changed; the token is invalid now")
 		case <-time.After(askEvery):
 		}
 	}

@@ -113,7 +113,7 @@ func (a *app) showDemo(ctx context.Context, cluster daemon.DevCluster, keep bool
 	result, err := a.runExample(within, cluster)
 	if err != nil {
 		if within.Err() != nil && ctx.Err() == nil {
-			return writ.Errorf(writ.CodeTimeout, "the demo did not end in %s", demoWithin).WithHint("is this machine very busy? --log-level info tells more")
+			return writ.Errorf(writ.CodeTimeout, "the demo did not end in %s", demoWithin).WithHint("is this machine very busy? --log-level info shows more")
 		}
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) deploymentCommand() *cobra.Command {
-	return family("deployment", "Look at deployments, which own what their scripts make", a.deploymentListCommand(), a.deploymentShowCommand())
+	return family("deployment", "Show deployments, which own the resources of their scripts", a.deploymentListCommand(), a.deploymentShowCommand())
 }
 
 func (a *app) deploymentListCommand() *cobra.Command {
@@ -58,7 +58,7 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 			case 1:
 				return a.Print(terminal.View{Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) }})
 			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).WithHint("say --project or --dc")
+				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).WithHint("add --project or --dc")
 			}
 		},
 	}
@@ -142,7 +142,7 @@ func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) 
 			fmt.Fprintf(&b, "    %s\n", terminal.Clean(d.Run.Reason))
 		}
 	} else {
-		b.WriteString("  the coordinator has none of its runs any more\n")
+		b.WriteString("  the coordinator has deleted all of its runs\n")
 	}
 	where := fmt.Sprintf("--project %s --dc %s --deployment %s", terminal.Clean(d.ProjectName), terminal.Clean(datacenters[d.Datacenter]), terminal.Clean(d.Name))
 	fmt.Fprintf(&b, "  its resources: writ resource list %s\n  its runs: writ run list %s\n", where, where)

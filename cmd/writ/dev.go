@@ -99,7 +99,7 @@ In another shell:
 		a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
 	}
 	if len(words) > 0 && cluster.Nodes == 0 {
-		a.Bad("there is no node, so no script can do anything: do that, or start with another --data. Ctrl-C ends it")
+		a.Bad("no nodes are left, so scripts cannot run: do that, or start with another --data. Ctrl-C ends it")
 		return
 	}
 	a.Done("ready; Ctrl-C ends it")

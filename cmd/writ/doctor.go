@@ -99,7 +99,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var data, records string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
+		Short: "Check this machine and the connection to the cluster, and suggest fixes",
 		Long: `Examines this machine and the way to the cluster, and says how to fix what is wrong. Of the cluster, it lists the
 datacenters, the holds, the stuck runs, and the nodes that are lost, silent, faulty or full. It warns of tokens of boot servers,
 batches and certificates that expire soon.
@@ -262,7 +262,7 @@ func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.
 	for _, d := range list.Items {
 		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + age(d.Connected)}
 		if what := held[d.ID]; what != "" {
-			f.State, f.Detail, f.Fix = suspect, what, "`writ hold list` shows what is on hold, and the command that releases it"
+			f.State, f.Detail, f.Fix = suspect, what, "`writ hold list` shows the holds and the commands that release them"
 		}
 		switch {
 		case !d.Enabled:
@@ -270,7 +270,7 @@ func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.
 		case d.Fault != "":
 			f.State, f.Detail, f.Fix = ill, d.Fault, mendFault
 		case !d.Placeable:
-			f.State, f.Detail, f.Fix = ill, d.Reason, "writ supervisor --data DIR, and see what it logs"
+			f.State, f.Detail, f.Fix = ill, d.Reason, "writ supervisor --data DIR, and read its log"
 		}
 		found = append(found, f)
 	}
@@ -293,7 +293,7 @@ func clockFinding(r *http.Response, now time.Time) finding {
 	f := finding{Check: "clock", State: healthy}
 	there, err := http.ParseTime(r.Header.Get("Date"))
 	if err != nil {
-		f.State, f.Detail = suspect, "the coordinator does not say what time it is"
+		f.State, f.Detail = suspect, "the coordinator's answer has no time"
 		return f
 	}
 	off := now.Sub(there).Abs()
@@ -378,7 +378,7 @@ func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 // examineEvaluator evaluates a script in a sandboxed child process, as a supervisor on this machine would, and reports
 // the sandbox layers.
 func examineEvaluator(ctx context.Context) finding {
-	f := finding{Check: "script sandbox", State: ill, Fix: "supervisors need Linux, where nothing keeps a process from limiting itself"}
+	f := finding{Check: "script sandbox", State: ill, Fix: "supervisors need Linux on which processes may sandbox themselves"}
 	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler), nil)
 	defer func() { _ = end() }() // the children end with this process at the latest
 	layers, err := evaluator.Confinement(ctx)
@@ -390,7 +390,7 @@ func examineEvaluator(ctx context.Context) finding {
 		f.Detail = "a supervisor cannot evaluate scripts here: " + err.Error()
 		return f
 	}
-	f.State, f.Detail, f.Fix = healthy, "a script was evaluated; what held it: "+strings.Join(layers.Held(), ", "), ""
+	f.State, f.Detail, f.Fix = healthy, "a script was evaluated; its sandbox: "+strings.Join(layers.Held(), ", "), ""
 	if missing := layers.Missing(); len(missing) > 0 {
 		f.State, f.Detail = suspect, f.Detail+"; missing: "+strings.Join(missing, "; ")
 		f.Fix = "boot a kernel with Landlock (5.13 or newer, in its lsm= list) and seccomp, and let containers use both"

@@ -43,11 +43,11 @@ func examineJournal(ctx context.Context, place string, pause func()) []finding {
 		return []finding{{Check: "journal", State: ill, Detail: err.Error(), Fix: fix}}
 	}
 	if len(sleepers) == 0 {
-		return []finding{{Check: "journal", State: healthy, Detail: fmt.Sprintf("%d open runs, and each has something that wakes it", open)}}
+		return []finding{{Check: "journal", State: healthy, Detail: fmt.Sprintf("%d open runs; an event will wake each of them", open)}}
 	}
 	found := []finding{{
-		Check: "journal", State: ill, Detail: fmt.Sprintf("%d open runs; of what is in them nothing would wake %d", open, len(sleepers)),
-		Fix: "start the supervisor again: what it finds so it wakes; and report this, it is a bug of writ",
+		Check: "journal", State: ill, Detail: fmt.Sprintf("%d open runs, with %d waits that no event would end", open, len(sleepers)),
+		Fix: "restart the supervisor, which ends these waits, and report this bug of writ",
 	}}
 	for _, s := range sleepers[:min(len(sleepers), maxSleepers)] {
 		found = append(found, finding{Check: "run " + string(s.Run), State: ill, Detail: s.String()})

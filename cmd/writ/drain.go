@@ -32,7 +32,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 		Args:    exactly("NODE"),
 		PreRunE: func(*cobra.Command, []string) error {
 			if timeout > 0 && !wait {
-				return writ.Errorf(writ.CodeUsage, "--timeout %s bounds how long --wait waits", timeout).WithHint("say both, as in --wait --timeout 30m")
+				return writ.Errorf(writ.CodeUsage, "--timeout %s needs --wait", timeout).WithHint("use both, as in --wait --timeout 30m")
 			}
 			return nil
 		},
@@ -143,7 +143,7 @@ const drainEvery = 2 * time.Second
 
 // awaitDrained waits until the supervisor of a node has signed that the node is drained.
 func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration) error {
-	again := fmt.Sprintf("node %s goes on draining; to wait again: writ node drain %s --wait", n.Name, n.Name)
+	again := fmt.Sprintf("node %s continues to drain; to wait again: writ node drain %s --wait", n.Name, n.Name)
 	waiting, stop := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
 		waiting, stop = context.WithTimeout(ctx, timeout)
@@ -190,13 +190,13 @@ func isDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n
 	case err != nil:
 		return false, err
 	case stands.Admission == writ.AdmissionRemoved:
-		return false, writ.Errorf(writ.CodeNotFound, "node %s was removed", n.Name).WithHint("`writ node show %s` says who decided that, and why", n.Name)
+		return false, writ.Errorf(writ.CodeNotFound, "node %s was removed", n.Name).WithHint("`writ node show %s` shows the decision and its reason", n.Name)
 	case stands.Admission != writ.AdmissionApproved:
 		return false, writ.Errorf(writ.CodeConflict, "node %s with the key %s is %s and has no work", n.Name, n.Key, stands.Admission).
 			WithHint("`writ node list` shows the nodes of this name")
 	case stands.Scheduling == writ.SchedulingDrained || stands.Scheduling == writ.SchedulingDraining:
 		return stands.Scheduling == writ.SchedulingDrained, nil
 	}
-	return false, writ.Errorf(writ.CodeConflict, "node %s is %s and not draining any more", n.Name, stands.Scheduling).
-		WithHint("`writ node show %s` says who decided that, and why", n.Name)
+	return false, writ.Errorf(writ.CodeConflict, "node %s is %s and no longer draining", n.Name, stands.Scheduling).
+		WithHint("`writ node show %s` shows the decision and its reason", n.Name)
 }

@@ -308,7 +308,7 @@ func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
 	s.Start("dev", "Ctrl-C ends it", dev...)
 	s.Writ("node", "remove", "n1", "--yes")
 	s.Kill("dev")
-	p := s.Start("dev", "there is no node", dev...)
+	p := s.Start("dev", "no nodes are left", dev...)
 	if !strings.Contains(p.Said(), "start again after: rm -r ") || strings.Contains(p.Said(), "ready;") {
 		t.Fatalf("it said:\n%s", p.Said())
 	}

@@ -222,7 +222,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	wants("an honest adoption", take, 0, "in force in east", "user", "add", "bob", "--key", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), "--role", "viewer")
 	lied("an adoption from before", replay, soon("project", "add", "p1")...)
 	lied("an adoption without a proof", at(adoptions, stripped), soon("roster", "renew")...)
-	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "until a datacenter has it, it still accepts what bob signs", soon("user", "remove", "bob")...)
+	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "until a datacenter has it, it still accepts signatures of bob", soon("user", "remove", "bob")...)
 	l.lies(withheld)
 	if out, log, _ := in.Try(append(in.words(soon("user", "remove", "bob")), "--server", l.URL)...); strings.Contains(out+log, "accepted any more") || strings.Contains(log, "✓") {
 		t.Errorf("user remove reports success without a proof:\n%s%s", out, log)
@@ -275,12 +275,12 @@ func (r *redirected) unheld(lied func(string, func(string, any) any, ...string),
 			return free
 		}
 		return o
-	}), 0, "what is on hold is not known", "dc", "list")
+	}), 0, "the holds are unknown", "dc", "list")
 	wants("a datacenter that is away", at(datacenters, func(map[string]any) any {
 		return api.Problem{Type: "urn:writ:code:DATACENTER_UNAVAILABLE", Title: "x", Status: 503, Code: writ.CodeDatacenterAway, Detail: "not connected", RequestID: "1"}
 	}), writ.ExitUnreachable, "east cannot be asked", list...)
 	wants("an older supervisor", at(datacenters, unsupported), writ.CodeVerbUnsupported.Info().Exit, "does not sign what is on hold: upgrade it", list...)
-	wants("an older supervisor", at(datacenters, unsupported), 0, "is the coordinator's word", hold...)
+	wants("an older supervisor", at(datacenters, unsupported), 0, "are not verified", hold...)
 	r.again(writ.ExitDone, release...)
 	lied("a hold that was released", at(datacenters, func(map[string]any) any { return held }), list...)
 }
@@ -306,7 +306,7 @@ func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any,
 	}, drain...)
 	lied("drained without a standing", at(datacenters, stripped), drain...)
 	older := at(datacenters, unsupported)
-	wants("an older supervisor", older, writ.ExitUsage, "say --fingerprint", drain...)
+	wants("an older supervisor", older, writ.ExitUsage, "add --fingerprint", drain...)
 	wants("an older supervisor", older, writ.ExitFailed, "VERB_UNSUPPORTED", append(slices.Clone(drain), "--fingerprint", "PRINT:witness")...)
 	wants("an honest answer about what is drained", nil, 0, verified, drain...)
 	r.again(writ.ExitDone, "node", "uncordon", "witness")

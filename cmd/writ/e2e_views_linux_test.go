@@ -117,7 +117,7 @@ herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 			t.Fatalf("%v\n%s", err, out)
 		}
 	})
-	s.Says(writ.ExitNotFound, []string{"there is no volume held"}, "resource", "show", "volume/held")
+	s.Says(writ.ExitNotFound, []string{"unknown volume held"}, "resource", "show", "volume/held")
 	s.Until("nothing is left over", func(context.Context) bool { return !strings.Contains(s.Writ("resource", "list"), "orphan") })
 	succeeds("delete.tengo", "volume := import(\"volume\")\nherodb := import(\"herodb\")\nvolume.delete(\"data\")\nif herodb.delete(\"db\").err == undefined { import(\"network\").delete(\"lan\") }\n", "--destructive")
 }

@@ -100,7 +100,7 @@ func unquoted(value string) string {
 }
 
 func (a *app) efiCommand() *cobra.Command {
-	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
+	return family("efi", "Make images that start machines as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
 }
 
 // builtImage is the output of `writ efi build`.
@@ -189,10 +189,10 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 	f.StringVar(&from.stub, "stub", "", "linuxx64.efi.stub of systemd")
 	f.StringVar(&from.program, "program", "", "writ for the image, linked statically; this program if not given")
 	f.StringVar(&parts.Cmdline, "cmdline", "", "command line of the kernel, if the firmware passes none; instead of the recipe's")
-	f.StringSliceVar(&parts.Names, "module", nil, "kernel module to include and load, in addition to those of the recipe (repeatable)")
+	f.StringSliceVar(&parts.Names, "module", nil, "kernel module to include and load, in addition to the modules of the recipe (repeatable)")
 	f.StringVar(&from.recipe, "recipe", "", "file with the recipe of the image; by default the recipe that fits the kernel")
 	f.StringVar(&everyMachine.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
-	f.StringVar(&everyMachine.cluster, "cluster", "", "id of the cluster that a machine without a token believes in; it waits to be approved")
+	f.StringVar(&everyMachine.cluster, "cluster", "", "id of the cluster that a machine without a token trusts; it waits to be approved")
 	f.StringVar(&everyMachine.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	return c
 }
@@ -225,7 +225,7 @@ func (a *app) efiRecipeCommand() *cobra.Command {
 	var schema bool
 	c := &cobra.Command{
 		Use:   "recipe " + strings.Join(recipe.Names(), "|"),
-		Short: "Print what is in an image: modules, firmware, certificates, programs",
+		Short: "Print the contents of an image: modules, firmware, certificates, programs",
 		Long: `Prints a recipe. Without --recipe, "writ efi build" takes the one that suits the kernel. Write it to a file to change it.
 
 With --packages it also pins each package of a directory: its version and the SHA-256 of its file. A build with

@@ -24,7 +24,7 @@ const (
 func (s *efiSources) describe(target string, parts *image.Recipe, made *image.Image) error {
 	bill, err := s.bill(filepath.Base(target), parts, made)
 	if err != nil {
-		return fmt.Errorf("write what the image is made of: %w", err)
+		return fmt.Errorf("write the bill of materials: %w", err)
 	}
 	if err := writeImage("image", target+billEnd, 0o644, bill); err != nil {
 		return err

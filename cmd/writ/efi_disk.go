@@ -129,7 +129,7 @@ func (m *machineFlags) addShared(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&m.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
 	f.StringVar(&m.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
-	f.StringVar(&m.cluster, "cluster", "", "id of the cluster to believe in, without a token; the machine waits to be approved")
+	f.StringVar(&m.cluster, "cluster", "", "id of the cluster to trust, without a token; the machine waits to be approved")
 	f.StringArrayVar(&m.more, "setting", nil, "another setting, as writ.data=writ-data (repeatable)")
 }
 
@@ -165,7 +165,7 @@ func (m *machineFlags) words() ([]string, error) {
 		return nil, err
 	}
 	if c.Join != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "a token is no argument: others on this machine can read arguments").
+		return nil, writ.Errorf(writ.CodeUsage, "a token must not be an argument: others on this machine can read it").
 			WithHint("write it to a file and give `writ efi disk --join @FILE`; make another token instead of this one")
 	}
 	return words, nil
@@ -201,7 +201,7 @@ func checkAddresses(flag, list, scheme string) error {
 		switch {
 		// An error of Parse quotes the address, which may contain a password.
 		case err != nil || at.Host == "" || at.Scheme != scheme:
-			return writ.Errorf(writ.CodeUsage, "--%s is no address that begins with %s://", flag, scheme).WithHint("nodes use TLS to other machines: docs/manual/sites.md")
+			return writ.Errorf(writ.CodeUsage, "--%s must be an address that begins with %s://", flag, scheme).WithHint("nodes use TLS to other machines: docs/manual/sites.md")
 		case at.User != nil:
 			return writ.Errorf(writ.CodeUsage, "--%s has a password, and arguments can be read by others", flag).
 				WithHint("leave it out: the supervisor gives each node an account of its own")

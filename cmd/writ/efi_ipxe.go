@@ -33,7 +33,7 @@ func (a *app) efiIPXECommand() *cobra.Command {
 	var machine machineFlags
 	c := &cobra.Command{
 		Use:   "ipxe",
-		Short: "Make a directory for a web server, from which iPXE starts machines",
+		Short: "Make a directory for a web server that starts machines with iPXE",
 		Long: `Writes boot.ipxe and the node image to a directory that a web server offers at --url. Have the DHCP server of the
 machines name URL/boot.ipxe to those that run iPXE.
 
@@ -92,7 +92,7 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 func webAddress(flag, text string) (string, error) {
 	at, err := url.Parse(text)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.ContainsAny(text, " \t\r\n$") {
-		return "", writ.Errorf(writ.CodeUsage, "--%s is no address of a web server", flag).WithHint("write it as https://HOST/PATH, without a password")
+		return "", writ.Errorf(writ.CodeUsage, "--%s is not the address of a web server", flag).WithHint("write it as https://HOST/PATH, without a password")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -108,7 +108,7 @@ func nodeImage(source string) (image []byte, cmdline []string, err error) {
 		return nil, nil, fmt.Errorf("read --image %s: %w", source, err)
 	}
 	if cmdline = strings.Fields(text); boot.Redacted(text) != strings.Join(cmdline, " ") {
-		return nil, nil, writ.Errorf(writ.CodeUsage, "the command line in --image has a token, and everybody in the network could read it").
+		return nil, nil, writ.Errorf(writ.CodeUsage, "the command line in --image has a token, which every machine in the network could read").
 			WithHint("build the image without it, and make another token instead of this one")
 	}
 	return image, cmdline, nil

@@ -263,7 +263,7 @@ func (s *efiSources) file(file recipe.File) (data []byte, from string, err error
 		return nil, "", err
 	}
 	if got := digestOf(data); file.SHA256 != "" && got != file.SHA256 {
-		return nil, "", writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe says %s", name, got, file.SHA256).WithHint("fetch the right file, or verify this one and change the recipe")
+		return nil, "", writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe requires %s", name, got, file.SHA256).WithHint("fetch the right file, or verify this one and change the recipe")
 	}
 	return data, from, nil
 }
@@ -276,7 +276,7 @@ func (s *efiSources) packed(file recipe.File) (data []byte, from string, err err
 			WithHint("in the directory of --packages: apt-get download %s", file.Package)
 	}
 	if !p.has(file.File) {
-		return nil, "", writ.Errorf(writ.CodeUsage, "the package %s has no file %s", file.Package, file.File).WithHint("dpkg -c lists what a package has")
+		return nil, "", writ.Errorf(writ.CodeUsage, "the package %s has no file %s", file.Package, file.File).WithHint("dpkg -c lists the files of a package")
 	}
 	data, from, err = libraries.NewTree(s.root.FS()).Read(file.File)
 	if err != nil {
@@ -319,7 +319,7 @@ func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
 		n := 0
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
-				return writ.Errorf(writ.CodeUsage, "%s has something that is no certificate: %s", name, block.Type).WithHint("put certificates alone there; keys have no place in an image")
+				return writ.Errorf(writ.CodeUsage, "%s has a block that is not a certificate: %s", name, block.Type).WithHint("put certificates alone there; keys have no place in an image")
 			}
 			all, n = append(all, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...), n+1
 		}

@@ -59,7 +59,7 @@ says what the operation can do to data, and shows an example.`,
 
 // unexplained returns the error for a word that is neither a code nor an operation.
 func unexplained(what string) error {
-	err := writ.Errorf(writ.CodeNotFound, "there is no code or operation %q", what)
+	err := writ.Errorf(writ.CodeNotFound, "unknown code or operation %q", what)
 	if ops := catalog.Of(strings.ToLower(what)); len(ops) > 0 {
 		return err.WithHint("module %s has %s", ops[0].Module, strings.Join(namesOf(ops), ", "))
 	}

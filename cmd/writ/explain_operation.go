@@ -91,7 +91,7 @@ func (t operationText) view(width int) terminal.View {
 		fmt.Fprintf(&b, "\n  %s\n\n", t.Call)
 		paragraph("It " + strings.Join(t.Facts, "; ") + ".")
 		if t.Destructive {
-			paragraph("It is destructive: the signature must name what it may destroy, with --destructive.")
+			paragraph("It is destructive: the signature must name its targets, with --destructive.")
 		}
 		if t.Risk != "" {
 			paragraph("What can get lost: " + t.Risk)

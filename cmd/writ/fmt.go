@@ -39,7 +39,7 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 			return a.format(args, f)
 		},
 	}
-	cmd.Flags().BoolVarP(&f.diff, "diff", "d", false, "print what would change instead")
+	cmd.Flags().BoolVarP(&f.diff, "diff", "d", false, "print the changes instead")
 	cmd.Flags().BoolVarP(&f.list, "list", "l", false, "print the names of files that would change instead")
 	cmd.Flags().BoolVarP(&f.write, "write", "w", false, "write files instead of printing")
 	return cmd

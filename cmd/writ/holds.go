@@ -59,7 +59,7 @@ func (a *app) holdCommand() *cobra.Command {
 	var scope scopeFlags
 	c := &cobra.Command{
 		Use:   "hold",
-		Short: "Stop a datacenter or a part of its work from starting, and list what is on hold",
+		Short: "Stop new work of a datacenter or a part of it, and list holds",
 		Long: `Signs that a datacenter sends no jobs from now on. For the whole datacenter you say --dc, also if there is only one. With another flag, that is so only for a project, a deployment, an operation or a module. The datacenter accepts submissions as before.
 What a node has goes on, and what it reports is taken. A run that waits says why, and the command that releases it.
 
@@ -172,8 +172,8 @@ func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 	if s.reason != "" {
 		all += " --reason " + shellWord(string(s.reason))
 	}
-	return writ.Errorf(writ.CodeUsage, "no flag says which work to %s", decision).
-		WithHint("for the whole datacenter: %s; for a part of its work say --project, --deployment or --operation", all)
+	return writ.Errorf(writ.CodeUsage, "no flag selects the work to %s", decision).
+		WithHint("for the whole datacenter: %s; for a part of its work use --project, --deployment or --operation", all)
 }
 
 // warnUnknownDeployment warns that a hold may have a mistyped name, because no resource and no run belongs to the
@@ -209,7 +209,7 @@ func (a *app) holdsOver(ctx context.Context, c *client.Client, roster *identity.
 	}
 	holds, err := c.Holds(ctx, roster, dc, projects)
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		a.Warn("what is on hold in %s is the coordinator's word: %v", dc.Name, err)
+		a.Warn("the holds in %s are not verified: %v", dc.Name, err)
 		holds, err = c.ListedHolds(ctx, dc)
 	}
 	return client.HoldsOf(holds), err
@@ -223,8 +223,8 @@ func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope ide
 		return scope, "", writ.Errorf(writ.CodeUsage, "%q is not the name of a deployment", s.deployment).WithHint("`writ resource list -o wide` shows which own something")
 	}
 	if s.operation != "" && !slices.Contains(operationNames(), s.operation) {
-		return scope, "", writ.Errorf(writ.CodeUsage, "there is no operation %q that nodes carry out", s.operation).
-			WithHint("%s", meant.Hint(s.operation, operationNames(), "say one like machine.create, or a module like machine; docs/operations.md has all"))
+		return scope, "", writ.Errorf(writ.CodeUsage, "nodes have no operation %q", s.operation).
+			WithHint("%s", meant.Hint(s.operation, operationNames(), "use one like machine.create, or a module like machine; docs/operations.md has all"))
 	}
 	var project identity.Project
 	switch {
@@ -254,7 +254,7 @@ func (a *app) holdListCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List what is on hold, who holds it and why",
+		Short: "List holds, with their signers and reasons",
 		Long: `Lists what is on hold in each datacenter as its supervisor has signed it now. You see what is about the projects that you may read, and what is about none.
 
 Of a datacenter that does not answer, or whose coordinator shows what its supervisor has not signed, it lists nothing and says so.`,
@@ -287,7 +287,7 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 				whole(column("RELEASE", func(h heldRow) string { return h.release })),
 				wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
 				wide("BY OPERATOR", func(h heldRow) string { return yesNo(h.byOperator) }),
-			), unlessSelected(cmd, "nothing is known to be on hold: `writ hold` stops work from starting"))
+			), unlessSelected(cmd, "no holds are known: `writ hold` stops new work"))
 			return cmp.Or(err, untrue)
 		},
 	}
@@ -339,7 +339,7 @@ func heldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[
 		whole := all.Of(identity.Scope{})
 		switch {
 		case d.Error != nil && d.Error.Code != writ.CodeDatacenterAway:
-			held[d.Datacenter] = "what is on hold is not known: " + d.Error.Message
+			held[d.Datacenter] = "the holds are unknown: " + d.Error.Message
 		case whole != nil && whole.Held:
 			held[d.Datacenter] = "is on hold: " + heldText(whole.Last(), "it")
 		case parts > 0:

@@ -20,7 +20,7 @@ const leaveTime = 8 * time.Second
 func (a *app) leave(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) string {
 	again := fmt.Sprintf("to see it again: writ run watch %s", id)
 	if !w.cancel {
-		return fmt.Sprintf("run %s goes on; %s", id, again)
+		return fmt.Sprintf("run %s continues; %s", id, again)
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer stop()

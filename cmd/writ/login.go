@@ -58,7 +58,7 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 func (a *app) logoutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "logout",
-		Short:   "End the logins of this context, and those of browsers that came of them",
+		Short:   "End the logins of this context, including browser logins made with them",
 		Example: "  writ logout",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

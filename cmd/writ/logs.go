@@ -87,7 +87,7 @@ long as the run.`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.readLog(cmd.Context(), args[0], f) },
 	}
 	flags := c.Flags()
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
 	inRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "", "begin behind this position (next in the output with -o json), instead of at the end")
@@ -115,7 +115,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 	case !ok || !writ.ValidName(name):
 		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).WithHint("write kind and name, as container/web")
 	case verb == "":
-		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).WithHint("containers and machines do; `writ run logs RUN` prints what a script wrote with run.log")
+		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).WithHint("containers and machines do; `writ run logs RUN` prints the lines that a script wrote with run.log")
 	case f.follow && a.Format == terminal.YAML:
 		return terminal.BadFormat(a.Format, "-o table", "-o json")
 	}
@@ -372,7 +372,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 		printed := *failure
 		printed.Position, printed.Trace = "", nil // the script is part of writ
 		if printed.Hint == "" && r.next != "" {
-			printed.Hint = fmt.Sprintf("`writ logs %s --after %s` goes on behind what was printed", r.what, r.next)
+			printed.Hint = fmt.Sprintf("`writ logs %s --after %s` continues after the printed text", r.what, r.next)
 		}
 		failure = &printed
 	}
@@ -390,6 +390,6 @@ func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
 	_, err := r.client.Decide(ctx, r.by, cancel)
 	run, gone := r.client.Run(ctx, s.Run)
 	if err != nil && (gone != nil || !run.State.Ended()) {
-		r.Warn("run %s goes on reading for a while: %v; `writ run cancel %s` ends it", s.Run, err, s.Run)
+		r.Warn("run %s continues to read for some time: %v; `writ run cancel %s` ends it", s.Run, err, s.Run)
 	}
 }

@@ -20,7 +20,7 @@ These are the node's own words, as of the last time that they changed. They prov
 func (a *app) nodeDisksCommand() *cobra.Command {
 	return a.hostCommand(&cobra.Command{
 		Use:   "disks NODE",
-		Short: "List the disks of a node, and what is on them",
+		Short: "List the disks of a node and their contents",
 		Long: `Lists the disks of a node with their partitions: labels, and where they are mounted. The label is that of the file system where a
 service of the host has read it, and otherwise the name of the partition.` + ownWords,
 		Example: "  writ node disks n1\n  writ node disks n1 -o json",
@@ -51,10 +51,10 @@ func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View
 			return err
 		}
 		if n.Host == nil {
-			return writ.Errorf(writ.CodeNotFound, "the node %s has not said what its machine is", n.Name).
-				WithHint("a node says it within a minute after its start; if this one does not, upgrade its runner and its supervisor")
+			return writ.Errorf(writ.CodeNotFound, "the node %s has not described its machine", n.Name).
+				WithHint("a node does so within a minute after its start; if this one does not, upgrade its runner and its supervisor")
 		}
-		return a.printList(view(*n.Host), n.Name+" has told of none: `writ node show "+n.Name+"` has what it told of its machine")
+		return a.printList(view(*n.Host), n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)

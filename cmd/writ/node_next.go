@@ -32,7 +32,7 @@ func nodeStep(n writ.Node, datacenter string) step {
 	case n.Fault != "", len(n.Stuck) > 0:
 		return step{reasons.AboutNode("logs", n.Name, datacenter), "prints its log; `writ doctor` on its machine examines disk, clock and drivers"}
 	case hasFullDisk(n):
-		return step{"writ resource list --node " + n.Name, "lists what to delete, or to make on another node"}
+		return step{"writ resource list --node " + n.Name, "lists the resources to delete, or to make on another node"}
 	case n.Scheduling != writ.SchedulingOpen:
 		return step{reasons.AboutNode("uncordon", n.Name, datacenter), "gives it work again"}
 	}

@@ -120,7 +120,7 @@ func standsAs(ctx context.Context, c *client.Client, roster *identity.Roster, n 
 	}
 	return writ.Errorf(writ.CodeUsage, "node %s is not known to be %s, and others may wait under its name", n.Name,
 		map[writ.Admission]string{writ.AdmissionApproved: "admitted", writ.AdmissionRemoved: "removed"}[admission]).
-		WithHint("say --fingerprint SHA256:… as the machine itself shows it")
+		WithHint("add --fingerprint SHA256:… as the machine itself shows it")
 }
 
 // namedNode returns the node that the user named.
@@ -227,8 +227,8 @@ func labelChange(words []string) (identity.LabelChange, error) {
 		}
 		switch {
 		case !set && !remove || !writ.ValidLabel(name, value):
-			return change, writ.Errorf(writ.CodeUsage, "%q is no change of a label", word).
-				WithHint("write disk=ssd to set one and disk- to take it away; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
+			return change, writ.Errorf(writ.CodeUsage, "%q is not a change of a label", word).
+				WithHint("write disk=ssd to set one and disk- to remove it; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
 		case redact.Holds(value):
 			return change, holdsSecret("the label " + name)
 		case seen[name]:

@@ -52,7 +52,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.StringVar(&f.since, "since", "", "only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
 	inRange(flags, "tail", &f.tail, 1, mostNodeLines)
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	complete(c, "source", "runner", "boot", "kernel")
 	oneOf(c, "level", nodes.LogLevels...)
@@ -127,7 +127,7 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 	for {
 		log, err := api.Answer[api.NodeLog](r.client.API.GetNodeLog(ctx, string(r.node.Datacenter), r.node.ID, &params))
 		if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-			return log, writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of node %s is of an earlier version, which asks no node for its log", r.node.Name).
+			return log, writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of node %s has an earlier version, which cannot request the log of a node", r.node.Name).
 				WithHint("upgrade it; until then look on the machine itself")
 		}
 		if !r.follow || err != nil && !writ.AsError(err).Retryable() {
@@ -154,8 +154,8 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 // print shows the answer of a node.
 func (r *nodeLogReader) print(log api.NodeLog) error {
 	if log.Away != "" && len(log.Lines) == 0 {
-		return writ.Errorf(writ.CodeTimeout, "node %s %s, and told no warnings that fit", r.node.Name, log.Away).
-			WithHint("`writ node show %s` says more", r.node.Name)
+		return writ.Errorf(writ.CodeTimeout, "node %s %s, and has sent no matching warnings", r.node.Name, log.Away).
+			WithHint("`writ node show %s` shows more", r.node.Name)
 	}
 	switch {
 	case r.Structured() && !r.follow:
@@ -175,7 +175,7 @@ func (r *nodeLogReader) print(log api.NodeLog) error {
 		r.Warn("lines are missing: more were written than the node keeps")
 	}
 	if log.Away != "" {
-		r.Warn("node %s %s; these are the warnings that it told last, %s ago", r.node.Name, log.Away, age(log.Told))
+		r.Warn("node %s %s; these are its last warnings, sent %s ago", r.node.Name, log.Away, age(log.Told))
 	}
 	return nil
 }

@@ -20,13 +20,13 @@ type ending struct {
 }
 
 var (
-	removing = ending{"remove", "remove node %s of %s for good", "left there, with the names taken", false}
-	losing   = ending{identity.DecisionLost, "sign that node %s of %s is lost for good", "stopped when the node hears of this, with the names free at once", true}
+	removing = ending{"remove", "remove node %s of %s permanently", "left there, with the names taken", false}
+	losing   = ending{identity.DecisionLost, "sign that node %s of %s is permanently lost", "stopped when the node hears of this, with the names free at once", true}
 )
 
 func (a *app) nodeRemoveCommand() *cobra.Command {
 	return a.nodeEnding(removing, &cobra.Command{
-		Short: "Remove a node for good; its key is never admitted again",
+		Short: "Remove a node permanently; its key is never admitted again",
 		Long: `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
 
 Nodes that wait may have one name. So the supervisor must have signed that the node is admitted, or you say its
@@ -40,7 +40,7 @@ const beforeLost = "turn its machine off first. Until the node hears of this, it
 
 func (a *app) nodeLostCommand() *cobra.Command {
 	return a.nodeEnding(losing, &cobra.Command{
-		Short: "Remove a node that never comes back, and free the names of what it had",
+		Short: "Remove a node that never comes back, and free the names of its resources",
 		Long: `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
 something there are done by other nodes. Calls on a lost resource end as NODE_LOST. A node that was removed before can be
 signed as lost, too: its removal alone frees no names. If the node is ready or has resources, you are asked first, or say --yes.

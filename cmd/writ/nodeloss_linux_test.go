@@ -19,9 +19,9 @@ func TestANodeThatWorksIsEndedIfAPersonSaysSo(t *testing.T) {
 		exit                       int
 		listed                     bool // afterwards
 	}{
-		{"remove", "remove node n1 of local for good? [y/N] ", "n\n", writ.ExitUsage, true},
-		{"lost", "sign that node n1 of local is lost for good? [y/N] ", ctrlC, writ.ExitInterrupted, true},
-		{"lost", "sign that node n1 of local is lost for good? [y/N] ", "y\n", writ.ExitDone, false},
+		{"remove", "remove node n1 of local permanently? [y/N] ", "n\n", writ.ExitUsage, true},
+		{"lost", "sign that node n1 of local is permanently lost? [y/N] ", ctrlC, writ.ExitInterrupted, true},
+		{"lost", "sign that node n1 of local is permanently lost? [y/N] ", "y\n", writ.ExitDone, false},
 	} {
 		at := atTerminal(t, "node", tt.decision, "n1")
 		at.answer(tt.question, tt.answer)

@@ -28,7 +28,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeLogsCommand(),
 		a.nodeApproveCommand(),
 		a.nodeRejectCommand(),
-		a.nodeDecision("cordon", "Give a node no new work; its resources and calls go on"),
+		a.nodeDecision("cordon", "Give a node no new work; its resources and calls continue"),
 		a.nodeDecision("uncordon", "Give a node work again"),
 		a.nodeDrainCommand(),
 		a.nodeLabelCommand(),
@@ -58,7 +58,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printList(nodeTable(nodes, datacenters), unlessSelected(cmd, "there is no node: `writ token create` makes a token with which the first joins"))
+			return a.printList(nodeTable(nodes, datacenters), unlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
@@ -72,7 +72,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "show NODE",
-		Short:   "Show what a node has, and what is wrong with it",
+		Short:   "Show a node with its resources and its faults",
 		Example: "  writ node show n1",
 		Args:    exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -172,7 +172,7 @@ func decisionText(d writ.Decision) string {
 func fenceText(b *strings.Builder, f *writ.Fence) {
 	switch {
 	case f == nil || f.Answered.IsZero():
-		b.WriteString("  it is gone and was not heard of since: if its machine still runs, what it had runs twice wherever it was made anew\n")
+		b.WriteString("  it is gone and was not heard of since: if its machine still runs, resources that were made again elsewhere run twice\n")
 	case f.Obeyed():
 		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped all that it ran, %s\n", f.Answered.UTC().Format(time.RFC3339),
 			count(f.Stopped, "resource"))
@@ -321,12 +321,12 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 
 // noNode returns the error for a name or id without a node.
 func noNode(nameOrID string, nodes []writ.Node) error {
-	return writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).
+	return writ.Errorf(writ.CodeNotFound, "unknown node %q", nameOrID).
 		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
 func severalNodes(nameOrID string, count int) error {
-	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
+	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
 }
 
 // findAny finds a node by its name or id, including removed nodes. Other nodes take precedence.

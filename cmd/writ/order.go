@@ -187,7 +187,7 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	}
 	order.Secrets, err = c.ResolveSecrets(ctx, roster.Datacenter(order.Datacenter), order.Project, o.secretsOf(script))
 	if err != nil && o.planning && slices.Contains(noPreview, writ.CodeOf(err)) {
-		a.Warn("%v: they are planned as if they had been set once", err)
+		a.Warn("%v: the plan uses their first versions", err)
 		order.Secrets, err = client.FirstVersions(o.secretsOf(script)), nil
 	}
 	return order, err
@@ -202,7 +202,7 @@ func (a *app) resolveBase(ctx context.Context, c *client.Client, order *client.O
 	revision, err := c.Revision(ctx, *order)
 	if slices.Contains(noPreview, writ.CodeOf(err)) {
 		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.deployment, writ.AsError(err).Message).
-			WithHint("name the one that the script follows, --deployment %s@0 if there is none yet", o.deployment)
+			WithHint("name the one that the script follows, or --deployment %s@0 for a new deployment", o.deployment)
 	}
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 		}
 		return choice.Datacenter.ID, nil
 	case len(labels) > 0:
-		return "", writ.Errorf(writ.CodeUsage, "--select chooses among datacenters").WithHint("say --dc any with it")
+		return "", writ.Errorf(writ.CodeUsage, "--select chooses among datacenters").WithHint("add --dc any")
 	case o.datacenter != "":
 		d, err := client.Datacenter(roster, o.datacenter)
 		if err != nil {
@@ -305,11 +305,11 @@ func parseDeployment(s string) (identity.Deployment, error) {
 	if ok {
 		var err error
 		if n, err = strconv.Atoi(base); err != nil || n < 0 {
-			return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is no revision", s, base).WithHint("it looks like web@12")
+			return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a revision", s, base).WithHint("it looks like web@12")
 		}
 	}
 	if !writ.ValidName(name) {
-		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is no proper name", s, name).WithHint("it looks like web@12")
+		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a valid name", s, name).WithHint("it looks like web@12")
 	}
 	return identity.Deployment{Name: name, Base: n}, nil
 }

@@ -63,11 +63,11 @@ func remedy(o writ.Orphan) string {
 	case o.Remedy != "":
 		return o.Remedy
 	case strings.HasPrefix(o.Kind, writ.OrphanSuperseded):
-		return "remove the data directory of the node's runner, once nothing in it is needed"
+		return "remove the data directory of the node's runner, when its files are no longer needed"
 	case o.Kind == writ.OrphanDamaged:
-		return "delete what it is of and make it anew, or put the file back from a backup"
+		return "delete its resource and make it again, or restore the file from a backup"
 	default:
-		return "make what it was of anew on this node, under the same name, and delete that"
+		return "make its resource again on this node, under the same name, and delete it"
 	}
 }
 
@@ -94,5 +94,5 @@ func orphanFooter(orphans []orphan) string {
 	if more := len(nodes) - 3; more > 0 {
 		where += fmt.Sprintf(" and %s more", count(more, "node"))
 	}
-	return fmt.Sprintf("\n%s on %s: `writ resource list --orphans` names what belongs to no resource, and how to remove it\n", count(len(orphans), "orphan"), where)
+	return fmt.Sprintf("\n%s on %s: `writ resource list --orphans` lists objects that belong to no resource, and how to remove them\n", count(len(orphans), "orphan"), where)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) userCommand() *cobra.Command {
-	return family("user", "Say who may do what", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
+	return family("user", "Manage people, machines and their roles", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
 }
 
 // userView is a principal as recorded in the roster.
@@ -185,7 +185,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "their public key: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
-	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable); that of the context if not given")
+	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable); by default the project of the context")
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
 	f.BoolVar(&ci, "ci", false, "it is a machine, which needs no key of its own if an authority makes certificates for it")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
@@ -253,7 +253,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 				return err
 			}
 			if len(ending) > 0 {
-				m.before = "still accepts what " + args[0] + " signs in the role " + strings.Join(roles, ", ")
+				m.before = "still accepts signatures of " + args[0] + " in the role " + strings.Join(roles, ", ")
 			}
 			if fingerprint != "" {
 				m.effect, m.before = "signatures by the key "+fingerprint+" are rejected from now on", "still accepts signatures by the key "+fingerprint
@@ -262,8 +262,8 @@ With --role and --project, only these roles end. The person, the keys and all ot
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&fingerprint, "only", "", "fingerprint of the one key that is meant, instead of all")
-	f.BoolVar(&revoke, "revoke", false, "also cancel what they have open: the key may be in wrong hands")
+	f.StringVar(&fingerprint, "only", "", "fingerprint of the only key to remove, instead of all")
+	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs: the key may be in wrong hands")
 	f.StringSliceVar(&roles, "role", nil, "only this role of theirs, in --project (repeatable)")
 	f.StringSliceVar(&projects, "project", nil, "name or id of a project of --role, '*' for the role on all projects (repeatable)")
 	oneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
@@ -278,7 +278,7 @@ func parseRoles(names []string) ([]identity.Role, error) {
 	var roles []identity.Role
 	for _, n := range names {
 		if _, ok := identity.RoleActions[identity.Role(n)]; !ok {
-			return nil, writ.Errorf(writ.CodeUsage, "%q is no role", n).WithHint("there are viewer, deployer, operator and admin")
+			return nil, writ.Errorf(writ.CodeUsage, "unknown role %q", n).WithHint("the roles are viewer, deployer, operator and admin")
 		}
 		roles = append(roles, identity.Role(n))
 	}
@@ -317,7 +317,7 @@ func (a *app) showUser(r client.Amended, name string) (amendment, error) {
 	case u.State != identity.Active:
 		m = amendment{
 			change: fmt.Sprintf("%s is %s", name, u.State),
-			effect: fmt.Sprintf("nothing that %[1]s signs is accepted any more; the name %[1]s is never given again, so add a successor under another one, like %[1]s-2", name), before: "still accepts what " + name + " signs",
+			effect: fmt.Sprintf("signatures of %[1]s are rejected from now on; the name %[1]s is never used again, so add a successor under another one, like %[1]s-2", name), before: "still accepts signatures of " + name,
 		}
 	case len(u.Roles) == 0:
 		m.effect = fmt.Sprintf("%s has no role: writ user add %s --role ROLE --project PROJECT", name, name)

@@ -30,7 +30,7 @@ func (a *app) planCommand() *cobra.Command {
 	var p planFlags
 	c := &cobra.Command{
 		Use:   "plan FILE",
-		Short: "Show what a script would do, before you sign it",
+		Short: "Show the effects of a script before you sign it",
 		Long: `Evaluates a script without running anything, and shows its calls with their arguments. Values that only results
 will tell are shown as (known after …). If the script decides by such a value what to do next, the plan ends
 there and says so.

@@ -262,11 +262,11 @@ func (t *planText) beyond() {
 	h := t.seen().Horizon
 	if h != nil {
 		t.line("\nThe plan ends at %s: %s.", terminal.Clean(h.Position), terminal.Clean(h.Reason))
-		t.line("What the script does after that is not known before it runs.")
+		t.line("The actions of the script after that are unknown before it runs.")
 	}
 	if own := t.Horizon; own != nil && (h == nil || h.Position != own.Position) {
 		t.line("\nBy itself the plan ends at %s: %s.", terminal.Clean(own.Position), terminal.Clean(own.Reason))
-		t.line("What is shown beyond that follows from what the datacenter has now; a run is held only to what comes before.")
+		t.line("The part beyond that follows from the current state of the datacenter; a run is held only to the part before.")
 	}
 }
 
@@ -274,7 +274,7 @@ func (t *planText) kept() {
 	if t.Preview == nil || len(t.Preview.Kept) == 0 {
 		return
 	}
-	t.line("\nkept: the deployment has what the plan does not name")
+	t.line("\nkept: the deployment has resources that the plan does not name")
 	for _, k := range t.Preview.Kept {
 		where := ""
 		if k.NodeName != "" {
@@ -298,7 +298,7 @@ func (t *planText) end() {
 	case t.Denied != nil:
 		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Denied.Message))
 		t.line("      %s", terminal.Clean(t.Denied.Hint))
-		t.line("      a person who may types: %s", terminal.Clean(t.Next))
+		t.line("      a person with that role types: %s", terminal.Clean(t.Next))
 	default:
 		t.line("%s %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	}
@@ -308,9 +308,9 @@ func (t *planText) end() {
 func (t *planText) destroys() {
 	switch targets := terminal.Clean(strings.Join(t.Targets, ", ")); {
 	case t.MoreTargets && targets == "":
-		t.line("\ndestroys what cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*")
+		t.line("\ndestroys targets that are unknown before it runs: name them with --destructive=KIND/NAME,KIND/PREFIX*")
 	case t.MoreTargets:
-		t.line("\ndestroys %s, and more that cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*", targets)
+		t.line("\ndestroys %s, and more that are unknown before it runs: name them with --destructive=KIND/NAME,KIND/PREFIX*", targets)
 	case targets != "":
 		t.line("\ndestroys %s", targets)
 	}
@@ -323,7 +323,7 @@ func (t *planText) summary() string {
 		text = count(t.Summary["planned"], "call")
 	}
 	if h := t.seen().Horizon; h != nil {
-		text += ", and what comes after " + terminal.Clean(h.Position)
+		text += ", and the part after " + terminal.Clean(h.Position)
 	}
 	return text
 }

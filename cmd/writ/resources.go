@@ -21,7 +21,7 @@ import (
 )
 
 func (a *app) resourceCommand() *cobra.Command {
-	return family("resource", "Look at what scripts have made", a.resourceListCommand(), a.resourceShowCommand())
+	return family("resource", "Show the resources that scripts have made", a.resourceListCommand(), a.resourceShowCommand())
 }
 
 func (a *app) resourceListCommand() *cobra.Command {
@@ -63,13 +63,13 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if drifted {
 				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
-			return a.printList(resourceTable(resources, orphans, where), unlessSelected(cmd, "there is no resource: `writ submit` runs a script that makes the first"))
+			return a.printList(resourceTable(resources, orphans, where), unlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&kind, "kind", "", "only resources of this kind")
-	f.BoolVar(&drifted, "drifted", false, "only resources that are not as they were asked for")
-	f.BoolVar(&orphaned, "orphans", false, "instead of resources, what belongs to none on the nodes, and how to remove it")
+	f.BoolVar(&drifted, "drifted", false, "only resources that differ from their request")
+	f.BoolVar(&orphaned, "orphans", false, "instead of resources, objects on the nodes that belong to none, and how to remove them")
 	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
@@ -93,7 +93,7 @@ func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResour
 		}
 	}
 	if len(named) == 0 {
-		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name }, "`writ resource list` shows what there is")
+		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name }, "`writ resource list` shows the resources")
 	}
 	return named, hint, err
 }
@@ -168,7 +168,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "show KIND/NAME",
-		Short:   "Show a resource, and how it differs from what was asked for",
+		Short:   "Show a resource, and its drift from the request",
 		Example: "  writ resource show machine/web-0",
 		Args:    exactly("KIND/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -198,7 +198,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 				return a.noResource(cmd.Context(), c, writ.ResourceKind(kind), name, hint, orphansOn(where.nodes))
 			case 1:
 			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("say --project or --dc")
+				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("add --project or --dc")
 			}
 			orphans := orphansOf(orphansOn(where.nodes), all[0].ResourceID)
 			return a.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
@@ -213,7 +213,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 // noResource returns the error for an unknown resource. It mentions orphans that were created for a resource of that
 // name.
 func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.ResourceKind, name, hint string, orphans []orphan) error {
-	err := writ.Errorf(writ.CodeNotFound, "there is no %s %s", kind, name).WithHint("%s", hint)
+	err := writ.Errorf(writ.CodeNotFound, "unknown %s %s", kind, name).WithHint("%s", hint)
 	projects, unknown := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
 	if unknown != nil {
 		return err
@@ -231,8 +231,8 @@ func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.Resour
 	if len(left) == 0 {
 		return err
 	}
-	return writ.Errorf(writ.CodeNotFound, "there is no %s %s, but what was made for one of that name: %s", kind, name, strings.Join(left, ", ")).
-		WithHint("`writ resource list --orphans` says how to remove it")
+	return writ.Errorf(writ.CodeNotFound, "unknown %s %s, but objects of one with that name are left: %s", kind, name, strings.Join(left, ", ")).
+		WithHint("`writ resource list --orphans` shows how to remove them")
 }
 
 // resourceText formats a resource, with the other objects that were created for it.
@@ -260,7 +260,7 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 		fmt.Fprintf(&b, "  mended %s ago: %s\n", age(m.Time), terminal.Clean(m.What))
 	}
 	if more := alsoMended(r.Mended); more > 0 {
-		fmt.Fprintf(&b, "  and mended %s besides\n", count(int(more), "time"))
+		fmt.Fprintf(&b, "  and mended %s before that\n", count(int(more), "time"))
 	}
 	for _, o := range orphans {
 		fmt.Fprintf(&b, "  on node %s, %s\n", terminal.Clean(o.NodeName), orphanText(o.Orphan))

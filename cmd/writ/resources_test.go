@@ -18,7 +18,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 	}
 	text := resourceText(r, nil, locations{})
 	for _, want := range []string{
-		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times besides\n",
+		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times before that\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)

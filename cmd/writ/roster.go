@@ -61,7 +61,7 @@ func (a *app) rosterRenewCommand() *cobra.Command {
 	var adopt adoptFlags
 	renew := &cobra.Command{
 		Use:   "renew",
-		Short: "Sign the next version of the roster, which says the same and expires later",
+		Short: "Sign the next version of the roster, with the same content and a later expiry",
 		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is
 valid for another 90 days. An expired roster stops new work in all datacenters, and no node takes jobs: open runs wait until it is renewed.
 

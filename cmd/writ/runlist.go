@@ -68,7 +68,7 @@ func (a *app) runListCommand() *cobra.Command {
 			if l.why {
 				params.Why = api.Given(true)
 			}
-			return a.listRuns(cmd.Context(), params, l.limit, unlessSelected(cmd, "there is no run: `writ submit` makes the first"))
+			return a.listRuns(cmd.Context(), params, l.limit, unlessSelected(cmd, "no runs: `writ submit` makes the first"))
 		},
 	}
 	l.add(a, c)
@@ -92,8 +92,8 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 			continue
 		}
 		if !api.RunState(s).Valid() {
-			return params, writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).
-				WithHint("there are %s, and %s for those that have not ended", strings.Join(runStates(), ", "), openRuns)
+			return params, writ.Errorf(writ.CodeUsage, "unknown run state %q", s).
+				WithHint("the states are %s, and %s for runs that have not ended", strings.Join(runStates(), ", "), openRuns)
 		}
 		params.State = append(params.State, api.RunState(s))
 	}

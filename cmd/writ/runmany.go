@@ -40,7 +40,7 @@ func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
 	}
 	for _, name := range []string{"state", "dc", "signer", "script", "deployment", "since", "stuck", "max", "yes"} {
 		if cmd.Flags().Changed(name) {
-			return writ.Errorf(writ.CodeUsage, "--%s is for --all", name).WithHint("leave RUN out and say --all, or name one run without --%s", name)
+			return writ.Errorf(writ.CodeUsage, "--%s is for --all", name).WithHint("use --all without RUN, or name one run without --%s", name)
 		}
 	}
 	return exactly("RUN")(cmd, args)
@@ -189,7 +189,7 @@ func (a *app) showMany(runs []api.Run, answer writ.Answer) error {
 	for _, r := range runs {
 		why, told := answer.Runs[r.ID]
 		if !told {
-			why = writ.Errorf(writ.CodeUnverified, "the supervisor has not signed what it did")
+			why = writ.Errorf(writ.CodeUnverified, "the supervisor has not signed the result")
 		}
 		if why != nil {
 			left = append(left, string(r.ID))

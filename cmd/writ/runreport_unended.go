@@ -61,7 +61,7 @@ func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, caus
 
 // reportUnsubmitted writes the reports of a submission without a known run. In the JUnit report it is one test, which failed with cause.
 func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
-	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, errorMarkdown("writ submit: there is no run", cause)))
+	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, errorMarkdown("writ submit: no run", cause)))
 }
 
 // endUnverified returns the error of a command that cannot verify the end of its run, and writes it to the reports of

@@ -71,7 +71,7 @@ func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *cli
 		}
 		what := fmt.Sprintf("%s run %s: script %s of project %s, signed by %s, %s", decision, run.ID, run.Script, run.ProjectName, run.Signer, run.State)
 		if !a.Interactive() {
-			return writ.Errorf(writ.CodeUsage, "%s stands for run %s, but only the coordinator says so, and what is signed names one run", args[0], run.ID).
+			return writ.Errorf(writ.CodeUsage, "%s stands for run %s according to the coordinator only, and a signature names one run", args[0], run.ID).
 				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer, decision, run.ID)
 		}
 		if err := a.confirmSigning(what, "`writ run list` shows the whole ids"); err != nil {
@@ -194,7 +194,7 @@ func (a *app) runLogsCommand() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:     "logs RUN",
-		Short:   "Print what the script of a run wrote with run.log",
+		Short:   "Print the lines that the script of a run wrote with run.log",
 		Example: "  writ run logs RUN --follow",
 		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
@@ -208,7 +208,7 @@ func (a *app) runLogsCommand() *cobra.Command {
 			return a.Print(terminal.View{Data: api.LogPage{Items: lines}, Names: logTexts(lines), Text: func(wide bool) string { return logText(lines, wide) }})
 		}),
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the run until it has ended")
 	return c
 }
 

@@ -58,7 +58,7 @@ func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, valu
 		end, lie = verifyEnd(ctx, c, roster, &v.Run)
 		switch state = string(v.Run.State); {
 		case lie != nil:
-			state += ", UNVERIFIED: only the coordinator says so"
+			state += ", UNVERIFIED: reported by the coordinator only"
 		case v.Run.State.Ended():
 			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
 		}
@@ -99,7 +99,7 @@ func (a *app) certificateOf(ctx context.Context, c *client.Client, run api.Run) 
 	}
 	certificate, err := c.CertificateOf(ctx, roster, run)
 	if err != nil {
-		a.Warn("by which certificate it was signed is not known: %v", err)
+		a.Warn("the certificate that signed it is unknown: %v", err)
 	}
 	return certificate, nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) secretCommand() *cobra.Command {
-	return family("secret", "Set and remove what scripts use and never see", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+	return family("secret", "Set and remove secrets of scripts", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
 }
 
 // datacenterFlags select one or all datacenters.
@@ -87,7 +87,7 @@ again after you set a new value. Runs that were accepted before go on with their
 // secretValue reads the value of a secret from a file, the terminal or standard input.
 func (a *app) secretValue(name, file string) (string, error) {
 	if !writ.ValidName(name) {
-		return "", writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
+		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
 	}
 	var value []byte
 	var err error
@@ -252,11 +252,11 @@ func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Ro
 func parseSecret(word string) (name string, version int, err error) {
 	name, text, given := strings.Cut(word, "@")
 	if !writ.ValidName(name) {
-		return "", 0, writ.Errorf(writ.CodeUsage, "%q is no proper name of a secret", name).WithHint("it looks like db-password, or db-password@2")
+		return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a valid name of a secret", name).WithHint("it looks like db-password, or db-password@2")
 	}
 	if given {
 		if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion || strconv.Itoa(version) != text {
-			return "", 0, writ.Errorf(writ.CodeUsage, "%q is no version", text).WithHint("it looks like db-password@2")
+			return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a version", text).WithHint("it looks like db-password@2")
 		}
 	}
 	return name, version, nil

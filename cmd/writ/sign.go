@@ -76,8 +76,8 @@ func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name
 		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).WithHint("%s", client.MeantPrincipal(r, name))
 	}
 	if len(p.Keys) == 0 && client.MayHaveCertificate(r, name) {
-		return client.Signatory{}, writ.Errorf(writ.CodeUsage, "%s signs with certificates, and a text names the one that signs it", name).
-			WithHint("say --key FILE in place of --signer: the certificate beside that key is named")
+		return client.Signatory{}, writ.Errorf(writ.CodeUsage, "%s signs with certificates, and a text names its certificate", name).
+			WithHint("use --key FILE instead of --signer, with the certificate beside that key")
 	}
 	return client.Signatory{Name: name}, nil
 }
@@ -126,7 +126,7 @@ func (a *app) endWithCertificate(c *identity.Certificate, o *orderFlags) {
 	if left := time.Until(c.Until).Truncate(time.Second); left < o.expires {
 		o.expires = max(left, time.Second)
 		if slices.Contains(o.given(), "--expires") {
-			a.Note("it may be handed in for %s: then the %s ends", o.expires, c)
+			a.Note("it can be submitted for %s: then the %s ends", o.expires, c)
 		}
 	}
 }
@@ -138,10 +138,10 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 		return client.Script{}, err
 	}
 	if scripts.IsTest(path) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path).WithHint("`writ test %s` carries them out", path)
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s has tests and is not a script", path).WithHint("`writ test %s` runs them", path)
 	}
 	if strings.HasSuffix(path, signedEnding) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s is signed and no script any more", path).WithHint("`writ submit %s` hands it in", path)
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s is already signed and not a script", path).WithHint("`writ submit %s` submits it", path)
 	}
 	script, err := client.ReadScript(path, modules)
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if !slices.ContainsFunc(script.Bundle.Modules, func(s scripts.Source) bool { return s.Name == name }) {
-			a.Warn("--module %s: nothing imports it", name)
+			a.Warn("--module %s: no script imports it", name)
 		}
 	}
 	if len(script.Report.Diagnostics) > 0 {
@@ -234,7 +234,7 @@ expires. Signing needs no network if the roster was seen before.`,
 			if err := os.WriteFile(out, signed, 0o600); err != nil {
 				return writ.Errorf(writ.CodeUsage, "cannot write the submission: %v", err)
 			}
-			a.Done("%s is signed by %s and may be handed in for %s", out, by, o.expires)
+			a.Done("%s is signed by %s and can be submitted for %s", out, by, o.expires)
 			return nil
 		},
 	}

@@ -71,7 +71,7 @@ the run, both have the calls so far and why the run waits. If nothing was submit
 	}
 	s.order.add(a, c)
 	s.watchFlags(c)
-	c.Flags().BoolVar(&s.detach, "detach", false, "only hand in, and print the id of the run")
+	c.Flags().BoolVar(&s.detach, "detach", false, "only submit, and print the id of the run")
 	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false, "cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
 	c.MarkFlagsMutuallyExclusive("detach", "cancel-on-exit")
 	tracesFlags(c, &s.traces)
@@ -86,7 +86,7 @@ func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")
 	c.PreRunE = func(*cobra.Command, []string) error { // before the submission
 		if s.detach && (s.junit != "" || s.summary != "") {
-			return writ.Errorf(writ.CodeUsage, "--detach does not wait for what --junit and --summary report").WithHint("leave one of them out")
+			return writ.Errorf(writ.CodeUsage, "--detach does not wait for the results of --junit and --summary").WithHint("leave one of them out")
 		}
 		// An old report must not pass for the new one.
 		if err := os.Remove(s.junit); s.junit != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -166,13 +166,13 @@ func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byt
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
 		if given := o.given(); len(given) > 0 {
-			return nil, writ.Errorf(writ.CodeUsage, "%s is signed already, and %s would change what was signed", path, strings.Join(given, ", ")).
-				WithHint("say it to `writ sign`, or hand the file in as it is")
+			return nil, writ.Errorf(writ.CodeUsage, "%s is already signed, and %s would change the signed text", path, strings.Join(given, ", ")).
+				WithHint("use it with `writ sign`, or submit the file unchanged")
 		}
 		return f, nil
 	}
 	if strings.HasSuffix(path, signedEnding) {
-		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is no signed script", path).WithHint("make it with `writ sign`, or join payload and signature with cat")
+		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is not a signed script", path).WithHint("make it with `writ sign`, or join payload and signature with cat")
 	}
 	signed, by, err := a.sign(ctx, path, o)
 	if err == nil {

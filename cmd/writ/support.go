@@ -74,7 +74,7 @@ func (a *app) supportCommand() *cobra.Command {
 	var runs, logs []string
 	c := &cobra.Command{
 		Use:   "bundle",
-		Short: "Write a file about the cluster for a person who helps you",
+		Short: "Write a support file about the cluster",
 		Long: `Carries out the commands that show how the cluster is, and collects what they say in a file (tar, gzip).
 With --run it has what is known of a run, and with --log the end of a log file, such as that of a coordinator.
 
@@ -124,7 +124,7 @@ A command that fails is no error: what it says is in the file.`,
 	c.Flags().StringVar(&file, "file", "", "file to write, which must not be there; writ-support-TIME.tar.gz if not given")
 	c.Flags().StringArrayVar(&runs, "run", nil, "run to include in detail (repeatable)")
 	c.Flags().StringArrayVar(&logs, "log", nil, "log file whose end is taken, up to 10 MiB (repeatable)")
-	return family("support", "Collect facts about the cluster for a person who helps you", c)
+	return family("support", "Collect facts about the cluster for support", c)
 }
 
 // givenFlags returns the flags that select the cluster and the signer, as given on the command line.
@@ -146,7 +146,7 @@ func (p *part) collect(flags []string) error {
 	defer none.Close()
 	out, err := os.CreateTemp("", "writ-support-")
 	if err != nil {
-		return fmt.Errorf("make a file for what commands say: %w", err)
+		return fmt.Errorf("make a file for the output of commands: %w", err)
 	}
 	defer func() { out.Close(); _ = os.Remove(out.Name()) }()
 	args := slices.Clone(p.command)
@@ -155,11 +155,11 @@ func (p *part) collect(flags []string) error {
 	}
 	p.exit = run(append(args, "--quiet"), none, out, out, os.Environ())
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read what %s said: %w", p.command, err)
+		return fmt.Errorf("read the output of %s: %w", p.command, err)
 	}
 	text, err := io.ReadAll(out)
 	if err != nil {
-		return fmt.Errorf("read what %s said: %w", p.command, err)
+		return fmt.Errorf("read the output of %s: %w", p.command, err)
 	}
 	p.text = []byte(redact.Text(string(text)))
 	return nil
@@ -168,7 +168,7 @@ func (p *part) collect(flags []string) error {
 // endOfLog returns the end of a log file as a part.
 func endOfLog(path string) (part, error) {
 	fail := func(err error) (part, error) {
-		return part{}, writ.Errorf(writ.CodeUsage, "cannot read --log: %v", err).WithHint("`journalctl -u writ-coord > coord.log` writes what systemd has of a unit")
+		return part{}, writ.Errorf(writ.CodeUsage, "cannot read --log: %v", err).WithHint("`journalctl -u writ-coord > coord.log` writes the log of a unit")
 	}
 	f, err := os.Open(path)
 	if err != nil {

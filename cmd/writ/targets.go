@@ -33,7 +33,7 @@ func (f *targetsFlag) Set(value string) error {
 	}
 	for name := range strings.SplitSeq(value, ",") {
 		if !identity.ValidTarget(name) {
-			return writ.Errorf(writ.CodeUsage, "--destructive: %q names nothing that can be destroyed", name).
+			return writ.Errorf(writ.CodeUsage, "--destructive: %q is not a target", name).
 				WithHint("like volume/web-0, or volume/web-* with at least %d letters before the *", identity.MinTargetPrefix)
 		}
 		f.Named = append(f.Named, name)

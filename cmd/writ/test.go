@@ -76,9 +76,9 @@ annotates the files, too.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every test, and what it says")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every test and its output")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "stop after the first test that fails")
-	flags.IntVar(&f.count, "count", 1, "how often to carry out each test")
+	flags.IntVar(&f.count, "count", 1, "how often to run each test")
 	inRange(flags, "count", &f.count, 1, most)
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long one test may take")
 	inRange(flags, "timeout", &f.timeout, time.Millisecond, longest)
@@ -91,7 +91,7 @@ annotates the files, too.`,
 func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	wanted, err := regexp.Compile(f.run)
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "--run %q is no regular expression: %v", f.run, err)
+		return writ.Errorf(writ.CodeUsage, "--run %q is not a regular expression: %v", f.run, err)
 	}
 	modules, err := f.own.modules()
 	if err != nil {
@@ -144,7 +144,7 @@ func testFiles(paths []string) ([]string, error) {
 				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).WithHint("give a file that ends with _test.tengo, or a directory that has one")
 			}
 		case !scripts.IsTest(path):
-			return nil, writ.Errorf(writ.CodeUsage, "%s is no file with tests: its name does not end with %s", path, scripts.TestEnding).
+			return nil, writ.Errorf(writ.CodeUsage, "%s is not a file with tests: its name does not end with %s", path, scripts.TestEnding).
 				WithHint("the tests of web.tengo are in web%s", scripts.TestEnding)
 		default:
 			add(path)

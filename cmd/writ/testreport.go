@@ -210,7 +210,7 @@ func (r *testReport) conclude(junitPath string) error {
 	switch {
 	case mistakes > 0:
 		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", count(mistakes, "error"), strings.Join(broken, ", ")).
-			WithHint("`writ explain CODE` tells more about each")
+			WithHint("`writ explain CODE` explains each code")
 	case counts[scripts.TestFailed] > 0:
 		return &terminal.ExitError{Exit: writ.ExitFailed}
 	}

@@ -37,7 +37,7 @@ type tokenFlags struct {
 }
 
 func (a *app) tokenCommand() *cobra.Command {
-	return family("token", "Make tokens with which nodes join, list and revoke them", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return family("token", "Make, list and revoke tokens for nodes to join", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
@@ -171,7 +171,7 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 	}
 	a.Done("token %s admits %s to %s until %s", token.ID, count(flags.uses, "node"), dc.Name, clock(expires))
 	if dc.ManualApproval {
-		a.Note("%s wants each node approved besides: `writ node list` shows those that wait", dc.Name)
+		a.Note("%s also requires an approval of each node: `writ node list` shows waiting nodes", dc.Name)
 	}
 	return made, nil
 }

@@ -22,7 +22,7 @@ func (a *app) usageCommand() *cobra.Command {
 	var ofNodes bool
 	c := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what resources have used",
+		Short: "Show the usage of resources",
 		Long: `Shows what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half
 minute and tell their datacenter every five minutes, so the last minutes are missing. A resource counts from its
 creation to its deletion, busy or not. Simulated resources use nothing and are not listed.
@@ -33,14 +33,14 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
-				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("say --by %s, %s or %s", byResource, byProject, byTenant)
+				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
 			}
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
 			if ofNodes {
-				return a.printOnline(cmd.Context(), c, month, datacenter, unlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows which there are"))
+				return a.printOnline(cmd.Context(), c, month, datacenter, unlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
 			}
 			params := api.ListUsageParams{
 				Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
@@ -56,7 +56,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			if tenant != "" {
 				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
 			}
-			none := unlessSelected(cmd, "no use is counted this month: that of a resource begins when it is made, and is there five minutes later. Simulated ones use nothing. `writ resource list` shows what there is")
+			none := unlessSelected(cmd, "no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
 			if by != byResource {
 				return a.printUsageBy(usage, by, none)
 			}

@@ -44,7 +44,7 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 				name := endpoints[i].Name
 				if err := sender.SendTest(cmd.Context(), &endpoints[i]); err != nil {
 					failed = append(failed, writ.Errorf(writ.CodeUnreachable, "the webhook %s did not take the message: %v", name, err).
-						WithHint("compare the address, the secret and the certificate with those of the receiver"))
+						WithHint("compare the address, the secret and the certificate with the settings of the receiver"))
 					continue
 				}
 				a.Done("%s took the message", name)

@@ -24,7 +24,7 @@ type selfView struct {
 func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Show in whose name you sign, and what they may do",
+		Short: "Show your name in the roster, and your roles",
 		Long: `Shows whose key or certificate it is that commands sign with, by the roster, and which roles that person or machine has. Nothing is signed. For
 a certificate it names its key id, its authority and its end.`,
 		Example: "  writ whoami\n  writ whoami --key job_ed25519",
@@ -39,7 +39,7 @@ a certificate it names its key id, its authority and its end.`,
 				return err
 			}
 			if err := by.Counts(roster, time.Now()); err != nil {
-				a.Warn("nothing that the certificate signs is accepted: %v", err)
+				a.Warn("signatures with the certificate are not accepted: %v", err)
 			}
 			users := usersOf(roster)
 			u := users[slices.IndexFunc(users, func(u userView) bool { return u.Name == by.Name })]

@@ -159,7 +159,7 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 	case name != "":
 		found := f.Context(name)
 		if found == nil {
-			return c, writ.Errorf(writ.CodeNotFound, "there is no context %q in %s", name, f.Path).WithHint("%s", f.Meant(name))
+			return c, writ.Errorf(writ.CodeNotFound, "unknown context %q in %s", name, f.Path).WithHint("%s", f.Meant(name))
 		}
 		c = *found
 	case f.Current != "" && f.Context(f.Current) != nil:

@@ -105,7 +105,7 @@ func failureOf(refusal *writ.Error) *writ.Failure {
 // script reads and checks a script.
 func (s *Sim) script(path string) (client.Script, error) {
 	if scripts.IsTest(path) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path)
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s has tests and is not a script", path)
 	}
 	whole := path
 	if !filepath.IsAbs(path) {

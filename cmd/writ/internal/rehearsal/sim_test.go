@@ -181,7 +181,7 @@ func TestAnImpossibleFaultIsAnError(t *testing.T) {
 	s := newSim(t, map[string]string{"bad.tengo": "import(\"volume\").create(\"a\", {size: 1})\n", "a_test.tengo": "x := 1"})
 	for path, want := range map[string]string{
 		"none.tengo":   "cannot read the script",
-		"a_test.tengo": "holds tests and is no script",
+		"a_test.tengo": "has tests and is not a script",
 		"bad.tengo":    "bad.tengo does not pass its check:\nerror[W0104]: volume.create has no field \"size\"\n --> ",
 	} {
 		if _, err := s.Run(t.Context(), scripts.Rehearsal{Script: path}); err == nil || !strings.Contains(err.Error(), want) {
