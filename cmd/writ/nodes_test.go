@@ -68,7 +68,7 @@ func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
 	}}, step{})
 	for _, want := range []string{
-		"  damaged record: /data/records/vx.json (of volume); delete what it is of", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
+		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)

@@ -61,7 +61,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 		}
 	}
 	named := orphanTable(all, nil).Text(false)
-	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  make what it was of anew"} {
+	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  make its resource again"} {
 		if !strings.Contains(named, want) {
 			t.Errorf("the table of orphans does not say %q:\n%s", want, named)
 		}
