@@ -94,11 +94,16 @@ func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, 
 
 // askEach sends a request to all datacenters concurrently, or to only one.
 func askEach[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
+	return askEachWithin[T](ctx, c, askWithin, only, verb, params)
+}
+
+// askEachWithin is askEach with its own limit for the wait. The limit does not include the read of the ledger.
+func askEachWithin[T any](ctx context.Context, c *Coordinator, within time.Duration, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
 	datacenters, err := c.Ledger.Datacenters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var answers []reply[T]
 	for _, d := range datacenters {

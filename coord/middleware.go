@@ -259,8 +259,8 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	body, _ := json.Marshal(problem) // strings and numbers always encode
 	w.Header().Set("Content-Type", api.ProblemType)
 	askForLogin(w.Header(), err)
-	if problem.Code == writ.CodeRateLimited && w.Header().Get("Retry-After") == "" {
-		w.Header().Set("Retry-After", "1")
+	if after := api.RetryAfter(problem.Code); after != "" && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", after)
 	}
 	w.WriteHeader(problem.Status)
 	_, _ = w.Write(append(body, '\n'))

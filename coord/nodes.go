@@ -23,9 +23,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 	if err != nil {
 		return list, err
 	}
-	asking, cancel := context.WithTimeout(ctx, nodesWithin)
-	defer cancel()
-	answers, err := askAll[link.NodeNow](asking, c, filter.Datacenter, link.VerbNodes, link.Nodes{})
+	answers, err := askEachWithin[[]link.NodeNow](ctx, c, nodesWithin, filter.Datacenter, link.VerbNodes, link.Nodes{})
 	if err != nil {
 		return list, err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 // ProblemOf describes an error to a client. An error that is not meant for people becomes INTERNAL without its text.
 // Every problem has a hint; the default is the command that explains the code.
 func ProblemOf(err error, requestID string) Problem {
-	e := writ.AsError(err)
+	e := AsError(err)
 	info := e.Code.Info()
 	hint := e.Hint
 	if hint == "" {
@@ -31,6 +32,29 @@ func ProblemOf(err error, requestID string) Problem {
 		RequestID: requestID,
 		Proof:     e.Proof,
 	}
+}
+
+// AsError is writ.AsError for the errors of a coordinator. If the time that a coordinator has for an answer is over, the
+// error is STORE_UNAVAILABLE: datacenters that do not answer have their own error, so only the ledger remains.
+func AsError(err error) *writ.Error {
+	e := writ.AsError(err)
+	if e.Code != writ.CodeInternal || !errors.Is(err, context.DeadlineExceeded) {
+		return e
+	}
+	return &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the coordinator's ledger did not answer in time",
+		Hint: "try again in a few seconds; if this repeats, the coordinator or its database has too much work: see /metrics and the log of the coordinator", Err: err}
+}
+
+// RetryAfter returns the value of the header Retry-After for an error, in seconds. It is empty if the status of the
+// error is neither 429 nor 503.
+func RetryAfter(code writ.Code) string {
+	switch code.Info().Status {
+	case http.StatusTooManyRequests:
+		return "1"
+	case http.StatusServiceUnavailable:
+		return "5"
+	}
+	return ""
 }
 
 // Err returns the error that the problem describes. An unknown code counts as INTERNAL in lookups, but is shown

@@ -263,7 +263,10 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // the client is gone
 	}
-	e := writ.AsError(err)
+	e := api.AsError(err)
+	if after := api.RetryAfter(e.Code); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
 	if e.Code == writ.CodeInternal {
 		d.Log.ErrorContext(r.Context(), "show page", "path", r.URL.Path, "err", err)
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "see the log of the coordinator"}
