@@ -411,7 +411,6 @@ func (c *Coordinator) cookie(token string, expires time.Time) *http.Cookie {
 
 // MetricsHandler serves metrics and health without a login, for a separate listener that only monitoring can reach.
 func (c *Coordinator) MetricsHandler() http.Handler {
-	c.init()
 	mux := http.NewServeMux()
 	guarded := c.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = metricsPage{c.metrics, r}.VisitGetMetricsResponse(w)

@@ -6,42 +6,20 @@ package coord
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/coord/dashboard"
-	"writ/coord/webhook"
 	"writ/identity"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
-	"writ/internal/tracing"
-	"writ/ledger"
 	"writ/supervisor/link"
-)
-
-// Defaults of a Coordinator's fields.
-const (
-	// DefaultRequestsPerSecond limits requests per client address. A list request costs ten. A script that lists
-	// everything in a loop stays below the limit, a runaway loop does not.
-	DefaultRequestsPerSecond = 1000
-	// DefaultSubmissionsPerSecond leaves most of a datacenter to other projects: two cores carry out 300 runs of five
-	// calls a second. See docs/guarantees.md.
-	DefaultSubmissionsPerSecond = 50
-	// submissionsPerStatement is the number of submissions that a project may hand in for each statement that one
-	// person may sign. Cancelling a run costs its datacenter and its node more than starting one.
-	submissionsPerStatement = 5
-	DefaultMaxStreams       = 256
 )
 
 // Retention times of the ledger's copies, and the intervals of periodic work.
@@ -54,60 +32,11 @@ const (
 	endsEvery         = time.Minute
 )
 
-// Coordinator runs one coordinator. Set its fields, then call Serve, or Handler and Run. All pending work is in the
-// ledger, so a coordinator may be killed and restarted at any time.
+// Coordinator runs one coordinator. All pending work is in the ledger, so a coordinator may be killed and restarted at
+// any time.
 type Coordinator struct {
-	Ledger    ledger.Ledger // required
-	Log       *slog.Logger  // required
-	PublicURL string        // required: the URL for supervisors and browsers, "https://writ.example.org"
-	// Cluster is the cluster of this coordinator. It decides which first roster is accepted; if it is empty, the ledger
-	// must already have a roster.
-	Cluster writ.ClusterID
-	// OtherURLs are further addresses of this coordinator that supervisors may dial. If PublicURL is on loopback, every
-	// spelling of loopback with the same port is accepted as well.
-	OtherURLs []string
-	// AllowedHosts are further host names that browsers and clients may use.
-	AllowedHosts []string
-	// Coordinators are the addresses of the other coordinators of the cluster. Supervisors keep a link to each of them.
-	Coordinators []string
-	Version      string // version of this program, shown to people
+	Config
 
-	// RequestsPerSecond limits the requests of one remote address, and those of one logged-in person. 0 means
-	// DefaultRequestsPerSecond. Bursts may be twice as large.
-	RequestsPerSecond float64
-	// SubmissionsPerSecond limits the submissions of one project; 0 means no limit. Bursts may be twice as large. A
-	// large submission counts as several. The other statements of one person are limited to a fifth of it.
-	SubmissionsPerSecond float64
-	// DatacenterShare limits the bytes of one datacenter's events in the ledger. 0 derives the limit from LedgerSpace.
-	DatacenterShare int64
-	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, 0 if the disk is unknown. It
-	// may be nil.
-	LedgerSpace func() (free, ledger int64)
-	MaxStreams  int // open event streams, DefaultMaxStreams if 0
-	// Grace limits how long in-flight requests may run after shutdown begins; 10 s if 0.
-	Grace time.Duration
-	// Self identifies this coordinator in the roster. If set, reading needs a login; if nil, every client may read
-	// everything.
-	Self *Self
-	// TLS configures the listener of Serve; nil means plain text.
-	TLS *tls.Config
-	// Certificates describes the certificates of this coordinator; nil if it has none.
-	Certificates func() ([]writ.Certificate, error)
-	// PublicCertificate returns the validity period of the TLS certificate for browsers; nil if there is no such
-	// certificate.
-	PublicCertificate func() (from, until time.Time)
-	// Webhooks are the endpoints that an operator has configured for notifications.
-	Webhooks []webhook.Endpoint
-	// Collectors provide further metrics about the process of this coordinator.
-	Collectors []prometheus.Collector
-	// Record receives the spans of runs; nil disables tracing.
-	Record func(s tracing.Span)
-	// SkipEarlyCheckForTest forwards texts that the early check would reject, to prove that supervisors reject them.
-	SkipEarlyCheckForTest bool
-	// Now is the clock for the verification of signed texts; time.Now if nil.
-	Now func() time.Time
-
-	once      sync.Once
 	links     *link.Listener
 	rosters   rosters
 	news      broadcast // signals waiters that the ledger has new rows
@@ -135,66 +64,53 @@ type Coordinator struct {
 	expiring  datacenterEnds
 }
 
-// init prepares the shared state of all methods. It starts no goroutines.
-func (c *Coordinator) init() {
-	c.once.Do(func() {
-		if c.Now == nil {
-			c.Now = time.Now
-		}
-		if c.MaxStreams <= 0 {
-			c.MaxStreams = DefaultMaxStreams
-		}
-		if c.RequestsPerSecond <= 0 {
-			c.RequestsPerSecond = DefaultRequestsPerSecond
-		}
-		c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
-		c.streams.Size = c.MaxStreams
-		c.strangers.bodies.Size = strangersBodies
-		c.rosters.pages = newRosterPages()
-		c.stopping = make(chan struct{})
-		c.quota.signer, c.quota.all = signerWaits, allWait
-		c.names = httpguard.Guard{
-			Names: slices.Concat([]string{c.PublicURL}, c.OtherURLs, c.AllowedHosts),
-			Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
-		}
-		c.limits.PerSecond = c.RequestsPerSecond
-		c.readers.PerSecond = c.RequestsPerSecond
-		c.projects.PerSecond = c.SubmissionsPerSecond
-		c.signers.PerSecond = c.SubmissionsPerSecond / submissionsPerStatement
-		c.links = &link.Listener{
-			Authenticate: c.authenticate,
-			Welcome:      c.welcome,
-			Events:       sink{c},
-			Verbs:        link.ToCoordinator,
-			HandlerFor:   func(link.Hello) link.Handler { return c.answer },
-			Connected:    c.attend,
-			Log:          c.Log,
-		}
-		c.metrics = newMetrics(c)
-		c.logins = newLogins()
-		c.pages = &dashboard.Dashboard{
-			Ends: func(context.Context) []identity.Expiry { return c.ends() },
+// New returns a coordinator. It starts no goroutines: call Serve, or Handler and Run.
+func New(config Config) (*Coordinator, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	c := &Coordinator{Config: config.withDefaults()}
+	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
+	c.streams.Size = c.MaxStreams
+	c.strangers.bodies.Size = strangersBodies
+	c.rosters.pages = newRosterPages()
+	c.stopping = make(chan struct{})
+	c.quota.signer, c.quota.all = signerWaits, allWait
+	c.names = httpguard.Guard{
+		Names: slices.Concat([]string{c.PublicURL}, c.OtherURLs, c.AllowedHosts),
+		Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
+	}
+	c.limits.PerSecond = c.RequestsPerSecond
+	c.readers.PerSecond = c.RequestsPerSecond
+	c.projects.PerSecond = c.SubmissionsPerSecond
+	c.signers.PerSecond = c.SubmissionsPerSecond / submissionsPerStatement
+	c.links = &link.Listener{
+		Authenticate: c.authenticate,
+		Welcome:      c.welcome,
+		Events:       sink{c},
+		Verbs:        link.ToCoordinator,
+		HandlerFor:   func(link.Hello) link.Handler { return c.answer },
+		Connected:    c.attend,
+		Log:          c.Log,
+	}
+	c.metrics = newMetrics(c)
+	c.logins = newLogins()
+	c.pages = &dashboard.Dashboard{
+		Ends: func(context.Context) []identity.Expiry { return c.ends() },
 
-			LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
-			Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
-		}
-		c.handler = c.routes()
-	})
+		LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
+		Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
+	}
+	c.handler = c.routes()
+	return c, nil
 }
 
 // Handler serves the API, the dashboard and the links. It needs Run to be running.
-func (c *Coordinator) Handler() http.Handler {
-	c.init()
-	return c.handler
-}
+func (c *Coordinator) Handler() http.Handler { return c.handler }
 
 // Run does the periodic work: it expires submissions, prunes the ledger and delivers webhooks. It returns nil when ctx
 // ends and all links are closed.
 func (c *Coordinator) Run(ctx context.Context) error {
-	c.init()
-	if err := c.validate(); err != nil {
-		return err
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
 	group.Go(func() error { return c.watchLedger(ctx) })
@@ -220,17 +136,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-func (c *Coordinator) validate() error {
-	if c.Ledger == nil || c.Log == nil {
-		return errors.New("a coordinator needs a ledger and a log")
-	}
-	u, err := url.Parse(c.PublicURL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return writ.Errorf(writ.CodeUsage, "%q is not a valid URL of a coordinator", c.PublicURL).WithHint("it looks like https://writ.example.org")
-	}
-	return nil
 }
 
 // every calls do at once and then at each interval until ctx ends.

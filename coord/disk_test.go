@@ -28,7 +28,7 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := start(t, func(c *Coordinator) { c.Ledger, c.probe.every = l, 100*time.Millisecond })
+	p := start(t, func(c *Config) { c.Ledger = l }, func(c *Coordinator) { c.probe.every = 100 * time.Millisecond })
 	before, err := p.submit(signedScript(t, payload()))
 	if err != nil {
 		t.Fatal(err)

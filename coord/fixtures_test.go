@@ -147,28 +147,47 @@ type fixture struct {
 	stop   func() // and waits
 }
 
-// start serves a coordinator on a free port of loopback. change, if given, changes it first. The default ledger is in
-// memory; an empty ledger gets the first roster.
-func start(t testing.TB, change func(c *Coordinator)) *fixture {
+// made returns a coordinator that does not run.
+func made(t testing.TB, config Config) *Coordinator {
+	t.Helper()
+	config.PublicURL = cmp.Or(config.PublicURL, "http://127.0.0.1:7440")
+	config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
+	if config.Ledger == nil {
+		config.Ledger = struct{ ledger.Ledger }{} // not used
+	}
+	c, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// start serves a coordinator on a free port of loopback. change, if given, changes its configuration, and tune its
+// parts before it runs. The default ledger is in memory; an empty ledger gets the first roster.
+func start(t testing.TB, change func(c *Config), tune ...func(c *Coordinator)) *fixture {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := new(testenv.Log)
-	c := &Coordinator{
+	config := Config{
 		Log:       log.Logger(),
 		PublicURL: "http://" + listener.Addr().String(), Cluster: firstRoster().Cluster, Version: "test",
 	}
 	if change != nil {
-		change(c)
+		change(&config)
 	}
 	var own ledger.Ledger
-	if c.Ledger == nil {
+	if config.Ledger == nil {
 		if own, err = sqlstore.Open(t.Context(), ":memory:"); err != nil {
 			t.Fatal(err)
 		}
-		c.Ledger = own
+		config.Ledger = own
+	}
+	c := made(t, config)
+	for _, tune := range tune {
+		tune(c)
 	}
 	if _, err := c.AddRoster(t.Context(), signedRoster(t, firstRoster())); err != nil && writ.CodeOf(err) != writ.CodeRosterInvalid && writ.CodeOf(err) != writ.CodeWrongCluster {
 		t.Fatal(err)

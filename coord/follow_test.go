@@ -17,7 +17,7 @@ import (
 // People use one coordinator, the datacenter is linked to the other. await checks only when it is woken.
 func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	database := testenv.Postgres(t).Store()
-	onIt := func(c *Coordinator) {
+	onIt := func(c *Config) {
 		store, err := sqlstore.Open(t.Context(), database)
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	log, records := new(testenv.Log), &forgedRosters{Ledger: store}
-	p := start(t, func(c *Coordinator) { c.Log, c.Ledger = log.Logger(), records })
+	p := start(t, func(c *Config) { c.Log, c.Ledger = log.Logger(), records })
 	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
 	if err != nil {
 		t.Fatal(err)

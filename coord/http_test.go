@@ -131,7 +131,7 @@ func (p *fixture) request(method, path string, change func(r *http.Request)) (*h
 
 // TestEveryRouteRefusesPagesOfOthers walks the router of a coordinator that listens on a public address.
 func TestEveryRouteRefusesPagesOfOthers(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.AllowedHosts = []string{"writ.internal"} })
+	p := start(t, func(c *Config) { c.AllowedHosts = []string{"writ.internal"} })
 	routes := 0
 	err := chi.Walk(p.Handler().(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		routes++
@@ -204,7 +204,7 @@ func TestInventedMethodsMakeNoMetrics(t *testing.T) {
 }
 
 func TestTooManyRequestsAreSlowedDown(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1 })
+	p := start(t, func(c *Config) { c.RequestsPerSecond = 1 })
 	var limited *http.Response
 	for range 4 { // the burst is twice the rate; one more is refused
 		response, err := p.request("GET", "/v1/runs", func(*http.Request) {})
@@ -230,16 +230,16 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&Coordinator{}).CheckListen(tcp); writ.CodeOf(err) != want {
+		if err := (&Config{}).CheckListen(tcp); writ.CodeOf(err) != want {
 			t.Errorf("%s: %v", address, err)
 		}
-		if err := (&Coordinator{TLS: &tls.Config{}}).CheckListen(tcp); writ.CodeOf(err) != want {
+		if err := (&Config{TLS: &tls.Config{}}).CheckListen(tcp); writ.CodeOf(err) != want {
 			t.Errorf("%s, without logins: %v", address, err)
 		}
-		if err := (&Coordinator{Self: &Self{}}).CheckListen(tcp); writ.CodeOf(err) != want {
+		if err := (&Config{Self: &Self{}}).CheckListen(tcp); writ.CodeOf(err) != want {
 			t.Errorf("%s, in plain text: %v", address, err)
 		}
-		if err := (&Coordinator{TLS: &tls.Config{}, Self: &Self{}}).CheckListen(tcp); err != nil {
+		if err := (&Config{TLS: &tls.Config{}, Self: &Self{}}).CheckListen(tcp); err != nil {
 			t.Errorf("%s, with both: %v", address, err)
 		}
 	}
@@ -248,7 +248,7 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, nil)
-	c := &Coordinator{Ledger: p.Ledger, Log: p.Log, PublicURL: p.PublicURL}
+	c := made(t, Config{Ledger: p.Ledger, Log: p.Log, PublicURL: p.PublicURL})
 	ended, end := context.WithCancel(t.Context())
 	end() // so that Serve returns even if it wrongly listens
 	if err := c.Serve(ended, everywhere); writ.CodeOf(err) != writ.CodeListenRefused {
@@ -260,7 +260,7 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 }
 
 func TestValuesAndLogsComeFromTheDatacenter(t *testing.T) {
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(1e9, 0) }
 		c.Certificates = func() ([]writ.Certificate, error) { return []writ.Certificate{{Of: "coordinator"}}, nil }
 	})
@@ -419,7 +419,7 @@ func TestListsComeInPages(t *testing.T) {
 }
 
 func TestHealthReadinessMetricsAndSpec(t *testing.T) {
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(1e9, 0) }
 	})
 	connect(p, vienna, nil)
@@ -570,7 +570,7 @@ func TestWatchersResumeAndLearnWhatIsGone(t *testing.T) {
 }
 
 func TestStreamsAreBoundedAndEndWithTheCoordinator(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.MaxStreams = 2 })
+	p := start(t, func(c *Config) { c.MaxStreams = 2 })
 	_, end1 := p.watch("/v1/events", "")
 	defer end1()
 	_, end2 := p.watch("/v1/events", "")
@@ -583,7 +583,7 @@ func TestStreamsAreBoundedAndEndWithTheCoordinator(t *testing.T) {
 // TestOneAddressLeavesStreamsForOthers opens streams from one address until it gets no more, and then one from another
 // address.
 func TestOneAddressLeavesStreamsForOthers(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.MaxStreams = 8 })
+	p := start(t, func(c *Config) { c.MaxStreams = 8 })
 	open := func(from string) int {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		transport := &http.Transport{DialContext: dialer.DialContext}

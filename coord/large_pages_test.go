@@ -71,7 +71,7 @@ func TestPagesOfALargeLedger(t *testing.T) {
 // startLarge serves a coordinator of a ledger, with a datacenter of many nodes that answers all verbs.
 func startLarge(t *testing.T, store ledger.Ledger) *fixture {
 	t.Helper()
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		c.Ledger, c.Self, c.RequestsPerSecond, c.MaxStreams = store, &Self{ID: frontID, Key: key("front")}, 1e6, 1000
 	})
 	if _, err := p.AddRoster(t.Context(), signedRoster(t, readingRoster(t, p.PublicURL))); err != nil {

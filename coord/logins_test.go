@@ -27,7 +27,6 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
-	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/link"
@@ -55,14 +54,14 @@ func namedRoster(t *testing.T, address string, change func(r *identity.Roster)) 
 }
 
 // startNamed serves a coordinator that is named in the roster, so that reading needs a login.
-func startNamed(t *testing.T, change func(c *Coordinator)) *fixture {
+func startNamed(t *testing.T, change func(c *Config), tune ...func(c *Coordinator)) *fixture {
 	t.Helper()
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		c.Self = &Self{ID: frontID, Key: key("front")}
 		if change != nil {
 			change(c)
 		}
-	})
+	}, tune...)
 	if _, err := p.AddRoster(t.Context(), signedRoster(t, namedRoster(t, p.PublicURL, nil))); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +143,7 @@ func TestEveryRouteHasAScope(t *testing.T) {
 // A login is valid once, for a minute, at this coordinator, and for people in the roster.
 func TestALoginCountsOnceAndHere(t *testing.T) {
 	var late atomic.Int64
-	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
+	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	good := signed(t, "carol", identity.LoginNamespace, p.textFor("carol", p.challenge()))
 	if _, err := p.handIn(good); err != nil {
 		t.Fatal(err)
@@ -185,7 +184,7 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 // Reading ends with the roster that permitted it, with the token, and with the session. Streams end too.
 func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	var late atomic.Int64
-	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
+	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	carol, bob := p.token("carol"), p.token("bob")
 	if status, body := p.as(carol, http.MethodGet, "/v1/runs"); status != http.StatusOK {
 		t.Fatalf("status %d, %s", status, body)
@@ -269,7 +268,7 @@ func TestANewRosterWakesPages(t *testing.T) {
 // A stream ends with the token that opened it, and with its session. It sends no later event.
 func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 	var late atomic.Int64
-	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
+	p := startNamed(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	s := connect(p, vienna, nil)
 	sub, err := p.submit(signedScript(t, payload()))
 	if err != nil {
@@ -338,7 +337,7 @@ func TestStreamSendsNoEventAfterItsSessionEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &interrupted{Ledger: store, during: func() {}}
-	p := startNamed(t, func(c *Coordinator) { c.Ledger = l })
+	p := startNamed(t, func(c *Config) { c.Ledger = l })
 	t.Cleanup(func() {
 		p.stop()
 		store.Close()
@@ -635,11 +634,9 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 func TestCoordinatorWithTLSHasNoPlainAddress(t *testing.T) {
 	const before, now = "http://127.0.0.1:7440", "https://10.77.0.2:7440"
 	at := func(tls *tls.Config, address string) error {
-		c := &Coordinator{
+		c := made(t, Config{
 			PublicURL: now, OtherURLs: []string{before, now}, Cluster: firstRoster().Cluster, TLS: tls, Self: &Self{ID: frontID, Key: key("front")},
-			Log: new(testenv.Log).Logger(),
-		}
-		c.init()
+		})
 		_, err := c.Challenge(api.NewChallenge{Nonce: make([]byte, identity.NonceSize), URL: address})
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 // The page of the manual lists every metric: alert rules depend on it.
 func TestTheManualListsEveryMetric(t *testing.T) {
-	testenv.CheckMetrics(t, "..", "Metrics of a coordinator", newMetrics(&Coordinator{}).registry.Describe)
+	testenv.CheckMetrics(t, "..", "Metrics of a coordinator", made(t, Config{}).metrics.registry.Describe)
 }
 
 // False reports of a datacenter spoil only the metrics of its own nodes.

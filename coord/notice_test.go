@@ -68,11 +68,11 @@ func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
 
 // An expiry is logged once each at 30, 7 and 1 days before, and when it has passed. A renewed roster is logged again.
 func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
-	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now := made
+	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := begun
 	var log bytes.Buffer
-	c := &Coordinator{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	r := withRoles(made)
+	c := made(t, Config{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	r := withRoles(begun)
 	r.Bindings = r.Bindings[:1]
 	c.rosters.current.Store(r)
 	warned := make(identity.Warned)
@@ -87,7 +87,7 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 			got = append(got, now.Format(time.DateOnly)+" "+level+" "+strings.Trim(message, "\""))
 		}
 	}
-	for ; now.Before(made.Add(92 * day)); now = now.Add(6 * time.Hour) {
+	for ; now.Before(begun.Add(92 * day)); now = now.Add(6 * time.Hour) {
 		look()
 	}
 	renewed := withRoles(now)
@@ -113,7 +113,7 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 	}
 	warned = make(identity.Warned) // restarted, long after a role has ended
 	c.rosters.current.Store(r)
-	now, got = made.Add(41*day), nil
+	now, got = begun.Add(41*day), nil
 	if look(); got != nil {
 		t.Errorf("of a role that ended as it was meant: %q", got)
 	}
@@ -122,7 +122,7 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 // The expiry of a certificate for browsers is logged 30, 7 and 1 days before, but only in the last third of its
 // validity, in which programs renew it. From then on the dashboard shows it, next to the notice about the roster.
 func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
-	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (
 		ends  = "level=WARN msg=\"the certificate for browsers expires on "
 		ended = "level=WARN msg=\"the certificate for browsers has expired"
@@ -135,12 +135,12 @@ func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 		"90 days":  {90*day - time.Second, []time.Duration{7 * day, day, 0}},
 		"six days": {6 * day, []time.Duration{day, 0}},
 	} {
-		now, until := made, made.Add(tt.life)
+		now, until := begun, begun.Add(tt.life)
 		var log bytes.Buffer
-		c := &Coordinator{
+		c := made(t, Config{
 			Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			PublicCertificate: func() (time.Time, time.Time) { return until.Add(-tt.life), until },
-		}
+		})
 		warned := make(identity.Warned)
 		told := 0
 		for ; now.Before(until.Add(day)); now = now.Add(time.Hour) {
@@ -170,10 +170,10 @@ func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 }
 
 func TestANoticeHidesNoOther(t *testing.T) {
-	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now := made.Add(80 * day)
-	c := &Coordinator{Now: func() time.Time { return now }, PublicCertificate: func() (time.Time, time.Time) { return made, made.Add(81 * day) }}
-	c.rosters.current.Store(withRoles(made))
+	founded := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := founded.Add(80 * day)
+	c := made(t, Config{Now: func() time.Time { return now }, PublicCertificate: func() (time.Time, time.Time) { return founded, founded.Add(81 * day) }})
+	c.rosters.current.Store(withRoles(founded))
 	if got := c.notice(t.Context()); !strings.Contains(got, "writ roster renew. The certificate for browsers expires on 2026-03-23.") {
 		t.Errorf("%q", got)
 	}
@@ -219,7 +219,7 @@ func TestRolesThatEndAreMetrics(t *testing.T) {
 
 // A running coordinator reports expiring items on its pages, in its metrics and in its log.
 func TestCoordinatorReportsExpiringItems(t *testing.T) {
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(86400, 0) }
 	})
 	p.rosters.current.Store(withRoles(time.Now().Add(-20 * day).UTC()))

@@ -33,7 +33,7 @@ func TestCoordinatorSendsEventsToWebhooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		var err error
 		if c.Webhooks, err = webhook.Read(filepath.Join(dir, "webhooks.yaml")); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // with an empty item, and integers outside their range are rejected with the name of the parameter. An empty filter
 // would select everything.
 func TestInvalidParametersAreRefused(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1e6 })
+	p := start(t, func(c *Config) { c.RequestsPerSecond = 1e6 })
 	s, err := p.submit(signedScript(t, payload()))
 	if err != nil {
 		t.Fatal(err)

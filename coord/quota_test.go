@@ -59,7 +59,7 @@ func TestWaitingSubmissionsAreBounded(t *testing.T) {
 // A project that submits faster than permitted waits, and is then refused with the time to retry; another project does
 // not wait.
 func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.SubmissionsPerSecond = 0.1 }) // one at once, and the next one in 10 s
+	p := start(t, func(c *Config) { c.SubmissionsPerSecond = 0.1 }) // one at once, and the next one in 10 s
 	if _, err := p.submit(signedScript(t, payload())); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 // Cancelling a run costs its datacenter more than starting one. The statements of one person delay no other person.
 func TestStatementsOfASignerAreLimited(t *testing.T) {
 	// A statement at once, and the next one in 10 s.
-	p := start(t, func(c *Coordinator) { c.SubmissionsPerSecond = 0.5 })
+	p := start(t, func(c *Config) { c.SubmissionsPerSecond = 0.5 })
 	connect(p, vienna, nil)
 	run, err := p.submit(signedScript(t, payload()))
 	if err != nil {

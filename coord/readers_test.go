@@ -59,9 +59,9 @@ func readingRoster(t *testing.T, address string) *identity.Roster {
 }
 
 // startReading serves a coordinator of readingRoster with a datacenter that answers all verbs.
-func startReading(t *testing.T, change ...func(c *Coordinator)) (*fixture, *supervisor) {
+func startReading(t *testing.T, change ...func(c *Config)) (*fixture, *supervisor) {
 	t.Helper()
-	p := start(t, func(c *Coordinator) {
+	p := start(t, func(c *Config) {
 		c.Self = &Self{ID: frontID, Key: key("front")}
 		c.RequestsPerSecond = 1e6
 		for _, change := range change {

@@ -54,7 +54,7 @@ func TestPublicRequestsLogFewLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := new(testenv.Log)
-			p := start(t, func(c *Coordinator) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+			p := start(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
 			for i := range 1000 {
 				if status := send(p, tt.method, tt.path, tt.kind, tt.body, i, tt.change); status != tt.status {
 					t.Fatalf("the answer is %d, want %d", status, tt.status)

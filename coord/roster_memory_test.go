@@ -44,7 +44,7 @@ func TestManyStrangersCostBoundedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	p := startNamed(t, func(c *Coordinator) { c.Ledger = store })
+	p := startNamed(t, func(c *Config) { c.Ledger = store })
 	p.addVersions(manyVersions)
 	token := p.token("alice")
 	node := httptest.NewServer(nodes.Handler(rosterBackend{from: p.Coordinator}, rosterBackend{from: p.Coordinator}, slog.New(slog.DiscardHandler)))

@@ -40,7 +40,7 @@ func TestStrangersShareOneRosterPage(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	counted := &countedRosters{Ledger: store}
-	p := start(t, func(c *Coordinator) { c.Ledger = counted })
+	p := start(t, func(c *Config) { c.Ledger = counted })
 	_, first := p.get("/v1/roster?after=0")
 	for range 30 {
 		roster, err := p.rosters.newest(t.Context(), p.Coordinator)

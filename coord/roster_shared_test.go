@@ -21,7 +21,7 @@ func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	p := start(t, func(c *Coordinator) { c.Ledger = store })
+	p := start(t, func(c *Config) { c.Ledger = store })
 	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,6 @@ func rosterText(ctx context.Context, l ledger.Rosters) func(version int) ([]byte
 // AddRoster verifies the link of the next roster, or the first roster of this coordinator's cluster, stores it and
 // wakes the couriers, which send it to the datacenters. A known roster is not an error.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
-	c.init()
 	// First without the lock: unauthenticated clients can send texts that are expensive to reject, and only those of
 	// signers get further.
 	if newest := c.rosters.current.Load(); newest != nil {

@@ -137,7 +137,7 @@ func TestFirstRosterIsOfTheCoordinatorsCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The fixture's roster is refused too.
-	p := start(t, func(c *Coordinator) { c.Cluster = writ.ClusterID(strings.Repeat("1", 64)) })
+	p := start(t, func(c *Config) { c.Cluster = writ.ClusterID(strings.Repeat("1", 64)) })
 	if status, body := p.post("/v1/roster", text); status != 403 {
 		t.Errorf("status %d, %s", status, body)
 	}

@@ -35,7 +35,7 @@ func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 // Each filter selects the described runs, from the readable projects only, and the next pages use the same filter.
 func TestRunFiltersSelectByPropertyAndSilence(t *testing.T) {
 	var later atomic.Int64 // offset of the coordinator's clock
-	p, s := startReading(t, func(c *Coordinator) {
+	p, s := startReading(t, func(c *Config) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	})
 	var shops, blogs []writ.Submission
@@ -125,7 +125,7 @@ func TestWhyNamesTheFailingNode(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	counted := &asking{Ledger: store}
-	p, s := startReading(t, func(c *Coordinator) { c.Ledger = counted })
+	p, s := startReading(t, func(c *Config) { c.Ledger = counted })
 	call := func(run writ.RunID, seq int, state writ.CallState, node writ.NodeID, reason string, after ...int) writ.Event {
 		return writ.Event{Call: &writ.Call{Run: run, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: node, NodeName: string(node), Reason: reason, After: after}}
 	}

@@ -11,7 +11,7 @@ import (
 
 // A client that never ends its request delays the shutdown of a coordinator by its grace at most.
 func TestARequestThatNeverEndsIsCut(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.Grace = time.Millisecond })
+	p := start(t, func(c *Config) { c.Grace = time.Millisecond })
 	address := strings.TrimPrefix(p.PublicURL, "http://")
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

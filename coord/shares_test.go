@@ -29,7 +29,7 @@ func TestShareOfADatacenterFollowsTheDisk(t *testing.T) {
 }
 
 func TestDatacenterOverItsShareIsPaused(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.DatacenterShare = 1 << 20 })
+	p := start(t, func(c *Config) { c.DatacenterShare = 1 << 20 })
 	again := func(datacenter writ.DatacenterID, seq int64) error {
 		p.shares.mu.Lock()
 		p.shares.read = time.Time{} // as if time had passed

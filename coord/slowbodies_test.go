@@ -30,7 +30,7 @@ func (p *fixture) slowClient(remote string, sent int) (body io.Closer, status ch
 // served meanwhile.
 func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 	const bound, clients, sent = 2 << 20, 8, 500 << 10
-	p := start(t, func(c *Coordinator) { c.bodies.Size = bound })
+	p := start(t, nil, func(c *Coordinator) { c.bodies.Size = bound })
 	bodies, statuses := map[int]io.Closer{}, map[int]chan int{}
 	for i := range clients {
 		bodies[i], statuses[i] = p.slowClient("192.0.2.1:1", sent)

@@ -6,7 +6,7 @@ import (
 )
 
 func TestLoginsWaitForNoStranger(t *testing.T) {
-	p := startNamed(t, func(c *Coordinator) { c.strangers.turns.Size = 1 })
+	p := startNamed(t, nil, func(c *Coordinator) { c.strangers.turns.Size = 1 })
 	token := p.token("alice")
 	release, err := p.strangers.turns.Take(t.Context(), "a stranger's network")
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 // Submit verifies and records a signed script. Its datacenter gets it once it is connected. If the same payload was
 // submitted before, Submit returns the state of the first submission.
 func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) (writ.Submission, error) {
-	c.init()
 	log := c.Log.With("remote", remote)
 	v, err := c.check(ctx, signed)
 	if err != nil {
@@ -138,7 +137,6 @@ func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string
 // State verifies any other signed statement, forwards it to its datacenter and returns the answer. If the datacenter is
 // not connected, nothing happens, and the client may retry until the statement expires.
 func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (link.StatementAnswer, error) {
-	c.init()
 	log := c.Log.With("remote", remote)
 	statement, err := c.checkStatement(ctx, signed)
 	if err != nil {

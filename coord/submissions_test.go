@@ -98,7 +98,7 @@ func TestRestartLosesNothing(t *testing.T) {
 		return l
 	}
 	first := open()
-	p := start(t, func(c *Coordinator) { c.Ledger = first })
+	p := start(t, func(c *Config) { c.Ledger = first })
 	waiting, err := p.submit(signedScript(t, payload()))
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestRestartLosesNothing(t *testing.T) {
 
 	second := open()
 	defer second.Close()
-	p = start(t, func(c *Coordinator) { c.Ledger, c.Cluster = second, "" }) // the ledger knows the cluster
+	p = start(t, func(c *Config) { c.Ledger, c.Cluster = second, "" }) // the ledger knows the cluster
 	connect(p, vienna, nil)
 	p.await("delivered", func() bool { return p.run(waiting.Run).State == api.RunStateAccepted })
 	p.stop()
@@ -123,7 +123,7 @@ func (a *ahead) now() time.Time { return time.Now().Add(time.Duration(a.by.Load(
 
 func TestWaitingSubmissionExpires(t *testing.T) {
 	var clock ahead
-	p := start(t, func(c *Coordinator) { c.Now = clock.now })
+	p := start(t, func(c *Config) { c.Now = clock.now })
 	s, err := p.submit(signedScript(t, payload()))
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestAnyFlippedBitIsRefused(t *testing.T) {
 
 // Without the early check, the datacenter refuses the submission, and its submitter sees the refusal.
 func TestTheSupervisorRefusesAnUncheckedSubmission(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.SkipEarlyCheckForTest = true })
+	p := start(t, func(c *Config) { c.SkipEarlyCheckForTest = true })
 	dc := connect(p, vienna, nil)
 	for _, name := range []string{"altered", "a stranger", "without the role", "expired", "another purpose"} {
 		bad := badSubmissions(t)[name]

@@ -3,7 +3,6 @@ package coord
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -41,11 +40,7 @@ func startWithTail(t *testing.T, limit int) (*fixture, *countingLedger) {
 		t.Fatal(err)
 	}
 	counting := &countingLedger{Ledger: store}
-	p := start(t, func(c *Coordinator) {
-		c.Ledger = counting
-		c.init()
-		c.tail.limit = limit
-	})
+	p := start(t, func(c *Config) { c.Ledger = counting }, func(c *Coordinator) { c.tail.limit = limit })
 	t.Cleanup(func() {
 		p.stop()
 		if err := store.Close(); err != nil {
@@ -269,8 +264,7 @@ func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.Eve
 func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(foreignEvents)
-		p := &fixture{t: t, Coordinator: &Coordinator{Ledger: l, Log: slog.New(slog.DiscardHandler), PublicURL: "http://127.0.0.1:7440"}}
-		p.init()
+		p := &fixture{t: t, Coordinator: made(t, Config{Ledger: l})}
 		ctx, cancel := context.WithCancel(t.Context())
 		var reading sync.WaitGroup
 		reading.Go(func() { _ = p.tail.run(ctx) })

@@ -421,8 +421,11 @@ func TestClientHandsInRosters(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	behind := httptest.NewUnstartedServer(nil)
-	c := &coord.Coordinator{
+	c, err := coord.New(coord.Config{
 		Ledger: store, Log: slog.New(slog.DiscardHandler), PublicURL: "http://" + behind.Listener.Addr().String(), Cluster: w.cluster, Version: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	behind.Config.Handler = c.Handler()
 	behind.Start()

@@ -113,8 +113,8 @@ func issuerOf(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.Pr
 	return issuer, nil
 }
 
-// certify has a coordinator show the certificate for browsers, if there is one.
-func (c *Coord) certify(ctx context.Context, to *coord.Coordinator) error {
+// certify adds the certificate for browsers, if there is one, to the configuration of a coordinator.
+func (c *Coord) certify(ctx context.Context, to *coord.Config) error {
 	switch {
 	case c.TLSCert == "" && c.TLSKey == "":
 		return nil
@@ -181,7 +181,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		c.PublicURL = firstAddress(self)
 	}
 	disk := &metrics.Disk{Data: c.Data, Store: where.file}
-	coordinator := &coord.Coordinator{
+	config := coord.Config{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space,
@@ -189,24 +189,24 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		Collectors:            []prometheus.Collector{disk},
 	}
 	if self != nil {
-		coordinator.Self, coordinator.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs
+		config.Self, config.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs
 		issuer, err := issuerOf(roster.Cluster, self, key)
 		if err != nil {
 			return err
 		}
 		if issuer != nil {
-			coordinator.TLS = pki.Server(issuer.Certificate, nil)
+			config.TLS = pki.Server(issuer.Certificate, nil)
 			if c.PublicURL == "" {
-				coordinator.PublicURL = "https://" + c.Listener.Addr().String()
+				config.PublicURL = "https://" + c.Listener.Addr().String()
 			}
-			coordinator.Certificates = func() ([]writ.Certificate, error) {
+			config.Certificates = func() ([]writ.Certificate, error) {
 				own, err := issuer.Describe(nil)
 				return []writ.Certificate{own}, err
 			}
 		}
 	}
 	if c.Webhooks != "" {
-		if coordinator.Webhooks, err = webhook.Read(c.Webhooks); err != nil {
+		if config.Webhooks, err = webhook.Read(c.Webhooks); err != nil {
 			return err
 		}
 	}
@@ -216,12 +216,12 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	defer endTraces()
 	if traces != nil {
-		coordinator.Record = traces.Record
+		config.Record = traces.Record
 	}
-	if err := c.certify(ctx, coordinator); err != nil {
+	if err := c.certify(ctx, &config); err != nil {
 		return err
 	}
-	public := newPublicAddress(c.PublicURL, c.Listener.Addr(), coordinator.TLS != nil)
+	public := newPublicAddress(c.PublicURL, c.Listener.Addr(), config.TLS != nil)
 	if err := public.check(ownAddress); err != nil {
 		return err
 	}
@@ -229,10 +229,14 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		c.Log.WarnContext(ctx, "--public-url leads other machines to themselves", "url", c.PublicURL, "listen", c.Listener.Addr(),
 			"fix", "name this host in --public-url as other machines do")
 	}
-	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
+	if err := config.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it
 	}
-	monitored, err := metricsListener(c.Metrics, coordinator.TLS, "this coordinator speaks no TLS", "found the cluster with `writ init --coordinator https://HOST:PORT`")
+	coordinator, err := coord.New(config)
+	if err != nil {
+		return err
+	}
+	monitored, err := metricsListener(c.Metrics, config.TLS, "this coordinator speaks no TLS", "found the cluster with `writ init --coordinator https://HOST:PORT`")
 	if err != nil {
 		return err
 	}
