@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +16,7 @@ import (
 	"writ"
 	"writ/coord/dashboard"
 	"writ/identity"
+	"writ/internal/broadcast"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
 	"writ/supervisor/link"
@@ -39,9 +39,9 @@ type Coordinator struct {
 
 	links     *link.Listener
 	rosters   rosters
-	news      broadcast // signals waiters that the ledger has new rows
-	tail      *tail     // newest ledger events, for streams
-	followed  int64     // newest ledger event at the last follow; used by follow only
+	news      broadcast.Signal // signals waiters that the ledger has new rows
+	tail      *tail            // newest ledger events, for streams
+	followed  int64            // newest ledger event at the last follow; used by follow only
 	outbox    outbox
 	metrics   *metrics
 	streams   limit.Shares
@@ -70,7 +70,7 @@ func New(config Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{Config: config.withDefaults()}
-	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
+	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.Next, limit: tailBytes, watched: make(chan struct{}, 1)}
 	c.streams.Size = c.MaxStreams
 	c.strangers.bodies.Size = strangersBodies
 	c.rosters.pages = newRosterPages()
@@ -166,33 +166,7 @@ func (c *Coordinator) prune(ctx context.Context) {
 
 // News returns a channel that is closed when the ledger stores a row after the call, or when a run waits for another
 // reason.
-func (c *Coordinator) News() <-chan struct{} { return c.news.next() }
-
-// broadcast wakes all waiters.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// next returns a channel that is closed by the following wake. Callers get the channel before they read the state, so
-// that they miss no change.
-func (b *broadcast) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *broadcast) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
-	}
-}
+func (c *Coordinator) News() <-chan struct{} { return c.news.Next() }
 
 // verifier returns the early check against the newest roster.
 func (c *Coordinator) verifier(ctx context.Context) (*identity.Verifier, error) {

@@ -70,7 +70,7 @@ func (c *Coordinator) attend(ctx context.Context, session *link.Session) {
 		roster: session.Hello.Roster, free: make(chan struct{}, carriedAtOnce),
 		projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
 	}
-	c.news.wake() // waiting runs have another reason now
+	c.news.Wake() // waiting runs have another reason now
 	k.busy.Go(func() { k.clearUnreported(ctx) })
 	k.run(ctx)
 	k.busy.Wait()
@@ -81,7 +81,7 @@ func (k *courier) run(ctx context.Context) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
-		changed := k.c.rosters.changed.next()
+		changed := k.c.rosters.changed.Next()
 		all, err := k.bring(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.rest()
@@ -250,7 +250,7 @@ func decided(err error) bool {
 // done removes a submission from all pauses. Since the datacenter has answered, the other pauses end too.
 func (k *courier) done(s writ.Submission) {
 	k.c.outbox.forget(s.Payload)
-	k.c.news.wake()
+	k.c.news.Wake()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.delayed, s.Payload)
@@ -286,7 +286,7 @@ func (k *courier) content() {
 // this submission, a rate limit delays its project, and any other error delays all deliveries.
 func (k *courier) later(s writ.Submission, err error) {
 	k.c.outbox.note(s.Payload, err)
-	k.c.news.wake() // the ledger is unchanged, but there is a new reason to show
+	k.c.news.Wake() // the ledger is unchanged, but there is a new reason to show
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	again := time.Now()

@@ -226,7 +226,7 @@ func (p *fixture) await(what string, holds func() bool) {
 	p.t.Helper()
 	late := time.After(hang)
 	for {
-		news := p.news.next()
+		news := p.news.Next()
 		if holds() {
 			return
 		}
@@ -562,6 +562,6 @@ func (s *supervisor) adopt(params json.RawMessage) (any, error) {
 		s.roster = next
 		s.rosters = append(s.rosters, text)
 	}
-	s.place.news.wake() // for callers of await
+	s.place.news.Wake() // for callers of await
 	return link.RosterVersion{Version: s.roster.Version}, nil
 }

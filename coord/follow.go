@@ -37,7 +37,7 @@ func (c *Coordinator) follow(ctx context.Context) {
 		return // other queries report errors of the ledger
 	}
 	c.followed = newest
-	c.news.wake()
+	c.news.Wake()
 	c.outbox.wakeAll()
 }
 
@@ -58,7 +58,7 @@ func (c *Coordinator) followRosters(ctx context.Context) error {
 		return fmt.Errorf("verify a roster of the ledger: %w", err)
 	}
 	c.rosters.current.Store(next)
-	c.rosters.changed.wake()
+	c.rosters.changed.Wake()
 	c.endStrangers(previous, next)
 	c.Log.InfoContext(ctx, "roster of another coordinator adopted", "version", next.Version)
 	return nil

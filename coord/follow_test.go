@@ -51,7 +51,7 @@ func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := near.rosters.changed.next()
+	changed := near.rosters.changed.Next()
 	if _, err := far.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
 		t.Fatal(err)
 	}

@@ -274,7 +274,7 @@ func (p *fixture) measureStreams(t *testing.T, token string, run writ.RunID) {
 		if err := p.Ledger.StoreEvents(ctx, vienna, []writ.Event{e}); err != nil {
 			t.Fatal(err)
 		}
-		p.news.wake()
+		p.news.Wake()
 		if n%100 == 50 {
 			t.Logf("in memory after %2.0f s: %s, %d frames", time.Since(began).Seconds(), inMemory(), frames.Load())
 		}

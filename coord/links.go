@@ -26,7 +26,7 @@ func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, eve
 		return err
 	}
 	s.c.metrics.events.Add(float64(len(events)))
-	s.c.news.wake()
+	s.c.news.Wake()
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 // webhooks returns the sender of webhooks.
 func (c *Coordinator) webhooks() *webhook.Sender {
 	return &webhook.Sender{
-		Endpoints: c.Webhooks, Ledger: c.Ledger, News: c.news.next, Ends: c.ends, DatacenterName: c.datacenterName, ProjectName: c.projectName,
+		Endpoints: c.Webhooks, Ledger: c.Ledger, News: c.news.Next, Ends: c.ends, DatacenterName: c.datacenterName, ProjectName: c.projectName,
 		PublicURL: strings.TrimSuffix(c.PublicURL, "/"), Version: c.Version, Now: c.Now, Log: c.Log,
 		Tried: func(endpoint, outcome string) { c.metrics.webhooks.WithLabelValues(endpoint, outcome).Inc() },
 	}
@@ -19,7 +19,7 @@ func (c *Coordinator) webhooks() *webhook.Sender {
 
 // spans returns the recorder of the spans of runs.
 func (c *Coordinator) spans() *spans.Recorder {
-	return &spans.Recorder{Ledger: c.Ledger, News: c.news.next, Record: c.Record, DatacenterName: c.datacenterName, Log: c.Log}
+	return &spans.Recorder{Ledger: c.Ledger, News: c.news.Next, Record: c.Record, DatacenterName: c.datacenterName, Log: c.Log}
 }
 
 // datacenterName returns the name of a datacenter in the newest roster, or its id.

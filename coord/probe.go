@@ -57,10 +57,10 @@ func (c *Coordinator) ledgerWorks(ctx context.Context) error {
 	case err != nil && was == nil:
 		e := writ.AsError(err)
 		c.Log.ErrorContext(ctx, "the ledger cannot be used: new work is refused, and events wait in the datacenters", "code", e.Code, "err", e, "hint", e.Hint)
-		c.news.wake()
+		c.news.Wake()
 	case err == nil && was != nil:
 		c.Log.InfoContext(ctx, "the ledger can be used again")
-		c.news.wake()
+		c.news.Wake()
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/broadcast"
 	"writ/internal/pagecache"
 	"writ/internal/reach"
 	"writ/ledger"
@@ -23,7 +24,7 @@ import (
 type rosters struct {
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
-	changed broadcast
+	changed broadcast.Signal
 	pages   *pagecache.Cache
 	forks   identity.Forks // already logged
 }
@@ -111,8 +112,8 @@ func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, 
 		return 0, err
 	}
 	c.rosters.current.Store(next)
-	c.rosters.changed.wake()
-	c.news.wake() // pages recheck the rights of their readers
+	c.rosters.changed.Wake()
+	c.news.Wake() // pages recheck the rights of their readers
 	c.endStrangers(previous, next)
 	c.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
 	return next.Version, nil

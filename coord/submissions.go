@@ -54,7 +54,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	if added {
 		c.metrics.submissions.WithLabelValues("accepted").Inc()
 		log.InfoContext(ctx, "submission accepted", "script", s.Script, "state", s.State)
-		c.news.wake()
+		c.news.Wake()
 	} else {
 		c.metrics.submissions.WithLabelValues("repeated").Inc()
 		// Anyone who has seen a submission can resend it.
@@ -231,7 +231,7 @@ func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) bool {
 		c.metrics.submissions.WithLabelValues("expired").Inc()
 		log.InfoContext(ctx, "submission expired", "expires", s.Expires)
 		c.outbox.forget(s.Payload)
-		c.news.wake()
+		c.news.Wake()
 		return true
 	case writ.CodeOf(err) == writ.CodeConflict:
 		return true // its datacenter decided in the meantime

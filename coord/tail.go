@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ/coord/api"
+	"writ/internal/broadcast"
 	"writ/ledger"
 )
 
@@ -26,7 +27,7 @@ type tail struct {
 	log     *slog.Logger
 	stored  func() <-chan struct{} // returns a channel that is closed when the ledger stores more
 	limit   int                    // tailBytes
-	grown   broadcast              // signals that the tail has more events
+	grown   broadcast.Signal       // signals that the tail has more events
 	watched chan struct{}          // gets a token when the first stream opens
 
 	mu       sync.Mutex
@@ -115,7 +116,7 @@ func (t *tail) begin(newest int64) {
 		t.ready, t.from, t.to = true, newest, newest
 	}
 	t.mu.Unlock()
-	t.grown.wake()
+	t.grown.Wake()
 }
 
 // add appends the events after event `after`, unless all streams ended meanwhile, and drops the oldest events beyond
@@ -136,7 +137,7 @@ func (t *tail) add(after int64, notes []note) {
 		}
 	}
 	t.mu.Unlock()
-	t.grown.wake()
+	t.grown.Wake()
 }
 
 // watch keeps the tail until release is called.

@@ -275,7 +275,7 @@ func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 		for range seconds {
 			<-tick.C
 			l.newest.Add(1)
-			p.news.wake()
+			p.news.Wake()
 		}
 		tick.Stop()
 		synctest.Wait()

@@ -60,7 +60,7 @@ func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 	if err := k.c.Ledger.Restate(ctx, k.dc, k.session.Hello.Journal, run); err != nil {
 		return err
 	}
-	k.c.news.wake()
+	k.c.news.Wake()
 	return nil
 }
 
