@@ -153,7 +153,7 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	if was := a.runners[n.ID]; runner > was { // whoever has signed once what it is does not fall back because somebody asks in its name
 		a.runners[n.ID], changed = runner, true
 		if runner == queue.RunnerOlder {
-			a.s.complaints.of(n.ID, "runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
+			a.s.warnings.Warn(n.ID, "runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
 		}
 	}
 	if a.s.Accounts != nil && (changed || !a.looked[n.ID]) {

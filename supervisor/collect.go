@@ -59,7 +59,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 		}
 		s.rounds.Add(1)
 		if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
-			s.complaints.of("", "remove beats from the queue", "err", err)
+			s.warnings.Warn("", "remove beats from the queue", "err", err)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	if err != nil {
 		beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key)
 		if err != nil {
-			s.complaints.refused(m.Stream.Node, "open message of a node; it is discarded", err)
+			s.warnings.Refused(m.Stream.Node, "open message of a node; it is discarded", err)
 			s.accounts.countUseless(m.Stream.Node, unreadable, 1)
 		}
 		s.hearBeats(ctx, m.Stream.Node, beats)
@@ -123,19 +123,19 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 // for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
-		s.complaints.refused(node, "node sent the beat of another node", ofAnother(b.Node))
+		s.warnings.Refused(node, "node sent the beat of another node", ofAnother(b.Node))
 		s.accounts.countUseless(node, extraBeats, 1)
 		return
 	}
 	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
 		s.accounts.countUseless(node, extraBeats, 1)
 		if b.Epoch >= s.epoch { // else they waited while there was no supervisor
-			s.complaints.refused(node, "node sends too many beats; some are dropped", tooOften("%d a second are heard", beatsPerSecond))
+			s.warnings.Refused(node, "node sends too many beats; some are dropped", tooOften("%d a second are heard", beatsPerSecond))
 		}
 		return
 	}
 	if s.fleet.isCopied(b, s.Now(), time.Now()) {
-		s.complaints.refused(node, "two machines speak as one node", errCopied)
+		s.warnings.Refused(node, "two machines speak as one node", errCopied)
 		s.accounts.block(node, errCopied)
 		return
 	}

@@ -145,7 +145,7 @@ func (d *dispatch) send(ctx context.Context, node writ.NodeID, jobs []outgoing) 
 		err = d.s.Queue.Push(ctx, node, tasks...)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.s.complaints.of(node, "send jobs; trying again", "jobs", len(jobs), "err", err)
+		d.s.warnings.Warn(node, "send jobs; trying again", "jobs", len(jobs), "err", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
 		}
 	}
 	if err := d.s.Queue.Acknowledge(failpoint.At(ctx, failpoint.ResultsDone), messages...); err != nil && ctx.Err() == nil {
-		d.s.complaints.of("", "remove results from the queue; trying again", "err", err)
+		d.s.warnings.Warn("", "remove results from the queue; trying again", "err", err)
 	}
 }
 
@@ -233,7 +233,7 @@ func (s *Supervisor) withdrawTasks(ctx context.Context, run writ.RunID, node wri
 	}
 	withdrawn, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
 	if err != nil && ctx.Err() == nil {
-		s.complaints.of(node, "withdraw jobs", "run", run, "err", err)
+		s.warnings.Warn(node, "withdraw jobs", "run", run, "err", err)
 	}
 	for i, task := range tasks {
 		if slices.Contains(withdrawn, ids[i]) {

@@ -33,13 +33,13 @@ func (s *Supervisor) hearHosts(node writ.NodeID, signed []byte, key envelope.Key
 
 func (s *Supervisor) hearHost(node writ.NodeID, r nodes.HostReport) {
 	if r.Node != node {
-		s.complaints.refused(node, "node reported the machine of another node", ofAnother(r.Node))
+		s.warnings.Refused(node, "node reported the machine of another node", ofAnother(r.Node))
 		s.accounts.countUseless(node, extraReports, 1)
 		return
 	}
 	if _, may := s.hosts.Reserve(string(node), 1, 0); !may {
 		s.accounts.countUseless(node, extraReports, 1)
-		s.complaints.refused(node, "node reports its machine too often; some reports are dropped", tooOften("%g a second are heard", hostsPerSecond))
+		s.warnings.Refused(node, "node reports its machine too often; some reports are dropped", tooOften("%g a second are heard", hostsPerSecond))
 		return
 	}
 	s.fleet.host(r, s.epoch, s.Now())

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/internal/tally"
 	"writ/supervisor/journal"
+	"writ/supervisor/ratelog"
 )
 
 // Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing before the first one.
@@ -31,7 +32,7 @@ type Metrics struct {
 	Holds        int
 	Links        map[string]Link // by address of the coordinator
 	Refusals     map[Refusal]int64
-	Complaints   map[Complaint]int64
+	Complaints   map[ratelog.Warning]int64
 	Roster       int
 	Expires      time.Time // of the roster
 }
@@ -46,12 +47,6 @@ type Link struct {
 type Refusal struct {
 	What string
 	Code writ.Code
-}
-
-// Complaint is a line of the log about what goes wrong, mostly with a node. Both parts are written in this program.
-type Complaint struct {
-	What string
-	Code writ.Code // "" unless something was refused
 }
 
 // counts are what a supervisor counts besides what its parts do.
@@ -162,7 +157,7 @@ func age(now, since time.Time) time.Duration {
 func (s *Supervisor) Metrics() Metrics {
 	m := Metrics{
 		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.total(), Passes: s.counts.passes.Spread(), Crashes: s.counts.crashes.All(),
-		Nodes: s.countNodes(), Refusals: s.counts.refusals.All(), Complaints: s.complaints.counts.All(), Links: make(map[string]Link),
+		Nodes: s.countNodes(), Refusals: s.counts.refusals.All(), Complaints: s.warnings.Counts(), Links: make(map[string]Link),
 	}
 	m.JournalFault, m.Queue = s.faults.works()
 	m.Journal = m.JournalFault == ""

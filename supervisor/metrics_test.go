@@ -7,6 +7,7 @@ import (
 	"writ"
 	"writ/supervisor"
 	"writ/supervisor/link"
+	"writ/supervisor/ratelog"
 )
 
 // threeVolumes makes three calls that do not wait for each other.
@@ -73,7 +74,7 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 			t.Errorf("the run has ended: %+v", m)
 		}
 		if m.Refusals[supervisor.Refusal{What: "submission", Code: writ.CodeWrongDatacenter}] != 1 || len(m.Refusals) != 1 ||
-			m.Complaints[supervisor.Complaint{What: "open message of a node; it is discarded", Code: writ.CodeSignatureInvalid}] != 1 {
+			m.Complaints[ratelog.Warning{What: "open message of a node; it is discarded", Code: writ.CodeSignatureInvalid}] != 1 {
 			t.Errorf("it refused one submission and one message: %v, %v", m.Refusals, m.Complaints)
 		}
 		if !m.Journal || !m.Queue || m.Failed != 0 || m.Writes.Count == 0 || m.Passes.Count < 1 || len(m.Crashes) > 0 {

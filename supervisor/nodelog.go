@@ -180,13 +180,13 @@ func (s *Supervisor) hearLogs(node writ.NodeID, signed []byte, key envelope.Keys
 
 func (s *Supervisor) hearLog(node writ.NodeID, r nodes.LogReport) {
 	if r.Node != node {
-		s.complaints.refused(node, "node told the log of another node", ofAnother(r.Node))
+		s.warnings.Refused(node, "node told the log of another node", ofAnother(r.Node))
 		s.accounts.countUseless(node, extraReports, 1)
 		return
 	}
 	if _, may := s.nodeLogs.heard.Reserve(string(node), 1, 0); !may {
 		s.accounts.countUseless(node, extraReports, 1)
-		s.complaints.refused(node, "node tells its log too often; some of it is dropped", tooOften("%d parts a second are heard", logsHeard))
+		s.warnings.Refused(node, "node tells its log too often; some of it is dropped", tooOften("%d parts a second are heard", logsHeard))
 		return
 	}
 	if r.Epoch >= s.epoch { // else it was said to an earlier supervisor

@@ -27,7 +27,7 @@ func (t *step) receive(m mail, why *stop) error {
 	}
 	for i, a := range m.results {
 		if !t.genuine[i] {
-			t.s.complaints.refused(a.node, "result without a sent job; it is ignored",
+			t.s.warnings.Refused(a.node, "result without a sent job; it is ignored",
 				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.result.Seq, "attempt", a.result.Attempt)
 			t.s.accounts.countUseless(a.node, unasked, 1)
 			continue

@@ -84,7 +84,7 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 // node keep all others waiting.
 func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
-		s.complaints.refused(node, "node sent the report of another node", ofAnother(r.Node))
+		s.warnings.Refused(node, "node sent the report of another node", ofAnother(r.Node))
 		s.accounts.countUseless(node, extraReports, 1)
 		return
 	}
@@ -130,14 +130,14 @@ func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
 	case err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		s.complaints.of(r.Node, "store a report; its node sends the next one", "err", err)
+		s.warnings.Warn(r.Node, "store a report; its node sends the next one", "err", err)
 		return
 	case t.strange > 0:
-		s.complaints.refused(r.Node, "node reported usage of unknown resources; it is not charged",
+		s.warnings.Refused(r.Node, "node reported usage of unknown resources; it is not charged",
 			writ.Errorf(writ.CodeResourceUnknown, "%d entries are of resources that are not on the node", t.strange))
 	}
 	if t.left {
-		s.complaints.refused(r.Node, "node reports too many changes; the rest waits", tooOften("%d events a second are told", newsPerSecond))
+		s.warnings.Refused(r.Node, "node reports too many changes; the rest waits", tooOften("%d events a second are told", newsPerSecond))
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {

@@ -20,7 +20,7 @@ func (s *Supervisor) protect() error {
 	return s.Journal.Protect(journal.Protection{
 		Key: s.Key.Seed(), Known: s.Protected, KnownValues: s.ProtectedValues,
 		Refused: func(err *writ.Error) {
-			s.complaints.refused("", "record of the journal changed by another program; it is not used", err, "hint", err.Hint)
+			s.warnings.Refused("", "record of the journal changed by another program; it is not used", err, "hint", err.Hint)
 		},
 		Adopted: func(rows int) {
 			s.Log.Warn("records of the journal are protected from now on; existing records were accepted once", "records", rows)

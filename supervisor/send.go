@@ -276,6 +276,6 @@ func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, signed)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.complaints.of(message.Node, "send control message", "err", err)
+		s.warnings.Warn(message.Node, "send control message", "err", err)
 	}
 }

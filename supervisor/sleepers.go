@@ -33,7 +33,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 		if w.s.isAwaited(sleeper.Run) {
 			continue
 		}
-		w.s.complaints.of("", noWakeUp, "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
+		w.s.warnings.Warn("", noWakeUp, "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
 		w.s.steps.post(sleeper.Run, mail{})
 	}
 	w.asleep = nil

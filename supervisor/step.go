@@ -432,7 +432,7 @@ func (t *step) evaluate(ctx context.Context) (*pass, error) {
 // keepCrashes records the death of the evaluator at once, so that a script which also kills the supervisor's host cannot do so for
 // ever, and asks for another step.
 func (t *step) keepCrashes(ctx context.Context) error {
-	t.s.complaints.of("", "evaluator ended", "run", t.run.ID, "signer", t.run.Signer, "crashes", t.run.Crashes)
+	t.s.warnings.Warn("", "evaluator ended", "run", t.run.ID, "signer", t.run.Signer, "crashes", t.run.Crashes)
 	crashes := t.run.Crashes
 	err := t.s.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
 		run, err := tx.Run(t.run.ID)

@@ -28,6 +28,7 @@ import (
 	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/ratelog"
 )
 
 // Config is what a supervisor is made of. All fields are required unless they say otherwise.
@@ -111,7 +112,7 @@ type Supervisor struct {
 	boots         *boots
 	unknownEpochs unknownEpochs
 	faults        *faults
-	complaints    *complaints
+	warnings      *ratelog.Log
 	refusals      limit.Lines // that are said, by signer and code, or by code alone
 	previews      fair.Slots  // of previews under way, by project
 	checking      fair.Slots  // of scripts that are being checked, by project
@@ -133,7 +134,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(), recent: newRecent(),
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(), holds: newHolds(), boots: newBoots(),
-		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
+		faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
 		nodeLogs: newNodeLogs(),
@@ -248,7 +249,7 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 		case time.Since(began) > wakeWithin:
 			return fmt.Errorf("list open runs: %w", err)
 		}
-		s.complaints.of("", "continue open runs; trying again", "err", err)
+		s.warnings.Warn("", "continue open runs; trying again", "err", err)
 		_ = sleep.For(ctx, watchEvery)
 	}
 }

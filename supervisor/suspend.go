@@ -93,11 +93,11 @@ func (a *accounts) survey(ctx context.Context) {
 			a.suspend(ctx, f.Node, writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, of which too few were left; %d are allowed",
 				f.Count, queue.BudgetConnections), first)
 		case queue.Oversize:
-			a.s.complaints.refused(f.Node, "messages of a node are too large; they are discarded unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
+			a.s.warnings.Refused(f.Node, "messages of a node are too large; they are discarded unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
 		case queue.WrongType:
-			a.s.complaints.refused(f.Node, "queue key of a node had a wrong type; it was replaced", writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
+			a.s.warnings.Refused(f.Node, "queue key of a node had a wrong type; it was replaced", writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
 		case queue.TooFast:
-			a.s.complaints.refused(f.Node, "node sends too much; its messages wait", tooOften("what waits is more than one look takes"))
+			a.s.warnings.Refused(f.Node, "node sends too much; its messages wait", tooOften("what waits is more than one look takes"))
 		}
 	}
 }
@@ -156,13 +156,13 @@ func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Erro
 	}
 	switch was := a.suspended[node]; {
 	case letOff || a.lacking:
-		a.s.complaints.refused(node, "queue content of a node removed", why)
+		a.s.warnings.Refused(node, "queue content of a node removed", why)
 	case was != nil && was.off: // what it had is more than one look found, or was on its way
 	default:
 		a.disableAccount(ctx, node, why, time.Now())
 	}
 	if err := a.s.Accounts.Clear(ctx, node); err != nil && ctx.Err() == nil {
-		a.s.complaints.of(node, "remove the queue content of a node", "err", err)
+		a.s.warnings.Warn(node, "remove the queue content of a node", "err", err)
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, vers
 			now, err = s.AdoptRosters(ctx, newer.Signed)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.complaints.refused("", "adopt newer rosters", err, "have", have, "coordinator", version)
+			s.warnings.Refused("", "adopt newer rosters", err, "have", have, "coordinator", version)
 		}
 		if err != nil || now <= have {
 			return

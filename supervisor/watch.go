@@ -70,7 +70,7 @@ func (s *Supervisor) watch(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if err := w.look(ctx); err != nil && ctx.Err() == nil && s.Journal.Fault() == nil {
-				s.complaints.refused("", "watch the datacenter; trying again", err)
+				s.warnings.Refused("", "watch the datacenter; trying again", err)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (w *watcher) look(ctx context.Context) error {
 	w.flushed = w.flushed || flushed
 	s.faults.look(ctx, s.Journal, queueErr, at)
 	s.steps.retry()
-	s.complaints.pass(at)
+	s.warnings.Repeat(at)
 	listened := w.listened(at, queueErr == nil)
 	w.applySilence()
 	w.lost = append(w.lost, s.fleet.tick(at, now, listened)...)
@@ -450,7 +450,7 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	for i := range changed {
 		events[i].Node = &changed[i]
 		if journal.Shorten(&events[i]) {
-			w.s.complaints.refused(changed[i].ID, "node says more of itself than a link carries; coordinators are told less",
+			w.s.warnings.Refused(changed[i].ID, "node says more of itself than a link carries; coordinators are told less",
 				writ.Errorf(writ.CodeTooLarge, "its drivers, disks, networks, orphans and stuck jobs are too much to tell"))
 		}
 	}

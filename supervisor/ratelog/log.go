@@ -1,0 +1,117 @@
+// Package ratelog logs warnings at a bounded rate. A node chooses what it sends and how often; it must not choose the
+// size of the supervisor's log. The first warning about a node is logged at once, repetitions are counted and logged
+// with growing pauses. The package does not know what the warnings mean.
+package ratelog
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/internal/tally"
+)
+
+// Pauses between two log lines of the same event. The pause doubles while the event repeats.
+const (
+	firstPause   = 10 * time.Second
+	longestPause = 10 * time.Minute
+)
+
+// Log logs warnings. It is safe for concurrent use. Make it with New.
+type Log struct {
+	log    *slog.Logger
+	counts tally.Counts[Warning]
+
+	mu  sync.Mutex
+	all map[event]*repetition
+}
+
+// Warning is a log message without its arguments. Both fields are constants of this program.
+type Warning struct {
+	What string
+	Code writ.Code // "" unless the supervisor rejected something
+}
+
+// event identifies warnings that are logged together.
+type event struct {
+	node    writ.NodeID
+	message string
+	code    writ.Code
+}
+
+// repetition counts an event since its last log line.
+type repetition struct {
+	since time.Time // time of the last log line, by the monotonic clock
+	pause time.Duration
+	times int
+	args  []any // of the newest warning
+}
+
+// New returns a log that writes to log.
+func New(log *slog.Logger) *Log {
+	return &Log{log: log, all: make(map[event]*repetition)}
+}
+
+// Warn logs or counts a problem with a node. node is "" if no particular node causes the problem.
+func (l *Log) Warn(node writ.NodeID, message string, args ...any) {
+	l.add(event{node: node, message: message}, args)
+}
+
+// Refused logs or counts something that was rejected because of why.
+func (l *Log) Refused(node writ.NodeID, message string, why error, args ...any) {
+	l.add(event{node, message, writ.CodeOf(why)}, append(args, "err", why))
+}
+
+// Repeat logs the events that repeated during their pause, and forgets the others. Call it at regular intervals.
+func (l *Log) Repeat(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for e, r := range l.all {
+		passed := now.Sub(r.since)
+		switch {
+		case passed < r.pause:
+		case r.times == 0:
+			delete(l.all, e)
+		default:
+			l.write(e, append([]any{"times", r.times, "within", passed.Round(time.Second)}, r.args...))
+			*r = repetition{since: now, pause: min(2*r.pause, longestPause)}
+		}
+	}
+}
+
+// Counts returns the number of warnings since the start.
+func (l *Log) Counts() map[Warning]int64 { return l.counts.All() }
+
+func (l *Log) add(e event, args []any) {
+	warning := Warning{What: e.message}
+	if e.code != "" {
+		warning.Code = e.code.Info().Code // an unknown code counts as INTERNAL
+	}
+	l.counts.Add(warning)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.all[e]; r != nil {
+		r.times++
+		r.args = args
+		return
+	}
+	l.all[e] = &repetition{since: time.Now(), pause: firstPause}
+	l.write(e, args)
+}
+
+// write writes a log line. A forged record is an error, because a person has to act.
+func (l *Log) write(e event, args []any) {
+	level := slog.LevelWarn
+	if e.code != "" {
+		args = append([]any{"code", e.code}, args...)
+	}
+	if e.code == writ.CodeRecordForged {
+		level = slog.LevelError
+	}
+	if e.node != "" {
+		args = append([]any{"node", e.node}, args...)
+	}
+	l.log.Log(context.Background(), level, e.message, args...)
+}
