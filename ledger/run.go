@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"time"
+
+	"writ"
+)
+
+// State is the state of a run as the ledger shows it: the run's own state once its datacenter has accepted it, and the
+// submission's state before.
+type State string
+
+// The states of a run before its datacenter accepts it. The other states are those of writ.RunState. Expired is a state
+// of both.
+const (
+	StateWaiting = State(writ.SubmissionWaiting)
+	StateRefused = State(writ.SubmissionRefused)
+)
+
+// States lists every state of a run, in the order in which a run can reach them.
+var States = []State{
+	StateWaiting, StateRefused, State(writ.RunAccepted), State(writ.RunRunning),
+	State(writ.RunSucceeded), State(writ.RunFailed), State(writ.RunCancelled), State(writ.RunExpired),
+}
+
+// Run is the ledger's copy of a run, without output. Run.State and Run.Accepted are zero until the datacenter accepts
+// the run.
+type Run struct {
+	writ.Run
+	State State
+	// Created is when the submission arrived, or when a run without a submission was accepted; lists are sorted by it.
+	Created time.Time
+}
+
+// RunCounts counts runs by project and state. Zero counts have no entry.
+type RunCounts map[writ.ProjectID]map[State]int
+
+// Sum adds up the counts of the projects for which selects returns true.
+func (c RunCounts) Sum(selects func(project writ.ProjectID) bool) map[State]int {
+	sum := map[State]int{}
+	for project, counts := range c {
+		if !selects(project) {
+			continue
+		}
+		for state, n := range counts {
+			sum[state] += n
+		}
+	}
+	return sum
+}
+
+// Total adds up the counts of all projects.
+func (c RunCounts) Total() map[State]int {
+	return c.Sum(func(writ.ProjectID) bool { return true })
+}
+
+// RunFilter selects runs. An empty field selects all.
+type RunFilter struct {
+	States     []State
+	Datacenter writ.DatacenterID
+	Projects   []writ.ProjectID
+	Signer     string
+	Prefix     string // of the run's id
+	Script     string // file name of the script
+	Deployment string // name of the deployment
+	// Text is a substring of a name, a parameter or the error that ended the run, or the start of a resource name;
+	// case-insensitive.
+	Text      string
+	Since     time.Time // runs created at this time or later
+	Failure   writ.Code // runs that ended with this code
+	Operation string    // runs ended by a call of this operation; NoOperation selects runs that ended without a call
+	// Silent selects open runs created before this time that have no later event except log lines, or that repeat a
+	// call; see LoopCalls.
+	Silent time.Time
+	Oldest bool // not a condition: sorts the list from the oldest run
+}
+
+// LoopCalls is the number of consecutive calls that count as an endless loop, if all come from one line of a script,
+// act on one resource, and each started after the end of the previous one. A run that polls has events all the time, so
+// silence does not detect it.
+const LoopCalls = 50
+
+// MaxText limits the length of RunFilter.Text, in characters.
+const MaxText = 200
+
+// NoOperation selects runs that failed without a call.
+const NoOperation = "-"
+
+// Failures is a group of runs that ended with the same code in the same operation. Runs that ended before the ledger
+// stored these fields are not counted.
+type Failures struct {
+	Code      writ.Code
+	Operation string // of the call that ended the run, "" if none
+	Runs      int
+	Newest    time.Time // creation time of the newest run
+}
