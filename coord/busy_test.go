@@ -30,7 +30,7 @@ func TestBusyLedgerIsNoInternalError(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	p := startNamed(t, func(c *Coordinator) { c.Ledger = busyLedger{store} })
+	p := startNamed(t, func(c *Config) { c.Ledger = busyLedger{store} })
 	token := p.token("alice")
 	get := func(path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, p.PublicURL+path, nil)
