@@ -144,6 +144,9 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 		p.joined = true
 		return false, p.expect(answer.ContentLength)
 	case code == http.StatusOK:
+		if err := p.fitsDisk(answer.ContentLength); err != nil {
+			return false, err
+		}
 		if err := p.restart(); err != nil {
 			return false, hostError{err}
 		}
@@ -221,16 +224,24 @@ func (p *part) loadSource() source {
 // has no room for them.
 func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
-	free, total, known := room(p.to)
-	if known && bytes > total {
-		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total", p.args.URL, bytes>>20, total>>20).
-			WithHint("use a smaller image, or a node with a larger disk")
+	if err := p.fitsDisk(bytes); err != nil {
+		return err
 	}
-	if known && bytes > free {
+	if free, _, known := room(p.to); known && bytes > free {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL, bytes>>20, free>>20).
 			WithHint("free space on the node's disk; the call is retried")
 	}
 	return p.fits(p.all)
+}
+
+// fitsDisk returns an error if the disk would be too small for the bytes even when empty. Such a fetch is not retried.
+// The check comes before anything is written, because a write to a full disk fails with an error that is retried.
+func (p *part) fitsDisk(bytes int64) error {
+	if _, total, known := room(p.to); known && bytes > total {
+		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total", p.args.URL, bytes>>20, total>>20).
+			WithHint("use a smaller image, or a node with a larger disk")
+	}
+	return nil
 }
 
 // room returns the free bytes and the size of the disk that holds a file.

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/sal/catalog"
 )
 
 func TestAFullDiskIsReportedAndFreed(t *testing.T) {
@@ -61,9 +63,8 @@ func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Dirs = []string{filepath.Dir(local)}
-	for url, args := range map[string]map[string]any{
-		s.URL + "/a": {"sha256": sum(text)}, "file://" + local: {"sha256": sum(text)}, "file://" + packed: {"sha256": sum(unpacked), "format": "qcow2"},
-	} {
+	fetch := func(url string, args map[string]any) {
+		t.Helper()
 		args["url"] = url
 		_, err := b.fetch(t.Context(), "a", args)
 		if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverRefused || e.Hint == "" {
@@ -72,5 +73,18 @@ func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
 		if left := b.files(); len(left) > 0 {
 			t.Errorf("%s: it left %v", url, left)
 		}
+	}
+	fetch("file://"+packed, map[string]any{"sha256": sum(unpacked), "format": "qcow2"})
+	fetch(s.URL+"/a", map[string]any{"sha256": sum(text)})
+	fetch("file://"+local, map[string]any{"sha256": sum(text)})
+}
+
+// A full disk fails every write with DISK_FULL, which is retried. An image that can never fit is refused before that.
+func TestOversizedImageIsRefusedBeforeAnyWrite(t *testing.T) {
+	dir := t.TempDir()
+	p := &part{Driver: &Driver{}, args: &catalog.ImageFetch{}, to: dir, tag: filepath.Join(dir, "missing", "tag")}
+	_, err := p.begin(&http.Response{StatusCode: http.StatusOK, ContentLength: 1 << 60})
+	if writ.CodeOf(err) != writ.CodeDriverRefused {
+		t.Errorf("it ended with %v", err)
 	}
 }
