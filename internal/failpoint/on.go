@@ -26,8 +26,9 @@ import (
 type armed struct {
 	point Point
 	mode  Mode
-	nth   int64 // number of the visit that triggers it
+	nth   int64 // number of the first visit that triggers it
 	seen  atomic.Int64
+	fired atomic.Bool // triggers once, unless the message had no bytes
 }
 
 // plan is the plan from the environment, and steps its part about all steps of drivers, nil if there is none. A process
@@ -73,7 +74,7 @@ func parse(text string) (all []*armed, steps *ledger, err error) {
 // reached reports whether the plan triggers at this visit.
 func (p Point) reached(m Mode) bool {
 	for _, a := range plan {
-		if a.point == p && a.mode == m && a.seen.Add(1) == a.nth {
+		if a.point == p && a.mode == m && a.seen.Add(1) >= a.nth && a.fired.CompareAndSwap(false, true) {
 			return true
 		}
 	}
@@ -165,7 +166,7 @@ func (p Point) untorn() {
 	}
 	for _, a := range plan {
 		if a.point == p && a.mode == Torn {
-			a.seen.Add(-1)
+			a.fired.Store(false)
 		}
 	}
 }
@@ -221,6 +222,13 @@ type tear struct {
 }
 
 var tearing atomic.Pointer[tear]
+
+// Tearing reports whether the next bytes that this goroutine sends are cut. Code that lets another goroutine send them
+// must not do so then.
+func Tearing() bool {
+	t := tearing.Load()
+	return t != nil && t.goroutine == goroutine()
+}
 
 // goroutine returns the number of the calling goroutine. In all libraries that writ uses, the sender itself writes to
 // the connection.

@@ -58,6 +58,29 @@ func TestAnUnsentFrameIsTornOnTheNextSend(t *testing.T) {
 	}
 }
 
+// TestTornMessageIsTriedAgain has two goroutines in the same place. The message of the first has no bytes.
+func TestTornMessageIsTriedAgain(t *testing.T) {
+	arm(t, "queue/report:torn")
+	ReportSent.Begin()
+	if !Tearing() {
+		t.Error("the first message would not be torn")
+	}
+	second := make(chan bool)
+	go func() {
+		ReportSent.Begin()
+		second <- Tearing()
+	}()
+	if <-second {
+		t.Error("two messages would be torn")
+	}
+	ReportSent.End(nil) // another goroutine has sent it
+	ReportSent.Begin()
+	if !Tearing() {
+		t.Error("no later message would be torn")
+	}
+	ReportSent.End(nil)
+}
+
 func TestFilesAndFramesHaveTheirPlaces(t *testing.T) {
 	for name, want := range map[string]Point{"age.key.new": "file/age.key", "7.roster": "file/roster", "member.json": "file/member.json", "v123.json.tmp": "file/record", "x": ""} {
 		if got := OfFile("/data/" + name); got != want {

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"writ/internal/failpoint"
 )
 
 // maxBatched limits the commands of one round trip, because the first command waits for the last one.
@@ -50,7 +52,7 @@ func (g *batchHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 func (g *batchHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !batched[cmd.Name()] {
+		if !batched[cmd.Name()] || failpoint.Tearing() {
 			return next(ctx, cmd)
 		}
 		c, alone := g.join(cmd)
