@@ -169,7 +169,7 @@ func (c *Coordinator) viewerIn(ctx context.Context, s *session, token secretSum)
 	if s == nil {
 		return nil, loginRequired("reading needs a login here")
 	}
-	roster, err := c.rosters.newest(ctx, c)
+	roster, err := c.rosters.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (c *Coordinator) admitScheduler(r *http.Request) (*viewer, error) {
 	if err != nil || who.session == nil {
 		return who, err
 	}
-	roster, err := c.rosters.newest(r.Context(), c)
+	roster, err := c.rosters.Newest(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +339,7 @@ func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 	if who.session == nil {
 		return reader
 	}
-	login, roster := who.session.login, c.rosters.current.Load()
+	login, roster := who.session.login, c.rosters.Current()
 	reader.Name, reader.Until = login.Signer, login.Until
 	reader.May = func(action identity.Action, project writ.ProjectID) bool {
 		return roster != nil && roster.AllowsLogin(login, action, project, c.Now()) == nil

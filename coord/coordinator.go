@@ -15,10 +15,13 @@ import (
 
 	"writ"
 	"writ/coord/dashboard"
+	"writ/coord/expiry"
+	"writ/coord/rosters"
 	"writ/identity"
 	"writ/internal/broadcast"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
+	"writ/ledger"
 	"writ/supervisor/link"
 )
 
@@ -38,7 +41,8 @@ type Coordinator struct {
 	Config
 
 	links     *link.Listener
-	rosters   rosters
+	rosters   *rosters.Store
+	addresses rosters.Addresses
 	news      broadcast.Signal // signals waiters that the ledger has new rows
 	tail      *tail            // newest ledger events, for streams
 	followed  int64            // newest ledger event at the last follow; used by follow only
@@ -62,6 +66,7 @@ type Coordinator struct {
 	pages     *dashboard.Dashboard
 	logins    *logins
 	expiring  datacenterEnds
+	expiries  expiry.Watch
 }
 
 // New returns a coordinator. It starts no goroutines: call Serve, or Handler and Run.
@@ -70,10 +75,22 @@ func New(config Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{Config: config.withDefaults()}
+	c.rosters = rosters.New(c.Ledger, c.Cluster, c.Now, c.Log)
+	c.rosters.Adopted = func(previous, next *identity.Roster) {
+		c.news.Wake() // pages recheck the rights of their readers
+		c.endStrangers(previous, next)
+	}
+	c.expiries = expiry.Watch{
+		Roster: c.rosters.Current, Now: c.Now, Log: c.Log, PublicURL: c.PublicURL,
+		Certificates: c.Certificates, Public: c.PublicCertificate, Datacenters: c.expiring.list,
+	}
+	c.addresses = rosters.Addresses{Configured: append([]string{c.PublicURL}, c.OtherURLs...), TLS: c.TLS != nil, Rosters: c.rosters}
+	if c.Self != nil {
+		c.addresses.ID = c.Self.ID
+	}
 	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.Next, limit: tailBytes, watched: make(chan struct{}, 1)}
 	c.streams.Size = c.MaxStreams
 	c.strangers.bodies.Size = strangersBodies
-	c.rosters.pages = newRosterPages()
 	c.stopping = make(chan struct{})
 	c.quota.signer, c.quota.all = signerWaits, allWait
 	c.names = httpguard.Guard{
@@ -96,10 +113,10 @@ func New(config Config) (*Coordinator, error) {
 	c.metrics = newMetrics(c)
 	c.logins = newLogins()
 	c.pages = &dashboard.Dashboard{
-		Ends: func(context.Context) []identity.Expiry { return c.ends() },
+		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
 
 		LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
-		Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
+		Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(viewerFrom(ctx).all) }, Still: c.still, Reader: c.pageReader,
 	}
 	c.handler = c.routes()
 	return c, nil
@@ -115,8 +132,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
 	group.Go(func() error { return c.watchLedger(ctx) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
-	warned := make(identity.Warned)
-	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { c.warnOfEnds(ctx, warned) }) })
+	group.Go(func() error { return every(ctx, endsEvery, c.expiries.Warn) })
 	group.Go(func() error { return c.followEnds(ctx) })
 	group.Go(func() error { return c.tail.run(ctx) })
 	group.Go(func() error { return c.pages.Run(ctx) })
@@ -168,23 +184,14 @@ func (c *Coordinator) prune(ctx context.Context) {
 // reason.
 func (c *Coordinator) News() <-chan struct{} { return c.news.Next() }
 
-// verifier returns the early check against the newest roster.
-func (c *Coordinator) verifier(ctx context.Context) (*identity.Verifier, error) {
-	roster, err := c.rosters.newest(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return &identity.Verifier{
-		Roster: roster,
-		Now:    c.Now,
-		ProjectOf: func(id writ.RunID) (writ.ProjectID, error) {
-			run, err := c.Ledger.Run(ctx, id)
-			return run.Project, err
-		},
-		Forked: func(signer string, err error) {
-			if c.rosters.forks.First(err) {
-				c.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
-			}
-		},
-	}, nil
+// RosterOf verifies the chain of rosters in a ledger and returns the newest roster, or nil. If pin is empty, the first
+// roster determines the cluster.
+func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*identity.Roster, error) {
+	return rosters.Load(ctx, l, pin)
+}
+
+// AddRoster verifies the link of the next roster, or the first roster of the cluster, and sends it to the datacenters.
+// A known roster is not an error.
+func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
+	return c.rosters.Add(ctx, link)
 }

@@ -81,7 +81,7 @@ func (k *courier) run(ctx context.Context) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
-		changed := k.c.rosters.changed.Next()
+		changed := k.c.rosters.Changed.Next()
 		all, err := k.bring(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.rest()
@@ -161,7 +161,7 @@ func (k *courier) sendProject(ctx context.Context, project writ.ProjectID, passe
 // bringRosters updates the roster of the datacenter to the newest version. Until it succeeds, no submission is sent:
 // the datacenter would verify it with outdated rights.
 func (k *courier) bringRosters(ctx context.Context) error {
-	newest, err := k.c.rosters.newest(ctx, k.c)
+	newest, err := k.c.rosters.Newest(ctx)
 	if err != nil || newest.Version <= k.roster {
 		return err
 	}

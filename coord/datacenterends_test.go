@@ -14,21 +14,21 @@ func TestCertificateOfDatacenterIsAmongEnds(t *testing.T) {
 	look := func(left time.Duration) bool {
 		until := p.Now().Add(left)
 		s.mu.Lock()
-		s.certificate = [2]time.Time{until.Add(-90 * day), until}
+		s.certificate = [2]time.Time{until.Add(-90 * 24 * time.Hour), until}
 		s.mu.Unlock()
 		p.expiring.ask(t.Context(), p.Coordinator)
-		return slices.ContainsFunc(p.ends(), func(e identity.Expiry) bool {
+		return slices.ContainsFunc(p.expiries.All(), func(e identity.Expiry) bool {
 			return e.What == "the certificate of the supervisor of vienna" && e.Stage(p.Now()) > 0
 		})
 	}
-	if look(31 * day) {
+	if look(31 * 24 * time.Hour) {
 		t.Error("a certificate with a third of its time left needs attention")
 	}
-	if !look(6 * day) {
+	if !look(6 * 24 * time.Hour) {
 		t.Error("a certificate that was not renewed needs no attention")
 	}
 	s.leave()
-	if !look(40 * day) {
+	if !look(40 * 24 * time.Hour) {
 		t.Error("the certificate of a datacenter that went away is forgotten")
 	}
 }

@@ -2,11 +2,9 @@ package coord
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"writ"
-	"writ/identity"
 )
 
 // followEvery bounds the delay until a coordinator sees the writes of another coordinator to their shared ledger. Two
@@ -26,7 +24,7 @@ func (c *Coordinator) sharesLedger() bool {
 // follow wakes all local waiters if the ledger has new events. Events of this coordinator were announced already; the
 // repeated wake is cheap.
 func (c *Coordinator) follow(ctx context.Context) {
-	if err := c.followRosters(ctx); err != nil && ctx.Err() == nil {
+	if err := c.rosters.Follow(ctx); err != nil && ctx.Err() == nil {
 		code := writ.CodeOf(err)
 		if times, say := c.lines.Say("rosters of the ledger "+string(code), time.Now()); say { // it runs twice a second
 			c.Log.WarnContext(ctx, "read the rosters of the ledger; trying again", "code", code, "err", err, "times", times)
@@ -39,27 +37,4 @@ func (c *Coordinator) follow(ctx context.Context) {
 	c.followed = newest
 	c.news.Wake()
 	c.outbox.wakeAll()
-}
-
-// followRosters adopts the rosters that another coordinator has added to the ledger.
-func (c *Coordinator) followRosters(ctx context.Context) error {
-	c.rosters.adding.Lock()
-	defer c.rosters.adding.Unlock()
-	previous, err := c.rosters.load(ctx, c)
-	if err != nil || previous == nil {
-		return err
-	}
-	newer, err := c.Ledger.RosterLinks(ctx, previous.Version)
-	if err != nil || len(newer) == 0 {
-		return err
-	}
-	next, err := identity.FollowRosters(previous.Cluster, previous, newer, rosterText(ctx, c.Ledger))
-	if err != nil {
-		return fmt.Errorf("verify a roster of the ledger: %w", err)
-	}
-	c.rosters.current.Store(next)
-	c.rosters.changed.Wake()
-	c.endStrangers(previous, next)
-	c.Log.InfoContext(ctx, "roster of another coordinator adopted", "version", next.Version)
-	return nil
 }

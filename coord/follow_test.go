@@ -43,7 +43,7 @@ func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 		return err == nil && seq > 0
 	})
 
-	roster, err := far.rosters.newest(t.Context(), far.Coordinator)
+	roster, err := far.rosters.Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := near.rosters.changed.Next()
+	changed := near.rosters.Changed.Next()
 	if _, err := far.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestCoordinatorsSharingALedgerWakeEachOther(t *testing.T) {
 	case <-time.After(hang):
 		t.Fatal("a roster of the other coordinator is not noticed")
 	}
-	if got, err := near.rosters.newest(t.Context(), near.Coordinator); err != nil || got.Version != next.Version {
+	if got, err := near.rosters.Newest(t.Context()); err != nil || got.Version != next.Version {
 		t.Errorf("the newest roster is %+v, %v", got, err)
 	}
 }
@@ -94,7 +94,7 @@ func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
 	t.Cleanup(func() { store.Close() })
 	log, records := new(testenv.Log), &forgedRosters{Ledger: store}
 	p := start(t, func(c *Config) { c.Log, c.Ledger = log.Logger(), records })
-	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+	roster, err := p.rosters.Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
 	if n := log.Lines(said); n == 0 || n > often/4 || log.Lines("code=") < n {
 		t.Errorf("%d looks at a forged roster are %d lines:\n%s", often, n, log)
 	}
-	if got, err := p.rosters.newest(t.Context(), p.Coordinator); err != nil || got.Version != roster.Version {
+	if got, err := p.rosters.Newest(t.Context()); err != nil || got.Version != roster.Version {
 		t.Errorf("the newest roster is %+v, %v", got, err)
 	}
 }

@@ -18,17 +18,13 @@ import (
 )
 
 func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
-	newest, err := h.c.rosters.newest(ctx, h.c)
-	if err != nil {
-		return nil, err
-	}
 	if r.Params.After == nil {
-		return h.c.newestPage(ctx, newest)
+		return h.c.rosters.NewestPage(ctx, remote(ctx))
 	}
 	if err := checkAfter(*r.Params.After); err != nil {
 		return nil, err
 	}
-	return h.c.rosterPage(ctx, newest, *r.Params.After)
+	return h.c.rosters.PageAfter(ctx, remote(ctx), *r.Params.After)
 }
 
 func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {
@@ -67,7 +63,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	if err := checkRegistration(b); err != nil {
 		return nil, err
 	}
-	roster, err := h.c.rosters.newest(ctx, h.c)
+	roster, err := h.c.rosters.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (c *Coordinator) deployments(ctx context.Context, filter ledger.ResourceFil
 	list, err := c.Ledger.Deployments(ctx, filter, page)
 	shown := api.DeploymentPage{Items: make([]api.Deployment, len(list.Items)), NextCursor: list.Next}
 	for i, d := range list.Items {
-		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: c.projectName(d.Project), Name: d.Name, Resources: d.Resources}
+		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: c.rosters.ProjectName(d.Project), Name: d.Name, Resources: d.Resources}
 		newest, revision, err := d.Newest(ctx, c.Ledger.Runs)
 		if err != nil {
 			return shown, err
@@ -180,7 +180,7 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 
 // ownName returns the name of this coordinator in the roster.
 func (c *Coordinator) ownName(ctx context.Context) string {
-	if roster, err := c.rosters.newest(ctx, c); err == nil && c.Self != nil {
+	if roster, err := c.rosters.Newest(ctx); err == nil && c.Self != nil {
 		if known := roster.Coordinator(c.Self.ID); known != nil {
 			return known.Name
 		}

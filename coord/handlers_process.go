@@ -26,7 +26,7 @@ func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObj
 		}
 		return api.Check{Name: name, OK: true}
 	}
-	roster, err := h.c.rosters.newest(ctx, h.c)
+	roster, err := h.c.rosters.Newest(ctx)
 	if err == nil && h.c.Now().After(roster.Expires) {
 		err = writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", roster.Version, roster.Expires.Format(time.DateOnly))
 	}

@@ -175,7 +175,7 @@ func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	roster, err := h.c.rosters.newest(ctx, h.c)
+	roster, err := h.c.rosters.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}

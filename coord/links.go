@@ -2,11 +2,14 @@ package coord
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/link"
 )
 
@@ -41,6 +44,81 @@ func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.Ra
 		return c.rostersAfter(ctx, have.Version)
 	default:
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "a coordinator does not know the verb %q", verb)
+	}
+}
+
+// authenticate verifies that a supervisor has the key of its datacenter in the roster.
+func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce []byte) error {
+	roster, err := c.rosters.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	d := roster.Datacenter(hello.Datacenter)
+	if d == nil {
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", hello.Datacenter).WithHint("a root operator adds it with `writ dc add`")
+	}
+	for _, address := range c.addresses.List() {
+		if ed25519.Verify(d.SupervisorKey, identity.LinkHelloText(nonce, address, hello.Datacenter, hello.Journal), hello.Signature) {
+			return nil
+		}
+	}
+	return writ.Errorf(writ.CodeSignatureInvalid, "the hello is not signed by the key of the datacenter %s for the address %s", d.Name, c.PublicURL).
+		WithHint("the supervisor must dial exactly this address, and have the key that the roster names")
+}
+
+// welcome returns the first frame to a supervisor: the roster version and the other coordinators.
+func (c *Coordinator) welcome(ctx context.Context, hello link.Hello) (link.Welcome, error) {
+	roster, err := c.rosters.Newest(ctx)
+	if err != nil {
+		return link.Welcome{}, err
+	}
+	if hello.Roster > roster.Version {
+		if times, say := c.lines.Say("newer roster "+string(hello.Datacenter), time.Now()); say {
+			c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster,
+				"here", roster.Version, "times", times)
+		}
+	}
+	return link.Welcome{Roster: roster.Version, Coordinators: c.Coordinators}, nil
+}
+
+// endStrangers ends the links of supervisors whose key no longer belongs to their datacenter in the next roster.
+func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
+	if previous == nil {
+		return
+	}
+	for _, s := range c.links.Sessions() {
+		was, is := previous.Datacenter(s.Hello.Datacenter), next.Datacenter(s.Hello.Datacenter)
+		if was != nil && (is == nil || !is.SupervisorKey.Equal(was.SupervisorKey)) {
+			s.End(fmt.Errorf("roster %d gives the datacenter to another key", next.Version))
+		}
+	}
+}
+
+// rosterFrame is the size of a list of rosters, in bytes, after which no roster is added. With the largest roster at
+// its end and a third more for base64, the list fits into a frame of a link.
+const rosterFrame = 32 << 10
+
+// rostersAfter returns the links that lead from a version towards the newest roster, for one frame.
+func (c *Coordinator) rostersAfter(ctx context.Context, version int) (link.Rosters, error) {
+	links, err := c.rosters.PathWithin(ctx, version, rosterFrame)
+	return link.Rosters{Signed: links}, err
+}
+
+// pushRosters sends a datacenter its missing roster versions and returns the version that it then has.
+func (c *Coordinator) pushRosters(ctx context.Context, s *link.Session, have int) (int, error) {
+	for {
+		lacking, err := c.rostersAfter(ctx, have)
+		if err != nil || len(lacking.Signed) == 0 {
+			return have, err
+		}
+		var now link.RosterVersion
+		if err := s.Request(ctx, link.VerbRoster, lacking, &now, nil); err != nil {
+			return have, err
+		}
+		if now.Version <= have {
+			return have, writ.Errorf(writ.CodeRosterInvalid, "the datacenter stays at version %d of the roster", now.Version)
+		}
+		have = now.Version
 	}
 }
 

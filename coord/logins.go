@@ -269,7 +269,7 @@ func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error)
 	if len(in.Nonce) != identity.NonceSize {
 		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: got %d bytes, want %d", len(in.Nonce), identity.NonceSize)
 	}
-	if !slices.Contains(c.addresses(), in.URL) {
+	if !slices.Contains(c.addresses.List(), in.URL) {
 		return api.LoginChallenge{}, writ.Errorf(writ.CodeLoginRefused, "%s is not an address of this coordinator", in.URL).
 			WithHint("use its address, %s", c.PublicURL)
 	}
@@ -283,7 +283,7 @@ func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error)
 
 // Login starts a session for the person who signed a login for this coordinator.
 func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken, error) {
-	verifier, err := c.verifier(ctx)
+	verifier, err := c.rosters.Verifier(ctx)
 	if err != nil {
 		return api.LoginToken{}, err
 	}
@@ -291,7 +291,7 @@ func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken,
 	if err != nil {
 		return api.LoginToken{}, err
 	}
-	if c.Self == nil || login.Coordinator != c.Self.ID || !slices.Contains(c.addresses(), login.URL) {
+	if c.Self == nil || login.Coordinator != c.Self.ID || !slices.Contains(c.addresses.List(), login.URL) {
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the login was signed for the coordinator %s at %s", login.Coordinator, login.URL).
 			WithHint("log in at this one: writ login")
 	}

@@ -85,13 +85,13 @@ func (p *fixture) challenge() identity.LoginChallenge {
 // textFor returns the login that a person signs for a challenge.
 func (p *fixture) textFor(who string, c identity.LoginChallenge) *identity.Login {
 	p.t.Helper()
-	digest, err := p.rosters.current.Load().Digest()
+	digest, err := p.rosters.Current().Digest()
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	now := time.Now()
 	return &identity.Login{
-		Cluster: firstRoster().Cluster, Coordinator: c.Coordinator, URL: c.URL, Roster: p.rosters.current.Load().Version, RosterDigest: digest, Signer: who,
+		Cluster: firstRoster().Cluster, Coordinator: c.Coordinator, URL: c.URL, Roster: p.rosters.Current().Version, RosterDigest: digest, Signer: who,
 		Session: key("session of " + who).Public().(ed25519.PublicKey), Nonce: c.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),
 	}
 }
@@ -225,7 +225,7 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	if _, err := lines.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	after, err := p.rosters.current.Load().Successor(time.Now())
+	after, err := p.rosters.Current().Successor(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 func TestANewRosterWakesPages(t *testing.T) {
 	p := startNamed(t, nil)
 	news := p.News()
-	next, err := p.rosters.current.Load().Successor(time.Now())
+	next, err := p.rosters.Current().Successor(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 		told <- answer{status, body}
 	}()
 	<-asked
-	next, err := p.rosters.current.Load().Successor(time.Now())
+	next, err := p.rosters.Current().Successor(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

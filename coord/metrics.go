@@ -149,13 +149,13 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		asking.Go(func() { ask(ctx, ch) })
 	}
 	defer asking.Wait()
-	if roster := s.c.rosters.current.Load(); roster != nil {
+	if roster := s.c.rosters.Current(); roster != nil {
 		ch <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue, float64(roster.Version))
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
 		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
 		collectRoles(ch, roster)
 	}
-	for _, e := range s.c.certificates() {
+	for _, e := range s.c.expiries.ForBrowsers() {
 		ch <- prometheus.MustNewConstMetric(certDesc, prometheus.GaugeValue, float64(e.At.Unix()), "public")
 	}
 }

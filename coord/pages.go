@@ -55,11 +55,7 @@ func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max in
 
 // Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
 func (c *Coordinator) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {
-	roster, err := c.rosters.newest(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return roster.CertificateOf(signed)
+	return c.rosters.CertificateOf(ctx, signed)
 }
 
 // Output returns the output of a completed run from the summary that its datacenter signed, nil if it has none. It is
@@ -68,7 +64,7 @@ func (c *Coordinator) Output(ctx context.Context, run ledger.Run) (map[string]an
 	if len(run.Summary) == 0 {
 		return nil, nil
 	}
-	roster, err := c.rosters.newest(ctx, c)
+	roster, err := c.rosters.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 	if text == "" || writ.ValidUUID(text) {
 		return writ.DatacenterID(text), nil
 	}
-	roster, err := h.c.rosters.newest(ctx, h.c)
+	roster, err := h.c.rosters.Newest(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +75,7 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 		}
 		return []writ.ProjectID{writ.ProjectID(text)}, nil
 	}
-	roster, err := h.c.rosters.newest(ctx, h.c)
+	roster, err := h.c.rosters.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}

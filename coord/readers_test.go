@@ -123,7 +123,7 @@ func (p *fixture) runFor(project writ.ProjectID, name, script string) writ.Submi
 // takeAway removes dave's role, but not his key, and removes kim's key.
 func (p *fixture) takeAway() {
 	p.t.Helper()
-	next, err := p.rosters.current.Load().Successor(time.Now())
+	next, err := p.rosters.Current().Successor(time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}

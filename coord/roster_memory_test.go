@@ -78,7 +78,7 @@ func TestManyStrangersCostBoundedMemory(t *testing.T) {
 // addVersions adds versions of the roster. The coordinator gets those that lead to the newest one.
 func (p *fixture) addVersions(n int) {
 	p.t.Helper()
-	newest, err := p.rosters.newest(p.t.Context(), p.Coordinator)
+	newest, err := p.rosters.Newest(p.t.Context())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func (p *fixture) addVersions(n int) {
 			p.t.Fatal(err)
 		}
 	}
-	if now, err := p.rosters.newest(p.t.Context(), p.Coordinator); err != nil || now.Version != have+n {
+	if now, err := p.rosters.Newest(p.t.Context()); err != nil || now.Version != have+n {
 		p.t.Fatalf("the coordinator has version %d, %v", now.Version, err)
 	}
 }
@@ -108,7 +108,7 @@ func (p *fixture) addVersions(n int) {
 func (p *fixture) commandTime(token string) time.Duration {
 	var took []time.Duration
 	for range 5 {
-		roster, err := p.rosters.newest(p.t.Context(), p.Coordinator)
+		roster, err := p.rosters.Newest(p.t.Context())
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -244,10 +244,10 @@ type rosterBackend struct {
 }
 
 func (b rosterBackend) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	return b.from.rosters.current.Load().Path(after, rosterText(ctx, b.from.Ledger))
+	return b.from.rosters.Current().Path(after, func(version int) ([]byte, error) { return b.from.Ledger.Roster(ctx, version) })
 }
 
 func (b rosterBackend) RosterPage(after int) (start, newest int) {
-	roster := b.from.rosters.current.Load()
+	roster := b.from.rosters.Current()
 	return roster.PageStart(after), roster.Version
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"writ/coord/rosters"
 	"writ/identity"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -43,7 +44,7 @@ func TestStrangersShareOneRosterPage(t *testing.T) {
 	p := start(t, func(c *Config) { c.Ledger = counted })
 	_, first := p.get("/v1/roster?after=0")
 	for range 30 {
-		roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+		roster, err := p.rosters.Newest(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func TestStrangersShareOneRosterPage(t *testing.T) {
 	if most := 2*len(first) + 31*64; len(last) > most {
 		t.Errorf("the page of 31 versions has %d bytes, want at most %d", len(last), most)
 	}
-	if held := p.rosters.pages.Bytes(); held > maxRosterPages {
+	if held := p.rosters.PageBytes(); held > rosters.MaxPages {
 		t.Errorf("the pages hold %d bytes", held)
 	}
 	if status, body := p.get("/v1/roster?after=31"); status != 200 || !strings.Contains(body, `"signed":[]`) {

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
 
@@ -22,7 +24,7 @@ func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	p := start(t, func(c *Config) { c.Ledger = store })
-	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+	roster, err := p.rosters.Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,7 @@ func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 		if _, err := p.AddRoster(t.Context(), signedRoster(t, successor(t, roster, nothing))); err != nil {
 			t.Fatal(err)
 		}
-		if roster, err = p.rosters.newest(t.Context(), p.Coordinator); err != nil {
+		if roster, err = p.rosters.Newest(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		versions = append(versions, roster)
@@ -54,10 +56,30 @@ func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 	}
 }
 
+// slowRosters is a ledger that stores each roster after the first one when add is closed.
+type slowRosters struct {
+	ledger.Ledger
+	adding, add chan struct{}
+}
+
+func (s *slowRosters) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
+	if roster.Version > 1 {
+		s.adding <- struct{}{}
+		<-s.add
+	}
+	return s.Ledger.AddRoster(ctx, roster, signed)
+}
+
 // A text signed by a stranger is refused without the lock that honest changes of the roster need.
 func TestStrangersHoldUpNoRosterChange(t *testing.T) {
-	p := start(t, nil)
-	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	slow := &slowRosters{Ledger: store, adding: make(chan struct{}), add: make(chan struct{})}
+	p := start(t, func(c *Config) { c.Ledger = slow })
+	roster, err := p.rosters.Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +91,15 @@ func TestStrangersHoldUpNoRosterChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.rosters.adding.Lock() // as an honest change does
-	defer p.rosters.adding.Unlock()
+	var honest sync.WaitGroup
+	honest.Go(func() {
+		if _, err := p.AddRoster(t.Context(), signedRoster(t, successor(t, roster, nothing))); err != nil {
+			t.Error(err)
+		}
+	})
+	<-slow.adding // the honest change holds the lock now
+	defer honest.Wait()
+	defer close(slow.add)
 	refused := make(chan error)
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()

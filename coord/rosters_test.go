@@ -123,7 +123,7 @@ func TestUnrelatedRosterIsRefused(t *testing.T) {
 		status, body := p.post("/v1/roster", bad.text)
 		wantProblem(t, name, status, body, bad.code)
 	}
-	if r, err := p.rosters.newest(t.Context(), p.Coordinator); err != nil || r.Version != 1 {
+	if r, err := p.rosters.Newest(t.Context()); err != nil || r.Version != 1 {
 		t.Errorf("the roster is version %d, %v", r.Version, err)
 	}
 }
@@ -154,7 +154,7 @@ func TestASupervisorWhoseKeyIsReplacedLosesItsLink(t *testing.T) {
 	connect(p, graz, nil)
 	replaced, _ := p.links.Session(vienna)
 	kept, _ := p.links.Session(graz)
-	current, err := p.rosters.newest(t.Context(), p.Coordinator)
+	current, err := p.rosters.Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 		return err
 	}
 	for {
-		grown, changed := s.c.tail.grown.Next(), s.c.rosters.changed.Next()
+		grown, changed := s.c.tail.grown.Next(), s.c.rosters.Changed.Next()
 		wrote, more, err := s.write(w, control)
 		if err != nil {
 			return err

@@ -86,7 +86,7 @@ func (c *Coordinator) awaitRate(ctx context.Context, p *identity.Payload, bytes 
 
 // check is the early check of a submission.
 func (c *Coordinator) check(ctx context.Context, signed []byte) (*identity.Verified, error) {
-	verifier, err := c.verifier(ctx)
+	verifier, err := c.rosters.Verifier(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (c *Coordinator) checkStatement(ctx context.Context, signed []byte) (*ident
 		}
 		return identity.ParseStatement(text)
 	}
-	verifier, err := c.verifier(ctx)
+	verifier, err := c.rosters.Verifier(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (
 		return nil, err
 	}
 	filter.Datacenter, filter.Projects = s.datacenter, s.projects
-	roster, err := h.c.rosters.newest(ctx, h.c)
+	roster, err := h.c.rosters.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func viewOf(r writ.Run, state api.RunState) api.Run {
 
 // whyWaiting returns the reason why a submission waits, as a sentence.
 func (c *Coordinator) whyWaiting(r ledger.Run) string {
-	name := c.datacenterName(r.Datacenter)
+	name := c.rosters.DatacenterName(r.Datacenter)
 	if _, connected := c.links.Session(r.Datacenter); !connected {
 		return "waits for the datacenter " + name + " to connect"
 	}

@@ -1,15 +1,11 @@
-package coord
+package expiry
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"writ/identity"
 )
@@ -35,8 +31,6 @@ func TestARosterAsksForItsRenewalFromHalfOfItsLife(t *testing.T) {
 		t.Errorf("without a roster: %q", got)
 	}
 }
-
-const day = 24 * time.Hour
 
 // withRoles is a roster of 90 days in which two roles end.
 func withRoles(made time.Time) *identity.Roster {
@@ -71,15 +65,13 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := begun
 	var log bytes.Buffer
-	c := made(t, Config{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	r := withRoles(begun)
+	w := &Watch{Roster: func() *identity.Roster { return r }, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	r.Bindings = r.Bindings[:1]
-	c.rosters.current.Store(r)
-	warned := make(identity.Warned)
 	var got []string
 	look := func() {
 		log.Reset()
-		c.warnOfEnds(t.Context(), warned)
+		w.Warn(t.Context())
 		for line := range strings.Lines(log.String()) {
 			_, message, _ := strings.Cut(line, "msg=")
 			message, _, _ = strings.Cut(message, " at=")
@@ -90,9 +82,9 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 	for ; now.Before(begun.Add(92 * day)); now = now.Add(6 * time.Hour) {
 		look()
 	}
-	renewed := withRoles(now)
+	first, renewed := r, withRoles(now)
 	renewed.Version, renewed.Bindings = 8, nil
-	c.rosters.current.Store(renewed)
+	r = renewed
 	look()
 	now = now.Add(89 * day)
 	look()
@@ -111,8 +103,7 @@ func TestRosterExpiryIsLoggedOncePerStage(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	warned = make(identity.Warned) // restarted, long after a role has ended
-	c.rosters.current.Store(r)
+	w.warned, r = nil, first // restarted, long after a role has ended
 	now, got = begun.Add(41*day), nil
 	if look(); got != nil {
 		t.Errorf("of a role that ended as it was meant: %q", got)
@@ -137,33 +128,32 @@ func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 	} {
 		now, until := begun, begun.Add(tt.life)
 		var log bytes.Buffer
-		c := made(t, Config{
-			Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
-			PublicCertificate: func() (time.Time, time.Time) { return until.Add(-tt.life), until },
-		})
-		warned := make(identity.Warned)
+		w := &Watch{
+			Roster: func() *identity.Roster { return nil }, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Public: func() (time.Time, time.Time) { return until.Add(-tt.life), until },
+		}
 		told := 0
 		for ; now.Before(until.Add(day)); now = now.Add(time.Hour) {
 			for told < len(tt.told) && !now.Before(until.Add(-tt.told[told])) {
 				told++
 			}
-			c.warnOfEnds(t.Context(), warned)
+			w.Warn(t.Context())
 			wantEnds, wantEnded := min(told, len(tt.told)-1), told/len(tt.told)
 			if got := log.String(); strings.Count(got, ends) != wantEnds || strings.Count(got, ended) != wantEnded || strings.Count(got, "--tls-cert") != told {
 				t.Fatalf("%s, at %s: want %d lines and %d:\n%s", name, now, wantEnds, wantEnded, got)
 			}
-			shown := c.notice(t.Context())
+			shown := w.Notice(true)
 			if (told > 0) != strings.HasPrefix(shown, "The certificate for browsers expire") || (wantEnded > 0) != strings.Contains(shown, "browsers warn of this page") {
 				t.Fatalf("%s, at %s the dashboard says %q", name, now, shown)
 			}
 		}
 		until = now.Add(tt.life)
 		log.Reset()
-		if c.warnOfEnds(t.Context(), warned); log.Len() > 0 || c.notice(t.Context()) != "" {
-			t.Errorf("%s, once it was renewed: %q, %s", name, c.notice(t.Context()), &log)
+		if w.Warn(t.Context()); log.Len() > 0 || w.Notice(true) != "" {
+			t.Errorf("%s, once it was renewed: %q, %s", name, w.Notice(true), &log)
 		}
 		now = until
-		if c.warnOfEnds(t.Context(), warned); strings.Count(log.String(), ended) != 1 {
+		if w.Warn(t.Context()); strings.Count(log.String(), ended) != 1 {
 			t.Errorf("%s, the next one has expired: %s", name, &log)
 		}
 	}
@@ -172,70 +162,15 @@ func TestBrowserCertificateExpiryIsLoggedPerStage(t *testing.T) {
 func TestANoticeHidesNoOther(t *testing.T) {
 	founded := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := founded.Add(80 * day)
-	c := made(t, Config{Now: func() time.Time { return now }, PublicCertificate: func() (time.Time, time.Time) { return founded, founded.Add(81 * day) }})
-	c.rosters.current.Store(withRoles(founded))
-	if got := c.notice(t.Context()); !strings.Contains(got, "writ roster renew. The certificate for browsers expires on 2026-03-23.") {
+	w := &Watch{
+		Roster: func() *identity.Roster { return withRoles(founded) }, Now: func() time.Time { return now },
+		Public: func() (time.Time, time.Time) { return founded, founded.Add(81 * day) },
+	}
+	if got := w.Notice(true); !strings.Contains(got, "writ roster renew. The certificate for browsers expires on 2026-03-23.") {
 		t.Errorf("%q", got)
 	}
-	c.PublicCertificate = nil
-	if got := c.notice(t.Context()); !strings.HasSuffix(got, "writ roster renew.") {
+	w.Public = nil
+	if got := w.Notice(true); !strings.HasSuffix(got, "writ roster renew.") {
 		t.Errorf("without a certificate for browsers: %q", got)
-	}
-}
-
-type roles struct{ roster *identity.Roster }
-
-func (roles) Describe(ch chan<- *prometheus.Desc)   { ch <- roleDesc }
-func (r roles) Collect(ch chan<- prometheus.Metric) { collectRoles(ch, r.roster) }
-
-func TestRolesThatEndAreMetrics(t *testing.T) {
-	r := withRoles(time.Unix(0, 0).UTC())
-	// It ends later and has more rights.
-	r.Bindings[1].Principal, r.Bindings[1].Role, r.Bindings[1].Destructive = "alice", identity.Deployer, true
-	r.Bindings = append(r.Bindings, identity.Binding{Principal: "bob", Role: identity.Viewer, Project: "*"},
-		identity.Binding{Principal: "bob", Role: identity.Admin, Project: "*", Expires: time.Unix(99, 0)})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(roles{r})
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 {
-		t.Fatalf("%v, %v", families, err)
-	}
-	var got []string
-	for _, m := range families[0].GetMetric() {
-		text := families[0].GetName()
-		for _, l := range m.GetLabel() {
-			text += " " + l.GetName() + "=" + l.GetValue()
-		}
-		got = append(got, fmt.Sprintf("%s %v", text, m.GetGauge().GetValue()))
-	}
-	want := []string{
-		"writ_role_expires_seconds principal=alice project=* role=deployer 3.5424e+06",
-		"writ_role_expires_seconds principal=bob project=* role=admin 99",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-}
-
-// A running coordinator reports expiring items on its pages, in its metrics and in its log.
-func TestCoordinatorReportsExpiringItems(t *testing.T) {
-	p := start(t, func(c *Config) {
-		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(86400, 0) }
-	})
-	p.rosters.current.Store(withRoles(time.Now().Add(-20 * day).UTC()))
-	for path, says := range map[string][]string{
-		"/":        {"A role ends soon: the role deployer of alice on all projects expires on", "The certificate for browsers expired on 1970-01-02"},
-		"/metrics": {"writ_role_expires_seconds{principal=\"alice\",project=\"*\",role=\"deployer\"} ", "writ_roster_expires_seconds "},
-	} {
-		_, body := p.get(path)
-		for _, text := range says {
-			if !strings.Contains(body, text) {
-				t.Errorf("%s does not say %q", path, text)
-			}
-		}
-	}
-	p.stop() // also waits for the first check
-	if n := p.log.Lines("the certificate for browsers has expired"); n != 1 {
-		t.Errorf("its log says %d times that something has ended:\n%s", n, p.log)
 	}
 }

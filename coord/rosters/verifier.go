@@ -1,0 +1,58 @@
+package rosters
+
+import (
+	"context"
+
+	"writ"
+	"writ/identity"
+)
+
+// Verifier returns the early check of signed texts against the newest roster.
+func (s *Store) Verifier(ctx context.Context) (*identity.Verifier, error) {
+	roster, err := s.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &identity.Verifier{
+		Roster: roster,
+		Now:    s.Now,
+		ProjectOf: func(id writ.RunID) (writ.ProjectID, error) {
+			run, err := s.Ledger.Run(ctx, id)
+			return run.Project, err
+		},
+		Forked: func(signer string, err error) {
+			if s.forks.First(err) {
+				s.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
+			}
+		},
+	}, nil
+}
+
+// CertificateOf returns the certificate that signed a submission, nil if it was signed by a plain key.
+func (s *Store) CertificateOf(ctx context.Context, signed []byte) (*identity.Certificate, error) {
+	roster, err := s.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return roster.CertificateOf(signed)
+}
+
+// DatacenterName returns the name of a datacenter in the newest roster, or its id.
+func (s *Store) DatacenterName(id writ.DatacenterID) string {
+	if roster := s.current.Load(); roster != nil {
+		if d := roster.Datacenter(id); d != nil {
+			return d.Name
+		}
+	}
+	return string(id)
+}
+
+// ProjectName returns the name of a project in the newest roster, or its id.
+func (s *Store) ProjectName(id writ.ProjectID) string {
+	if roster := s.current.Load(); roster != nil {
+		if p := roster.Project(id); p != nil {
+			return p.Name
+		}
+	}
+	return string(id)
+}
