@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 // maxRounds bounds how often the calls of one plan are arranged beyond once for each wait of its script: scripts that make and delete the
@@ -40,7 +41,7 @@ func newDraft(tx *journal.Tx, t *step, plan []proposed) (*draft, error) {
 		laid: make(map[writ.ResourceID]*journal.Resource), open: make(map[writ.ResourceID]writ.RunID),
 		changed: make(map[writ.ResourceID]bool),
 	}
-	t.verdicts = make(map[int]verdict)
+	t.verdicts = make(map[int]placement.Decision)
 	for i := range d.seen {
 		d.seen[i].Seq = i + 1
 	}
@@ -289,7 +290,7 @@ func (d *draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessag
 func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	v, chosen := d.step.verdicts[c.Seq]
 	if c.Node == "" || !c.Claimed {
-		out.Waits, out.Reason, out.Nodes = true, c.Why.String(), v.against
+		out.Waits, out.Reason, out.Nodes = true, c.Why.String(), v.Unsuitable
 		return
 	}
 	node, away := d.step.s.fleet.away(c.Node)
@@ -304,11 +305,11 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	case !away.IsZero():
 		away.Node = node.Name
 		out.Waits, out.Reason = true, away.String()
-	case !chosen || v.bound:
+	case !chosen || v.Bound:
 		out.Reason = "what it needs is there"
 	case c.Options.Node != "":
 		out.Reason = "the script asks for it"
-	case v.fit == 1:
+	case v.Fit == 1:
 		out.Reason = "the only node that will do"
 	default:
 		out.Reason = "has the least to do of those that will do"
@@ -326,7 +327,7 @@ func (d *draft) close(c *journal.Call) {
 			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // the hint is about a run
 		}
 		if c.Error.Code == writ.CodeNoCapacity {
-			out.Nodes = d.step.verdicts[c.Seq].against
+			out.Nodes = d.step.verdicts[c.Seq].Unsuitable
 		}
 	case out.Action != "":
 	case c.Change == writ.ChangeUnchanged: // to be deleted, and not there

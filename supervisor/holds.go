@@ -14,6 +14,7 @@ import (
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/placement"
 )
 
 // What is on hold starts no work: from the commit of the statement on no job of it is made, not even one that was sent before and got lost. What a
@@ -265,7 +266,7 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 // restOf names what of a scope is on hold when that has been released.
 func restOf(all identity.Holds, released identity.Scope) (rest []string) {
 	for i := range all {
-		if h := &all[i]; h.Held && h.Overlaps(released) && !released.Within(h.Scope) && len(rest) < maxNamed {
+		if h := &all[i]; h.Held && h.Overlaps(released) && !released.Within(h.Scope) && len(rest) < placement.MaxNamed {
 			rest = append(rest, h.Text())
 		}
 	}

@@ -139,7 +139,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NodesGetAllAtOnce", directed: "TestNoMoreThanTwoDeliveriesPerSlotAreOut",
-		edits:     []mutant.Edit{{In: "supervisor.windowPerSlot", Node: mutant.Value, Becomes: "2000"}},
+		edits:     []mutant.Edit{{In: "placement.windowPerSlot", Node: mutant.Value, Becomes: "2000"}},
 		unnoticed: "order is all that it costs",
 	},
 	{

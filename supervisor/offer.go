@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 // freedNodes are the nodes where calls have ended for which others wait. Many steps end with one commit, and each of them makes room: who waits is
@@ -65,7 +66,7 @@ func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID
 	if !why.IsZero() {
 		return
 	}
-	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return roomOn(member, l), member.Slots })
+	s.wakeSendable(ctx, node, but, func(l journal.Load) (room, slots int) { return placement.Room(member.Slots, l.Sent()), member.Slots })
 }
 
 // wakeSendable gives a step to the runs whose calls wait for nothing but a node, so many calls as most says, but for one run. If there is no
@@ -87,7 +88,7 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but wri
 			return err
 		}
 		lines, err := s.linesAt(tx, node, tx.Now, room, "")
-		next = share(room, lines)
+		next = placement.Share(room, lines)
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
@@ -36,18 +37,18 @@ func (t *step) placeCalls(g ground) error {
 }
 
 // seats returns the nodes with what is free on them.
-func (t *step) seats(g ground) ([]seat, error) {
+func (t *step) seats(g ground) ([]placement.Candidate, error) {
 	loads, err := g.Loads()
 	if err != nil {
 		return nil, err
 	}
-	var seats []seat
+	var seats []placement.Candidate
 	for _, n := range t.s.fleet.list() {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
 		load := loads[n.ID]
-		seats = append(seats, seat{n, n.Capacity.Minus(load.Reserved), load.Open()})
+		seats = append(seats, placement.Candidate{Node: n, Free: n.Capacity.Minus(load.Reserved), Open: load.Open()})
 	}
 	return seats, nil
 }
@@ -105,45 +106,45 @@ func together(c, need *journal.Call) bool {
 	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB && (c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
 }
 
-// label adds the labels that a call asks for to those of its group.
-func (w *wish) label(c *journal.Call) *writ.Error {
+// addLabels adds the labels that a call requests to the request of its group.
+func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 	for _, name := range slices.Sorted(maps.Keys(c.Options.Labels)) {
 		value := c.Options.Labels[name]
-		if has, ok := w.labels[name]; ok && has != value {
+		if has, ok := w.Labels[name]; ok && has != value {
 			return writ.Errorf(writ.CodeResourceConflict, "%s is asked for on a node with %s=%s, and something that it goes with on one with %s=%s",
 				describe(c), name, value, name, has).WithHint("give both the same labels")
 		}
-		w.labels[name] = value
+		w.Labels[name] = value
 	}
 	return nil
 }
 
 // placeGroup finds a node for a group, or says why there is none.
-func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
-	var w wish
-	w.labels = make(map[string]string)
+func (t *step) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
+	var w placement.Request
+	w.Labels = make(map[string]string)
 	var pinned writ.NodeID
 	homeless := false
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
 		if c.Node == "" { // what is there already, its node looks after, whatever that has become
-			w.modules = append(w.modules, op.Module)
-			if err := w.label(c); err != nil {
+			w.Modules = append(w.Modules, op.Module)
+			if err := addLabels(&w, c); err != nil {
 				return t.fail(c, writ.CallFailed, err)
 			}
 		}
 		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
-			w.engines = append(w.engines, engineWish{op.Module, names, version})
+			w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
 		}
 		if c.Node == "" || t.isClaimed(c) { // what was placed before is reserved already
-			w.need = w.need.Plus(c.Need)
+			w.Need = w.Need.Plus(c.Need)
 		}
 		if node := c.Options.Node; node != "" {
-			if name := t.s.fleet.name; w.node != "" && name(writ.NodeID(w.node)) != name(writ.NodeID(node)) {
+			if name := t.s.fleet.name; w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
 				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, and something that it goes with on %s",
-					describe(c), node, w.node).WithHint("name one node for both"))
+					describe(c), node, w.Node).WithHint("name one node for both"))
 			}
-			w.node = node
+			w.Node = node
 		}
 		homeless = homeless || c.Node == ""
 		for _, node := range t.homes(c) {
@@ -161,28 +162,28 @@ func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
 		return t.checkGrowth(group, seats)
 	}
 	if pinned != "" {
-		if w.node != "" && w.node != string(pinned) && w.node != t.s.fleet.name(pinned) {
+		if w.Node != "" && w.Node != string(pinned) && w.Node != t.s.fleet.name(pinned) {
 			return t.fail(group[0], writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, but what it needs is on %s",
-				describe(group[0]), w.node, t.s.fleet.name(pinned)))
+				describe(group[0]), w.Node, t.s.fleet.name(pinned)))
 		}
-		w.node, w.stays = string(pinned), true
+		w.Node, w.Bound = string(pinned), true
 	}
-	v := choose(w, seats)
-	v.bound = w.stays
+	v := placement.Choose(w, seats)
+	v.Bound = w.Bound
 	for _, c := range group {
 		if t.verdicts != nil {
 			t.verdicts[c.Seq] = v
 		}
 		switch {
-		case v.node != "":
-			t.pin(c, v.node)
+		case v.Node != "":
+			t.pin(c, v.Node)
 			delete(t.claimed, c.Seq)
 			c.Why, c.RetryAt = writ.Reason{}, time.Time{}
 			t.touch(c)
-		case v.later:
-			t.delayHomeless(c, v.why)
+		case v.Later:
+			t.delayHomeless(c, v.Why)
 		default:
-			why := noCapacity(w, v)
+			why := placement.NoCapacity(w, v)
 			if at := t.splitAt(c); pinned != "" && at != "" {
 				why = why.WithHint("%s", splitHint(at))
 			}
@@ -192,9 +193,9 @@ func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
 		}
 	}
 	for i := range seats {
-		if seats[i].ID == v.node {
-			seats[i].free = seats[i].free.Minus(w.need)
-			seats[i].open += len(group)
+		if seats[i].ID == v.Node {
+			seats[i].Free = seats[i].Free.Minus(w.Need)
+			seats[i].Open += len(group)
 		}
 	}
 	return nil
@@ -211,22 +212,22 @@ func (t *step) delayHomeless(c *journal.Call, why writ.Reason) {
 }
 
 // checkGrowth fails the calls that want more of the node that has their resource than it has left.
-func (t *step) checkGrowth(group []*journal.Call, seats []seat) error {
+func (t *step) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
 	for _, c := range group {
-		i := slices.IndexFunc(seats, func(s seat) bool { return s.ID == c.Node })
+		i := slices.IndexFunc(seats, func(s placement.Candidate) bool { return s.ID == c.Node })
 		if !t.isClaimed(c) || i < 0 {
 			continue
 		}
 		before := t.claimed[c.Seq]
 		delete(t.claimed, c.Seq)
-		free := &seats[i].free
+		free := &seats[i].Free
 		switch {
-		case fits(c.Need, *free):
-		case seats[i].Liveness != writ.LivenessReady && !seats[i].neverFits(c.Need): // what it has is not known yet, after a start, or not any more
+		case placement.Fits(c.Need, *free):
+		case seats[i].Liveness != writ.LivenessReady && !seats[i].NeverFits(c.Need): // what it has is not known yet, after a start, or not any more
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(seats[i].Liveness)})
 			continue
 		default:
-			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, shortage(c.Need, *free)).
+			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, placement.Shortage(c.Need, *free)).
 				WithHint("the %s stays on its node: request less, or delete unused resources there (writ resource list -o wide)", c.Resource())
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err

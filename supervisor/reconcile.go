@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 // A journal that came from a backup does not know what nodes were sent since the backup was made, and a call that is placed on another node
@@ -135,8 +136,8 @@ func (s *Supervisor) missingReports(silent []writ.NodeID) writ.Reason {
 	}
 	slices.SortFunc(nodes, func(a, b writ.NodesReason) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	more := 0
-	if n := len(nodes) - maxNamed; n > 1 {
-		nodes, more = nodes[:maxNamed], n
+	if n := len(nodes) - placement.MaxNamed; n > 1 {
+		nodes, more = nodes[:placement.MaxNamed], n
 	}
 	return writ.Reason{Code: writ.ReasonNodeReport, Nodes: nodes, More: more}
 }

@@ -10,11 +10,11 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/internal/cbor"
-	"writ/internal/fair"
 	"writ/runner/queue"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 const (
@@ -22,10 +22,6 @@ const (
 	startWithin = 60 * time.Second
 	// startMost is how long a later one may wait there, if the slots of the node are taken by jobs that take longer.
 	startMost = 15 * time.Minute
-	// windowPerSlot bounds the deliveries of a project that are out at a node; the rest waits in the journal, where order and cancel are cheap.
-	windowPerSlot = 2
-	// spareShare is the part of that by which all projects together may have more out there: see spare.
-	spareShare = 3
 	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
 	stopWithin = 30 * time.Second
 )
@@ -92,7 +88,7 @@ func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 	if err != nil {
 		return err
 	}
-	room := roomOn(member, load) + t.cameBack(node)
+	room := placement.Room(member.Slots, load.Sent()) + t.cameBack(node)
 	if room <= 0 {
 		if room, err = t.spareRoom(tx, node, member, load); err != nil {
 			return err
@@ -129,20 +125,6 @@ func (t *step) cameBack(node writ.NodeID) (n int) {
 	return n
 }
 
-// roomOn is how many more deliveries may be out at a node; it is not positive if there is no room.
-func roomOn(n writ.Node, l journal.Load) int { return max(n.Slots, 1)*windowPerSlot - l.Sent() }
-
-// spare is how many more deliveries of a project may go to a node where so many are out, with it so many of its own, and no room is left. All
-// that the node has in hand may be of projects that wait there for something: others must get past them.
-func spare(slots, sent, own int) (more int) {
-	window := max(slots, 1) * windowPerSlot
-	all := window + (window+spareShare-1)/spareShare
-	for own+more < window && fair.May(own+more, all-sent-more) {
-		more++
-	}
-	return more
-}
-
 // spareRoom is the spare room on a node for the run's project.
 func (t *step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
 	out, err := tx.SentByProject(node)
@@ -150,7 +132,7 @@ func (t *step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, loa
 		return 0, err
 	}
 	back := t.cameBack(node)
-	return spare(member.Slots, load.Sent()-back, out[t.run.Project]-back), nil
+	return placement.Spare(member.Slots, load.Sent()-back, out[t.run.Project]-back), nil
 }
 
 // deliver journals the next delivery of a planned call and prepares its job.

@@ -6,44 +6,12 @@ import (
 
 	"writ"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
-
-// line is what a project has waiting for room on a node: the runs of its calls, one for each and the oldest first.
-type line struct {
-	project writ.ProjectID
-	weight  int // 1 if 0
-	out     int // calls of the project that are at the node
-	runs    []writ.RunID
-}
-
-// share gives the room of a node to those who stand in lines, and returns the runs whose calls go there, in this order. Each place goes to
-// the project that has the fewest calls out there for its weight, among equals to the one whose line comes first: who asks for little does not
-// wait for all that somebody else asked for before, and who is alone has the whole node.
-func share(room int, lines []line) (next []writ.RunID) {
-	given := make([]int, len(lines))
-	less := func(i, than int) bool {
-		a, b := lines[i], lines[than]
-		return (a.out+given[i])*max(b.weight, 1) < (b.out+given[than])*max(a.weight, 1)
-	}
-	for len(next) < room {
-		least := -1
-		for i, l := range lines {
-			if given[i] < len(l.runs) && (least < 0 || less(i, least)) {
-				least = i
-			}
-		}
-		if least < 0 {
-			break
-		}
-		next = append(next, lines[least].runs[given[least]])
-		given[least]++
-	}
-	return next
-}
 
 // linesAt returns the lines at a node that come into question for its room, beginning behind the project that was served there last, and
 // in any case that of own, if it is not "". However many projects wait, it looks at few more than have calls out there or can get a place.
-func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []line, err error) {
+func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []placement.Line, err error) {
 	first, err := nextProject(tx, node, s.fleet.lastServed(node), now)
 	if err != nil {
 		return nil, err
@@ -62,10 +30,10 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 	if s.steps.anyStalled() {
 		most += journal.MaxCalls // so that there is somebody behind one that is left out
 	}
-	stand := func(project writ.ProjectID) (line, error) {
+	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Runs in trouble are left out: they would not use their places.
-		return line{project, s.weightOf(project), out[project], slices.DeleteFunc(runs, s.steps.isStalled)}, err
+		return placement.Line{Project: project, Weight: s.weightOf(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.isStalled)}, err
 	}
 	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
 	for project, next := first, second; project != "" && idle < room; project = next {
@@ -73,7 +41,7 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 		if err != nil {
 			return nil, err
 		}
-		if lines = append(lines, l); l.out == 0 && len(l.runs) > 0 {
+		if lines = append(lines, l); l.Sent == 0 && len(l.Runs) > 0 {
 			idle++
 		}
 		if project != first { // the second is known
@@ -85,7 +53,7 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 			break
 		}
 	}
-	if own != "" && !slices.ContainsFunc(lines, func(l line) bool { return l.project == own }) {
+	if own != "" && !slices.ContainsFunc(lines, func(l placement.Line) bool { return l.Project == own }) {
 		l, err := stand(own)
 		if err != nil {
 			return nil, err
@@ -105,7 +73,7 @@ func (s *Supervisor) weightOf(id writ.ProjectID) int {
 
 // spareLines returns the runs that get the spare room of a node.
 func (s *Supervisor) spareLines(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
-	room := spare(slots, load.Sent(), 0)
+	room := placement.Spare(slots, load.Sent(), 0)
 	if room <= 0 {
 		return nil, nil
 	}
@@ -116,10 +84,10 @@ func (s *Supervisor) spareLines(tx *journal.Tx, node writ.NodeID, load journal.L
 	out, err := tx.SentByProject(node) // linesAt leaves it out if one project waits alone
 	for i := range lines {
 		l := &lines[i]
-		l.out = out[l.project]
-		l.runs = l.runs[:min(len(l.runs), spare(slots, load.Sent(), l.out))]
+		l.Sent = out[l.Project]
+		l.Runs = l.Runs[:min(len(l.Runs), placement.Spare(slots, load.Sent(), l.Sent))]
 	}
-	return share(room, lines), err
+	return placement.Share(room, lines), err
 }
 
 // nextProject returns the project that comes after another one among those that wait for a node, which may be the same; "" if none waits.
@@ -138,12 +106,12 @@ func (t *step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (our
 		return 0, nil, err
 	}
 	for i := range lines {
-		if l := &lines[i]; l.project == t.run.Project {
-			l.out -= t.cameBack(node)
-			l.runs = lineUp(l.runs, t.run.ID, calls)
+		if l := &lines[i]; l.Project == t.run.Project {
+			l.Sent -= t.cameBack(node)
+			l.Runs = placement.Enqueue(l.Runs, t.run.ID, calls)
 		}
 	}
-	for _, run := range share(room, lines) {
+	for _, run := range placement.Share(room, lines) {
 		if run == t.run.ID {
 			ours++
 		} else {
@@ -151,19 +119,4 @@ func (t *step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (our
 		}
 	}
 	return ours, others, nil
-}
-
-// lineUp puts so many calls of a run into a line, whatever the journal has of them: those that waited before stay where they are, and new ones
-// come last.
-func lineUp(runs []writ.RunID, run writ.RunID, calls int) []writ.RunID {
-	runs = slices.DeleteFunc(runs, func(id writ.RunID) bool {
-		if id == run {
-			calls--
-		}
-		return id == run && calls < 0
-	})
-	for range calls {
-		runs = append(runs, run)
-	}
-	return runs
 }

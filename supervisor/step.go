@@ -10,6 +10,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/placement"
 )
 
 // stop says why and how a run is to end before its script does.
@@ -53,7 +54,7 @@ type step struct {
 	freed    map[writ.NodeID]bool          // nodes where room appeared
 	others   []writ.RunID                  // runs that may go on now
 
-	verdicts map[int]verdict // on the groups of calls, by seq; nil where nobody wants to know
+	verdicts map[int]placement.Decision // on the groups of calls, by seq; nil where nobody wants to know
 }
 
 // appliedResult is a result that the run took, and the call as it was answered.

@@ -1,0 +1,14 @@
+package supervisor
+
+import "testing"
+
+func TestBackoffDoublesUpToAMinuteWithJitter(t *testing.T) {
+	for attempt := 1; attempt < 12; attempt++ {
+		most := min(backoffFirst<<(attempt-1), backoffMost)
+		for range 100 {
+			if d := backoff(attempt); d < most/2 || d > most {
+				t.Fatalf("after attempt %d: %s, want %s to %s", attempt, d, most/2, most)
+			}
+		}
+	}
+}

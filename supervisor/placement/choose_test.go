@@ -1,0 +1,123 @@
+package placement
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
+	node := func(name string, change ...func(*Candidate)) Candidate {
+		s := Candidate{
+			Node: writ.Node{
+				ID: writ.NodeID(name + "-id"), Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
+				Liveness: writ.LivenessReady, Drivers: []writ.NodeDriver{{Module: "machine"}, {Module: "volume"}},
+			},
+			Free: writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100},
+		}
+		for _, c := range change {
+			c(&s)
+		}
+		return s
+	}
+	small := Request{Modules: []string{"machine"}, Need: writ.Capacity{CPUs: 1}}
+	lacking := node("a", func(s *Candidate) {
+		s.Drivers = []writ.NodeDriver{{Module: "machine", Lacks: "KVM: open /dev/kvm: no such file or directory"}, {Module: "volume"}}
+	})
+	stocked := node("b", func(s *Candidate) {
+		s.Open = 3
+		s.Drivers = []writ.NodeDriver{{Module: "herodb", Engines: []writ.Engine{{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Refused: "it shows its secret"}}}}
+	})
+	cordoned := func(s *Candidate) { s.Scheduling = writ.SchedulingCordoned }
+	sized := func(s *Candidate) { s.Capacity = writ.Capacity{CPUs: 16, MemoryMiB: 8192, DiskGiB: 100} }
+	for _, tt := range []struct {
+		name    string
+		Request Request
+		seats   []Candidate
+		want    Decision
+		why     string
+	}{
+		{"FewestOpenCalls", small, []Candidate{node("a", func(s *Candidate) { s.Open = 2 }), node("b", func(s *Candidate) { s.Open = 1 })}, Decision{Node: "b-id"}, ""},
+		{"MostMemoryOfThese", small, []Candidate{node("a"), node("b", func(s *Candidate) { s.Free.MemoryMiB++ })}, Decision{Node: "b-id"}, ""},
+		{"NameDecidesLast", small, []Candidate{node("b"), node("a")}, Decision{Node: "a-id"}, ""},
+		{"OnlyTheNamedOne", Request{Node: "b"}, []Candidate{node("a"), node("b", func(s *Candidate) { s.Open = 9 })}, Decision{Node: "b-id"}, ""},
+		{"TheNamedOneById", Request{Node: "b-id"}, []Candidate{node("a"), node("b")}, Decision{Node: "b-id"}, ""},
+		{"Cordoned", small, []Candidate{node("a", cordoned)}, Decision{Later: true}, "a: is cordoned"},
+		{"CordonedButItIsThere", Request{Node: "a", Bound: true}, []Candidate{node("a", cordoned)}, Decision{Node: "a-id"}, ""},
+		{"Silent", small, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessSilent })}, Decision{Later: true}, "a: is silent"},
+		{"Faulty", small, []Candidate{node("a", func(s *Candidate) { s.Fault = "disk full" })}, Decision{Later: true}, "a: takes no work: disk full"},
+		{"LackingDriver", Request{Modules: []string{"machine"}}, []Candidate{lacking}, Decision{}, "a: has no driver for machine, for want of KVM: open /dev/kvm: no such file or directory"},
+		{"OneOfTheEngines", Request{Modules: []string{"herodb"}, Engines: []EngineRequest{{"herodb", []string{"valkey-server", "redis-server"}, "7"}}}, []Candidate{node("a"), stocked}, Decision{Node: "b-id"}, ""},
+		{"EnginesThatNobodyTold", Request{Engines: []EngineRequest{{"herodb", []string{"valkey-server"}, ""}}}, []Candidate{node("a", func(s *Candidate) { s.Drivers = []writ.NodeDriver{{Module: "herodb"}} })}, Decision{Node: "a-id"}, ""},
+		{"NoEngine", Request{Engines: []EngineRequest{{"herodb", []string{"valkey-server", "hero_redis"}, "7"}}}, []Candidate{stocked},
+			Decision{}, "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and valkey-server or hero_redis of version 7 is asked for; it does not use hero_redis: it shows"},
+		{"NoEngineOfTheVersion", Request{Engines: []EngineRequest{{"herodb", nil, "8"}}}, []Candidate{stocked},
+			Decision{}, "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and one of version 8 is asked for"},
+		{"NoDriver", Request{Modules: []string{"herodb"}}, []Candidate{node("a")}, Decision{}, "a: has no driver for herodb"},
+		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []Candidate{node("a", func(s *Candidate) { s.Free.DiskGiB = -5 })}, Decision{Node: "a-id"}, ""},
+		{"NoRoom", Request{Need: writ.Capacity{CPUs: 9}}, []Candidate{node("a")}, Decision{}, "a: has 8 of the 9 needed CPUs left"},
+		{"TooSmallInAll", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized)}, Decision{}, "a: is too small: has 16 of the 17 needed CPUs in all"},
+		{"NoReturnMakesItLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", sized, func(s *Candidate) { s.Liveness = writ.LivenessSilent }), node("b", sized, cordoned)},
+			Decision{}, "a, b: is too small: has 16 of the 17 needed CPUs in all"},
+		{"UnheardMayBeLarger", Request{Need: writ.Capacity{CPUs: 17}}, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessSilent })}, Decision{Later: true}, "a: is silent"},
+		{"NoLabel", Request{Labels: map[string]string{"disk": "ssd"}}, []Candidate{node("a")}, Decision{}, "a: has no label disk=ssd"},
+		{"OneMayComeBack", small, []Candidate{node("a", func(s *Candidate) { s.Liveness = writ.LivenessLost }), node("b", func(s *Candidate) { s.Free = writ.Capacity{} })},
+			Decision{Later: true}, "a: is lost; b: has 0 of the 1 needed CPUs left"},
+		{"NoSuchNode", Request{Node: "n1"}, []Candidate{node("b"), node("a")}, Decision{}, "the datacenter has no node n1, it has a, b"},
+		{"TheNamedOneIsCordoned", Request{Node: "b"}, []Candidate{node("a"), node("b", cordoned)}, Decision{Later: true}, "b: is cordoned"},
+		{"NoNodes", small, nil, Decision{Later: true}, "the datacenter has no nodes yet"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Choose(tt.Request, tt.seats)
+			if got.Node != tt.want.Node || got.Later != tt.want.Later || !strings.HasPrefix(got.Why.Candidates(), tt.why) {
+				t.Errorf("choose = %+v, want %+v, %q", got, tt.want, tt.why)
+			}
+		})
+	}
+}
+
+// TestReasonIsShort checks that a reason, which every waiting call stores, does not grow with the datacenter.
+func TestReasonIsShort(t *testing.T) {
+	var against []writ.NodeVerdict
+	for i := range 500 {
+		reason := "is silent"
+		switch {
+		case i%100 == 7:
+			reason = "is cordoned"
+		case i%3 == 0:
+			reason = fmt.Sprintf("has %d of the 900 needed CPUs left", i)
+		}
+		against = append(against, writ.NodeVerdict{Name: fmt.Sprintf("n%03d", i), Reason: reason})
+	}
+	if got := reasonOf(against).Candidates(); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: is silent; n007, n107, n207 and 2 more: is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
+		t.Errorf("it says %q, %d bytes", got, len(got))
+	}
+	if got, want := reasonOf(against[:5]).Candidates(), "n000: has 0 of the 900 needed CPUs left; n001, n002, n004: is silent; n003: has 3 of the 900 needed CPUs left"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+func TestCapacityErrorNamesTheRemedy(t *testing.T) {
+	wanted := Request{Need: writ.Capacity{CPUs: 9, MemoryMiB: 512, DiskGiB: 5000}}
+	full := Candidate{Node: writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
+	full.Free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
+	err := NoCapacity(wanted, Choose(wanted, []Candidate{full}))
+	if want := "no node will do: a: has 8 of the 9 needed CPUs left, has 0 of the 5000 needed GiB of disk left"; err.Message != want {
+		t.Errorf("it says %q, want %q", err.Message, want)
+	}
+	small := full
+	small.Capacity = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100}
+	if err := NoCapacity(wanted, Choose(wanted, []Candidate{small, small})); !strings.Contains(err.Hint, "add a larger node") {
+		t.Errorf("the hint is %q", err.Hint)
+	}
+	for hint, w := range map[string]Request{"writ node list": wanted, "writ doctor": {Modules: []string{"machine"}}, "correct the option node": {Node: "b"}, "leave the option node out": {Node: "a", Need: wanted.Need},
+		"writ node label NODE disk=ssd": {Labels: map[string]string{"disk": "ssd"}}} {
+		s := full
+		s.Drivers = []writ.NodeDriver{{Module: "volume"}}
+		if err := NoCapacity(w, Choose(w, []Candidate{s})); !strings.Contains(err.Hint, hint) {
+			t.Errorf("%v: the hint is %q", w, err.Hint)
+		}
+	}
+}

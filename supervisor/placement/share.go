@@ -1,0 +1,55 @@
+package placement
+
+import (
+	"slices"
+
+	"writ"
+)
+
+// Line is a project whose calls wait for room on a node.
+type Line struct {
+	Project writ.ProjectID
+	Weight  int          // 0 counts as 1
+	Sent    int          // calls of the project at the node
+	Runs    []writ.RunID // the run of each waiting call, oldest first
+}
+
+// Share divides the room of a node among the lines. It returns the runs whose calls go to the node, in this order. Each
+// place goes to the project with the fewest sent calls for its weight; of equal projects to the first line. A project
+// without competition may use the whole node.
+func Share(room int, lines []Line) (next []writ.RunID) {
+	given := make([]int, len(lines))
+	less := func(i, than int) bool {
+		a, b := lines[i], lines[than]
+		return (a.Sent+given[i])*max(b.Weight, 1) < (b.Sent+given[than])*max(a.Weight, 1)
+	}
+	for len(next) < room {
+		least := -1
+		for i, l := range lines {
+			if given[i] < len(l.Runs) && (least < 0 || less(i, least)) {
+				least = i
+			}
+		}
+		if least < 0 {
+			break
+		}
+		next = append(next, lines[least].Runs[given[least]])
+		given[least]++
+	}
+	return next
+}
+
+// Enqueue makes a line contain exactly calls entries of run, whatever number the journal has. Waiting calls keep their
+// places, new calls come last.
+func Enqueue(runs []writ.RunID, run writ.RunID, calls int) []writ.RunID {
+	runs = slices.DeleteFunc(runs, func(id writ.RunID) bool {
+		if id == run {
+			calls--
+		}
+		return id == run && calls < 0
+	})
+	for range calls {
+		runs = append(runs, run)
+	}
+	return runs
+}
