@@ -173,7 +173,7 @@ func (s *Supervisor) begin(run *journal.Run, p *identity.Payload, signed []byte)
 	run.Committed()
 	s.programs.put(run.ID, programOf(run, p))
 	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(run.Roster)})
-	s.steps.begin(run.ID, run.Project, func() { s.recent.put(&recentRun{run: run}) })
+	s.steps.Begin(run.ID, run.Project, func() { s.recent.put(&recentRun{run: run}) })
 }
 
 // known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.

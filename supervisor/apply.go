@@ -9,6 +9,7 @@ import (
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // handOvers is how many of those that wait for a resource are told at once that it may be theirs: the first of them may wait for something
@@ -19,7 +20,7 @@ const handOvers = 4
 const maxCause = 512
 
 // apply writes the step: what came in, what the pass asked for, and all that follows from both.
-func (t *step) apply(tx *journal.Tx, m mail, pass *pass) error {
+func (t *step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 	for _, s := range t.applied {
 		if err := t.book(tx, s); err != nil {
 			return err
@@ -30,7 +31,7 @@ func (t *step) apply(tx *journal.Tx, m mail, pass *pass) error {
 			return err
 		}
 	}
-	for _, lost := range m.again {
+	for _, lost := range m.Resend {
 		if err := t.deliverAgain(tx, lost); err != nil {
 			return err
 		}
@@ -48,8 +49,8 @@ func (t *step) apply(tx *journal.Tx, m mail, pass *pass) error {
 			return err
 		}
 	}
-	if m.also != nil {
-		return m.also(tx)
+	if m.Also != nil {
+		return m.Also(tx)
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 	}
 	if pass.Status == scripts.Failed {
 		run.Failure = t.blame(*pass.Failure)
-		t.halt(stop{state: writ.RunFailed, err: &run.Failure.Error, by: run.Deadline})
+		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
 		clear(t.cancels) // what has started may end by itself; only what was not sent is given up
 		clear(t.withdraw)
 	}
@@ -289,7 +290,7 @@ func (t *step) afterCommit() {
 		}
 	}
 	for _, run := range t.others {
-		s.steps.post(run, mail{})
+		s.steps.Post(run, mail.Mail{})
 	}
 	switch {
 	case t.run.State.Ended() && t.runMoved:
@@ -298,6 +299,6 @@ func (t *step) afterCommit() {
 		s.reverified.forget(t.run.ID)
 		s.inventories.forget(t.run.ID)
 	case t.wantsPass():
-		s.steps.post(t.run.ID, mail{})
+		s.steps.Post(t.run.ID, mail.Mail{})
 	}
 }

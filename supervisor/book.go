@@ -10,12 +10,12 @@ import (
 // book records a result and its effect on the resource.
 func (t *step) book(tx *journal.Tx, s appliedResult) error {
 	c := s.call
-	first, err := tx.AddResult(c, s.result.Attempt, s.frame)
+	first, err := tx.AddResult(c, s.Result.Attempt, s.Frame)
 	if err != nil || !first {
 		return err // it was booked when it came first; its acknowledgement got lost
 	}
 	op, ok := catalog.Lookup(c.Operation)
-	if !ok || !op.Named() || s.result.Error != nil || op.Effect == catalog.Look && op.Uses == nil {
+	if !ok || !op.Named() || s.Result.Error != nil || op.Effect == catalog.Look && op.Uses == nil {
 		return nil
 	}
 	have, err := tx.Resource(c.Resource())
@@ -23,9 +23,9 @@ func (t *step) book(tx *journal.Tx, s appliedResult) error {
 		return err
 	}
 	if op.Effect == catalog.Look {
-		return chargeLook(tx, op, c, have, s.result)
+		return chargeLook(tx, op, c, have, s.Result)
 	}
-	after, told := t.effect(op, c, have, s.result)
+	after, told := t.effect(op, c, have, s.Result)
 	switch {
 	case !told:
 		return nil

@@ -12,6 +12,7 @@ import (
 	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // beatsPerSecond is how many beats of a node are heard, and beatsAtOnce how many at once, as after the queue was away. Nodes send one a second, and
@@ -101,11 +102,11 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	}
 	stays := false
 	for i, r := range results {
-		a := arrival{result: r, node: m.Stream.Node, frame: frame}
+		a := mail.Arrival{Result: r, Node: m.Stream.Node, Frame: frame}
 		if i == len(results)-1 {
-			a.message = m // acknowledged with its last result; the node sends again what gets lost with the others
+			a.Message = m // acknowledged with its last result; the node sends again what gets lost with the others
 		}
-		stays = s.steps.postResult(a)
+		stays = s.steps.PostResult(a)
 	}
 	return stays
 }
@@ -149,10 +150,10 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		return
 	}
 	for _, key := range started {
-		s.steps.postFrom(node, key.Run, mail{started: []active{{key, node}}})
+		s.steps.PostFrom(node, key.Run, mail.Mail{Started: []mail.Active{{Key: key, Node: node}}})
 	}
 	for _, p := range progress {
-		s.steps.postFrom(node, p.Run, mail{progress: []advance{{p.JobKey, node, p.Text}}})
+		s.steps.PostFrom(node, p.Run, mail.Mail{Progress: []mail.Progress{{Key: p.JobKey, Node: node, Text: p.Text}}})
 	}
 	s.hearInventories(node, b.Inventories)
 	if asked := s.inventories.unanswered(node); len(asked) > 0 {

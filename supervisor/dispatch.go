@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/queue"
+	"writ/supervisor/mail"
 )
 
 const (
@@ -37,11 +39,11 @@ type dispatch struct {
 	mu   sync.Mutex
 	jobs map[writ.NodeID][]outgoing
 	then []func(ctx context.Context) // after the jobs that were there before
-	acks []arrival
+	acks []mail.Arrival
 	wake chan struct{} // jobs or then
 	ring chan struct{} // acks
 
-	unanswered []question
+	unanswered map[question]bool
 }
 
 // question is which jobs of a run a lost node took.
@@ -55,7 +57,7 @@ func newDispatch(s *Supervisor) *dispatch {
 }
 
 // put takes what a step has to send, and what it has to do behind that, nil if nothing. flush has it done.
-func (d *dispatch) put(jobs map[writ.NodeID][]outgoing, results []arrival, then func(ctx context.Context)) {
+func (d *dispatch) put(jobs map[writ.NodeID][]outgoing, results []mail.Arrival, then func(ctx context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for node, more := range jobs {
@@ -167,13 +169,13 @@ func (d *dispatch) runAcks(ctx context.Context) error {
 }
 
 // acknowledge tells the nodes that their results are on disk here, and the queue that the messages are done with.
-func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
+func (d *dispatch) acknowledge(ctx context.Context, results []mail.Arrival) {
 	keys := make(map[writ.NodeID][]writ.JobKey)
 	messages := make([]queue.Message, 0, len(results))
 	for _, a := range results {
-		keys[a.node] = append(keys[a.node], a.result.JobKey)
-		if a.message.ID != "" {
-			messages = append(messages, a.message)
+		keys[a.Node] = append(keys[a.Node], a.Result.JobKey)
+		if a.Message.ID != "" {
+			messages = append(messages, a.Message)
 		}
 	}
 	for node, all := range keys {
@@ -206,7 +208,7 @@ func (t *step) stopsWork() func(ctx context.Context) {
 		}
 		for node, tasks := range t.withdraw {
 			taken, _ := s.withdrawTasks(ctx, run, node, tasks)
-			s.postUnlessEmpty(run, mail{taken: taken})
+			s.postUnlessEmpty(run, mail.Mail{Withdrawn: taken})
 		}
 		for node, tasks := range t.reclaim {
 			taken, err := s.withdrawTasks(ctx, run, node, tasks)
@@ -214,7 +216,7 @@ func (t *step) stopsWork() func(ctx context.Context) {
 				s.dispatch.askAgain(run, node)
 				tasks = taken // of the others it is not known
 			}
-			s.postUnlessEmpty(run, mail{taken: taken, kept: keptOf(tasks, taken)})
+			s.postUnlessEmpty(run, mail.Mail{Withdrawn: taken, MaybeStarted: keptOf(tasks, taken)})
 		}
 		for node, tasks := range t.stale {
 			_, _ = s.withdrawTasks(ctx, run, node, tasks)
@@ -223,13 +225,13 @@ func (t *step) stopsWork() func(ctx context.Context) {
 }
 
 // withdrawTasks takes tasks of a run out of a node's queue. It returns those that no node took before, also with an error: then there may be more.
-func (s *Supervisor) withdrawTasks(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) (taken []sending, err error) {
+func (s *Supervisor) withdrawTasks(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []mail.Delivery) (taken []mail.Delivery, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
 	ids := make([]string, len(tasks))
 	for i, task := range tasks {
-		ids[i] = taskOf(task)
+		ids[i] = task.TaskID()
 	}
 	withdrawn, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
 	if err != nil && ctx.Err() == nil {
@@ -244,27 +246,35 @@ func (s *Supervisor) withdrawTasks(ctx context.Context, run writ.RunID, node wri
 }
 
 // keptOf returns the jobs of which a task was not taken back.
-func keptOf(tasks, taken []sending) (kept []writ.JobKey) {
+func keptOf(tasks, taken []mail.Delivery) (kept []writ.JobKey) {
 	for _, task := range tasks {
 		if !slices.Contains(taken, task) {
-			kept = append(kept, task.key)
+			kept = append(kept, task.Key)
 		}
 	}
-	return unique(kept)
+	return slices.Compact(kept) // the tasks of a job are neighbours
 }
 
 // askAgain notes that the queue did not say which jobs of a run a lost node took. The watch has it asked again.
 func (d *dispatch) askAgain(run writ.RunID, node writ.NodeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unanswered = append(d.unanswered, question{run, node})
+	if d.unanswered == nil {
+		d.unanswered = make(map[question]bool)
+	}
+	d.unanswered[question{run, node}] = true
 }
 
 // asks reports whether something of a run is to be asked again.
 func (d *dispatch) asks(run writ.RunID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.unanswered, func(q question) bool { return q.run == run })
+	for q := range d.unanswered {
+		if q.run == run {
+			return true
+		}
+	}
+	return false
 }
 
 // takeUnanswered returns what is to be asked again, once.
@@ -273,12 +283,12 @@ func (d *dispatch) takeUnanswered() []question {
 	defer d.mu.Unlock()
 	all := d.unanswered
 	d.unanswered = nil
-	return unique(all)
+	return slices.Collect(maps.Keys(all))
 }
 
 // postUnlessEmpty gives a run its mail if it says something of jobs that were taken back.
-func (s *Supervisor) postUnlessEmpty(run writ.RunID, m mail) {
-	if len(m.taken)+len(m.kept) > 0 {
-		s.steps.post(run, m)
+func (s *Supervisor) postUnlessEmpty(run writ.RunID, m mail.Mail) {
+	if len(m.Withdrawn)+len(m.MaybeStarted) > 0 {
+		s.steps.Post(run, m)
 	}
 }

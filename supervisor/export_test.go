@@ -8,6 +8,7 @@ import (
 	"writ/identity"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/mail"
 )
 
 // Ask asks the supervisor what a coordinator may ask.
@@ -28,14 +29,14 @@ func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
 }
 
 // HasStep reports whether a run has a step, waits for one, or could not write its last one.
-func (s *Supervisor) HasStep(id writ.RunID) bool { return s.steps.has(id) }
+func (s *Supervisor) HasStep(id writ.RunID) bool { return s.steps.Knows(id) }
 
 // IsAwaited reports whether something else than the journal will wake a run.
 func (s *Supervisor) IsAwaited(id writ.RunID) bool { return s.isAwaited(id) }
 
 // SendAgain has a call sent again as whoever recovers does who read it a while ago.
 func (s *Supervisor) SendAgain(c *journal.Call) {
-	s.steps.post(c.Run, mail{again: []sending{sendingOf(c)}})
+	s.steps.Post(c.Run, mail.Mail{Resend: []mail.Delivery{mail.DeliveryOf(c)}})
 }
 
 // Miss has the supervisor know that a node works on a call, and its run not: what the node said of it got lost in between.

@@ -6,6 +6,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // A call that was given up may have made its resource all the same: its node was lost, or its driver did not stop when its time was over.
@@ -21,9 +22,9 @@ type leftover struct {
 }
 
 // leftoverOf finds out whose the thing is that stood in the way of a call, nil if nothing did or it is not ours.
-func (t *step) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
-	c := t.call(a.result.Seq)
-	if a.result.Found == "" || a.result.Error == nil || a.result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.node {
+func (t *step) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
+	c := t.call(a.Result.Seq)
+	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.Node {
 		return nil, nil
 	}
 	if op, ok := catalog.Lookup(c.Operation); !ok || op.Effect != catalog.Make {
@@ -34,7 +35,7 @@ func (t *step) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
 		return nil, err
 	}
 	if have != nil { // its late word came before this one
-		if have.UID != a.result.Found || have.Node != a.node {
+		if have.UID != a.Result.Found || have.Node != a.Node {
 			return nil, nil
 		}
 		return &leftover{have.UID, have.Run, have.Deployment, "run " + string(have.Run)}, nil
@@ -44,7 +45,7 @@ func (t *step) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
 		return nil, err
 	}
 	for _, left := range calls {
-		if newUID(left) != a.result.Found || left.Node != a.node {
+		if newUID(left) != a.Result.Found || left.Node != a.Node {
 			continue
 		}
 		run, err := tx.Run(left.Run)
@@ -52,7 +53,7 @@ func (t *step) leftoverOf(tx *journal.Tx, a arrival) (*leftover, error) {
 			return nil, err
 		}
 		by := fmt.Sprintf("call %d of run %s, which is %s", left.Seq, left.Run, left.State)
-		return &leftover{a.result.Found, left.Run, run.Deployment, by}, nil
+		return &leftover{a.Result.Found, left.Run, run.Deployment, by}, nil
 	}
 	return nil, nil
 }

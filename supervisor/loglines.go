@@ -31,7 +31,7 @@ func (s *Supervisor) admitLog(ctx context.Context, project writ.ProjectID, lines
 	}
 	kept, wait := s.logRates.ReserveEach(string(project), costs, logPatience)
 	if wait > 0 {
-		defer s.steps.slowed(project)()
+		defer s.steps.Slowed(project)()
 	}
 	return kept, sleep.For(ctx, wait)
 }

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
@@ -35,7 +36,7 @@ func (t *step) lose(node writ.NodeID) error {
 		case n.Gone:
 			err = t.loseBegun(c)
 		case mayBeWaiting(c):
-			t.reclaim[node] = append(t.reclaim[node], sendingsOf(c)...)
+			t.reclaim[node] = append(t.reclaim[node], mail.DeliveriesOf(c)...)
 		case !waitsForLost(c, n):
 			err = t.loseBegun(c)
 		case c.State.Sent():
@@ -104,7 +105,7 @@ func repeatableElsewhere(c *journal.Call) bool {
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
 func (t *step) giveUp(c *journal.Call) {
-	t.stale[c.Node] = append(t.stale[c.Node], sendingsOf(c)...)
+	t.stale[c.Node] = append(t.stale[c.Node], mail.DeliveriesOf(c)...)
 	t.givenUp[c.Node] = append(t.givenUp[c.Node], c.Key())
 }
 
@@ -165,31 +166,31 @@ func (t *step) moveAway(c *journal.Call, why writ.Reason) error {
 }
 
 // receiveWithdrawn takes what the queue said of jobs that were to be taken back.
-func (t *step) receiveWithdrawn(m mail) error {
-	for _, taken := range m.taken {
-		c := t.open(taken.key)
+func (t *step) receiveWithdrawn(m mail.Mail) error {
+	for _, taken := range m.Withdrawn {
+		c := t.open(taken.Key)
 		if c == nil {
 			continue
 		}
-		if taken.delivery == c.Withdrawn+1 {
+		if taken.Number == c.Withdrawn+1 {
 			c.Withdrawn++
 			t.touch(c)
 		}
 		var err error
 		switch n, _ := t.s.fleet.get(c.Node); {
-		case t.run.Stop != nil && taken.delivery < c.Delivery: // the newest one says what becomes of it
+		case t.run.Stop != nil && taken.Number < c.Delivery: // the newest one says what becomes of it
 		case t.run.Stop != nil:
 			err = t.fail(c, t.stoppedCall(), t.run.Stop)
 		case isAway(n) && neverBegan(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
-		case isAway(n) && mayBeWaiting(c) && taken.delivery < c.Delivery: // another delivery was sent meanwhile
-			t.reclaim[c.Node] = append(t.reclaim[c.Node], sendingsOf(c)...)
+		case isAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
+			t.reclaim[c.Node] = append(t.reclaim[c.Node], mail.DeliveriesOf(c)...)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for _, key := range m.kept {
+	for _, key := range m.MaybeStarted {
 		c := t.open(key)
 		if c == nil || t.run.Stop != nil {
 			continue

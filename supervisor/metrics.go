@@ -162,7 +162,7 @@ func (s *Supervisor) Metrics() Metrics {
 	m.JournalFault, m.Queue = s.faults.works()
 	m.Journal = m.JournalFault == ""
 	m.Writes, m.Failed = s.Journal.Writes()
-	under, waiting, stalled := s.steps.count()
+	under, waiting, stalled := s.steps.Count()
 	m.Steps = map[string]int{"under_way": under, "waiting": waiting, "stalled": stalled}
 	for _, h := range s.holds.all() {
 		if h.Held {

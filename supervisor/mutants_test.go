@@ -69,7 +69,7 @@ var mutants = []struct {
 	},
 	{
 		name: "LostNodesKeepTheirCalls", directed: "TestALostNodeEndsWhatWasSentThere",
-		edits:     []mutant.Edit{{In: "supervisor.watcher.giveUp", Node: mutant.Call, Names: "post", Becomes: "_ = $1"}},
+		edits:     []mutant.Edit{{In: "supervisor.watcher.giveUp", Node: mutant.Call, Names: "Post", Becomes: "_ = $1"}},
 		unnoticed: "whatever is lost ends at its end-by, too",
 	},
 	{

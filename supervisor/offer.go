@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 	"writ/supervisor/placement"
 )
 
@@ -98,7 +99,7 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but wri
 	for _, run := range next {
 		if !told[run] {
 			told[run] = true
-			s.steps.post(run, mail{})
+			s.steps.Post(run, mail.Mail{})
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // defaultRetries is how many attempts follow the first when a failure is retryable and the script says nothing.
@@ -21,25 +22,25 @@ const (
 )
 
 // receive takes mail into the step, after what ends the run because of what it is, nil if nothing does. It changes memory only.
-func (t *step) receive(m mail, why *stop) error {
+func (t *step) receive(m mail.Mail, why *mail.Stop) error {
 	if why != nil {
 		t.halt(*why)
 	}
-	for i, a := range m.results {
+	for i, a := range m.Results {
 		if !t.genuine[i] {
-			t.s.warnings.Refused(a.node, "result without a sent job; it is ignored",
-				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.result.Seq, "attempt", a.result.Attempt)
-			t.s.accounts.countUseless(a.node, unasked, 1)
+			t.s.warnings.Refused(a.Node, "result without a sent job; it is ignored",
+				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.Result.Seq, "attempt", a.Result.Attempt)
+			t.s.accounts.countUseless(a.Node, unasked, 1)
 			continue
 		}
 		if err := t.answer(a, t.left[i]); err != nil {
 			return err
 		}
 	}
-	for _, a := range m.started {
+	for _, a := range m.Started {
 		t.stopGivenUp(a)
-		c := t.open(a.key)
-		if c == nil || c.Node != a.node {
+		c := t.open(a.Key)
+		if c == nil || c.Node != a.Node {
 			continue
 		}
 		if c.Why.LostNode() || c.KeptBack { // it is back, and still at it
@@ -53,42 +54,42 @@ func (t *step) receive(m mail, why *stop) error {
 			}
 		}
 	}
-	for _, p := range m.progress {
-		c := t.open(p.key)
-		why := writ.Reason{Code: writ.ReasonProgress, Text: p.text}
-		if c != nil && c.Node == p.node && c.State == writ.CallRunning && !c.Why.Equal(why) && !c.Why.LostNode() {
+	for _, p := range m.Progress {
+		c := t.open(p.Key)
+		why := writ.Reason{Code: writ.ReasonProgress, Text: p.Text}
+		if c != nil && c.Node == p.Node && c.State == writ.CallRunning && !c.Why.Equal(why) && !c.Why.LostNode() {
 			c.Why = why
 			t.touch(c)
 		}
 	}
-	for _, key := range m.overdue {
+	for _, key := range m.Overdue {
 		if err := t.overdue(key); err != nil {
 			return err
 		}
 	}
-	for _, node := range t.lostNow(m.lost) {
+	for _, node := range t.lostNow(m.LostNodes) {
 		if err := t.lose(node); err != nil {
 			return err
 		}
 	}
-	if m.resume != nil {
-		if err := t.resume(*m.resume); err != nil {
+	if m.Resume != nil {
+		if err := t.resume(*m.Resume); err != nil {
 			return err
 		}
 	}
-	if m.stop != nil && !t.tooEarly(*m.stop) {
-		if m.done != nil && t.run.State.Ended() {
+	if m.Stop != nil && !t.tooEarly(*m.Stop) {
+		if m.Done != nil && t.run.State.Ended() {
 			return writ.Errorf(writ.CodeConflict, "run %s has already ended: %s", t.run.ID, t.run.State).
 				WithHint("`writ run show %s` shows how", t.run.ID)
 		}
-		if !m.stop.signed.IsZero() && m.stop.signed.Before(t.run.Resumed) { // somebody kept it back
+		if !m.Stop.Signed.IsZero() && m.Stop.Signed.Before(t.run.Resumed) { // somebody kept it back
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
 		}
-		if m.stop.state == writ.RunExpired {
-			t.sayHeld(m.stop.err)
+		if m.Stop.State == writ.RunExpired {
+			t.sayHeld(m.Stop.Err)
 		}
-		t.halt(*m.stop)
-		if d := m.stop.decision; d != nil {
+		t.halt(*m.Stop)
+		if d := m.Stop.Decision; d != nil {
 			t.run.Decided, t.runDirty, t.runMoved = decided(t.run.Decided, *d), true, true
 		}
 	}
@@ -96,29 +97,29 @@ func (t *step) receive(m mail, why *stop) error {
 }
 
 // tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
-func (t *step) tooEarly(s stop) bool {
+func (t *step) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
 		due = t.run.StopBy
 	}
-	return s.state == writ.RunExpired && t.now.Before(due)
+	return s.State == writ.RunExpired && t.now.Before(due)
 }
 
 // answer lets a call take the result of its open attempt. A success that comes for a call which has ended meanwhile (cancelled, given up)
 // still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
-func (t *step) answer(a arrival, left *leftover) error {
-	c := t.call(a.result.Seq)
+func (t *step) answer(a mail.Arrival, left *leftover) error {
+	c := t.call(a.Result.Seq)
 	switch {
-	case c == nil || c.State == writ.CallSucceeded || a.result.Attempt > c.Attempt:
+	case c == nil || c.State == writ.CallSucceeded || a.Result.Attempt > c.Attempt:
 		return nil // answered before: it is only to be acknowledged
-	case a.result.Attempt < c.Attempt:
+	case a.Result.Attempt < c.Attempt:
 		return t.belated(c, a)
 	case c.State == writ.CallPlanned:
 		return nil
 	}
-	a.result = t.validateResult(c, a.result)
-	r := a.result
-	t.freed[a.node] = true
+	a.Result = t.validateResult(c, a.Result)
+	r := a.Result
+	t.freed[a.Node] = true
 	if !c.State.Sent() {
 		if r.Error == nil {
 			t.applied = append(t.applied, appliedResult{a, c, true})
@@ -245,18 +246,18 @@ func (t *step) overdue(key writ.JobKey) error {
 
 // halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending
 // already, because its script failed, does not wait for its calls any longer.
-func (t *step) halt(why stop) {
+func (t *step) halt(why mail.Stop) {
 	switch {
 	case t.run.State.Ended():
 		return
 	case t.run.Stop == nil:
-		t.run.Stop, t.run.StopState, t.run.StopBy = why.err, why.state, why.by
-	case why.by.Before(t.run.StopBy):
-		t.run.StopBy = why.by
+		t.run.Stop, t.run.StopState, t.run.StopBy = why.Err, why.State, why.By
+	case why.By.Before(t.run.StopBy):
+		t.run.StopBy = why.By
 	default:
 		return
 	}
-	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.err)}
+	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.Err)}
 	t.runDirty, t.runMoved = true, true
 	for _, c := range t.calls {
 		if c.State.Sent() {
@@ -268,7 +269,7 @@ func (t *step) halt(why stop) {
 // callBack has a call that is out taken back, and its node told to stop.
 func (t *step) callBack(c *journal.Call) {
 	t.cancels[c.Node] = t.run.Resumes
-	t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingsOf(c)...)
+	t.withdraw[c.Node] = append(t.withdraw[c.Node], mail.DeliveriesOf(c)...)
 }
 
 // stoppedCall is the state of calls that the end of their run ends.

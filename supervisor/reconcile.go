@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 	"writ/supervisor/placement"
 )
 
@@ -92,7 +93,7 @@ func (d *inventories) forget(run writ.RunID) {
 func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 	for _, r := range all {
 		if r.Epoch == s.epoch && s.inventories.hear(node, r.Run, r.Calls) && len(s.inventories.ask(r.Run, s.fleet.serving())) == 0 {
-			s.steps.post(r.Run, mail{})
+			s.steps.Post(r.Run, mail.Mail{})
 		}
 	}
 }

@@ -12,18 +12,12 @@ import (
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/mail"
 )
 
 // A resume lets a failed run go on where it failed: what succeeded stays done, errors that the script has seen stay seen, and all other
 // calls that did not succeed get another attempt. The deadline stays: the signer bounded the run from its acceptance on, nodes hold a run that
 // destroys to it themselves, and an operator cannot give what the signer did not.
-
-// resumption is the will of an operator that a failed run goes on.
-type resumption struct {
-	decision writ.Decision
-	seen     int64 // when the run had ended as the operator saw it, unix microseconds
-	signed   time.Time
-}
 
 // resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
 func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
@@ -72,9 +66,9 @@ func (s *Supervisor) resumeBy(
 		return err
 	}
 	done := make(chan error, 1)
-	s.steps.post(id, mail{
-		resume: &resumption{decision: decisionOfRun(v, s.Now()), seen: seen.Revision, signed: v.Statement.Created},
-		also: func(tx *journal.Tx) error {
+	s.steps.Post(id, mail.Mail{
+		Resume: &mail.Resume{Decision: decisionOfRun(v, s.Now()), Seen: seen.Revision, Signed: v.Statement.Created},
+		Also: func(tx *journal.Tx) error {
 			if err := stillNewest(tx, run); err != nil {
 				return err
 			}
@@ -93,7 +87,7 @@ func (s *Supervisor) resumeBy(
 			}
 			return also(tx)
 		},
-		done: done,
+		Done: done,
 	})
 	select {
 	case err := <-done:
@@ -144,12 +138,12 @@ func stillNewest(tx *journal.Tx, run *journal.Run) error {
 }
 
 // resume opens a failed run again. Nothing is sent before a pass has shown that the script goes on.
-func (t *step) resume(r resumption) error {
+func (t *step) resume(r mail.Resume) error {
 	run := t.run
 	if err := mayResume(run, t.now); err != nil {
 		return err
 	}
-	if run.Ended.UnixMicro() != r.seen {
+	if run.Ended.UnixMicro() != r.Seen {
 		return writ.Errorf(writ.CodeConflict, "the resume was signed for another end of run %s than its last one", run.ID).
 			WithHint("it ended at %s; look at it again, then decide", run.Ended.UTC().Format(time.RFC3339))
 	}
@@ -166,12 +160,12 @@ func (t *step) resume(r resumption) error {
 	}
 	t.resumed = true
 	run.Resumes++
-	run.Resumed = r.signed
+	run.Resumed = r.Signed
 	run.Reopened, run.Completed, run.Crashes, run.Waiting = true, false, 0, nil
 	run.Stop, run.StopState, run.StopBy = nil, "", time.Time{}
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
-	run.Decided = decided(run.Decided, r.decision)
-	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.decision.Signer, Text: r.decision.Reason}
+	run.Decided = decided(run.Decided, r.Decision)
+	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.Decision.Signer, Text: r.Decision.Reason}
 	return t.moveRun(writ.RunRunning)
 }
 
@@ -240,30 +234,30 @@ func leavesNothing(c *journal.Call) bool {
 
 // belated takes the result of an attempt before the last resume. A success is what the call wanted: if its new attempt was not sent yet, it needs
 // none. Otherwise it tells what became of the resource.
-func (t *step) belated(c *journal.Call, a arrival) error {
-	a.result = t.validateResult(c, a.result)
-	t.freed[a.node] = true
-	if a.result.Error != nil || a.node != c.Node {
+func (t *step) belated(c *journal.Call, a mail.Arrival) error {
+	a.Result = t.validateResult(c, a.Result)
+	t.freed[a.Node] = true
+	if a.Result.Error != nil || a.Node != c.Node {
 		return nil
 	}
 	t.applied = append(t.applied, appliedResult{a, c, true})
 	if c.State == writ.CallPlanned && c.Delivery == 0 {
 		c.Claimed = true
-		return t.take(c, &a.result)
+		return t.take(c, &a.Result)
 	}
 	return nil
 }
 
 // stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since, or the call has ended
 // without success, and the script goes on.
-func (t *step) stopGivenUp(a active) {
-	c := t.call(a.key.Seq)
+func (t *step) stopGivenUp(a mail.Active) {
+	c := t.call(a.Key.Seq)
 	switch {
 	case t.run.State.Ended():
-		t.cancels[a.node] = t.run.Resumes
-	case c != nil && a.key.Attempt <= c.Before && t.run.Resumes > 0:
-		t.cancels[a.node] = t.run.Resumes - 1
-	case c != nil && a.key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
-		t.givenUp[a.node] = append(t.givenUp[a.node], a.key)
+		t.cancels[a.Node] = t.run.Resumes
+	case c != nil && a.Key.Attempt <= c.Before && t.run.Resumes > 0:
+		t.cancels[a.Node] = t.run.Resumes - 1
+	case c != nil && a.Key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
+		t.givenUp[a.Node] = append(t.givenUp[a.Node], a.Key)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // The journal may be a database on another machine. What a person has signed is believed because of the signature, so it is looked at again
@@ -193,7 +194,7 @@ func differs(run *journal.Run, v *identity.Verified) string {
 
 // mayAct makes sure, before anything follows from a run, that its submission is there as it was accepted, and that the newest roster lets its
 // signer have it: who can write to the database must not keep a run from being checked. It returns how the run is to end if not.
-func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*stop, error) {
+func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error) {
 	newest := s.roster.Load().Version
 	if run.State.Ended() || run.Stop != nil || int(s.reverified.get(run.ID).roster) >= newest {
 		return nil, nil
@@ -211,7 +212,7 @@ func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*stop, error
 		if times, say := s.refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
 			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
 		}
-		return &stop{state: writ.RunFailed, err: writ.AsError(err), by: s.Now().Add(stopWithin)}, nil
+		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(stopWithin)}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -219,12 +220,12 @@ func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*stop, error
 }
 
 // checkAgain says how a run is to end that a roster does not leave to its signer, nil if it does.
-func (s *Supervisor) checkAgain(verifier *identity.Verifier, run *journal.Run, signed []byte) *stop {
+func (s *Supervisor) checkAgain(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
 	_, err := verifier.SubmissionAt(signed, run.Accepted)
 	switch writ.CodeOf(err) {
 	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
 		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-		return &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin)}
+		return &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(stopWithin)}
 	}
 	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(verifier.Roster.Version)})
 	return nil

@@ -11,6 +11,7 @@ import (
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // anyTime lets a roster count although it has expired: what was adopted stays the truth until a successor comes, and a chain must
@@ -254,13 +255,13 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 		return false, err
 	}
 	if err := s.reverify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
-		s.steps.post(id, mail{}) // which ends it
+		s.steps.Post(id, mail.Mail{}) // which ends it
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
 	if why := s.checkAgain(verifier, run, signed); why != nil {
-		s.steps.post(id, mail{stop: why})
+		s.steps.Post(id, mail.Mail{Stop: why})
 		return false, nil
 	}
 	return true, nil

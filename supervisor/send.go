@@ -14,6 +14,7 @@ import (
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 	"writ/supervisor/placement"
 )
 
@@ -154,12 +155,12 @@ func (t *step) deliver(tx *journal.Tx, c *journal.Call) error {
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more. The node may have said since that it
 // works on it.
-func (t *step) deliverAgain(tx *journal.Tx, lost sending) error {
-	c := t.open(lost.key)
-	if c == nil || c.Delivery != lost.delivery {
+func (t *step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
+	c := t.open(lost.Key)
+	if c == nil || c.Delivery != lost.Number {
 		return nil
 	}
-	if active, _, _ := t.s.fleet.works(c.Node, lost.key); active {
+	if active, _, _ := t.s.fleet.works(c.Node, lost.Key); active {
 		return nil
 	}
 	if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {
@@ -188,7 +189,7 @@ func (t *step) deliverAgain(tx *journal.Tx, lost sending) error {
 	}
 	within := startWithin
 	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // it waited too long, and its node would refuse it
-		t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingsOf(c)...)
+		t.withdraw[c.Node] = append(t.withdraw[c.Node], mail.DeliveriesOf(c)...)
 		if t.s.fleet.busy(c.Node) {
 			within = min(startWithin<<min(c.Delivery, 8), startMost)
 		}

@@ -27,13 +27,13 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 		}
 	}
 	most := room
-	if s.steps.anyStalled() {
+	if s.steps.AnyStalled() {
 		most += journal.MaxCalls // so that there is somebody behind one that is left out
 	}
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Runs in trouble are left out: they would not use their places.
-		return placement.Line{Project: project, Weight: s.weightOf(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.isStalled)}, err
+		return placement.Line{Project: project, Weight: s.weightOf(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled)}, err
 	}
 	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
 	for project, next := first, second; project != "" && idle < room; project = next {

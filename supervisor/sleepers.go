@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // maxSleepersLook bounds the open calls whose wakers the watch looks at in one look.
@@ -34,7 +35,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 			continue
 		}
 		w.s.warnings.Warn("", noWakeUp, "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
-		w.s.steps.post(sleeper.Run, mail{})
+		w.s.steps.Post(sleeper.Run, mail.Mail{})
 	}
 	w.asleep = nil
 	for _, sleeper := range found {
@@ -45,4 +46,6 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 }
 
 // isAwaited reports whether a run has mail, which it may not have been able to write yet, or waits for the answer of the queue.
-func (s *Supervisor) isAwaited(run writ.RunID) bool { return s.steps.has(run) || s.dispatch.asks(run) }
+func (s *Supervisor) isAwaited(run writ.RunID) bool {
+	return s.steps.Knows(run) || s.dispatch.asks(run)
+}

@@ -16,6 +16,7 @@ import (
 	"writ/internal/sqldb"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/mail"
 )
 
 // Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with the effect; the same
@@ -156,10 +157,10 @@ func (s *Supervisor) cancelRun(ctx context.Context, v *identity.VerifiedStatemen
 	}
 	done := make(chan error, 1)
 	decision := decisionOfRun(v, s.Now())
-	s.steps.post(id, mail{
-		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin), signed: v.Statement.Created, decision: &decision},
-		also: also,
-		done: done,
+	s.steps.Post(id, mail.Mail{
+		Stop: &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(stopWithin), Signed: v.Statement.Created, Decision: &decision},
+		Also: also,
+		Done: done,
 	})
 	select {
 	case err := <-done:
@@ -300,7 +301,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 		return link.StatementAnswer{}, err
 	}
 	for _, run := range append(waiting, s.boundSince(ctx, id)...) { // what gets lost with this process the next one finds when it begins
-		s.steps.post(run, mail{lost: []writ.NodeID{id}})
+		s.steps.Post(run, mail.Mail{LostNodes: []writ.NodeID{id}})
 	}
 	return answer, nil
 }

@@ -10,18 +10,10 @@ import (
 	"writ/internal/failpoint"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
+	"writ/supervisor/mailbox"
 	"writ/supervisor/placement"
 )
-
-// stop says why and how a run is to end before its script does.
-type stop struct {
-	state writ.RunState
-	err   *writ.Error
-	by    time.Time // it ends then, even if calls did not report
-	// signed is when the cancel was, zero if it is none.
-	signed   time.Time
-	decision *writ.Decision // that it is a cancel by, nil if it is none
-}
 
 // step is one step of one run, in memory. It is made from the journal, changed by mail and by a pass, and written in one transaction.
 type step struct {
@@ -45,28 +37,28 @@ type step struct {
 	applied  []appliedResult // results that ended a call or attempt
 	events   []writ.Event
 
-	outgoing map[writ.NodeID][]outgoing    // jobs to send after the commit
-	cancels  map[writ.NodeID]int           // nodes to tell that the run is cancelled, as it was after so many resumes
-	withdraw map[writ.NodeID][]sending     // tasks to take back
-	reclaim  map[writ.NodeID][]sending     // and those of a lost node, to learn whether it took them
-	stale    map[writ.NodeID][]sending     // and those that nobody needs any more, whoever has them
-	givenUp  map[writ.NodeID][]writ.JobKey // jobs that nodes need not go on with
-	freed    map[writ.NodeID]bool          // nodes where room appeared
-	others   []writ.RunID                  // runs that may go on now
+	outgoing map[writ.NodeID][]outgoing      // jobs to send after the commit
+	cancels  map[writ.NodeID]int             // nodes to tell that the run is cancelled, as it was after so many resumes
+	withdraw map[writ.NodeID][]mail.Delivery // tasks to take back
+	reclaim  map[writ.NodeID][]mail.Delivery // and those of a lost node, to learn whether it took them
+	stale    map[writ.NodeID][]mail.Delivery // and those that nobody needs any more, whoever has them
+	givenUp  map[writ.NodeID][]writ.JobKey   // jobs that nodes need not go on with
+	freed    map[writ.NodeID]bool            // nodes where room appeared
+	others   []writ.RunID                    // runs that may go on now
 
 	verdicts map[int]placement.Decision // on the groups of calls, by seq; nil where nobody wants to know
 }
 
 // appliedResult is a result that the run took, and the call as it was answered.
 type appliedResult struct {
-	arrival
+	mail.Arrival
 	call *journal.Call
 	late bool // the call had ended without it: only what it did to its resource counts
 }
 
 // step advances a run by what came in for it. It is called for one run at a time. A run that needs a record which somebody else has changed
 // stays where it is until that is put right.
-func (s *Supervisor) step(ctx context.Context, id writ.RunID, m mail) error {
+func (s *Supervisor) step(ctx context.Context, id writ.RunID, m mail.Mail) error {
 	err := s.advance(ctx, id, m)
 	if writ.CodeOf(err) == writ.CodeRecordForged {
 		s.noteForged(ctx, id, err)
@@ -77,7 +69,7 @@ func (s *Supervisor) step(ctx context.Context, id writ.RunID, m mail) error {
 // noteForged tells people that a run stays where it is, and why. A run whose own record was changed is not written.
 func (s *Supervisor) noteForged(ctx context.Context, id writ.RunID, why error) {
 	held := writ.Reason{Code: writ.ReasonForged, Error: withoutHint(writ.AsError(why))}
-	err := s.Journal.Write(failpoint.At(ctx, new(mail).change()), func(tx *journal.Tx) error {
+	err := s.Journal.Write(failpoint.At(ctx, new(mail.Mail).Change()), func(tx *journal.Tx) error {
 		run, err := tx.Run(id)
 		if err != nil || run == nil || run.State.Ended() || run.Why.Equal(held) {
 			return err
@@ -94,13 +86,13 @@ func (s *Supervisor) noteForged(ctx context.Context, id writ.RunID, why error) {
 }
 
 // advance takes a step.
-func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
+func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail.Mail) error {
 	t, err := s.load(ctx, id, m)
 	if err != nil {
 		return err
 	}
 	if t == nil {
-		s.dropResults(m.results)
+		s.dropResults(m.Results)
 		return nil
 	}
 	why, err := s.mayAct(ctx, t.run)
@@ -116,7 +108,7 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 	}
 	written := t
 	fresh := true
-	err = s.Journal.Write(failpoint.At(ctx, m.change()), func(tx *journal.Tx) error {
+	err = s.Journal.Write(failpoint.At(ctx, m.Change()), func(tx *journal.Tx) error {
 		if !fresh { // the commit failed with its group and is tried alone: begin with what the journal holds
 			again, err := s.reload(ctx, tx, id, m)
 			if err != nil {
@@ -132,7 +124,7 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 			return err
 		}
 		step := written
-		tx.Then(func() { s.dispatch.put(step.outgoing, m.results, step.stopsWork()) }) // at once with all that shares the commit
+		tx.Then(func() { s.dispatch.put(step.outgoing, m.Results, step.stopsWork()) }) // at once with all that shares the commit
 		return nil
 	})
 	if err != nil {
@@ -141,20 +133,6 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 	written.remember()
 	written.afterCommit()
 	return nil
-}
-
-// change names what a step with this mail writes.
-func (m *mail) change() failpoint.Point {
-	switch {
-	case m.resume != nil:
-		return failpoint.RunResumed
-	case m.stop != nil:
-		return failpoint.RunStopped
-	case len(m.results) > 0:
-		return failpoint.ResultsTaken
-	default:
-		return failpoint.RunAdvanced
-	}
 }
 
 // remember keeps the run for its next step if a result will bring that soon. The step is on disk.
@@ -175,7 +153,7 @@ func (t *step) isOut() bool {
 }
 
 // load returns a run as the journal has it, nil if it is unknown.
-func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *step, err error) {
+func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail.Mail) (t *step, err error) {
 	if t := s.again(id, m); t != nil {
 		return t, nil
 	}
@@ -187,7 +165,7 @@ func (s *Supervisor) load(ctx context.Context, id writ.RunID, m mail) (t *step, 
 }
 
 // again returns a run that had a step just now, nil if something must be read that only the journal knows.
-func (s *Supervisor) again(id writ.RunID, m mail) *step {
+func (s *Supervisor) again(id writ.RunID, m mail.Mail) *step {
 	r := s.recent.take(id)
 	if r == nil || r.run.State == writ.RunAccepted && r.run.Deployment != "" {
 		return nil
@@ -195,9 +173,9 @@ func (s *Supervisor) again(id writ.RunID, m mail) *step {
 	t := s.newStep(r.run, s.Now().UTC().Truncate(time.Microsecond)) // the journal keeps no more of a time
 	t.calls = r.calls
 	t.rebase()
-	for i, a := range m.results {
-		c := t.call(a.result.Seq)
-		if c == nil || !c.LastSent(a.result.Attempt, a.node, a.result.Job) || a.result.Found != "" {
+	for i, a := range m.Results {
+		c := t.call(a.Result.Seq)
+		if c == nil || !c.LastSent(a.Result.Attempt, a.Node, a.Result.Job) || a.Result.Found != "" {
 			return nil
 		}
 		t.genuine[i] = true
@@ -205,7 +183,7 @@ func (s *Supervisor) again(id writ.RunID, m mail) *step {
 	return t
 }
 
-func (s *Supervisor) reload(_ context.Context, tx *journal.Tx, id writ.RunID, m mail) (*step, error) {
+func (s *Supervisor) reload(_ context.Context, tx *journal.Tx, id writ.RunID, m mail.Mail) (*step, error) {
 	run, err := tx.Run(id)
 	if err != nil || run == nil {
 		return nil, err
@@ -221,12 +199,12 @@ func (s *Supervisor) reload(_ context.Context, tx *journal.Tx, id writ.RunID, m 
 			return nil, err
 		}
 	}
-	for i, a := range m.results {
-		c := t.call(a.result.Seq)
+	for i, a := range m.Results {
+		c := t.call(a.Result.Seq)
 		if c == nil {
 			continue
 		}
-		if t.genuine[i], err = tx.WasSent(c, a.result.Attempt, a.node, a.result.Job); err != nil {
+		if t.genuine[i], err = tx.WasSent(c, a.Result.Attempt, a.Node, a.Result.Job); err != nil {
 			return nil, err
 		}
 		if t.left[i], err = t.leftoverOf(tx, a); err != nil {
@@ -238,10 +216,10 @@ func (s *Supervisor) reload(_ context.Context, tx *journal.Tx, id writ.RunID, m 
 
 // dropResults acknowledges results of runs that there are not: they were of a journal before this one, restored from a backup, and nobody waits
 // for them any more.
-func (s *Supervisor) dropResults(results []arrival) {
+func (s *Supervisor) dropResults(results []mail.Arrival) {
 	byNode := make(map[writ.NodeID]int)
 	for _, a := range results {
-		byNode[a.node]++
+		byNode[a.Node]++
 	}
 	for node, n := range byNode {
 		s.accounts.countUseless(node, unasked, n)
@@ -272,7 +250,7 @@ func (s *Supervisor) ownersOf(runs []writ.RunID) (map[writ.RunID]writ.ProjectID,
 			}
 			switch {
 			case err != nil:
-				owners[id] = forgedLine
+				owners[id] = mailbox.Forged
 			case run != nil:
 				owners[id] = run.Project
 			}
@@ -287,8 +265,8 @@ func (s *Supervisor) newStep(run *journal.Run, now time.Time) *step {
 		s: s, now: now, run: run,
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int),
-		withdraw: make(map[writ.NodeID][]sending), reclaim: make(map[writ.NodeID][]sending),
-		stale: make(map[writ.NodeID][]sending), givenUp: make(map[writ.NodeID][]writ.JobKey),
+		withdraw: make(map[writ.NodeID][]mail.Delivery), reclaim: make(map[writ.NodeID][]mail.Delivery),
+		stale: make(map[writ.NodeID][]mail.Delivery), givenUp: make(map[writ.NodeID][]writ.JobKey),
 		freed: make(map[writ.NodeID]bool),
 	}
 }

@@ -28,6 +28,8 @@ import (
 	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/mail"
+	"writ/supervisor/mailbox"
 	"writ/supervisor/ratelog"
 )
 
@@ -92,7 +94,7 @@ type Supervisor struct {
 	relink        chan struct{} // holds one if the coordinators of the roster may have changed
 	unchecked     chan struct{} // holds one if a roster came into force since the last look for runs to check
 	fleet         *fleet
-	steps         *steps
+	steps         *mailbox.Scheduler
 	freed         *freedNodes
 	recent        *recent
 	dispatch      *dispatch
@@ -153,9 +155,9 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.steps, s.dispatch, s.freed = newSteps(s.step, config.Log), newDispatch(s), newFreedNodes()
+	s.steps, s.dispatch, s.freed = mailbox.New(s.step, config.Log), newDispatch(s), newFreedNodes()
 	s.logRates.PerSecond, s.logRates.AtOnce = logBytes, logBytesOnce
-	s.steps.owners, s.steps.drop = s.ownersOf, s.dropResults
+	s.steps.Owners, s.steps.Drop = s.ownersOf, s.dropResults
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
@@ -211,7 +213,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.announce(ctx)
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.reign(working) })
-	group.Go(func() error { return s.steps.run(working) })
+	group.Go(func() error { return s.steps.Run(working) })
 	group.Go(func() error { return s.dispatch.run(working) })
 	group.Go(func() error { return s.dispatch.runAcks(working) })
 	group.Go(func() error { return s.offerRooms(working) })
@@ -285,10 +287,10 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 		return err
 	}
 	for _, c := range sent {
-		s.steps.post(c.Run, mail{again: []sending{sendingOf(c)}})
+		s.steps.Post(c.Run, mail.Mail{Resend: []mail.Delivery{mail.DeliveryOf(c)}})
 	}
 	for _, id := range pending {
-		s.steps.post(id, mail{})
+		s.steps.Post(id, mail.Mail{})
 	}
 	if len(pending)+len(sent) > 0 {
 		s.Log.Info("open runs continue", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)

@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 const (
@@ -42,26 +43,26 @@ type watcher struct {
 	setBack  bool          // the wall clock was, and nobody has looked for what that made far away
 	flushed  bool          // the queue was, and not everything is delivered again
 	lost     []writ.NodeID // whose runs were not told yet
-	missing  map[sending]int
-	begun    map[sending]bool          // that their nodes work on, and whose runs have not heard of it
-	left     map[sending]time.Duration // until the end-by of what is out
-	fleet    map[writ.NodeID]writ.Node // as it was then
-	restated int64                     // how often the journal had told again what stands
-	due      journal.Due               // how far the calls have been looked at that wait for a time or a node
-	again    journal.Due               // and once more
-	held     journal.Due               // how far those that wait for their resource
-	holds    int                       // how often what is on hold had changed, when telling began
-	told     journal.Looked            // how far the open runs were told of the last change
-	telling  bool                      // not all of them were
-	looked   journal.Looked            // how far the open runs have been looked at for what would wake them
-	asleep   []writ.RunID              // those that nothing seemed to wake
-	aged     time.Time                 // when the ages of what waits were read last, by the monotonic clock
+	missing  map[mail.Delivery]int
+	begun    map[mail.Delivery]bool          // that their nodes work on, and whose runs have not heard of it
+	left     map[mail.Delivery]time.Duration // until the end-by of what is out
+	fleet    map[writ.NodeID]writ.Node       // as it was then
+	restated int64                           // how often the journal had told again what stands
+	due      journal.Due                     // how far the calls have been looked at that wait for a time or a node
+	again    journal.Due                     // and once more
+	held     journal.Due                     // how far those that wait for their resource
+	holds    int                             // how often what is on hold had changed, when telling began
+	told     journal.Looked                  // how far the open runs were told of the last change
+	telling  bool                            // not all of them were
+	looked   journal.Looked                  // how far the open runs have been looked at for what would wake them
+	asleep   []writ.RunID                    // those that nothing seemed to wake
+	aged     time.Time                       // when the ages of what waits were read last, by the monotonic clock
 }
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
 func (s *Supervisor) watch(ctx context.Context) error {
 	now := time.Now()
-	w := &watcher{s: s, restated: -1, last: now, wall: s.Now(), heard: now, missing: make(map[sending]int)}
+	w := &watcher{s: s, restated: -1, last: now, wall: s.Now(), heard: now, missing: make(map[mail.Delivery]int)}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -86,7 +87,7 @@ func (w *watcher) look(ctx context.Context) error {
 	flushed, queueErr := w.generation(ctx)
 	w.flushed = w.flushed || flushed
 	s.faults.look(ctx, s.Journal, queueErr, at)
-	s.steps.retry()
+	s.steps.Retry()
 	s.warnings.Repeat(at)
 	listened := w.listened(at, queueErr == nil)
 	w.applySilence()
@@ -112,10 +113,10 @@ func (w *watcher) look(ctx context.Context) error {
 		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
 	for _, call := range seen.due {
-		s.steps.post(call.Run, mail{})
+		s.steps.Post(call.Run, mail.Mail{})
 	}
 	for _, id := range seen.ahead {
-		s.steps.post(id, mail{})
+		s.steps.Post(id, mail.Mail{})
 	}
 	w.setBack = false
 	w.offerRoom(ctx, seen.loads, changed)
@@ -292,11 +293,11 @@ func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
 func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, listened time.Duration) {
 	for _, id := range runs {
 		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
-		w.s.steps.post(id, mail{stop: &stop{state: writ.RunExpired, err: err, by: now.Add(stopWithin)}})
+		w.s.steps.Post(id, mail.Mail{Stop: &mail.Stop{State: writ.RunExpired, Err: err, By: now.Add(stopWithin)}})
 	}
-	left := make(map[sending]time.Duration, len(sent))
+	left := make(map[mail.Delivery]time.Duration, len(sent))
 	for _, c := range sent {
-		job := sendingOf(c)
+		job := mail.DeliveryOf(c)
 		rest, known := w.left[job]
 		if rest -= listened; !known {
 			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
@@ -305,7 +306,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 			rest = c.EndBy.Sub(c.Queued)
 		}
 		if left[job] = rest; rest < -endGrace {
-			w.s.steps.post(c.Run, mail{overdue: []writ.JobKey{c.Key()}})
+			w.s.steps.Post(c.Run, mail.Mail{Overdue: []writ.JobKey{c.Key()}})
 		}
 	}
 	w.left = left
@@ -325,7 +326,7 @@ func (w *watcher) giveUp(ctx context.Context) error {
 			return err
 		}
 		for _, id := range runs {
-			w.s.steps.post(id, mail{lost: []writ.NodeID{node}})
+			w.s.steps.Post(id, mail.Mail{LostNodes: []writ.NodeID{node}})
 		}
 		w.lost = w.lost[1:]
 	}
@@ -337,17 +338,17 @@ func (w *watcher) giveUp(ctx context.Context) error {
 func (w *watcher) askAgain() {
 	for _, q := range w.s.dispatch.takeUnanswered() {
 		if n, _ := w.s.fleet.get(q.node); isAway(n) {
-			w.s.steps.post(q.run, mail{lost: []writ.NodeID{q.node}})
+			w.s.steps.Post(q.run, mail.Mail{LostNodes: []writ.NodeID{q.node}})
 		}
 	}
 }
 
 // hearAgain lets the run of a call know that it began, if what its node said of it got lost on the way to the run: a beat is news once. The first
 // look that finds such a call only notes it, because its run may be about to hear.
-func (w *watcher) hearAgain(begun map[sending]bool, c *journal.Call) {
-	job := sendingOf(c)
+func (w *watcher) hearAgain(begun map[mail.Delivery]bool, c *journal.Call) {
+	job := mail.DeliveryOf(c)
 	if begun[job] = true; w.begun[job] {
-		w.s.steps.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
+		w.s.steps.Post(c.Run, mail.Mail{Started: []mail.Active{{Key: c.Key(), Node: c.Node}}})
 	}
 }
 
@@ -355,8 +356,8 @@ func (w *watcher) hearAgain(begun map[sending]bool, c *journal.Call) {
 // that, and returns why.
 func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed error) {
 	s := w.s
-	missing := make(map[sending]int)
-	begun := make(map[sending]bool)
+	missing := make(map[mail.Delivery]int)
+	begun := make(map[mail.Delivery]bool)
 	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task, that their node does not work on
 	for _, c := range sent {
 		active, ready, _ := s.fleet.works(c.Node, c.Key())
@@ -369,7 +370,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 		if unseen[c.Node] == nil {
 			unseen[c.Node] = make(map[string]*journal.Call)
 		}
-		unseen[c.Node][taskOf(sendingOf(c))] = c
+		unseen[c.Node][mail.DeliveryOf(c).TaskID()] = c
 	}
 	for node, calls := range unseen {
 		gone := make([]string, 0, len(calls))
@@ -416,7 +417,7 @@ func (w *watcher) tellHolds(ctx context.Context) error {
 		return fmt.Errorf("look for runs that were on hold: %w", err)
 	}
 	for _, id := range runs {
-		w.s.steps.post(id, mail{})
+		w.s.steps.Post(id, mail.Mail{})
 	}
 	if w.told, w.telling = next, next != (journal.Looked{}); !w.telling {
 		w.s.holds.told.Store(int64(w.holds))
@@ -425,11 +426,11 @@ func (w *watcher) tellHolds(ctx context.Context) error {
 }
 
 // miss counts that nobody has a job, and has it delivered again when that was so often enough, or the queue is known to be empty.
-func (w *watcher) miss(missing map[sending]int, c *journal.Call) {
-	job := sendingOf(c)
+func (w *watcher) miss(missing map[mail.Delivery]int, c *journal.Call) {
+	job := mail.DeliveryOf(c)
 	looks := w.missing[job] + 1
 	if w.flushed || looks >= missedLooks {
-		w.s.steps.post(c.Run, mail{again: []sending{job}})
+		w.s.steps.Post(c.Run, mail.Mail{Resend: []mail.Delivery{job}})
 		return
 	}
 	missing[job] = looks

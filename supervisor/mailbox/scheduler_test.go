@@ -1,4 +1,4 @@
-package supervisor
+package mailbox
 
 import (
 	"context"
@@ -11,24 +11,22 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"writ"
-	"writ/identity"
 	"writ/internal/fair"
 	"writ/internal/testenv"
-	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
-func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
+func TestFailedStepsAreLoggedOncePerCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
-		steps := newSteps(func(context.Context, writ.RunID, mail) error { return errors.New("nobody knows why") }, log.Logger())
+		steps := New(func(context.Context, writ.RunID, mail.Mail) error { return errors.New("nobody knows why") }, log.Logger())
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- steps.run(ctx) }()
+		go func() { ended <- steps.Run(ctx) }()
 		for i := range 1000 {
-			steps.post(writ.RunID(fmt.Sprint("r", i)), mail{})
+			steps.Post(writ.RunID(fmt.Sprint("r", i)), mail.Mail{})
 		}
 		synctest.Wait()
 		if lines := log.Lines("advance a run"); lines != 1 {
@@ -41,30 +39,30 @@ func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
 	})
 }
 
-// What waits for a step is taken in the order in which it came: a cancel does not get past a result that was there before it.
-func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
+// Mail is applied in the order of its arrival.
+func TestCancelWaitsForEarlierResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		first := make(chan struct{})
-		steps := newSteps(func(_ context.Context, _ writ.RunID, m mail) error {
+		steps := New(func(_ context.Context, _ writ.RunID, m mail.Mail) error {
 			if len(order) == 0 {
 				<-first
 			}
-			order = append(order, fmt.Sprintf("%d results, cancel %v", len(m.results), m.stop != nil))
+			order = append(order, fmt.Sprintf("%d results, cancel %v", len(m.Results), m.Stop != nil))
 			return nil
 		}, slog.New(slog.DiscardHandler))
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- steps.run(ctx) }()
-		steps.post("r", mail{})
+		go func() { ended <- steps.Run(ctx) }()
+		steps.Post("r", mail.Mail{})
 		synctest.Wait()
-		result := func(seq int) arrival {
-			return arrival{result: writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}}
+		result := func(seq int) mail.Arrival {
+			return mail.Arrival{Result: writ.Result{JobKey: writ.JobKey{Run: "r", Seq: seq, Attempt: 1}}}
 		}
-		steps.postResult(result(1))
+		steps.PostResult(result(1))
 		answered := make(chan error, 1)
-		steps.post("r", mail{stop: new(stop), done: answered})
-		steps.postResult(result(2))
+		steps.Post("r", mail.Mail{Stop: new(mail.Stop), Done: answered})
+		steps.PostResult(result(2))
 		close(first)
 		if err := <-answered; err != nil {
 			t.Error(err)
@@ -74,7 +72,7 @@ func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 		if !slices.Equal(order, want) {
 			t.Errorf("steps %q, want %q", order, want)
 		}
-		if !steps.postResult(result(1)) {
+		if !steps.PostResult(result(1)) {
 			t.Error("a result that was taken still counts as waiting")
 		}
 		end()
@@ -82,11 +80,11 @@ func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 	})
 }
 
-func TestAnUnwritableRunKeepsItsOneTimeMessages(t *testing.T) {
+func TestStalledRunKeepsItsMail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
-		var got mail
-		steps := newSteps(func(_ context.Context, _ writ.RunID, m mail) error {
+		var got mail.Mail
+		steps := New(func(_ context.Context, _ writ.RunID, m mail.Mail) error {
 			if full {
 				return errors.New("disk full")
 			}
@@ -95,27 +93,27 @@ func TestAnUnwritableRunKeepsItsOneTimeMessages(t *testing.T) {
 		}, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- steps.run(ctx) }()
+		go func() { ended <- steps.Run(ctx) }()
 
 		key := writ.JobKey{Run: "r", Seq: 1, Attempt: 1}
 		kept := 0
 		for range 100 { // as many looks of the watch, and as many times the node sends its result again
-			if steps.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
+			if steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: key}, Node: "n"}) {
 				kept++
 			}
-			steps.post("r", mail{overdue: []writ.JobKey{key}, again: []sending{{key, 1}}, lost: []writ.NodeID{"n"}})
+			steps.Post("r", mail.Mail{Overdue: []writ.JobKey{key}, Resend: []mail.Delivery{{Key: key, Number: 1}}, LostNodes: []writ.NodeID{"n"}})
 			synctest.Wait()
-			steps.retry()
+			steps.Retry()
 			synctest.Wait()
 		}
 		full = false
-		steps.retry()
+		steps.Retry()
 		synctest.Wait()
-		if kept != 1 || len(got.results) != 1 || len(got.overdue) != 1 || len(got.again) != 1 || len(got.lost) != 1 {
+		if kept != 1 || len(got.Results) != 1 || len(got.Overdue) != 1 || len(got.Resend) != 1 || len(got.LostNodes) != 1 {
 			t.Errorf("%d results were kept; the step got %d results, %d overdue, %d again, %d lost; want one of each",
-				kept, len(got.results), len(got.overdue), len(got.again), len(got.lost))
+				kept, len(got.Results), len(got.Overdue), len(got.Resend), len(got.LostNodes))
 		}
-		if !steps.postResult(arrival{result: writ.Result{JobKey: key}, node: "n"}) {
+		if !steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: key}, Node: "n"}) {
 			t.Error("a result that was written is not taken again: nobody would acknowledge it")
 		}
 		stop()
@@ -125,49 +123,13 @@ func TestAnUnwritableRunKeepsItsOneTimeMessages(t *testing.T) {
 	})
 }
 
-func TestALateLookIsNoSilence(t *testing.T) {
-	f := &fleet{keys: make(map[string]writ.NodeID), nodes: make(map[writ.NodeID]*member), silence: identity.DefaultSilence}
-	f.put(journal.Node{Node: writ.Node{ID: "n"}})
-	now := time.Now()
-	s := &Supervisor{}
-	w := &watcher{s: s, heard: now}
-	f.beat(writ.Beat{Node: "n", Sequence: 1}, 1, now, now)
-	look := func(after time.Duration, rounds int64, queueWorks bool) {
-		t.Helper()
-		now = now.Add(after)
-		s.rounds.Add(rounds)
-		if lost := f.tick(now, now, w.listened(now, queueWorks)); len(lost) > 0 {
-			t.Fatal("the node is lost")
-		}
-	}
-	look(10*time.Minute, 1, true) // everything stood still
-	look(time.Second, 1, true)
-	look(10*time.Minute, 1, false) // the queue was away
-	for range 100 {
-		look(time.Second, 0, true) // the collector is kept waiting
-	}
-	look(time.Second, 1, true)
-	if got, want := f.nodes["n"].silent, 5*time.Second; got != want {
-		t.Errorf("%s of silence are counted, want %s", got, want)
-	}
-	f.beat(writ.Beat{Node: "n", Sequence: 2}, 1, now, now)
-	for range int(f.silence.Lost/time.Second) - 1 {
-		look(time.Second, 1, true)
-	}
-	now = now.Add(time.Second)
-	s.rounds.Add(1)
-	if lost := f.tick(now, now, w.listened(now, true)); len(lost) != 1 {
-		t.Error("a node that was silent for a minute is not lost")
-	}
-}
-
-// TestAProjectHasFewStepsBesideOthers lets many runs of one project ask for steps while another project has one, while a step of its own waits until
-// the project may do more, and after that.
-func TestAProjectHasFewStepsBesideOthers(t *testing.T) {
+// TestProjectSharesSteps posts many runs of a project while another project has a step, while a step of its own waits for a
+// rate limit, and after that.
+func TestProjectSharesSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy atomic.Int32
 		other := make(chan struct{})
-		steps := newSteps(func(ctx context.Context, run writ.RunID, _ mail) error {
+		steps := New(func(ctx context.Context, run writ.RunID, _ mail.Mail) error {
 			if run == "other" {
 				<-other
 				return nil
@@ -178,17 +140,17 @@ func TestAProjectHasFewStepsBesideOthers(t *testing.T) {
 		}, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- steps.run(ctx) }()
-		steps.begin("other", "quiet", func() {})
+		go func() { ended <- steps.Run(ctx) }()
+		steps.Begin("other", "quiet", func() {})
 		synctest.Wait()
 		for i := range 2 * maxSteps {
-			steps.begin(writ.RunID(fmt.Sprint("run", i)), "busy", func() {})
+			steps.Begin(writ.RunID(fmt.Sprint("run", i)), "busy", func() {})
 		}
 		synctest.Wait()
 		if got := busy.Load(); got != maxStepsBeside {
 			t.Errorf("beside another project it has %d steps, want %d", got, maxStepsBeside)
 		}
-		goesOn := steps.slowed("busy")
+		goesOn := steps.Slowed("busy")
 		close(other)
 		synctest.Wait()
 		if got := busy.Load(); got != maxStepsBeside {
@@ -206,14 +168,14 @@ func TestAProjectHasFewStepsBesideOthers(t *testing.T) {
 	})
 }
 
-// TestLongStepsOfAProjectLeaveSlotsForOthers lets all steps of one project wait, as they do for the evaluator.
+// TestLongStepsOfAProjectLeaveSlotsForOthers blocks all steps of one project, as a busy evaluator does.
 func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 	for name, told := range map[string]bool{"told": true, "looked up": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const many = 4 * maxSteps
 				var waiting, served atomic.Int32
-				steps := newSteps(func(ctx context.Context, run writ.RunID, _ mail) error {
+				steps := New(func(ctx context.Context, run writ.RunID, _ mail.Mail) error {
 					if strings.HasPrefix(string(run), "slow") {
 						waiting.Add(1)
 						<-ctx.Done()
@@ -222,7 +184,7 @@ func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 					served.Add(1)
 					return nil
 				}, slog.New(slog.DiscardHandler))
-				steps.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+				steps.Owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
 					owners := map[writ.RunID]writ.ProjectID{}
 					for _, run := range runs {
 						owners[run] = writ.ProjectID(run[:4])
@@ -232,14 +194,14 @@ func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 				post := func(kind string, i int) {
 					id := writ.RunID(fmt.Sprint(kind, i))
 					if told {
-						steps.begin(id, writ.ProjectID(kind), func() {})
+						steps.Begin(id, writ.ProjectID(kind), func() {})
 					} else {
-						steps.post(id, mail{})
+						steps.Post(id, mail.Mail{})
 					}
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
-				go func() { ended <- steps.run(ctx) }()
+				go func() { ended <- steps.Run(ctx) }()
 				for i := range many {
 					post("slow", i)
 				}
@@ -263,24 +225,24 @@ func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 	}
 }
 
-// However much comes in for a run at once, it is written in parts, and whoever else has a result comes between them.
-func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
-	steps := newSteps(func(context.Context, writ.RunID, mail) error { return nil }, slog.New(slog.DiscardHandler))
-	steps.begin("many", "hostile", func() {})
+// The results of a run are applied in parts, and steps of other projects come between them.
+func TestManyResultsAreWrittenInParts(t *testing.T) {
+	steps := New(func(context.Context, writ.RunID, mail.Mail) error { return nil }, slog.New(slog.DiscardHandler))
+	steps.Begin("many", "hostile", func() {})
 	first, _ := steps.next()
 	const all = 1000
 	for i := range all {
-		steps.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Attempt: 1}}, node: "n"})
+		steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: writ.JobKey{Run: "many", Seq: i, Attempt: 1}}, Node: "n"})
 	}
-	steps.post("many", mail{lost: []writ.NodeID{"n"}})
+	steps.Post("many", mail.Mail{LostNodes: []writ.NodeID{"n"}})
 	steps.serve(t.Context(), first)
-	steps.begin("one", "works", func() {})
-	steps.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Attempt: 1}}, node: "n"})
+	steps.Begin("one", "works", func() {})
+	steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: writ.JobKey{Run: "one", Seq: 1, Attempt: 1}}, Node: "n"})
 
 	next := 0
 	for step := 0; next < all; step++ {
-		var told mail
-		steps.take = func(_ context.Context, _ writ.RunID, m mail) error {
+		var told mail.Mail
+		steps.take = func(_ context.Context, _ writ.RunID, m mail.Mail) error {
 			told = m
 			return nil
 		}
@@ -295,16 +257,16 @@ func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
 			}
 			continue
 		}
-		if len(told.results) > maxStepResults {
-			t.Errorf("a step has %d results", len(told.results))
+		if len(told.Results) > maxStepResults {
+			t.Errorf("a step has %d results", len(told.Results))
 		}
-		for _, a := range told.results {
-			if a.result.Seq != next {
-				t.Fatalf("result %d came instead of %d", a.result.Seq, next)
+		for _, a := range told.Results {
+			if a.Result.Seq != next {
+				t.Fatalf("result %d came instead of %d", a.Result.Seq, next)
 			}
 			next++
 		}
-		if lost := len(told.lost) > 0; lost != (next == all) {
+		if lost := len(told.LostNodes) > 0; lost != (next == all) {
 			t.Errorf("after %d results it is told that the node was lost: %t", next, lost)
 		}
 	}
@@ -320,13 +282,13 @@ func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 		const many = 4 * maxSteps
 		var served, lookups atomic.Int32
 		ctx, stop := context.WithCancel(t.Context())
-		steps := newSteps(func(_ context.Context, run writ.RunID, _ mail) error {
+		steps := New(func(_ context.Context, run writ.RunID, _ mail.Mail) error {
 			if strings.HasPrefix(string(run), "work") {
 				served.Add(1)
 			}
 			return nil
 		}, slog.New(slog.DiscardHandler))
-		steps.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+		steps.Owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
 			owners := map[writ.RunID]writ.ProjectID{}
 			for _, run := range runs {
 				if strings.HasPrefix(string(run), "work") {
@@ -339,10 +301,10 @@ func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 			}
 			return owners, nil
 		}
-		steps.drop = func([]arrival) {}
+		steps.Drop = func([]mail.Arrival) {}
 		post := func(node writ.NodeID, kind string, i int) bool {
 			key := writ.JobKey{Run: writ.RunID(fmt.Sprint(kind, i)), Seq: 1, Attempt: 1}
-			return steps.postResult(arrival{result: writ.Result{JobKey: key}, node: node})
+			return steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: key}, Node: node})
 		}
 		for i := range maxSpokenOf { // all of them before the first is looked up, so that this finds as many as it may take
 			if !post("hostile", "none", i) {
@@ -350,7 +312,7 @@ func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 			}
 		}
 		ended := make(chan error)
-		go func() { ended <- steps.run(ctx) }()
+		go func() { ended <- steps.Run(ctx) }()
 		synctest.Wait()
 		for i := range many {
 			if !post("honest", "work", i) {
@@ -376,26 +338,26 @@ func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 	})
 }
 
-// Runs that a node names and that there are not cost no step each; what comes in for one of them while it is looked up, as it begins, is kept.
+// Unknown runs that a node names get no step. A run that begins during its lookup keeps its mail.
 func TestUnknownRunsGetNoStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []writ.RunID
-		steps := newSteps(func(_ context.Context, run writ.RunID, _ mail) error {
+		steps := New(func(_ context.Context, run writ.RunID, _ mail.Mail) error {
 			took = append(took, run)
 			return nil
 		}, slog.New(slog.DiscardHandler))
 		exists := map[writ.RunID]writ.ProjectID{}
 		questions, dropped := 0, 0
-		steps.owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
+		steps.Owners = func(runs []writ.RunID) (map[writ.RunID]writ.ProjectID, error) {
 			if questions++; questions == 1 { // it is accepted while somebody looks for it
-				steps.begin("late", "project", func() {})
+				steps.Begin("late", "project", func() {})
 				defer func() { exists["late"] = "project" }()
 			}
 			return maps.Clone(exists), nil
 		}
-		steps.drop = func(results []arrival) { dropped += len(results) }
+		steps.Drop = func(results []mail.Arrival) { dropped += len(results) }
 		post := func(run writ.RunID) {
-			steps.postResult(arrival{result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Attempt: 1}}, node: "n"})
+			steps.PostResult(mail.Arrival{Result: writ.Result{JobKey: writ.JobKey{Run: run, Seq: 1, Attempt: 1}}, Node: "n"})
 		}
 		post("late")
 		for i := range 3*maxUnknown - 1 {
@@ -403,7 +365,7 @@ func TestUnknownRunsGetNoStep(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- steps.run(ctx) }()
+		go func() { ended <- steps.Run(ctx) }()
 		synctest.Wait()
 		stop()
 		if err := <-ended; err != nil {
