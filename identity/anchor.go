@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Anchor leads a process without a roster to the right chain. It holds the cluster and, unless Version is 0, one known
@@ -69,7 +70,7 @@ func ParseAnchor(cluster writ.ClusterID, s string) (Anchor, error) {
 		a.Digest, err = writ.ParseDigest(digest)
 	}
 	if err != nil || a.String() != s || a.Version < 1 || a.Version > maxRosterVersion {
-		return a, writ.Errorf(writ.CodeUsage, "%q is not the version and digest of a roster", clip(s)).WithHint("copy it whole from `writ context export`")
+		return a, writ.Errorf(writ.CodeUsage, "%q is not the version and digest of a roster", header.Clip(s)).WithHint("copy it whole from `writ context export`")
 	}
 	return a, nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Author is the principal who signed a text, as confirmed by signature, roster and text.
@@ -49,7 +50,7 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 		return Author{}, writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster)
 	case datacenter != v.Datacenter:
 		return Author{}, writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s",
-			orDash(string(datacenter)), v.Datacenter)
+			header.OrDash(string(datacenter)), v.Datacenter)
 	}
 	return a, who.is(a.Signer, certificate, v.Roster, m)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 )
 
 const (
@@ -84,26 +85,26 @@ func (r *Roster) authorityOf(cert *ssh.Certificate) *Authority {
 	return r.owners()[string(cert.SignatureKey.Marshal())].authority
 }
 
-// writeAuthorities writes the lines of the formats v1 and v2. own checks that a key has only one owner.
-func (r *Roster) writeAuthorities(w *textWriter, principals map[string]*Principal, own func(label, who string, key ssh.PublicKey) string) {
-	machines := r.machineKeys()
+// authorities writes the lines of the formats v1 and v2.
+func (w *rosterWriter) authorities() {
+	machines := w.roster.machineKeys()
 	names := map[string]bool{}
 	var authorities []string
-	for _, a := range r.Authorities {
-		w.check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is an invalid or duplicate name", a.Name)
+	for _, a := range w.roster.Authorities {
+		w.Check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is an invalid or duplicate name", a.Name)
 		names[a.Name] = true
 		w.state("authority", a.State)
-		w.check(len(a.Principals) > 0, "authority", "%s names no principal", a.Name)
+		w.Check(len(a.Principals) > 0, "authority", "%s names no principal", a.Name)
 		for _, name := range a.Principals {
-			p := principals[name]
-			w.check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)
+			p := w.known[name]
+			w.Check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)
 		}
-		key := own("authority", a.Name, a.Key)
-		w.check(machines[key] == "", "authority", "%s has the key of %s", a.Name, machines[key])
-		words := append([]string{a.Name, string(a.State), key}, w.sorted("authority", a.Principals)...)
+		key := w.own("authority", a.Name, a.Key)
+		w.Check(machines[key] == "", "authority", "%s has the key of %s", a.Name, machines[key])
+		words := append([]string{a.Name, string(a.State), key}, w.Sorted("authority", a.Principals)...)
 		authorities = append(authorities, strings.Join(words, " "))
 	}
-	w.lines("authority", authorities)
+	w.Lines("authority", authorities)
 }
 
 // machineKeys maps the keys of the root, supervisors and coordinators to their owners.
@@ -124,65 +125,65 @@ func (r *Roster) machineKeys() map[string]string {
 	return keys
 }
 
-// writeAuthorityLimits writes the lines that the format v3 adds.
-func (r *Roster) writeAuthorityLimits(w *textWriter) {
+// authorityLimits writes the lines that the format v3 adds.
+func (w *rosterWriter) authorityLimits() {
 	var limits, keyIDs []string
-	for _, a := range r.Authorities {
+	for _, a := range w.roster.Authorities {
 		life := a.MaxLife()
-		w.check(life >= minCertificateLife && life <= MaxCertificateLife && life%time.Second == 0, "authority-limits",
+		w.Check(life >= minCertificateLife && life <= MaxCertificateLife && life%time.Second == 0, "authority-limits",
 			"certificates of %s cannot be valid for %s: 1 m to 24 h are allowed, in whole seconds", a.Name, life)
 		if a.timed() {
 			expires := "-"
 			if !a.Expires.IsZero() {
-				w.checkTime("authority-limits", a.Expires)
-				expires = formatTime(a.Expires)
+				w.CheckTime("authority-limits", a.Expires)
+				expires = header.FormatTime(a.Expires)
 			}
-			limits = append(limits, strings.Join([]string{a.Name, formatDuration(life), expires}, " "))
+			limits = append(limits, strings.Join([]string{a.Name, header.FormatDuration(life), expires}, " "))
 		}
 		for _, principal := range slices.Sorted(maps.Keys(a.KeyIDs)) {
 			patterns := a.KeyIDs[principal]
-			w.check(slices.Contains(a.Principals, principal), "authority-key-id", "%s may not make certificates for %q", a.Name, principal)
-			w.check(len(patterns) > 0 && len(patterns) <= maxKeyIDs, "authority-key-id", "%s has %d patterns; 1 to %d are allowed", principal, len(patterns), maxKeyIDs)
+			w.Check(slices.Contains(a.Principals, principal), "authority-key-id", "%s may not make certificates for %q", a.Name, principal)
+			w.Check(len(patterns) > 0 && len(patterns) <= maxKeyIDs, "authority-key-id", "%s has %d patterns; 1 to %d are allowed", principal, len(patterns), maxKeyIDs)
 			for _, p := range patterns {
-				w.check(ValidKeyIDPattern(p), "authority-key-id", "%q is not a key id, nor like repo:acme/shop:*", clip(p))
+				w.Check(ValidKeyIDPattern(p), "authority-key-id", "%q is not a key id, nor like repo:acme/shop:*", header.Clip(p))
 				keyIDs = append(keyIDs, strings.Join([]string{a.Name, principal, p}, " "))
 			}
 		}
 	}
-	w.lines("authority-limits", limits)
-	w.lines("authority-key-id", keyIDs)
+	w.Lines("authority-limits", limits)
+	w.Lines("authority-key-id", keyIDs)
 }
 
-func (r *textReader) authorities(o *Roster) {
-	for _, line := range r.many("authority") {
-		f := r.fields(line, 5)
-		o.Authorities = append(o.Authorities, Authority{Name: f[0], State: State(f[1]), Key: r.key(f[2:4]), Principals: f[4:]})
+func (r *rosterReader) authorities() {
+	for _, line := range r.Many("authority") {
+		f := r.Fields(line, 5)
+		r.roster.Authorities = append(r.roster.Authorities, Authority{Name: f[0], State: State(f[1]), Key: readKey(r.Reader, f[2:4]), Principals: f[4:]})
 	}
 }
 
-func (r *textReader) authorityLimits(o *Roster) {
-	for _, line := range r.many("authority-limits") {
-		f := r.fields(line, 3)
-		a := r.authority(o, f[0])
+func (r *rosterReader) authorityLimits() {
+	for _, line := range r.Many("authority-limits") {
+		f := r.Fields(line, 3)
+		a := r.authority(f[0])
 		if a == nil {
 			return
 		}
 		life, err := time.ParseDuration(f[1])
 		if err != nil {
-			r.fail("a duration such as 30s, 15m or 2h is expected; got %q", clip(f[1]))
+			r.Fail("a duration such as 30s, 15m or 2h is expected; got %q", header.Clip(f[1]))
 		}
 		if life != MaxCertificateLife {
 			a.Life = life
 		}
 		if f[2] != "-" {
-			if a.Expires, err = time.Parse(timeFormat, f[2]); err != nil {
-				r.fail("%q is not a time", clip(f[2]))
+			if a.Expires, err = time.Parse(header.TimeFormat, f[2]); err != nil {
+				r.Fail("%q is not a time", header.Clip(f[2]))
 			}
 		}
 	}
-	for _, line := range r.many("authority-key-id") {
-		f := r.fields(line, 3)
-		a := r.authority(o, f[0])
+	for _, line := range r.Many("authority-key-id") {
+		f := r.Fields(line, 3)
+		a := r.authority(f[0])
 		if a == nil {
 			return
 		}
@@ -194,10 +195,10 @@ func (r *textReader) authorityLimits(o *Roster) {
 }
 
 // authority returns the authority that a line names.
-func (r *textReader) authority(o *Roster, name string) *Authority {
-	a := o.AuthorityNamed(name)
+func (r *rosterReader) authority(name string) *Authority {
+	a := r.roster.AuthorityNamed(name)
 	if a == nil {
-		r.fail("unknown authority %q", clip(name))
+		r.Fail("unknown authority %q", header.Clip(name))
 	}
 	return a
 }

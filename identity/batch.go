@@ -3,6 +3,8 @@ package identity
 import (
 	"slices"
 	"time"
+
+	"writ/identity/header"
 )
 
 const (
@@ -33,7 +35,7 @@ func (b Batch) Statement(s *Statement) {
 		serials[i] = serial
 	}
 	s.Subject, s.Decision = "batch/"+b.ID, "create"
-	s.Params = map[string]any{"max": int64(b.Most), "serials": serials, "until": formatTime(b.Until), "warning": BatchWarning}
+	s.Params = map[string]any{"max": int64(b.Most), "serials": serials, "until": header.FormatTime(b.Until), "warning": BatchWarning}
 }
 
 // ParseBatch parses the batch in a statement that creates it.
@@ -43,28 +45,28 @@ func ParseBatch(s *Statement) (Batch, error) {
 	serials, ok2 := stringsIn(s.Params["serials"])
 	until, ok3 := s.Params["until"].(string)
 	if !ok1 || !ok2 || !ok3 || len(s.Params) != 4 {
-		return Batch{}, malformed("a batch needs exactly the parameters max, serials, until and warning")
+		return Batch{}, header.Malformed("a batch needs exactly the parameters max, serials, until and warning")
 	}
 	if s.Params["warning"] != BatchWarning {
-		return Batch{}, malformed("the parameter warning of a batch must be: %s", BatchWarning)
+		return Batch{}, header.Malformed("the parameter warning of a batch must be: %s", BatchWarning)
 	}
 	if len(serials) < 1 || len(serials) > MaxBatchSerials || most < 1 || most > int64(len(serials)) {
-		return Batch{}, malformed("a batch lists 1 to %d serial numbers, and admits at most one node for each", MaxBatchSerials)
+		return Batch{}, header.Malformed("a batch lists 1 to %d serial numbers, and admits at most one node for each", MaxBatchSerials)
 	}
 	for i, serial := range serials {
 		switch {
 		case !ValidSerial(serial):
-			return Batch{}, malformed("%q is not a serial number", clip(serial))
+			return Batch{}, header.Malformed("%q is not a serial number", header.Clip(serial))
 		case i > 0 && serials[i-1] >= serial:
-			return Batch{}, malformed("the serial number %q is listed twice, or not in order", clip(serial))
+			return Batch{}, header.Malformed("the serial number %q is listed twice, or not in order", header.Clip(serial))
 		}
 	}
 	var err error
-	if b.Until, err = time.Parse(timeFormat, until); err != nil {
-		return Batch{}, malformed("%q is not a time", clip(until))
+	if b.Until, err = time.Parse(header.TimeFormat, until); err != nil {
+		return Batch{}, header.Malformed("%q is not a time", header.Clip(until))
 	}
 	if life := b.Until.Sub(s.Created); life <= 0 || life > MaxBatchValidity {
-		return Batch{}, malformed("a batch admits nodes for at most %s after the statement was made", MaxBatchValidity)
+		return Batch{}, header.Malformed("a batch admits nodes for at most %s after the statement was made", MaxBatchValidity)
 	}
 	b.Most, b.Serials = int(most), serials
 	return b, nil

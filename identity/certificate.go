@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 	"writ/internal/hidden"
 )
 
@@ -132,13 +133,13 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 		return nil, badCertificate("the certificate has no printable key id of 1 to %d bytes", maxKeyID)
 	// Overflows to a huge value if the times are swapped.
 	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second):
-		return nil, badCertificate("the certificate is valid for more than %s, the limit of the authority %s", formatDuration(life), a.Name)
+		return nil, badCertificate("the certificate is valid for more than %s, the limit of the authority %s", header.FormatDuration(life), a.Name)
 	case m.at.Unix() < int64(cert.ValidAfter):
 		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the issuing machine")
 	case !m.counts(time.Unix(int64(cert.ValidBefore), 0)):
 		return nil, writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
 	case !a.Expires.IsZero() && !m.counts(a.Expires):
-		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name, formatTime(a.Expires)).
+		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name, header.FormatTime(a.Expires)).
 			WithHint("a root operator prolongs that: writ ca add %s --valid 2160h", a.Name)
 	}
 	if len(cert.CriticalOptions) > 0 { // writ supports no critical options, and an unknown option must not be ignored
@@ -199,27 +200,4 @@ func validKeyID(s string) bool {
 
 func badCertificate(format string, args ...any) *writ.Error {
 	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("get another certificate; `writ ca list` shows the limits of each authority")
-}
-
-// certificate writes the line with the signer's certificate. Only the format v3 has it.
-func (w *textWriter) certificate(f Format, certificate writ.Digest) {
-	w.check((f == FormatV3) == !certificate.IsZero(), "certificate", "the format v3 is only for texts signed with a certificate")
-	if f == FormatV3 {
-		w.line("certificate", certificate.String())
-	}
-}
-
-func (r *textReader) certificate(f Format) (certificate writ.Digest) {
-	if f != FormatV3 {
-		return certificate
-	}
-	s := r.one("certificate")
-	if r.err != nil {
-		return certificate
-	}
-	certificate, err := writ.ParseDigest(s)
-	if err != nil {
-		r.fail("%v", err)
-	}
-	return certificate
 }

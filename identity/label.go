@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // DecisionLabel is the decision that changes the labels of a node.
@@ -36,26 +37,26 @@ func ParseLabelChange(s *Statement) (LabelChange, error) {
 	set, ok1 := stringsIn(s.Params["set"])
 	remove, ok2 := stringsIn(s.Params["remove"])
 	if !ok1 || !ok2 || len(s.Params) != 2 {
-		return LabelChange{}, malformed("labels need the parameters \"set\" and \"remove\", two lists of strings")
+		return LabelChange{}, header.Malformed("labels need the parameters \"set\" and \"remove\", two lists of strings")
 	}
 	if max(len(set), len(remove)) > writ.MaxLabels || len(set)+len(remove) == 0 {
-		return LabelChange{}, malformed("from 1 to %d labels are set or removed at a time", writ.MaxLabels)
+		return LabelChange{}, header.Malformed("from 1 to %d labels are set or removed at a time", writ.MaxLabels)
 	}
 	c := LabelChange{Set: make(map[string]string), Remove: remove}
 	for _, label := range set {
 		name, value, ok := strings.Cut(label, "=")
 		if !ok || !writ.ValidLabel(name, value) {
-			return LabelChange{}, malformed("%q is not a valid label", label)
+			return LabelChange{}, header.Malformed("%q is not a valid label", label)
 		}
 		c.Set[name] = value
 	}
 	for _, name := range remove {
 		if _, both := c.Set[name]; both || !writ.ValidName(name) {
-			return LabelChange{}, malformed("%q cannot be removed: it is set, or not the name of a label", name)
+			return LabelChange{}, header.Malformed("%q cannot be removed: it is set, or not the name of a label", name)
 		}
 	}
 	if len(c.Set) < len(set) || len(slices.Compact(slices.Sorted(slices.Values(remove)))) < len(remove) {
-		return LabelChange{}, malformed("a label is named twice")
+		return LabelChange{}, header.Malformed("a label is named twice")
 	}
 	return c, nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Validity of logins and sessions.
@@ -54,62 +55,62 @@ type LoginRefresh struct {
 
 // Text returns the exact bytes to sign.
 func (l *Login) Text() ([]byte, error) {
-	w := new(textWriter)
+	w := new(header.Writer)
 	format := "v1"
 	if !l.Certificate.IsZero() {
 		format = "v2"
 	}
-	w.line("writ-login", format)
-	w.cluster(l.Cluster)
-	w.check(writ.ValidUUID(l.Coordinator), "coordinator", "%q is not the id of a coordinator", clip(l.Coordinator))
-	w.line("coordinator", l.Coordinator)
-	w.check(validCoordinatorURL(l.URL), "url", "%q is not like https://writ.example.org:7440", clip(l.URL))
-	w.line("url", l.URL)
-	w.roster(FormatV2, l.Roster, l.RosterDigest)
-	w.principal("signer", l.Signer)
+	w.Line("writ-login", format)
+	writeCluster(w, l.Cluster)
+	w.Check(writ.ValidUUID(l.Coordinator), "coordinator", "%q is not the id of a coordinator", header.Clip(l.Coordinator))
+	w.Line("coordinator", l.Coordinator)
+	w.Check(validCoordinatorURL(l.URL), "url", "%q is not like https://writ.example.org:7440", header.Clip(l.URL))
+	w.Line("url", l.URL)
+	writeRosterSeen(w, FormatV2, l.Roster, l.RosterDigest)
+	writePrincipal(w, "signer", l.Signer)
 	if !l.Certificate.IsZero() {
-		w.line("certificate", l.Certificate.String())
+		w.Line("certificate", l.Certificate.String())
 	}
-	w.line("session", w.keyText("session", SSHKey(l.Session)))
-	w.check(len(l.Nonce) == NonceSize, "nonce", "it has %d bytes, not %d", len(l.Nonce), NonceSize)
-	w.line("nonce", hex.EncodeToString(l.Nonce))
-	w.window(l.Created, l.Expires, LoginValidity)
-	w.time("until", l.Until)
-	w.check(!l.Until.After(l.Created.Add(SessionValidity)) && l.Until.After(l.Created), "until", "not within %s after created", SessionValidity)
-	return w.text()
+	w.Line("session", keyText(w, "session", SSHKey(l.Session)))
+	w.Check(len(l.Nonce) == NonceSize, "nonce", "it has %d bytes, not %d", len(l.Nonce), NonceSize)
+	w.Line("nonce", hex.EncodeToString(l.Nonce))
+	w.Window(l.Created, l.Expires, LoginValidity)
+	w.Time("until", l.Until)
+	w.Check(!l.Until.After(l.Created.Add(SessionValidity)) && l.Until.After(l.Created), "until", "not within %s after created", SessionValidity)
+	return w.Text()
 }
 
 // ParseLogin is the inverse of Text. It rejects every text that Text would not write. The error is PAYLOAD_MALFORMED or
 // TOO_LARGE.
 func ParseLogin(text []byte) (*Login, error) {
-	r := newTextReader(text)
+	r := header.NewReader(text)
 	l := new(Login)
 	format := FormatV2 // for texts signed with plain keys
-	if r.one("writ-login") == "v2" {
+	if r.One("writ-login") == "v2" {
 		format = FormatV3
 	}
-	l.Cluster = writ.ClusterID(r.one("cluster"))
-	l.Coordinator = r.one("coordinator")
-	l.URL = r.one("url")
-	l.Roster, l.RosterDigest = r.roster(FormatV2)
-	l.Signer = r.one("signer")
-	l.Certificate = r.certificate(format)
-	l.Session = r.machineKey(r.fields(r.one("session"), 2))
-	nonce, err := hex.DecodeString(r.one("nonce"))
+	l.Cluster = writ.ClusterID(r.One("cluster"))
+	l.Coordinator = r.One("coordinator")
+	l.URL = r.One("url")
+	l.Roster, l.RosterDigest = readRosterSeen(r, FormatV2)
+	l.Signer = r.One("signer")
+	l.Certificate = readCertificate(r, format)
+	l.Session = readMachineKey(r, r.Fields(r.One("session"), 2))
+	nonce, err := hex.DecodeString(r.One("nonce"))
 	if err != nil {
-		r.fail("a nonce is written in hex digits")
+		r.Fail("a nonce is written in hex digits")
 	}
 	l.Nonce = nonce
-	l.Created, l.Expires, l.Until = r.time("created"), r.time("expires"), r.time("until")
-	r.end()
-	if r.err != nil {
-		return nil, r.err
+	l.Created, l.Expires, l.Until = r.Time("created"), r.Time("expires"), r.Time("until")
+	r.End()
+	if r.Err() != nil {
+		return nil, r.Err()
 	}
 	want, err := l.Text()
 	if err != nil {
 		return nil, err
 	}
-	return l, same(text, want)
+	return l, header.Same(text, want)
 }
 
 // VerifiedLogin is a login that passed every check, with the key or certificate that signed it.
@@ -175,7 +176,7 @@ func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error)
 		return nil, err
 	}
 	if !at.Before(l.Until) {
-		return nil, writ.Errorf(writ.CodeLoginRequired, "the session of %s ended at %s", l.Signer, formatTime(l.Until)).WithHint("log in again: writ login")
+		return nil, writ.Errorf(writ.CodeLoginRequired, "the session of %s ended at %s", l.Signer, header.FormatTime(l.Until)).WithHint("log in again: writ login")
 	}
 	return r.readable(l.Signer, at, who.proof())
 }
@@ -201,7 +202,7 @@ func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, err
 func (r *Roster) readable(principal string, at time.Time, by proof) ([]writ.ProjectID, error) {
 	p := r.Principal(principal)
 	if p == nil {
-		return nil, unknownSigner("the roster has no principal %q", clip(principal))
+		return nil, unknownSigner("the roster has no principal %q", header.Clip(principal))
 	}
 	if err := usable(p.State, principal, moment{}); err != nil {
 		return nil, err

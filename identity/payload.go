@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"writ"
+	"writ/identity/header"
 	"writ/internal/hidden"
 )
 
@@ -88,243 +89,191 @@ var (
 // Text returns the exact bytes to sign, with sorted lists and times in whole seconds. The error (PAYLOAD_MALFORMED or
 // TOO_LARGE) names the first invalid line.
 func (p *Payload) Text() ([]byte, error) {
-	w := new(textWriter)
+	w := new(header.Writer)
 	modules := slices.SortedFunc(slices.Values(p.Modules), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 
-	w.format("writ-script", p.Format)
-	w.cluster(p.Cluster)
-	w.check(writ.ValidUUID(string(p.Datacenter)), "datacenter", "%q is not the id of a datacenter", p.Datacenter)
-	w.line("datacenter", string(p.Datacenter))
-	w.roster(p.Format, p.Roster, p.RosterDigest)
-	w.check(writ.ValidUUID(string(p.Project)), "project", "%q is not the id of a project", p.Project)
-	w.check(writ.ValidName(p.ProjectName), "project", "%q is not the name of a project", p.ProjectName)
-	w.line("project", string(p.Project)+" "+p.ProjectName)
-	w.deployment(p.Deployment)
-	w.principal("signer", p.Signer)
-	w.certificate(p.Format, p.Certificate)
-	w.window(p.Created, p.Expires, MaxValidity)
-	w.deadline(p.Deadline)
-	w.nonce(p.Nonce)
-	w.check(enginePattern.MatchString(p.Engine), "engine", "%q does not name an engine like \"tengo/2.17.0 api/1\"", p.Engine)
-	w.line("engine", p.Engine)
-	w.set("allow", p.Allow, operationPattern)
-	w.destructive(p)
-	w.number("max-calls", p.MaxCalls, 1, MaxCalls)
-	w.params(p.Params)
+	writeFormat(w, "writ-script", p.Format)
+	writeCluster(w, p.Cluster)
+	w.Check(writ.ValidUUID(string(p.Datacenter)), "datacenter", "%q is not the id of a datacenter", p.Datacenter)
+	w.Line("datacenter", string(p.Datacenter))
+	writeRosterSeen(w, p.Format, p.Roster, p.RosterDigest)
+	w.Check(writ.ValidUUID(string(p.Project)), "project", "%q is not the id of a project", p.Project)
+	w.Check(writ.ValidName(p.ProjectName), "project", "%q is not the name of a project", p.ProjectName)
+	w.Line("project", string(p.Project)+" "+p.ProjectName)
+	writeDeployment(w, p.Deployment)
+	writePrincipal(w, "signer", p.Signer)
+	writeCertificate(w, p.Format, p.Certificate)
+	w.Window(p.Created, p.Expires, MaxValidity)
+	writeDeadline(w, p.Deadline)
+	writeNonce(w, p.Nonce)
+	w.Check(enginePattern.MatchString(p.Engine), "engine", "%q does not name an engine like \"tengo/2.17.0 api/1\"", p.Engine)
+	w.Line("engine", p.Engine)
+	w.Set("allow", p.Allow, operationPattern)
+	writeDestructive(w, p)
+	w.Number("max-calls", p.MaxCalls, 1, MaxCalls)
+	w.Params(p.Params)
 	for i, m := range modules {
-		w.check(i == 0 || modules[i-1].Name != m.Name, "module", "%q is a duplicate", m.Name)
-		w.file("module", m)
+		w.Check(i == 0 || modules[i-1].Name != m.Name, "module", "%q is a duplicate", m.Name)
+		writeFile(w, "module", m)
 	}
 	secrets := slices.Sorted(slices.Values(p.Secrets))
-	w.check(len(secrets) <= MaxSecrets, "secret", "%d secrets; %d are allowed", len(secrets), MaxSecrets)
+	w.Check(len(secrets) <= MaxSecrets, "secret", "%d secrets; %d are allowed", len(secrets), MaxSecrets)
 	for i, s := range secrets {
-		w.check(secretPattern.MatchString(s), "secret", "%q does not name a secret like \"db-password@3\"", s)
-		w.check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is a duplicate", secretName(s))
-		w.line("secret", s)
+		w.Check(secretPattern.MatchString(s), "secret", "%q does not name a secret like \"db-password@3\"", s)
+		w.Check(i == 0 || secretName(secrets[i-1]) != secretName(s), "secret", "%q is a duplicate", secretName(s))
+		w.Line("secret", s)
 	}
 	plan := "-"
 	if !p.Plan.IsZero() {
 		plan = p.Plan.String()
 	}
-	w.line("plan", plan)
-	w.file("script", p.Script)
+	w.Line("plan", plan)
+	writeFile(w, "script", p.Script)
 
-	w.b.WriteByte('\n')
-	w.b.Write(p.Script.Text)
+	w.Body([]byte("\n"))
+	w.Body(p.Script.Text)
 	for _, m := range modules {
-		w.b.Write(m.Text)
+		w.Body(m.Text)
 	}
-	return w.text()
+	return w.Text()
 }
 
-func (w *textWriter) deployment(d Deployment) {
+func writeDeployment(w *header.Writer, d Deployment) {
 	if d != (Deployment{}) {
-		w.check(writ.ValidName(d.Name), "deployment", "%q is not a valid name", d.Name)
-		w.check(d.Base >= 0, "deployment", "the base revision %d is negative", d.Base)
+		w.Check(writ.ValidName(d.Name), "deployment", "%q is not a valid name", d.Name)
+		w.Check(d.Base >= 0, "deployment", "the base revision %d is negative", d.Base)
 	}
-	w.line("deployment", d.String())
+	w.Line("deployment", d.String())
 }
 
-func (w *textWriter) deadline(d time.Duration) {
-	w.check(d >= time.Second && d <= MaxDeadline && d%time.Second == 0, "deadline", "%s is not between 1 s and 7 days, in whole seconds", d)
-	w.line("deadline", formatDuration(d))
-}
-
-// set writes words in one line, sorted, or "-" if there are none.
-func (w *textWriter) set(key string, words []string, pattern *regexp.Regexp) {
-	words = slices.Sorted(slices.Values(words))
-	for i, s := range words {
-		w.check(pattern.MatchString(s), key, "%q is not allowed here", s)
-		w.check(i == 0 || words[i-1] != s, key, "%q is a duplicate", s)
-	}
-	w.line(key, orDash(strings.Join(words, " ")))
+func writeDeadline(w *header.Writer, d time.Duration) {
+	w.Check(d >= time.Second && d <= MaxDeadline && d%time.Second == 0, "deadline", "%s is not between 1 s and 7 days, in whole seconds", d)
+	w.Line("deadline", header.FormatDuration(d))
 }
 
 // destructive writes the resources that the script may destroy, "-" for none. FormatV1 has only yes or no.
-func (w *textWriter) destructive(p *Payload) {
+func writeDestructive(w *header.Writer, p *Payload) {
 	if p.Format == FormatV1 {
-		w.check(len(p.Targets) == 0, "destructive", "the format v1 has no targets")
-		w.line("destructive", yesNo(p.Destructive))
+		w.Check(len(p.Targets) == 0, "destructive", "the format v1 has no targets")
+		w.Line("destructive", header.YesNo(p.Destructive))
 		return
 	}
-	w.check(!p.Destructive, "destructive", "the format v2 names the targets")
-	w.check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are allowed", len(p.Targets), MaxTargets)
-	w.set("destructive", p.Targets, targetPattern)
+	w.Check(!p.Destructive, "destructive", "the format v2 names the targets")
+	w.Check(len(p.Targets) <= MaxTargets, "destructive", "%d names; %d are allowed", len(p.Targets), MaxTargets)
+	w.Set("destructive", p.Targets, targetPattern)
 }
 
-func (w *textWriter) params(params map[string]any) {
-	text, err := canonicalJSON(params)
-	if err != nil {
-		w.fail("params", "%v", err)
-		text = []byte("{}")
-	}
-	w.line("params", string(text))
-}
-
-func (w *textWriter) file(key string, f File) {
-	w.check(filePattern.MatchString(f.Name), key, "%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
-	w.check(utf8.Valid(f.Text), key, "%s is not UTF-8", f.Name)
+func writeFile(w *header.Writer, key string, f File) {
+	w.Check(filePattern.MatchString(f.Name), key, "%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
+	w.Check(utf8.Valid(f.Text), key, "%s is not UTF-8", f.Name)
 	if i := bytes.IndexFunc(f.Text, hidden.IsControl); i >= 0 {
-		w.fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name, 1+bytes.Count(f.Text[:i], []byte("\n")))
+		w.Fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name, 1+bytes.Count(f.Text[:i], []byte("\n")))
 	}
-	w.line(key, fmt.Sprintf("%s %d %s", f.Name, len(f.Text), f.Digest()))
+	w.Line(key, fmt.Sprintf("%s %d %s", f.Name, len(f.Text), f.Digest()))
 }
 
 // ParsePayload is the inverse of Text. It rejects every text that Text would not write. The error is PAYLOAD_MALFORMED
 // or TOO_LARGE.
 func ParsePayload(text []byte) (*Payload, error) {
-	if len(text) > MaxText {
-		return nil, tooLarge(len(text), MaxText)
+	if len(text) > header.MaxText {
+		return nil, header.TooLarge(len(text), header.MaxText)
 	}
-	header, body, ok := bytes.Cut(text, []byte("\n\n"))
+	head, body, ok := bytes.Cut(text, []byte("\n\n"))
 	if !ok {
-		return nil, malformed("the empty line between the header and the script is missing")
+		return nil, header.Malformed("the empty line between the header and the script is missing")
 	}
-	r := newTextReader(header)
+	r := header.NewReader(head)
 	p := new(Payload)
-	p.Format = r.format("writ-script")
-	p.Cluster = writ.ClusterID(r.one("cluster"))
-	p.Datacenter = writ.DatacenterID(r.one("datacenter"))
-	p.Roster, p.RosterDigest = r.roster(p.Format)
-	project := r.fields(r.one("project"), 2)
+	p.Format = readFormat(r, "writ-script")
+	p.Cluster = writ.ClusterID(r.One("cluster"))
+	p.Datacenter = writ.DatacenterID(r.One("datacenter"))
+	p.Roster, p.RosterDigest = readRosterSeen(r, p.Format)
+	project := r.Fields(r.One("project"), 2)
 	p.Project, p.ProjectName = writ.ProjectID(project[0]), project[1]
-	p.Deployment = r.deployment()
-	p.Signer = r.one("signer")
-	p.Certificate = r.certificate(p.Format)
-	p.Created = r.time("created")
-	p.Expires = r.time("expires")
-	p.Deadline = r.duration("deadline")
-	p.Nonce = r.nonce()
-	p.Engine = r.one("engine")
-	if allow := r.one("allow"); allow != "-" {
+	p.Deployment = readDeployment(r)
+	p.Signer = r.One("signer")
+	p.Certificate = readCertificate(r, p.Format)
+	p.Created = r.Time("created")
+	p.Expires = r.Time("expires")
+	p.Deadline = r.Duration("deadline")
+	p.Nonce = readNonce(r)
+	p.Engine = r.One("engine")
+	if allow := r.One("allow"); allow != "-" {
 		p.Allow = strings.Split(allow, " ")
 	}
-	if destructive := r.one("destructive"); p.Format == FormatV1 {
+	if destructive := r.One("destructive"); p.Format == FormatV1 {
 		p.Destructive = destructive == "yes"
 	} else if destructive != "-" {
 		p.Targets = strings.Split(destructive, " ")
 	}
-	p.MaxCalls = r.number("max-calls")
-	p.Params = r.params()
+	p.MaxCalls = r.Number("max-calls")
+	p.Params = r.Params()
 	var sizes []int
-	for _, m := range r.many("module") {
-		f := r.fields(m, 3)
+	for _, m := range r.Many("module") {
+		f := r.Fields(m, 3)
 		p.Modules = append(p.Modules, File{Name: f[0]})
-		sizes = append(sizes, r.size(f[1]))
+		sizes = append(sizes, readSize(r, f[1]))
 	}
-	p.Secrets = r.many("secret")
-	if plan := r.one("plan"); r.err == nil && plan != "-" {
+	p.Secrets = r.Many("secret")
+	if plan := r.One("plan"); r.Err() == nil && plan != "-" {
 		var err error
 		if p.Plan, err = writ.ParseDigest(plan); err != nil {
-			r.fail("%v", err)
+			r.Fail("%v", err)
 		}
 	}
-	script := r.fields(r.one("script"), 3)
+	script := r.Fields(r.One("script"), 3)
 	p.Script.Name = script[0]
-	size := r.size(script[1])
-	r.end()
+	size := readSize(r, script[1])
+	r.End()
 
-	p.Script.Text, body = r.cut(body, size)
+	p.Script.Text, body = cutFile(r, body, size)
 	for i := range p.Modules {
-		p.Modules[i].Text, body = r.cut(body, sizes[i])
+		p.Modules[i].Text, body = cutFile(r, body, sizes[i])
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.Err() != nil {
+		return nil, r.Err()
 	}
 	want, err := p.Text()
 	if err != nil {
 		return nil, err
 	}
-	if err := same(text, want); err != nil {
+	if err := header.Same(text, want); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-func (r *textReader) deployment() Deployment {
-	value := r.one("deployment")
-	if r.err != nil || value == "-" {
+func readDeployment(r *header.Reader) Deployment {
+	value := r.One("deployment")
+	if r.Err() != nil || value == "-" {
 		return Deployment{}
 	}
-	f := r.fields(value, 3)
+	f := r.Fields(value, 3)
 	base, err := strconv.Atoi(f[2])
 	if err != nil {
-		r.fail("%q is not a revision", clip(f[2]))
+		r.Fail("%q is not a revision", header.Clip(f[2]))
 	}
 	return Deployment{Name: f[0], Base: base}
 }
 
-func (r *textReader) duration(key string) time.Duration {
-	s := r.one(key)
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		r.fail("a duration such as 30s, 15m or 2h is expected; got %q", clip(s))
-	}
-	return d
-}
-
-func (r *textReader) params() map[string]any {
-	s := r.one("params")
-	if r.err != nil {
-		return nil
-	}
-	params, err := parseParams([]byte(s))
-	if err != nil {
-		r.fail("%v", err)
-	}
-	return params
-}
-
-// size parses the size of a file in bytes.
-func (r *textReader) size(s string) int {
+// readSize parses the size of a file in bytes.
+func readSize(r *header.Reader, s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		r.fail("%q is not a size", clip(s))
+		r.Fail("%q is not a size", header.Clip(s))
 		return 0
 	}
 	return n
 }
 
-// cut splits body after size bytes, the text of a file.
-func (r *textReader) cut(body []byte, size int) (text, rest []byte) {
-	if r.err != nil {
+// cutFile splits body after size bytes, the text of a file.
+func cutFile(r *header.Reader, body []byte, size int) (text, rest []byte) {
+	if r.Err() != nil {
 		return nil, nil
 	}
 	if size > len(body) {
-		r.fail("the text ends before its files do")
+		r.Fail("the text ends before its files do")
 		return nil, nil
 	}
 	return body[:size:size], body[size:]
-}
-
-// formatDuration formats a duration as an integer with the largest possible unit of h, m and s.
-func formatDuration(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	case d%time.Minute == 0:
-		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
-	default:
-		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
-	}
 }

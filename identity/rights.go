@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Allows returns nil if the principal may perform the action in the project at that time. The error is SIGNER_UNKNOWN,
@@ -20,7 +21,7 @@ func (r *Roster) Allows(principal string, action Action, project writ.ProjectID,
 func (r *Roster) allowsNamed(principal string, action Action, project writ.ProjectID, at time.Time, by proof) error {
 	p := r.Principal(principal)
 	if p == nil {
-		return unknownSigner("the roster has no principal %q", clip(principal))
+		return unknownSigner("the roster has no principal %q", header.Clip(principal))
 	}
 	if err := usable(p.State, principal, moment{}); err != nil {
 		return err

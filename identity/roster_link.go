@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // A link is a signed roster as it is sent and stored. If it does not directly follow the reader's version, the digests
@@ -34,12 +35,12 @@ func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 		return nil, link, nil
 	}
 	if len(rest) < 4 {
-		return nil, nil, malformed("the link of a roster is cut off")
+		return nil, nil, header.Malformed("the link of a roster is cut off")
 	}
 	n := binary.BigEndian.Uint32(rest)
 	rest = rest[4:]
 	if n == 0 || n >= milestone || len(rest) < int(n)*len(writ.Digest{}) {
-		return nil, nil, malformed("the link of a roster skips %d versions and has %d bytes", n, len(rest))
+		return nil, nil, header.Malformed("the link of a roster skips %d versions and has %d bytes", n, len(rest))
 	}
 	skipped = make([]writ.Digest, n)
 	for i := range skipped {
@@ -76,9 +77,9 @@ func LinkCluster(link []byte) (writ.ClusterID, error) {
 	if err != nil {
 		return "", err
 	}
-	r := newTextReader(signed[:min(len(signed), maxLine)])
-	r.one("writ-roster")
-	return writ.ClusterID(r.one("cluster")), r.err
+	r := header.NewReader(signed[:min(len(signed), header.MaxLine)])
+	r.One("writ-roster")
+	return writ.ClusterID(r.One("cluster")), r.Err()
 }
 
 // LinkVersions returns the version of a link's roster, and the version that the link follows: 0 for a roster without a
@@ -88,14 +89,14 @@ func LinkVersions(link []byte) (version, follows int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	r := newTextReader(signed[:min(len(signed), maxLine)])
-	r.one("writ-roster")
-	r.one("cluster")
-	version = r.number("version")
-	r.one("created")
-	r.one("expires")
-	if previous := r.one("previous"); previous != "-" {
+	r := header.NewReader(signed[:min(len(signed), header.MaxLine)])
+	r.One("writ-roster")
+	r.One("cluster")
+	version = r.Number("version")
+	r.One("created")
+	r.One("expires")
+	if previous := r.One("previous"); previous != "-" {
 		follows = version - 1 - len(skipped)
 	}
-	return version, follows, r.err
+	return version, follows, r.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // signedChain is a server's chain of rosters.
@@ -274,7 +275,7 @@ func TestStrangersSignaturesAreNotVerified(t *testing.T) {
 	if _, err := VerifyRoster(c.newest, append(slices.Clip(signed), bytes.Repeat(forged, 20)...), noon); err != nil {
 		t.Errorf("with signatures of strangers: %v", err)
 	}
-	many := append(slices.Clip(mustText(t, r)), bytes.Repeat(forged, (MaxSigned-MaxText)/len(forged))...)
+	many := append(slices.Clip(mustText(t, r)), bytes.Repeat(forged, (MaxSigned-header.MaxText)/len(forged))...)
 	count := float64(bytes.Count(many, forged))
 	if allocs := testing.AllocsPerRun(3, func() { _, _ = VerifyRoster(c.newest, many, noon) }); allocs > 8*count {
 		t.Errorf("%.0f signatures of a stranger make %.0f allocations, so they are parsed", count, allocs)

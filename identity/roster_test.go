@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 )
 
 func TestRosterKeepsItsValues(t *testing.T) {
@@ -295,7 +296,7 @@ func TestRosterSignaturesMustBeProper(t *testing.T) {
 		"between":    {bytes.Replace(good, []byte(armorEnd), []byte(armorEnd+"x"), 1), writ.CodeSignatureMalformed},
 		"after":      {append(bytes.Clone(good), 'x'), writ.CodeSignatureMalformed},
 		"too long":   {append(bytes.Clone(good), bytes.Repeat([]byte("x"), MaxSigned)...), writ.CodeTooLarge},
-		"long text":  {append(bytes.Repeat([]byte("x"), MaxText+1), append([]byte("\n"), asStatement...)...), writ.CodeTooLarge},
+		"long text":  {append(bytes.Repeat([]byte("x"), header.MaxText+1), append([]byte("\n"), asStatement...)...), writ.CodeTooLarge},
 		"no roster":  {signBytes(t, testSigner("root"), RosterNamespace, []byte("hello\n")), writ.CodePayloadMalformed},
 		"first of 2": {signRoster(t, next, "root"), ""},
 	} {
@@ -324,7 +325,7 @@ func TestFirstRosterIsSignedByItsRoot(t *testing.T) {
 	wantCode(t, err, writ.CodeRosterInvalid)
 	_, err = VerifyRoster(nil, signRoster(t, testRoster(), "root"), testRoster().Expires.Add(time.Second))
 	wantCode(t, err, writ.CodeRosterInvalid)
-	if says := "the clock of this machine says " + formatTime(testRoster().Expires.Add(time.Second)); err != nil && !strings.Contains(err.Error(), says) {
+	if says := "the clock of this machine says " + header.FormatTime(testRoster().Expires.Add(time.Second)); err != nil && !strings.Contains(err.Error(), says) {
 		t.Errorf("the clock by which it expired is not named: %v", err)
 	}
 	if _, err = VerifyRoster(nil, signRoster(t, testRoster(), "root"), time.Time{}); err != nil {

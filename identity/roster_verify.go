@@ -2,192 +2,14 @@ package identity
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"encoding/base64"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 )
-
-// ParseRoster is the inverse of Text. It rejects every text that Text would not write. It verifies no signatures. The
-// error is PAYLOAD_MALFORMED or TOO_LARGE.
-func ParseRoster(text []byte) (*Roster, error) {
-	r := newTextReader(text)
-	o := new(Roster)
-	format := r.rosterFormat()
-	o.Cluster = writ.ClusterID(r.one("cluster"))
-	o.Version = r.number("version")
-	o.Created = r.time("created")
-	o.Expires = r.time("expires")
-	if previous := r.one("previous"); r.err == nil && previous != "-" {
-		var err error
-		if o.Previous, err = writ.ParseDigest(previous); err != nil {
-			r.fail("%v", err)
-		}
-	}
-	if format == rosterFormatV4 {
-		o.History = r.digest("history")
-	}
-	o.Root = r.key(r.fields(r.one("root"), 2))
-	o.Threshold = r.number("threshold")
-	o.Operators = r.many("operator")
-	for _, role := range r.many("user-verification") {
-		o.UserVerification = append(o.UserVerification, Role(role))
-	}
-	r.principals(o)
-	for _, line := range r.many("tenant") {
-		f := r.fields(line, 2)
-		o.Tenants = append(o.Tenants, Tenant{ID: writ.TenantID(f[0]), Name: f[1]})
-	}
-	for _, line := range r.many("project") {
-		f := r.fields(line, 3)
-		o.Projects = append(o.Projects, Project{ID: writ.ProjectID(f[0]), Name: f[1], Tenant: writ.TenantID(fromDash(f[2]))})
-	}
-	r.bindings(o)
-	r.datacenters(o)
-	r.coordinators(o)
-	r.manualApprovals(o)
-	r.authorityLimits(o)
-	r.silences(o)
-	r.end()
-	if r.err == nil && format != o.Format() {
-		r.fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities or times of silent nodes, " +
-			"v4 for those with a history")
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	want, err := o.Text()
-	if err != nil {
-		return nil, err
-	}
-	if err := same(text, want); err != nil {
-		return nil, err
-	}
-	o.byKey, o.digest = o.owners(), writ.DigestOf(text)
-	return o, nil
-}
-
-// rosterFormat reads the first line.
-func (r *textReader) rosterFormat() Format {
-	if len(r.lines) > 0 && r.lines[0] == "writ-roster: v4" {
-		r.next++
-		return rosterFormatV4
-	}
-	return r.format("writ-roster")
-}
-
-func (r *textReader) digest(key string) (digest writ.Digest) {
-	text := r.one(key)
-	if r.err != nil {
-		return digest
-	}
-	digest, err := writ.ParseDigest(text)
-	if err != nil {
-		r.fail("%v", err)
-	}
-	return digest
-}
-
-func (r *textReader) principals(o *Roster) {
-	at := map[string]int{}
-	for _, line := range r.many("principal") {
-		f := r.fields(line, 3)
-		at[f[0]] = len(o.Principals)
-		o.Principals = append(o.Principals, Principal{Name: f[0], Kind: PrincipalKind(f[1]), State: State(f[2])})
-	}
-	for _, line := range r.many("key") {
-		f := r.fields(line, 4)
-		key := PrincipalKey{State: State(f[1]), Key: r.key(f[2:])}
-		i, known := at[f[0]]
-		if !known {
-			r.fail("unknown principal %q", clip(f[0]))
-			return
-		}
-		o.Principals[i].Keys = append(o.Principals[i].Keys, key)
-	}
-	r.authorities(o)
-}
-
-func (r *textReader) bindings(o *Roster) {
-	for _, line := range r.many("binding") {
-		f := r.fields(line, 5)
-		b := Binding{Principal: f[0], Role: Role(f[1]), Project: writ.ProjectID(f[2]), Destructive: f[3] == "yes"}
-		if f[4] != "-" {
-			var err error
-			if b.Expires, err = time.Parse(timeFormat, f[4]); err != nil {
-				r.fail("%q is not a time", clip(f[4]))
-			}
-		}
-		o.Bindings = append(o.Bindings, b)
-	}
-}
-
-func (r *textReader) datacenters(o *Roster) {
-	for _, line := range r.many("datacenter") {
-		f := r.fields(line, 6)
-		d := Datacenter{Enabled: f[3] == "enabled", SupervisorKey: r.machineKey(f[4:6])}
-		d.ID, d.Name, d.Region = writ.DatacenterID(f[0]), f[1], f[2]
-		for _, label := range f[6:] {
-			k, v, _ := strings.Cut(label, "=")
-			if d.Labels == nil {
-				d.Labels = map[string]string{}
-			}
-			d.Labels[k] = v
-		}
-		o.Datacenters = append(o.Datacenters, d)
-	}
-}
-
-func (r *textReader) coordinators(o *Roster) {
-	for _, line := range r.many("coordinator") {
-		f := r.fields(line, 5)
-		o.Coordinators = append(o.Coordinators, Coordinator{ID: f[0], Name: f[1], Key: r.machineKey(f[2:4]), URLs: f[4:]})
-	}
-}
-
-func (r *textReader) manualApprovals(o *Roster) {
-	for _, id := range r.many("manual-approval") {
-		d := o.Datacenter(writ.DatacenterID(id))
-		if d == nil {
-			r.fail("unknown datacenter %q for manual-approval", clip(id))
-			return
-		}
-		d.ManualApproval = true
-	}
-}
-
-// machineKey reads the key of a supervisor or coordinator. It returns nil for an invalid one.
-func (r *textReader) machineKey(words []string) ed25519.PublicKey {
-	public, ok := r.key(words).(ssh.CryptoPublicKey) // a certificate is not one
-	if !ok {
-		return nil
-	}
-	key, _ := public.CryptoPublicKey().(ed25519.PublicKey)
-	return key
-}
-
-// key reads a key type and a base64 blob.
-func (r *textReader) key(words []string) ssh.PublicKey {
-	if r.err != nil {
-		return nil
-	}
-	blob, err := base64.StdEncoding.Strict().DecodeString(words[1])
-	if err != nil {
-		r.fail("the key cannot be read")
-		return nil
-	}
-	key, err := parseKeyBlob(blob)
-	if err != nil {
-		r.fail("the key cannot be used: %v", err)
-		return nil
-	}
-	return key
-}
 
 // SignRoster returns the roster's text followed by the signatures of signers: the root, or as many operators of the
 // previous version as its threshold requires.
@@ -294,7 +116,7 @@ func (r *Roster) notExpired(now time.Time) error {
 	if now.IsZero() || !now.After(r.Expires) {
 		return nil
 	}
-	return badRoster("version %d expired on %s, and the clock of this machine says %s", r.Version, formatTime(r.Expires), formatTime(now)).
+	return badRoster("version %d expired on %s, and the clock of this machine says %s", r.Version, header.FormatTime(r.Expires), header.FormatTime(now)).
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // The decisions about several runs. Their subject is the project.
@@ -72,10 +73,10 @@ func ParseRunList(s *Statement) (RunList, error) {
 	l := RunList{Project: s.Seen.Project, ProjectName: s.Seen.ProjectName, Resume: s.Decision == DecisionResumeRuns}
 	lines, ok := stringsIn(s.Params["runs"])
 	if !ok || len(s.Params) != 1 || len(lines) == 0 || len(lines) > MaxRuns {
-		return RunList{}, malformed("the parameter \"runs\" is a list of 1 to %d runs", MaxRuns)
+		return RunList{}, header.Malformed("the parameter \"runs\" is a list of 1 to %d runs", MaxRuns)
 	}
 	if writ.ProjectID(s.ID()) != l.Project {
-		return RunList{}, malformed("the runs belong to another project than the subject")
+		return RunList{}, header.Malformed("the runs belong to another project than the subject")
 	}
 	for i, line := range lines {
 		r, err := parseSeenOfRun(line, l.Resume)
@@ -83,7 +84,7 @@ func ParseRunList(s *Statement) (RunList, error) {
 			return RunList{}, err
 		}
 		if i > 0 && l.Runs[i-1].Run >= r.Run {
-			return RunList{}, malformed("the runs are not sorted, or %s is a duplicate", r.Run)
+			return RunList{}, header.Malformed("the runs are not sorted, or %s is a duplicate", r.Run)
 		}
 		l.Runs = append(l.Runs, r)
 	}
@@ -93,7 +94,7 @@ func ParseRunList(s *Statement) (RunList, error) {
 // parseSeenOfRun parses "ID SCRIPT", or "ID SCRIPT ENDED" for a resume, in canonical form.
 func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
 	words := strings.Split(line, " ")
-	bad := malformed("%q is not a run with its script in the form of the decision", clip(line))
+	bad := header.Malformed("%q is not a run with its script in the form of the decision", header.Clip(line))
 	if len(words) != 2 && !resume || len(words) != 3 && resume || !writ.RunID(words[0]).Valid() || !filePattern.MatchString(words[1]) {
 		return SeenOfRun{}, bad
 	}

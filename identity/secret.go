@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // The decisions about a secret.
@@ -51,30 +52,30 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 	c := SecretChange{Name: s.ID(), Project: projectOfSecret(s)}
 	version, ok := s.Params["version"].(int64)
 	if !ok || version < 1 || version > MaxSecretVersion {
-		return SecretChange{}, malformed("a secret needs the parameter \"version\", from 1 to %d", MaxSecretVersion)
+		return SecretChange{}, header.Malformed("a secret needs the parameter \"version\", from 1 to %d", MaxSecretVersion)
 	}
 	c.Version = int(version)
 	if s.Format != FormatV1 && c.Project != s.Seen.Project {
-		return SecretChange{}, malformed("the parameter \"project\" is %q, the signer saw the project %q",
-			clip(string(c.Project)), clip(string(s.Seen.Project)))
+		return SecretChange{}, header.Malformed("the parameter \"project\" is %q, the signer saw the project %q",
+			header.Clip(string(c.Project)), header.Clip(string(s.Seen.Project)))
 	}
 	if !writ.ValidUUID(string(c.Project)) {
-		return SecretChange{}, malformed("a secret needs the parameter \"project\", the id of one")
+		return SecretChange{}, header.Malformed("a secret needs the parameter \"project\", the id of one")
 	}
 	if s.Decision == DecisionRemoveSecret {
 		if len(s.Params) != 2 {
-			return SecretChange{}, malformed("removing a secret needs exactly the parameters project and version")
+			return SecretChange{}, header.Malformed("removing a secret needs exactly the parameters project and version")
 		}
 		return c, nil
 	}
 	text, ok := s.Params["sealed"].(string)
 	if !ok || text == "" || len(s.Params) != 3 {
-		return SecretChange{}, malformed("setting a secret needs exactly the parameters project, sealed and version")
+		return SecretChange{}, header.Malformed("setting a secret needs exactly the parameters project, sealed and version")
 	}
 	var err error
 	c.Ciphertext, err = base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || base64.StdEncoding.EncodeToString(c.Ciphertext) != text { // the decoder ignores line feeds
-		return SecretChange{}, malformed("the parameter \"sealed\" is not base64")
+		return SecretChange{}, header.Malformed("the parameter \"sealed\" is not base64")
 	}
 	return c, nil
 }

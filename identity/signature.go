@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Namespace is the purpose of a signature. A signature for one namespace never verifies in another.
@@ -24,10 +25,8 @@ const (
 )
 
 const (
-	// MaxText limits a signed text, in bytes.
-	MaxText = 512 << 10
 	// MaxSigned limits a signed text with its signatures, in bytes.
-	MaxSigned = MaxText + 64<<10
+	MaxSigned = header.MaxText + 64<<10
 	// maxArmor limits one armored signature, in bytes. One with a certificate of many principals has about 1 KiB.
 	maxArmor = 16 << 10
 )
@@ -53,15 +52,15 @@ func Join(text, armored []byte) []byte {
 // there is one, and the total length.
 func Split(signed []byte) (text, armored []byte, err error) {
 	if len(signed) > MaxSigned {
-		return nil, nil, tooLarge(len(signed), MaxSigned)
+		return nil, nil, header.TooLarge(len(signed), MaxSigned)
 	}
 	at := bytes.LastIndex(signed, []byte(armorBegin))
 	if at < 0 {
 		return nil, nil, malformedSignature("there is no SSH signature at the end of the text")
 	}
 	text, armored = signed[:at:at], signed[at:]
-	if len(text) > MaxText {
-		return nil, nil, tooLarge(len(text), MaxText)
+	if len(text) > header.MaxText {
+		return nil, nil, header.TooLarge(len(text), header.MaxText)
 	}
 	return text, armored, nil
 }
@@ -70,14 +69,14 @@ func Split(signed []byte) (text, armored []byte, err error) {
 // start like a signature.
 func splitAll(signed []byte) (text []byte, armored [][]byte, err error) {
 	if len(signed) > MaxSigned {
-		return nil, nil, tooLarge(len(signed), MaxSigned)
+		return nil, nil, header.TooLarge(len(signed), MaxSigned)
 	}
 	text, rest := signed, []byte(nil)
 	if at := bytes.Index(signed, []byte("\n"+armorBegin)); at >= 0 {
 		text, rest = signed[:at+1:at+1], signed[at+1:]
 	}
-	if len(text) > MaxText {
-		return nil, nil, tooLarge(len(text), MaxText)
+	if len(text) > header.MaxText {
+		return nil, nil, header.TooLarge(len(text), header.MaxText)
 	}
 	for len(rest) > 0 {
 		end := bytes.Index(rest, []byte(armorEnd))
@@ -285,7 +284,7 @@ func armorBlob(blob []byte) []byte {
 
 func unarmor(armored []byte) ([]byte, error) {
 	if len(armored) > maxArmor {
-		return nil, tooLarge(len(armored), maxArmor)
+		return nil, header.TooLarge(len(armored), maxArmor)
 	}
 	text := strings.TrimSuffix(strings.TrimPrefix(string(armored), armorBegin), armorEnd)
 	blob, err := base64.StdEncoding.Strict().DecodeString(strings.ReplaceAll(text, "\n", ""))
@@ -297,9 +296,4 @@ func unarmor(armored []byte) ([]byte, error) {
 
 func malformedSignature(format string, args ...any) *writ.Error {
 	return writ.Errorf(writ.CodeSignatureMalformed, format, args...).WithHint("join text and signature with `cat text text.sig`")
-}
-
-func tooLarge(have, most int) *writ.Error {
-	return writ.Errorf(writ.CodeTooLarge, "the signed text has %d bytes, %d are allowed", have, most).
-		WithHint("put large data into images or volumes")
 }

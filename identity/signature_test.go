@@ -25,6 +25,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/identity/header"
 	"writ/internal/testenv"
 )
 
@@ -361,7 +362,7 @@ func TestSplitTakesJoinApart(t *testing.T) {
 	wantCode(t, err, writ.CodeSignatureMalformed)
 	_, _, err = Split(make([]byte, MaxSigned+1))
 	wantCode(t, err, writ.CodeTooLarge)
-	_, _, err = Split(Join(make([]byte, MaxText+1), armored))
+	_, _, err = Split(Join(make([]byte, header.MaxText+1), armored))
 	wantCode(t, err, writ.CodeTooLarge)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Silence holds the times after the last beat at which a node of a datacenter counts as silent and as lost. A silent
@@ -34,12 +35,12 @@ func (s Silence) Check() error {
 	case s.Silent%time.Second != 0 || s.Lost%time.Second != 0:
 		return writ.Errorf(writ.CodeUsage, "%s and %s are not whole seconds", s.Silent, s.Lost).WithHint("write whole seconds, like 10s or 2m")
 	case s.Silent < minSilent || s.Silent > maxSilent:
-		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are allowed", formatDuration(s.Silent), formatDuration(minSilent), formatDuration(maxSilent))
+		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are allowed", header.FormatDuration(s.Silent), header.FormatDuration(minSilent), header.FormatDuration(maxSilent))
 	case s.Lost < minLost || s.Lost > maxLost:
-		return writ.Errorf(writ.CodeUsage, "a node cannot count as lost after %s: %s to %s are allowed", formatDuration(s.Lost), formatDuration(minLost), formatDuration(maxLost))
+		return writ.Errorf(writ.CodeUsage, "a node cannot count as lost after %s: %s to %s are allowed", header.FormatDuration(s.Lost), header.FormatDuration(minLost), header.FormatDuration(maxLost))
 	case s.Lost < lostOverSilent*s.Silent:
 		return writ.Errorf(writ.CodeUsage, "a node that is silent after %s cannot count as lost after %s: the minimum is %s",
-			formatDuration(s.Silent), formatDuration(s.Lost), formatDuration(lostOverSilent*s.Silent))
+			header.FormatDuration(s.Silent), header.FormatDuration(s.Lost), header.FormatDuration(lostOverSilent*s.Silent))
 	}
 	return nil
 }
@@ -64,35 +65,35 @@ func (d *Datacenter) SetSilence(s Silence) error {
 	return nil
 }
 
-// writeSilences writes the lines that the format v3 adds.
-func (r *Roster) writeSilences(w *textWriter) {
+// silences writes the lines that the format v3 adds.
+func (w *rosterWriter) silences() {
 	var silences []string
-	for i := range r.Datacenters {
-		d := &r.Datacenters[i]
+	for i := range w.roster.Datacenters {
+		d := &w.roster.Datacenters[i]
 		if d.Silence == (Silence{}) {
 			continue
 		}
 		err := d.Silence.Check()
-		w.check(err == nil, "node-silence", "of %s: %v", d.Name, err)
-		w.check(d.Silence != DefaultSilence, "node-silence", "%s has the default values, which need no line", d.Name)
-		silences = append(silences, strings.Join([]string{string(d.ID), formatDuration(d.Silence.Silent), formatDuration(d.Silence.Lost)}, " "))
+		w.Check(err == nil, "node-silence", "of %s: %v", d.Name, err)
+		w.Check(d.Silence != DefaultSilence, "node-silence", "%s has the default values, which need no line", d.Name)
+		silences = append(silences, strings.Join([]string{string(d.ID), header.FormatDuration(d.Silence.Silent), header.FormatDuration(d.Silence.Lost)}, " "))
 	}
-	w.lines("node-silence", silences)
+	w.Lines("node-silence", silences)
 }
 
-func (r *textReader) silences(o *Roster) {
-	for _, line := range r.many("node-silence") {
-		f := r.fields(line, 3)
-		d := o.Datacenter(writ.DatacenterID(f[0]))
+func (r *rosterReader) silences() {
+	for _, line := range r.Many("node-silence") {
+		f := r.Fields(line, 3)
+		d := r.roster.Datacenter(writ.DatacenterID(f[0]))
 		if d == nil {
-			r.fail("unknown datacenter %q for node-silence", clip(f[0]))
+			r.Fail("unknown datacenter %q for node-silence", header.Clip(f[0]))
 			return
 		}
 		var err, lostErr error
 		d.Silence.Silent, err = time.ParseDuration(f[1])
 		d.Silence.Lost, lostErr = time.ParseDuration(f[2])
 		if err != nil || lostErr != nil {
-			r.fail("two durations such as 10s 5m are expected; got %q", clip(line))
+			r.Fail("two durations such as 10s 5m are expected; got %q", header.Clip(line))
 			return
 		}
 	}

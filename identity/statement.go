@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Statement is the signed content of every change except a script submission: one decision about one subject.
@@ -79,44 +80,44 @@ func (s *Statement) ID() string {
 // Text returns the exact bytes to sign. The error (PAYLOAD_MALFORMED or TOO_LARGE) names the first invalid line. A
 // decision that is not in Rules is invalid.
 func (s *Statement) Text() ([]byte, error) {
-	w := new(textWriter)
-	w.format("writ-statement", s.Format)
-	w.cluster(s.Cluster)
-	w.check(s.Datacenter == "" || writ.ValidUUID(string(s.Datacenter)), "datacenter", "%q is not the id of a datacenter", s.Datacenter)
-	w.datacenter(s)
-	w.roster(s.Format, s.Roster, s.RosterDigest)
+	w := new(header.Writer)
+	writeFormat(w, "writ-statement", s.Format)
+	writeCluster(w, s.Cluster)
+	w.Check(s.Datacenter == "" || writ.ValidUUID(string(s.Datacenter)), "datacenter", "%q is not the id of a datacenter", s.Datacenter)
+	writeDatacenter(w, s)
+	writeRosterSeen(w, s.Format, s.Roster, s.RosterDigest)
 	rule, known := RuleOf(StatementNamespace, s.Kind(), s.Decision)
-	w.check(known, "decision", "%q is not a decision about a %q", s.Decision, s.Kind())
-	w.check(!known || rule.validID(s.ID()), "subject", "%q does not name a %s", s.Subject, s.Kind())
-	w.line("subject", s.Subject)
-	w.seen(s, rule.about)
-	w.line("decision", s.Decision)
+	w.Check(known, "decision", "%q is not a decision about a %q", s.Decision, s.Kind())
+	w.Check(!known || rule.validID(s.ID()), "subject", "%q does not name a %s", s.Subject, s.Kind())
+	w.Line("subject", s.Subject)
+	writeSeen(w, s, rule.about)
+	w.Line("decision", s.Decision)
 	if known && rule.checkParams != nil {
 		if err := rule.checkParams(s); err != nil {
-			w.fail("params", "%v", err)
+			w.Fail("params", "%v", err)
 		}
 	} else {
-		w.check(len(s.Params) == 0, "params", "the decision %q has no parameters", s.Decision)
+		w.Check(len(s.Params) == 0, "params", "the decision %q has no parameters", s.Decision)
 	}
-	w.params(s.Params)
-	w.principal("signer", s.Signer)
-	w.certificate(s.Format, s.Certificate)
-	w.window(s.Created, s.Expires, MaxValidity)
-	w.nonce(s.Nonce)
-	w.check(s.Reason != "-", "reason", "a single hyphen means no reason")
-	w.line("reason", orDash(s.Reason))
-	return w.text()
+	w.Params(s.Params)
+	writePrincipal(w, "signer", s.Signer)
+	writeCertificate(w, s.Format, s.Certificate)
+	w.Window(s.Created, s.Expires, MaxValidity)
+	writeNonce(w, s.Nonce)
+	w.Check(s.Reason != "-", "reason", "a single hyphen means no reason")
+	w.Line("reason", header.OrDash(s.Reason))
+	return w.Text()
 }
 
 // datacenter writes the id of the datacenter and, from FormatV2, its name.
-func (w *textWriter) datacenter(s *Statement) {
+func writeDatacenter(w *header.Writer, s *Statement) {
 	if s.Format == FormatV1 || s.Datacenter == "" {
-		w.check(s.DatacenterName == "", "datacenter", "a name is not allowed here")
-		w.line("datacenter", orDash(string(s.Datacenter)))
+		w.Check(s.DatacenterName == "", "datacenter", "a name is not allowed here")
+		w.Line("datacenter", header.OrDash(string(s.Datacenter)))
 		return
 	}
-	w.check(writ.ValidName(s.DatacenterName), "datacenter", "%q is not the name of a datacenter", s.DatacenterName)
-	w.line("datacenter", string(s.Datacenter)+" "+s.DatacenterName)
+	w.Check(writ.ValidName(s.DatacenterName), "datacenter", "%q is not the name of a datacenter", s.DatacenterName)
+	w.Line("datacenter", string(s.Datacenter)+" "+s.DatacenterName)
 }
 
 // about lists the properties of a kind of subject that a statement contains.
@@ -128,49 +129,49 @@ type about struct {
 }
 
 // seen writes the signer's view of the subject, from FormatV2.
-func (w *textWriter) seen(s *Statement, a about) {
+func writeSeen(w *header.Writer, s *Statement, a about) {
 	if s.Format == FormatV1 {
-		w.check(s.Seen == Seen{}, "subject", "the format v1 has no other fields of the subject")
+		w.Check(s.Seen == Seen{}, "subject", "the format v1 has no other fields of the subject")
 		return
 	}
 	named := s.Seen.Name == ""
 	if a.name != nil {
 		named = a.name(s.Seen.Name)
 	}
-	w.check(named, "name", "%q is not the name of a %s", s.Seen.Name, s.Kind())
-	w.line("name", orDash(s.Seen.Name))
+	w.Check(named, "name", "%q is not the name of a %s", s.Seen.Name, s.Kind())
+	w.Line("name", header.OrDash(s.Seen.Name))
 	project := "-"
 	if a.project {
-		w.check(writ.ValidUUID(string(s.Seen.Project)), "project", "%q is not the id of a project", s.Seen.Project)
-		w.check(writ.ValidName(s.Seen.ProjectName), "project", "%q is not the name of a project", s.Seen.ProjectName)
+		w.Check(writ.ValidUUID(string(s.Seen.Project)), "project", "%q is not the id of a project", s.Seen.Project)
+		w.Check(writ.ValidName(s.Seen.ProjectName), "project", "%q is not the name of a project", s.Seen.ProjectName)
 		project = string(s.Seen.Project) + " " + s.Seen.ProjectName
 	} else {
-		w.check(s.Seen.Project == "" && s.Seen.ProjectName == "", "project", "a %s has none", s.Kind())
+		w.Check(s.Seen.Project == "" && s.Seen.ProjectName == "", "project", "a %s has none", s.Kind())
 	}
-	w.line("project", project)
+	w.Line("project", project)
 	if a.fingerprint {
-		w.check(ValidFingerprint(s.Seen.Fingerprint), "fingerprint", "%q is not a fingerprint like SHA256:…", s.Seen.Fingerprint)
+		w.Check(ValidFingerprint(s.Seen.Fingerprint), "fingerprint", "%q is not a fingerprint like SHA256:…", s.Seen.Fingerprint)
 	} else {
-		w.check(s.Seen.Fingerprint == "", "fingerprint", "a %s has none", s.Kind())
+		w.Check(s.Seen.Fingerprint == "", "fingerprint", "a %s has none", s.Kind())
 	}
-	w.line("fingerprint", orDash(s.Seen.Fingerprint))
-	w.check(s.Seen.Revision >= 0 && (a.revision || s.Seen.Revision == 0), "revision", "%d is not allowed here", s.Seen.Revision)
-	w.line("revision", strconv.FormatInt(s.Seen.Revision, 10))
+	w.Line("fingerprint", header.OrDash(s.Seen.Fingerprint))
+	w.Check(s.Seen.Revision >= 0 && (a.revision || s.Seen.Revision == 0), "revision", "%d is not allowed here", s.Seen.Revision)
+	w.Line("revision", strconv.FormatInt(s.Seen.Revision, 10))
 }
 
 // seen reads the signer's view of the subject.
-func (r *textReader) seen() Seen {
-	s := Seen{Name: fromDash(r.one("name"))}
-	if project := r.one("project"); r.err == nil && project != "-" {
-		words := r.fields(project, 2)
+func readSeen(r *header.Reader) Seen {
+	s := Seen{Name: header.FromDash(r.One("name"))}
+	if project := r.One("project"); r.Err() == nil && project != "-" {
+		words := r.Fields(project, 2)
 		s.Project, s.ProjectName = writ.ProjectID(words[0]), words[1]
 	}
-	s.Fingerprint = fromDash(r.one("fingerprint"))
-	revision := r.one("revision")
-	if r.err == nil {
+	s.Fingerprint = header.FromDash(r.One("fingerprint"))
+	revision := r.One("revision")
+	if r.Err() == nil {
 		var err error
 		if s.Revision, err = strconv.ParseInt(revision, 10, 64); err != nil {
-			r.fail("%q is not a revision", clip(revision))
+			r.Fail("%q is not a revision", header.Clip(revision))
 		}
 	}
 	return s
@@ -179,34 +180,34 @@ func (r *textReader) seen() Seen {
 // ParseStatement is the inverse of Text. It rejects every text that Text would not write. The error is
 // PAYLOAD_MALFORMED or TOO_LARGE.
 func ParseStatement(text []byte) (*Statement, error) {
-	r := newTextReader(text)
+	r := header.NewReader(text)
 	s := new(Statement)
-	s.Format = r.format("writ-statement")
-	s.Cluster = writ.ClusterID(r.one("cluster"))
-	id, name, _ := strings.Cut(fromDash(r.one("datacenter")), " ")
+	s.Format = readFormat(r, "writ-statement")
+	s.Cluster = writ.ClusterID(r.One("cluster"))
+	id, name, _ := strings.Cut(header.FromDash(r.One("datacenter")), " ")
 	s.Datacenter, s.DatacenterName = writ.DatacenterID(id), name
-	s.Roster, s.RosterDigest = r.roster(s.Format)
-	s.Subject = r.one("subject")
+	s.Roster, s.RosterDigest = readRosterSeen(r, s.Format)
+	s.Subject = r.One("subject")
 	if s.Format != FormatV1 {
-		s.Seen = r.seen()
+		s.Seen = readSeen(r)
 	}
-	s.Decision = r.one("decision")
-	s.Params = r.params()
-	s.Signer = r.one("signer")
-	s.Certificate = r.certificate(s.Format)
-	s.Created = r.time("created")
-	s.Expires = r.time("expires")
-	s.Nonce = r.nonce()
-	s.Reason = fromDash(r.one("reason"))
-	r.end()
-	if r.err != nil {
-		return nil, r.err
+	s.Decision = r.One("decision")
+	s.Params = r.Params()
+	s.Signer = r.One("signer")
+	s.Certificate = readCertificate(r, s.Format)
+	s.Created = r.Time("created")
+	s.Expires = r.Time("expires")
+	s.Nonce = readNonce(r)
+	s.Reason = header.FromDash(r.One("reason"))
+	r.End()
+	if r.Err() != nil {
+		return nil, r.Err()
 	}
 	want, err := s.Text()
 	if err != nil {
 		return nil, err
 	}
-	if err := same(text, want); err != nil {
+	if err := header.Same(text, want); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"writ/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"writ"
+	"writ/identity/header"
 )
 
 func TestGoldenTexts(t *testing.T) {
@@ -216,7 +215,7 @@ func manySecrets(n int) (all []string) {
 }
 
 func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
-	long := strings.Repeat("x", maxLine)
+	long := strings.Repeat("x", header.MaxLine)
 	for name, tt := range map[string]struct {
 		change func(p *Payload)
 		want   writ.Code
@@ -233,8 +232,8 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 		"param of int":      {func(p *Payload) { p.Params["n"] = 1 }, writ.CodePayloadMalformed},
 		"param not UTF-8":   {func(p *Payload) { p.Params["n"] = "\xff" }, writ.CodePayloadMalformed},
 		"long line":         {func(p *Payload) { p.Allow = []string{long} }, writ.CodePayloadMalformed},
-		"long params":       {func(p *Payload) { p.Params["n"] = strings.Repeat("x", maxParams) }, writ.CodeTooLarge},
-		"long script":       {func(p *Payload) { p.Script.Text = bytes.Repeat([]byte("x"), MaxText) }, writ.CodeTooLarge},
+		"long params":       {func(p *Payload) { p.Params["n"] = strings.Repeat("x", header.MaxParams) }, writ.CodeTooLarge},
+		"long script":       {func(p *Payload) { p.Script.Text = bytes.Repeat([]byte("x"), header.MaxText) }, writ.CodeTooLarge},
 		"far past": {func(p *Payload) {
 			p.Created = time.Date(1999, 12, 31, 23, 0, 0, 0, time.UTC)
 			p.Expires = p.Created.Add(time.Minute)
@@ -252,13 +251,13 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 		})
 	}
 	p := testPayload()
-	for i := range maxLine / 4 {
+	for i := range header.MaxLine / 4 {
 		p.Allow = append(p.Allow, fmt.Sprintf("a.b%d", i))
 	}
 	_, err := p.Text()
 	wantCode(t, err, writ.CodeTooLarge)
 	wide := testPayload()
-	wide.Params["n"] = strings.Repeat("x", maxParams-1000) // longer than the limit of other lines
+	wide.Params["n"] = strings.Repeat("x", header.MaxParams-1000) // longer than the limit of other lines
 	if _, err := wide.Text(); err != nil {
 		t.Error(err)
 	}
@@ -267,59 +266,8 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 		func(b []byte) error { _, err := ParseStatement(b); return err },
 		func(b []byte) error { _, err := ParseRoster(b); return err },
 	} {
-		wantCode(t, parse(make([]byte, MaxText+1)), writ.CodeTooLarge)
+		wantCode(t, parse(make([]byte, header.MaxText+1)), writ.CodeTooLarge)
 	}
-}
-
-func TestDurationsUseTheirLargestWholeUnit(t *testing.T) {
-	for d, want := range map[time.Duration]string{time.Hour: "1h", 24 * time.Hour: "24h", 90 * time.Minute: "90m", time.Minute: "1m", 61 * time.Second: "61s"} {
-		if have := formatDuration(d); have != want {
-			t.Errorf("%s is written %s, want %s", d, have, want)
-		}
-	}
-}
-
-// Other programs also write these texts. The form is that of RFC 8785, with U+007F to U+009F escaped as well.
-func TestParamsHaveOneForm(t *testing.T) {
-	have, err := canonicalJSON(map[string]any{
-		"s": "\b\t\n\f\r\x00\x1f\x7f\u0085\"\\/<é\u2028", "b": true, "n": int64(-MaxInt), "l": []any{int64(1), "x", false}, "A": "",
-	})
-	want := `{"A":"","b":true,"l":[1,"x",false],"n":-9007199254740992,"s":"\b\t\n\f\r\u0000\u001f\u007f\u0085\"\\/<é` + "\u2028" + `"}`
-	if err != nil || string(have) != want {
-		t.Errorf("%s, %v", have, err)
-	}
-	for _, bad := range []any{int64(MaxInt + 1), int64(-MaxInt - 1), []any{[]any{}}, nil, map[string]any{}, 1.5, []any{nil}} {
-		if text, err := canonicalJSON(map[string]any{"a": bad}); err == nil {
-			t.Errorf("wrote %s", text)
-		}
-	}
-}
-
-func TestParamsSurviveTheirText(t *testing.T) {
-	scalar := rapid.OneOf(
-		rapid.Map(rapid.String().Filter(func(s string) bool { return strings.ToValidUTF8(s, "") == s }), func(s string) any { return s }),
-		rapid.Map(rapid.Bool(), func(b bool) any { return b }),
-		rapid.Map(rapid.Int64Range(-MaxInt, MaxInt), func(n int64) any { return n }),
-	)
-	list := rapid.Map(rapid.SliceOfN(scalar, 1, 4), func(l []any) any { return l })
-	params := rapid.MapOfN(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_-]{0,5}`), rapid.OneOf(scalar, list), 1, 5)
-	testenv.CheckProperty(t, func(t *rapid.T) {
-		want := params.Draw(t, "params")
-		text, err := canonicalJSON(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		have, err := parseParams(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, have); diff != "" {
-			t.Fatal(diff)
-		}
-		if bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) {
-			t.Fatalf("control characters in %q", text)
-		}
-	})
 }
 
 func TestStatementKeepsItsValues(t *testing.T) {
@@ -390,8 +338,8 @@ func TestStatementWithoutDecisionIsRejected(t *testing.T) {
 		"batch without a warning":    batch(func(p map[string]any) { delete(p, "warning") }),
 		"batch with another warning": batch(func(p map[string]any) { p["warning"] = "be careful" }),
 		"batch without an end":       batch(func(p map[string]any) { delete(p, "until") }),
-		"batch that has ended":       batch(func(p map[string]any) { p["until"] = formatTime(noon.Add(-time.Second)) }),
-		"batch for too long":         batch(func(p map[string]any) { p["until"] = formatTime(noon.Add(MaxBatchValidity + time.Second)) }),
+		"batch that has ended":       batch(func(p map[string]any) { p["until"] = header.FormatTime(noon.Add(-time.Second)) }),
+		"batch for too long":         batch(func(p map[string]any) { p["until"] = header.FormatTime(noon.Add(MaxBatchValidity + time.Second)) }),
 		"batch for no time":          batch(func(p map[string]any) { p["until"] = "tomorrow" }),
 		"batch of nothing":           batch(func(p map[string]any) { p["serials"], p["max"] = []any{}, int64(1) }),
 		"batch of no node":           batch(func(p map[string]any) { p["max"] = int64(0) }),
@@ -481,11 +429,11 @@ func TestStatementWithoutDecisionIsRejected(t *testing.T) {
 		"token role":              grant(func(p map[string]any) { p["role"] = "king" }),
 		"boot token for nodes":    grant(func(p map[string]any) { p["role"], p["uses"] = TokenRoleBoot, int64(2) }),
 		"boot token late": grant(func(p map[string]any) {
-			p["role"], p["expires"] = TokenRoleBoot, formatTime(noon.Add(367*24*time.Hour))
+			p["role"], p["expires"] = TokenRoleBoot, header.FormatTime(noon.Add(367*24*time.Hour))
 		}),
 		"token more":  grant(func(p map[string]any) { p["secret"] = "x" }),
-		"token late":  grant(func(p map[string]any) { p["expires"] = formatTime(noon.Add(25 * time.Hour)) }),
-		"token early": grant(func(p map[string]any) { p["expires"] = formatTime(noon) }),
+		"token late":  grant(func(p map[string]any) { p["expires"] = header.FormatTime(noon.Add(25 * time.Hour)) }),
+		"token early": grant(func(p map[string]any) { p["expires"] = header.FormatTime(noon) }),
 		"token time":  grant(func(p map[string]any) { p["expires"] = "tomorrow" }),
 	} {
 		t.Run(name, func(t *testing.T) {

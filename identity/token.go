@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/header"
 )
 
 const (
@@ -126,7 +127,7 @@ func (t Token) String() string {
 		digest = t.RosterDigest.String()
 	}
 	return strings.Join([]string{
-		tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin), orDash(string(t.Datacenter)), strconv.Itoa(t.Roster), digest,
+		tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin), header.OrDash(string(t.Datacenter)), strconv.Itoa(t.Roster), digest,
 	}, ".")
 }
 
@@ -144,7 +145,7 @@ func ParseToken(s string) (Token, error) {
 	if err != nil || len(secret) != len(Token{}.Secret) || strings.ContainsAny(parts[2], "\r\n") {
 		return Token{}, badToken()
 	}
-	t := Token{ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3]), Datacenter: writ.DatacenterID(fromDash(parts[4]))}
+	t := Token{ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3]), Datacenter: writ.DatacenterID(header.FromDash(parts[4]))}
 	if t.Datacenter != "" {
 		if !writ.ValidUUID(string(t.Datacenter)) {
 			return Token{}, badToken()
@@ -215,7 +216,7 @@ func MaxTokenValidityOf(role string) time.Duration {
 func (g TokenGrant) Statement(s *Statement) {
 	s.Subject = "token/" + g.ID
 	s.Decision = "create"
-	s.Params = map[string]any{"expires": formatTime(g.Expires), "key": g.Key.String(), "role": g.Role}
+	s.Params = map[string]any{"expires": header.FormatTime(g.Expires), "key": g.Key.String(), "role": g.Role}
 	if g.Uses > 1 { // the default is omitted
 		s.Params["uses"] = int64(g.Uses)
 	}
@@ -228,28 +229,28 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	for name, at := range map[string]*string{"key": &key, "role": &g.Role, "expires": &expires} {
 		v, ok := s.Params[name].(string)
 		if !ok {
-			return TokenGrant{}, malformed("a token needs the parameter %q", name)
+			return TokenGrant{}, header.Malformed("a token needs the parameter %q", name)
 		}
 		*at = v
 	}
 	most := MaxTokenValidityOf(g.Role)
 	if most == 0 {
-		return TokenGrant{}, malformed("%q is not a role of tokens", clip(g.Role))
+		return TokenGrant{}, header.Malformed("%q is not a role of tokens", header.Clip(g.Role))
 	}
 	g.Uses = 1
 	if said, has := s.Params["uses"]; has {
 		uses, ok := said.(int64)
 		if !ok || uses < 2 || uses > writ.MaxTokenUses {
-			return TokenGrant{}, malformed("the parameter uses must be between 2 and %d", writ.MaxTokenUses)
+			return TokenGrant{}, header.Malformed("the parameter uses must be between 2 and %d", writ.MaxTokenUses)
 		}
 		g.Uses = int(uses)
 	}
 	if extra := len(s.Params) - 3; extra > 1 || extra == 1 && g.Uses == 1 {
-		return TokenGrant{}, malformed("a token has only the parameters expires, key, role and uses")
+		return TokenGrant{}, header.Malformed("a token has only the parameters expires, key, role and uses")
 	}
 	if g.Role == TokenRoleBoot {
 		if g.Uses != 1 {
-			return TokenGrant{}, malformed("a token of a boot server admits no node")
+			return TokenGrant{}, header.Malformed("a token of a boot server admits no node")
 		}
 		g.Uses = 0
 	}
@@ -257,11 +258,11 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	if g.Key, err = ParseTokenKey(key); err != nil {
 		return TokenGrant{}, err
 	}
-	if g.Expires, err = time.Parse(timeFormat, expires); err != nil {
-		return TokenGrant{}, malformed("%q is not a time", clip(expires))
+	if g.Expires, err = time.Parse(header.TimeFormat, expires); err != nil {
+		return TokenGrant{}, header.Malformed("%q is not a time", header.Clip(expires))
 	}
 	if life := g.Expires.Sub(s.Created); life <= 0 || life > most {
-		return TokenGrant{}, malformed("a token of the role %s can be used for at most %s after the statement was made", g.Role, most)
+		return TokenGrant{}, header.Malformed("a token of the role %s can be used for at most %s after the statement was made", g.Role, most)
 	}
 	return g, nil
 }

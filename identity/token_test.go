@@ -7,13 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"writ/internal/testenv"
 
 	"filippo.io/age"
 	"golang.org/x/crypto/ssh"
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 func TestTokenSurvivesBeingCopied(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/header"
 )
 
 // Verifier decides whether a signed text may have its requested effect. Coordinators use it as a filter, supervisors to
@@ -106,7 +107,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, err
 	}
 	if end := m.at.Add(p.Deadline); m.later && m.now.After(end.Add(Skew)) {
-		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", formatTime(end)).WithHint("sign it again, with a later --deadline")
+		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", header.FormatTime(end)).WithHint("sign it again, with a later --deadline")
 	}
 	rule, _ := RuleOf(ScriptNamespace, "", "")
 	if err := v.Roster.allows(p.Signer, rule.Action, p.Project, m.at, who.proof()); err != nil {
@@ -392,12 +393,12 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 			WithHint("submit it to its own cluster, or sign it again for this one")
 	}
 	if v.Datacenter != "" && datacenter != v.Datacenter {
-		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", orDash(string(datacenter)), v.Datacenter).
+		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", header.OrDash(string(datacenter)), v.Datacenter).
 			WithHint("sign it again for this one")
 	}
 	d := v.Roster.Datacenter(datacenter)
 	if d == nil {
-		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", orDash(string(datacenter))).
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", header.OrDash(string(datacenter))).
 			WithHint("`writ dc list` shows them; sign it again for one of them")
 	}
 	if !d.Enabled && !m.later {
@@ -414,7 +415,7 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 		return err
 	}
 	if m.at.After(v.Roster.Expires) {
-		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version, formatTime(v.Roster.Expires)).
+		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version, header.FormatTime(v.Roster.Expires)).
 			WithHint("a root operator signs a new version")
 	}
 	return nil
@@ -427,7 +428,7 @@ func inTime(created, expires time.Time, m moment) error {
 		return err
 	}
 	if m.at.After(expires.Add(Skew)) {
-		return writ.Errorf(writ.CodeExpired, "the text expired at %s", formatTime(expires)).WithHint("sign it again")
+		return writ.Errorf(writ.CodeExpired, "the text expired at %s", header.FormatTime(expires)).WithHint("sign it again")
 	}
 	return nil
 }
@@ -435,7 +436,7 @@ func inTime(created, expires time.Time, m moment) error {
 // isCreated rejects a text from the future.
 func isCreated(created, now time.Time) error {
 	if now.Before(created.Add(-Skew)) {
-		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", formatTime(created)).
+		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", header.FormatTime(created)).
 			WithHint("set the clock of the machine that signs")
 	}
 	return nil

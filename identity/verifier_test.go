@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"writ/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 	"pgregory.net/rapid"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 func testVerifier(t testing.TB) *Verifier {

@@ -1,4 +1,4 @@
-package identity
+package header
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxInt is the largest integer in a params line, and -MaxInt the smallest. Every JSON library keeps these exactly.
-const MaxInt = 1 << 53
+// maxInt is the largest integer in a params line, and -maxInt the smallest. Every JSON library keeps these exactly.
+const maxInt = 1 << 53
 
 var paramPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
@@ -24,7 +24,7 @@ func canonicalJSON(params map[string]any) ([]byte, error) {
 	b := []byte{'{'}
 	for i, name := range slices.Sorted(maps.Keys(params)) {
 		if !paramPattern.MatchString(name) {
-			return nil, fmt.Errorf("%q is not the name of a parameter", clip(name))
+			return nil, fmt.Errorf("%q is not the name of a parameter", Clip(name))
 		}
 		if i > 0 {
 			b = append(b, ',')
@@ -45,7 +45,7 @@ func appendValue(b []byte, v any, lists bool) ([]byte, error) {
 	case bool:
 		return strconv.AppendBool(b, v), nil
 	case int64:
-		if v > MaxInt || v < -MaxInt {
+		if v > maxInt || v < -maxInt {
 			return nil, fmt.Errorf("%d is outside of ±2^53", v)
 		}
 		return strconv.AppendInt(b, v, 10), nil
@@ -112,7 +112,7 @@ func parseParams(text []byte) (map[string]any, error) {
 	for name, v := range params {
 		v, err := paramValue(v)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", clip(name), err)
+			return nil, fmt.Errorf("%s: %w", Clip(name), err)
 		}
 		params[name] = v
 	}
@@ -129,7 +129,7 @@ func paramValue(v any) (any, error) {
 	case json.Number:
 		n, err := strconv.ParseInt(v.String(), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not an integer", clip(v.String()))
+			return nil, fmt.Errorf("%s is not an integer", Clip(v.String()))
 		}
 		return n, nil
 	case []any:

@@ -1,0 +1,99 @@
+// Package header writes and reads the header lines of signed texts: "key: value" with one space, in a fixed order, in
+// UTF-8, with LF, and without control characters. Reading is lenient about values. A caller makes it strict: it writes
+// the values that it has read, and compares the result with the text by Same. Each rule about a value is therefore
+// implemented only once, where the value is written. The package must not know the kinds of texts, nor signatures.
+package header
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+const (
+	// MaxText limits a signed text, in bytes: the header and what follows it.
+	MaxText = 512 << 10
+	// MaxLine limits a header line, in bytes.
+	MaxLine = 8 << 10
+	// MaxParams limits the line "params", in bytes.
+	MaxParams = 64 << 10
+
+	// TimeFormat is the form of times: whole seconds in UTC.
+	TimeFormat = "2006-01-02T15:04:05Z"
+)
+
+// Malformed returns a PAYLOAD_MALFORMED error.
+func Malformed(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodePayloadMalformed, format, args...).
+		WithHint("create the text with writ and do not edit it")
+}
+
+// TooLarge returns the TOO_LARGE error for a text that has more bytes than allowed.
+func TooLarge(have, most int) *writ.Error {
+	return writ.Errorf(writ.CodeTooLarge, "the signed text has %d bytes, %d are allowed", have, most).
+		WithHint("put large data into images or volumes")
+}
+
+// Same returns an error that shows the first difference between a text and its re-encoded values, or nil.
+func Same(have, want []byte) error {
+	if bytes.Equal(have, want) {
+		return nil
+	}
+	h, w := strings.Split(string(have), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(h), len(w)) {
+		if h[i] != w[i] {
+			return Malformed("line %d is %q, writ writes %q", i+1, Clip(h[i]), Clip(w[i]))
+		}
+	}
+	return Malformed("the text has %d lines, writ writes %d", len(h), len(w))
+}
+
+// Clip shortens untrusted text for a message.
+func Clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// FormatTime formats a time in TimeFormat.
+func FormatTime(t time.Time) string { return t.UTC().Truncate(time.Second).Format(TimeFormat) }
+
+// FormatDuration formats a duration as an integer with the largest possible unit of h, m and s.
+func FormatDuration(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
+	case d%time.Minute == 0:
+		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
+	default:
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+	}
+}
+
+// YesNo formats a bool as "yes" or "no".
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// OrDash returns s, or "-" for an empty s: a line needs a value.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// FromDash is the inverse of OrDash.
+func FromDash(s string) string {
+	if s == "-" {
+		return ""
+	}
+	return s
+}
