@@ -21,12 +21,19 @@ import (
 	"writ/internal/meant"
 )
 
-// app holds the state of one invocation of the command line.
-type app struct {
+// Env is the environment of a command: the terminal, and the cluster that flags and contexts select.
+type Env struct {
 	*terminal.Terminal
-	flags  clientFlags
-	warned sync.Map // texts that warnOnce has shown
+	flags   clientFlags
+	version string                                                           // of this program
+	run     func(args []string, in, out, err *os.File, environ []string) int // another command line
+	warned  sync.Map                                                         // texts that warnOnce has shown
 }
+
+// app holds the commands.
+type app struct{ *Env }
+
+func newApp(t *terminal.Terminal) *app { return &app{&Env{Terminal: t, version: version(), run: run}} }
 
 // clientFlags hold the flags of commands that talk to a cluster.
 type clientFlags struct {
@@ -41,7 +48,7 @@ type clientFlags struct {
 // run executes a command line and returns its exit code. The first interrupt cancels the command's context, the second
 // one ends the process.
 func run(args []string, in, out, err *os.File, environ []string) int {
-	a := &app{Terminal: terminal.New(in, out, err, environ)}
+	a := newApp(terminal.New(in, out, err, environ))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -154,24 +161,24 @@ func addTo(root *cobra.Command, group string, commands ...*cobra.Command) {
 }
 
 // clients adds the flags that select the cluster and the signer to commands that talk to a cluster.
-func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
+func (e *Env) clients(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		f := c.PersistentFlags()
-		f.StringVar(&a.flags.config, "config", config.DefaultPath(), "file with contexts")
-		f.StringVar(&a.flags.context, "context", "", "context to use, instead of the current one")
-		f.StringSliceVar(&a.flags.servers, "server", nil, "addresses of coordinators, tried in this order")
-		f.StringVar(&a.flags.cluster, "cluster", "", "id of the cluster to trust")
-		f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
+		f.StringVar(&e.flags.config, "config", config.DefaultPath(), "file with contexts")
+		f.StringVar(&e.flags.context, "context", "", "context to use, instead of the current one")
+		f.StringSliceVar(&e.flags.servers, "server", nil, "addresses of coordinators, tried in this order")
+		f.StringVar(&e.flags.cluster, "cluster", "", "id of the cluster to trust")
+		f.StringVar(&e.flags.project, "project", "", "name or id of the project to work in")
 		fromEnvironment(f, "config", "context", "server", "cluster", "project")
-		a.keyFlag(f)
+		e.keyFlag(f)
 		help.Mark(f, help.Client, "config", "context", "server", "cluster", "project", "key")
-		a.completeFlag(c, "project", suggestProjects)
+		e.completeFlag(c, "project", suggestProjects)
 	}
 	return commands
 }
 
-func (a *app) keyFlag(f *pflag.FlagSet) {
-	f.StringVar(&a.flags.key, "key", "", "key to sign with: a file of ssh-keygen, \"agent\" or \"agent:SHA256:…\"")
+func (e *Env) keyFlag(f *pflag.FlagSet) {
+	f.StringVar(&e.flags.key, "key", "", "key to sign with: a file of ssh-keygen, \"agent\" or \"agent:SHA256:…\"")
 	fromEnvironment(f, "key")
 }
 

@@ -184,7 +184,7 @@ func TestAnInterruptedConfirmationSignsNothing(t *testing.T) {
 	_, inside := newTerminal(t)
 	interrupted, stop := context.WithCancel(t.Context())
 	stop()
-	a := &app{Terminal: terminal.New(inside, inside, inside, nil)}
+	a := newApp(terminal.New(inside, inside, inside, nil))
 	a.Until = interrupted
 	err := a.confirmSigning("cancel these 2 runs", "")
 	if terminal.ExitCode(err) != writ.ExitInterrupted {

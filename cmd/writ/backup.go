@@ -22,7 +22,7 @@ whose disk is gone joins anew, as a new node.`,
 		Example: `  writ backup --data ./dc1 dc1.tar`,
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := backup.Save(cmd.Context(), data, args[0], version())
+			m, err := backup.Save(cmd.Context(), data, args[0], a.version)
 			if err != nil {
 				return err
 			}

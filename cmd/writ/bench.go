@@ -61,7 +61,7 @@ Programs of packages do not have this command: build writ from its source.`,
 			if err := checkSpeed(s); err != nil {
 				return err
 			}
-			s.Version, s.Log, s.Errors, s.Note = version(), log, a.Err, a.Note
+			s.Version, s.Log, s.Errors, s.Note = a.version, log, a.Err, a.Note
 			return a.benchSpeed(cmd.Context(), s)
 		},
 	}
@@ -147,7 +147,7 @@ It fails if the supervisor ever had more memory than the limit.`,
 			if err != nil {
 				return err
 			}
-			w.Version, w.Log, w.Errors, w.Note = version(), log, a.Err, a.Note
+			w.Version, w.Log, w.Errors, w.Note = a.version, log, a.Err, a.Note
 			return a.benchWaiting(cmd.Context(), w, limit)
 		},
 	}
@@ -214,7 +214,7 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return nil, err
 		}
-		s.Version, s.Log = version(), log
+		s.Version, s.Log = a.version, log
 		return s.Run, nil
 	})
 	f := c.Flags()
@@ -236,7 +236,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		r.Token, r.Version, r.Log = token.String(), version(), log
+		r.Token, r.Version, r.Log = token.String(), a.version, log
 		return func(ctx context.Context, ready func()) error {
 			return r.Run(ctx, func([]writ.NodeDriver) { ready() })
 		}, nil

@@ -23,12 +23,12 @@ const completeWithin = 2 * time.Second
 // show it.
 type suggestions func(ctx context.Context, c *client.Client) []string
 
-func (a *app) completion(ask suggestions) cobra.CompletionFunc {
+func (e *Env) completion(ask suggestions) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 || a.fillFlags(cmd) != nil { // completion does not run the hook that fills the flags
+		if len(args) > 0 || e.fillFlags(cmd) != nil { // completion does not run the hook that fills the flags
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c, err := a.client()
+		c, err := e.client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -39,8 +39,8 @@ func (a *app) completion(ask suggestions) cobra.CompletionFunc {
 }
 
 // completeFlag registers suggestions for the value of a flag.
-func (a *app) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
-	complete := a.completion(ask)
+func (e *Env) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
+	complete := e.completion(ask)
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return complete(cmd, nil, word)
 	})

@@ -125,7 +125,7 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 				c = *have
 			}
 			one := &config.File{Contexts: []config.Context{c}}
-			over := a.overrides()
+			over := a.flags.overrides()
 			over.Key = key
 			c, err = one.Choose(c.Name, over)
 			if err != nil {
@@ -251,8 +251,8 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 
 // configuration reads the file with contexts, for commands that do not create it. A file that was named explicitly must
 // exist. A missing default file counts as empty.
-func (a *app) configuration() (*config.File, error) {
-	path := a.flags.config
+func (e *Env) configuration() (*config.File, error) {
+	path := e.flags.config
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && path != config.DefaultPath() {
 		return nil, writ.Errorf(writ.CodeUsage, "the file %s of --config or WRIT_CONFIG does not exist", path).
 			WithHint("correct the path; `writ context add` and `writ context import` make a file")
@@ -261,8 +261,8 @@ func (a *app) configuration() (*config.File, error) {
 }
 
 // overrides returns the context fields that flags and environment variables set.
-func (a *app) overrides() config.Context {
+func (f *clientFlags) overrides() config.Context {
 	return config.Context{
-		Servers: a.flags.servers, Cluster: writ.ClusterID(a.flags.cluster), Project: a.flags.project, Key: a.flags.key,
+		Servers: f.servers, Cluster: writ.ClusterID(f.cluster), Project: f.project, Key: f.key,
 	}
 }

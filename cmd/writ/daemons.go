@@ -81,7 +81,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: a.version, Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -124,7 +124,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if s.Cluster, err = trustedCluster(cluster); err != nil {
 			return err
 		}
-		s.Version, s.Log = version(), log
+		s.Version, s.Log = a.version, log
 		for name, weight := range s.Weights {
 			if weight < 1 || weight > 1000 {
 				return writ.Errorf(writ.CodeUsage, "--project-weight %s=%d: a weight is from 1 to 1000", name, weight).
@@ -192,7 +192,7 @@ log says which drivers there are, and why.`,
 		if r.Cluster, err = trustedCluster(cluster); err != nil {
 			return err
 		}
-		r.Version, r.Log = version(), log
+		r.Version, r.Log = a.version, log
 		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}

@@ -18,7 +18,7 @@ func TestNoDaemonLogsASecret(t *testing.T) {
 	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()
 	for _, format := range []string{"text", "json"} {
 		said := new(testenv.Log)
-		a := &app{Terminal: &terminal.Terminal{Err: said}}
+		a := newApp(&terminal.Terminal{Err: said})
 		log, err := a.log(logFlags{level: "debug", format: format})
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ until Ctrl-C.`,
 			if err != nil {
 				return err
 			}
-			d.Version, d.Log, d.Note = version(), log, a.Note
+			d.Version, d.Log, d.Note = a.version, log, a.Note
 			return a.demo(cmd.Context(), d, keep)
 		},
 	}

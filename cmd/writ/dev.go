@@ -39,7 +39,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			if d.Listener, err = daemon.Listen(listen); err != nil {
 				return err
 			}
-			d.Version, d.Log, d.Note = version(), log, a.Note
+			d.Version, d.Log, d.Note = a.version, log, a.Note
 			daemon.Ease()
 			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
 			if isInterrupt(cmd.Context(), err) {

@@ -36,7 +36,7 @@ func (a *app) examineClient(ctx context.Context) []finding {
 // unconfigured reports whether neither the configuration nor a flag or variable names a cluster, a coordinator or a key, as on a new machine.
 func (a *app) unconfigured() (finding, bool) {
 	file, err := a.configuration()
-	if err != nil || !namesNothing(file, a.flags.context, a.overrides()) {
+	if err != nil || !namesNothing(file, a.flags.context, a.flags.overrides()) {
 		return finding{}, false
 	}
 	return finding{

@@ -121,7 +121,7 @@ func argumentsIn(text string) (words []string) {
 
 // unknownIn returns the part of a command that the program does not know, or "".
 func unknownIn(words []string) string {
-	a := &app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}
+	a := newApp(terminal.New(os.Stdin, nil, nil, nil))
 	root := a.root()
 	root.AddCommand(a.manCommand())
 	root.InitDefaultHelpCmd()

@@ -24,9 +24,9 @@ import (
 )
 
 // asInit returns the machine that this program manages as its first process.
-func asInit() *boot.Machine {
+func asInit(version string) *boot.Machine {
 	return &boot.Machine{
-		Version: version(),
+		Version: version,
 		Joined:  func() bool { return runner.Joined(boot.DataAt) },
 		Admission: func() boot.Admission {
 			p := runner.PlaceOf(boot.DataAt)

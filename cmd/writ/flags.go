@@ -43,7 +43,7 @@ func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 
 // fillFlags sets the flags that the command line does not set from the environment. A daemon then sets the remaining
 // ones from its configuration file.
-func (a *app) fillFlags(cmd *cobra.Command) error {
+func (e *Env) fillFlags(cmd *cobra.Command) error {
 	err := fillFromEnvironment(cmd.Flags())
 	// If a command shadows an inherited flag, the inherited one still has its environment variable.
 	if err == nil {
@@ -58,7 +58,7 @@ func (a *app) fillFlags(cmd *cobra.Command) error {
 		return err
 	}
 	if file := cmd.LocalNonPersistentFlags().Lookup(settingsFlag); file != nil && file.Value.String() != "" {
-		return a.fillFromFile(cmd, file.Value.String())
+		return e.fillFromFile(cmd, file.Value.String())
 	}
 	return nil
 }
@@ -98,8 +98,8 @@ func settingsFile(cmd *cobra.Command) {
 }
 
 // fillFromFile sets the flags that are still unset from a YAML file. The keys are the names of the flags.
-func (a *app) fillFromFile(cmd *cobra.Command, path string) error {
-	text, err := a.ReadFile(path, maxSettings)
+func (e *Env) fillFromFile(cmd *cobra.Command, path string) error {
+	text, err := e.ReadFile(path, maxSettings)
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "cannot read the settings: %w", err)
 	}

@@ -82,7 +82,7 @@ x := run.params.key
 }
 
 func TestSettingsKeepTheirText(t *testing.T) {
-	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
+	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	settings := func(text string) (*cobra.Command, error) {
 		cmd, _, err := a.root().Find([]string{"runner"})
 		if err != nil {

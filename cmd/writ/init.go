@@ -195,17 +195,17 @@ func (a *app) showFounding(data string, coordinator *url.URL, f founding) error 
 }
 
 // keys returns where this command line looks for the signing key.
-func (a *app) keys() client.Keys {
+func (e *Env) keys() client.Keys {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "/"
 	}
 	k := client.Keys{
-		Spec: a.flags.key, AgentSocket: os.Getenv("SSH_AUTH_SOCK"), Home: home,
-		Waiting: func(what string) { a.Note("… waiting for %s", what) },
+		Spec: e.flags.key, AgentSocket: os.Getenv("SSH_AUTH_SOCK"), Home: home,
+		Waiting: func(what string) { e.Note("… waiting for %s", what) },
 	}
-	if a.Interactive() {
-		k.Passphrase = func(path string) ([]byte, error) { return a.Passphrase(path) }
+	if e.Interactive() {
+		k.Passphrase = func(path string) ([]byte, error) { return e.Passphrase(path) }
 	}
 	return k
 }

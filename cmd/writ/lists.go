@@ -14,12 +14,12 @@ import (
 
 // printList prints a list. For an empty list, tables are followed by none, a sentence about the command that creates
 // the first item. Other formats contain only the empty list.
-func (a *app) printList(list terminal.View, none string) error {
-	if err := a.Print(list); err != nil {
+func (e *Env) printList(list terminal.View, none string) error {
+	if err := e.Print(list); err != nil {
 		return err
 	}
-	if list.Empty() && (a.Format == terminal.Table || a.Format == terminal.Wide) {
-		a.Note("%s", none)
+	if list.Empty() && (e.Format == terminal.Table || e.Format == terminal.Wide) {
+		e.Note("%s", none)
 	}
 	return nil
 }

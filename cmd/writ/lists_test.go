@@ -59,7 +59,7 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 			t.Errorf("%s prints\n%s%s", list, out, said)
 			continue
 		}
-		if c, rest, err := (&app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}).root().Find(strings.Fields(named[1])); err != nil || len(rest) > 0 || c.HasSubCommands() && c.Name() != "hold" {
+		if c, rest, err := newApp(terminal.New(os.Stdin, nil, nil, nil)).root().Find(strings.Fields(named[1])); err != nil || len(rest) > 0 || c.HasSubCommands() && c.Name() != "hold" {
 			t.Errorf("%s names the command %q", list, named[0])
 		}
 		out, said = ask("-o", "json")
@@ -94,7 +94,7 @@ func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 		{[]*writ.Error{denied, away}, 0, writ.CodeRoleMissing, "warning: dc cannot be asked: no link\n"},
 	} {
 		var said bytes.Buffer
-		a := &app{Terminal: &terminal.Terminal{Err: &said}}
+		a := newApp(&terminal.Terminal{Err: &said})
 		rest, err := answered(a, tt.owners, func(err *writ.Error) (string, *writ.Error) { return "dc", err })
 		if len(rest) != tt.rest || writ.CodeOf(err) != tt.want || said.String() != tt.warning {
 			t.Errorf("%v: %v, %v, %q", tt.owners, rest, err, said.String())
@@ -113,7 +113,7 @@ func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
 func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 	for _, list := range []terminal.View{diskTable(nil), nicTable(nil)} {
 		var out, said bytes.Buffer
-		a := &app{Terminal: &terminal.Terminal{Out: &out, Err: &said, Format: terminal.Table}}
+		a := newApp(&terminal.Terminal{Out: &out, Err: &said, Format: terminal.Table})
 		if err := a.printList(list, "there is none"); err != nil || strings.Count(out.String(), "\n") != 1 || said.String() != "there is none\n" {
 			t.Errorf("%q, %q, %v", out.String(), said.String(), err)
 		}

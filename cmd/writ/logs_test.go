@@ -12,7 +12,7 @@ import (
 // output.
 func TestALineThatABreakEndedIsEndedOnce(t *testing.T) {
 	var out, err bytes.Buffer
-	a := &app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}
+	a := newApp(terminal.New(os.Stdin, nil, nil, nil))
 	a.Out, a.Err = &out, &err
 	r := &logReader{app: a, what: "web", follow: true}
 	for _, part := range []map[string]any{{"text": "half a li", "state": "running"}, {"state": "stopped"}, {"state": "running"}} {

@@ -20,7 +20,7 @@ var everyday = pace.Pace{Least: 80 << 20, Early: 100}
 func main() {
 	// As the first process of a machine, writ starts all other processes.
 	if boot.IsInit(os.Getpid(), os.Args) {
-		asInit().Main()
+		asInit(version()).Main()
 	}
 	if boot.IsModprobe(os.Args) {
 		os.Exit(boot.Modprobe(os.Args))

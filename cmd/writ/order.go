@@ -114,23 +114,23 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 }
 
 // client returns the client of the selected context. A signer is warned of roles that end soon.
-func (a *app) client() (*client.Client, error) {
-	file, err := a.configuration()
+func (e *Env) client() (*client.Client, error) {
+	file, err := e.configuration()
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := file.Choose(a.flags.context, a.overrides())
+	chosen, err := file.Choose(e.flags.context, e.flags.overrides())
 	if err != nil {
 		return nil, err
 	}
-	keys := a.keys()
+	keys := e.keys()
 	keys.Spec = chosen.Key
-	c, err := client.New(chosen, filepath.Dir(a.flags.config), keys)
+	c, err := client.New(chosen, filepath.Dir(e.flags.config), keys)
 	if err != nil {
 		return nil, err
 	}
-	c.Signs = a.warnOfRoles
-	c.HintIfAway(hintIfAway(file, namesNothing(file, a.flags.context, a.overrides()), chosen.Name))
+	c.Signs = e.warnOfRoles
+	c.HintIfAway(hintIfAway(file, namesNothing(file, e.flags.context, e.flags.overrides()), chosen.Name))
 	return c, nil
 }
 
@@ -148,12 +148,12 @@ func hintIfAway(file *config.File, unconfigured bool, context string) string {
 }
 
 // cluster returns the client of the selected context, and the newest roster of its cluster.
-func (a *app) cluster(ctx context.Context) (*client.Client, *identity.Roster, error) {
-	c, err := a.client()
+func (e *Env) cluster(ctx context.Context) (*client.Client, *identity.Roster, error) {
+	c, err := e.client()
 	if err != nil {
 		return nil, nil, err
 	}
-	roster, err := a.roster(ctx, c)
+	roster, err := e.roster(ctx, c)
 	return c, roster, err
 }
 

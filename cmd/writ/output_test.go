@@ -66,7 +66,7 @@ func TestOutputHasNoUnsafeCharacters(t *testing.T) {
 			shown[name], shown[name+"-err"] = text(name), text(name+"-err")
 		}
 	}
-	a := &app{Terminal: terminal.New(file("in"), file("lines"), file("logs"), nil)}
+	a := newApp(terminal.New(file("in"), file("lines"), file("logs"), nil))
 	if err := a.PrintLine(rows[0]); err != nil {
 		t.Fatal(err)
 	}

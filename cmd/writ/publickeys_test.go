@@ -14,7 +14,7 @@ import (
 )
 
 func TestSupervisorKeyIsOneWholeKey(t *testing.T) {
-	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
+	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	dir := t.TempDir()
 	key, err := identity.LoadOrCreateKey(filepath.Join(dir, "key"))
 	if err != nil {

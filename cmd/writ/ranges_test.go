@@ -16,7 +16,7 @@ import (
 // TestEachNumberOfACommandHasARange checks the flags of all commands: each number or duration rejects values outside of
 // its range, and the error names the range.
 func TestEachNumberOfACommandHasARange(t *testing.T) {
-	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
+	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	checkedElsewhere := []string{"silent-after", "lost-after"} // identity.Silence compares the two
 	walked := 0
 	eachCommand(a.root(), func(c *cobra.Command) {

@@ -32,7 +32,7 @@ func commandTree() (all []*cobra.Command) {
 			walk(sub)
 		}
 	}
-	walk((&app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}).root())
+	walk(newApp(terminal.New(os.Stdin, nil, nil, nil)).root())
 	return all
 }
 

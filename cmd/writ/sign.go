@@ -163,49 +163,49 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 
 // roster returns the newest roster. If the coordinator is unreachable, it returns the newest one that was seen before,
 // so that scripts can be signed offline. Verifiers reject a roster that is too old.
-func (a *app) roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
+func (e *Env) roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
 	roster, err := c.Roster(ctx)
 	if writ.CodeOf(err) == writ.CodeUnreachable {
 		known, kerr := c.Rosters.Latest()
 		if kerr == nil && known != nil {
-			a.Warn("%v: using version %d of the roster, which was seen before", err, known.Version)
+			e.Warn("%v: using version %d of the roster, which was seen before", err, known.Version)
 			roster, err = known, nil
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.warnOfAge(roster, time.Now())
+	e.warnOfAge(roster, time.Now())
 	return roster, nil
 }
 
 // warnOfAge warns when half of the validity of a roster has passed.
-func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
+func (e *Env) warnOfAge(r *identity.Roster, now time.Time) {
 	switch {
 	case now.After(r.Expires):
-		a.warnOnce("version %d of the roster expired on %s: no datacenter accepts new work until a root operator signs the next one with `writ "+
+		e.warnOnce("version %d of the roster expired on %s: no datacenter accepts new work until a root operator signs the next one with `writ "+
 			"roster renew`",
 			r.Version, r.Expires.Format(time.DateOnly))
 	case now.After(r.RenewFrom()):
-		a.warnOnce("version %d of the roster expires on %s: a root operator should sign the next one with `writ roster renew`", r.Version,
+		e.warnOnce("version %d of the roster expires on %s: a root operator should sign the next one with `writ roster renew`", r.Version,
 			r.Expires.Format(time.DateOnly))
 	}
 }
 
 // warnOfRoles warns the signer of roles that end within 30 days.
-func (a *app) warnOfRoles(r *identity.Roster, who string) {
-	for _, e := range r.EndingRoles(time.Now()) {
-		if e.Principal == who {
-			a.warnOnce("%s: a root operator prolongs it with `%s`", e, e.Renew)
+func (e *Env) warnOfRoles(r *identity.Roster, who string) {
+	for _, role := range r.EndingRoles(time.Now()) {
+		if role.Principal == who {
+			e.warnOnce("%s: a root operator prolongs it with `%s`", role, role.Renew)
 		}
 	}
 }
 
 // warnOnce shows a warning unless it was shown before. A command that signs twice reads the roster twice.
-func (a *app) warnOnce(format string, args ...any) {
+func (e *Env) warnOnce(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if _, again := a.warned.LoadOrStore(text, true); !again {
-		a.Warn("%s", text)
+	if _, again := e.warned.LoadOrStore(text, true); !again {
+		e.Warn("%s", text)
 	}
 }
 

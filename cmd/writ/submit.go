@@ -100,7 +100,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	if s.cancel {
 		defer holdOn()()
 	}
-	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", version(), slog.New(slog.NewTextHandler(a.Err, nil))
+	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", a.version, slog.New(slog.NewTextHandler(a.Err, nil))
 	traces, err := tracing.Open(ctx, s.traces)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ A command that fails is no error: what it says is in the file.`,
 					return cmd.Context().Err()
 				}
 				a.Note("writ %s", strings.Join(parts[i].command, " "))
-				if err := parts[i].collect(given); err != nil {
+				if err := parts[i].collect(a.Env, given); err != nil {
 					return err
 				}
 			}
@@ -138,7 +138,7 @@ func givenFlags(flags *pflag.FlagSet) (args []string) {
 }
 
 // collect runs the command of a part and stores its output.
-func (p *part) collect(flags []string) error {
+func (p *part) collect(env *Env, flags []string) error {
 	none, err := os.Open(os.DevNull)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
@@ -153,7 +153,7 @@ func (p *part) collect(flags []string) error {
 	if p.command[0] != "version" { // version does not use a cluster
 		args = append(args, flags...)
 	}
-	p.exit = run(append(args, "--quiet"), none, out, out, os.Environ())
+	p.exit = env.run(append(args, "--quiet"), none, out, out, os.Environ())
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read the output of %s: %w", p.command, err)
 	}

@@ -25,7 +25,7 @@ volume.create("d", {size_gib: 1})
 		2 * time.Hour:    "",
 	} {
 		said := new(testenv.Log)
-		a := &app{Terminal: &terminal.Terminal{Err: said}}
+		a := newApp(&terminal.Terminal{Err: said})
 		a.warnOfTimeouts(report, deadline)
 		if got := said.String(); got != want {
 			t.Errorf("with the deadline %s:\n%swant\n%s", deadline, got, want)

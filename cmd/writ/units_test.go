@@ -105,7 +105,7 @@ var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
 
 // The daemons can read the settings files beside the units, with the commented suggestions applied as well.
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
-	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
+	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	for name, words := range map[string][]string{"boot": {"boot", "serve"}, "coord": {"coord"}, "supervisor": {"supervisor"}, "runner": {"runner"}} {
 		cmd, _, err := a.root().Find(words)
 		if err != nil {

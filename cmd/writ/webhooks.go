@@ -38,7 +38,7 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 				}
 				endpoints = endpoints[i : i+1]
 			}
-			sender := &webhook.Sender{Version: version(), Now: time.Now}
+			sender := &webhook.Sender{Version: a.version, Now: time.Now}
 			var failed []error
 			for i := range endpoints {
 				name := endpoints[i].Name
