@@ -85,7 +85,9 @@ func (a *app) check(paths []string, own moduleFlags, stdin, strict bool) error {
 		return err
 	}
 	if onGitHub() {
-		a.annotate(all)
+		for _, c := range all {
+			a.annotate(c.Report)
+		}
 	}
 	var found []string
 	if mistakes > 0 {
@@ -233,15 +235,13 @@ func asGiven(value any) string {
 }
 
 // annotate writes the diagnostics as annotations, which GitHub shows beside the lines of a file.
-func (a *app) annotate(all []checked) {
-	for _, c := range all {
-		for _, d := range c.Diagnostics {
-			text := d.Message
-			if d.Help != "" {
-				text += " (" + d.Help + ")"
-			}
-			a.annotation(string(d.Severity), d.Code, text, "file", d.File, "line", d.Line, "col", d.Column, "endColumn", d.Column+d.Width)
+func (a *app) annotate(report scripts.Report) {
+	for _, d := range report.Diagnostics {
+		text := d.Message
+		if d.Help != "" {
+			text += " (" + d.Help + ")"
 		}
+		a.annotation(string(d.Severity), d.Code, text, "file", d.File, "line", d.Line, "col", d.Column, "endColumn", d.Column+d.Width)
 	}
 }
 

@@ -92,7 +92,10 @@ func TestSettingsKeepTheirText(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return cmd, a.fillFromFile(cmd, path)
+		if err := cmd.Flags().Set("config", path); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, a.fillFlags(cmd)
 	}
 	for _, value := range []string{"2026-01-31", "1.10", "no"} {
 		cmd, err := settings("name: " + value)

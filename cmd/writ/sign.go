@@ -156,7 +156,7 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))
 	}
 	if onGitHub() && script.Report.Errors() > 0 { // `writ check` also annotates warnings
-		a.annotate([]checked{{File: path, Report: script.Report}})
+		a.annotate(script.Report)
 	}
 	return script, script.Report.Err()
 }

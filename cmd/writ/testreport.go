@@ -68,7 +68,7 @@ func (r *testReport) broken(report scripts.Report) {
 	r.say("%s", report)
 	r.say("FAIL  %s  it cannot be understood", f.File)
 	if onGitHub() {
-		r.annotate([]checked{{File: f.File, Report: report}})
+		r.annotate(report)
 	}
 }
 
