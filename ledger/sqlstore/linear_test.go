@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/linear"
+	"writ/internal/test/linear"
 	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"

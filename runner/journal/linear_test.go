@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/linear"
+	"writ/internal/test/linear"
 	"writ/runner/journal"
 )
 

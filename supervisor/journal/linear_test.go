@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/linear"
+	"writ/internal/test/linear"
 	"writ/supervisor/journal"
 )
 

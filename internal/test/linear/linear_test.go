@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"writ/internal/linear"
+	"writ/internal/test/linear"
 )
 
 // once models a resource that belongs to its first caller. The response is the owner.
