@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 func TestPermanentFaultsAreNotRetried(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/gosource"
 	"writ/internal/mutant"
+	"writ/internal/test/gosource"
 	"writ/internal/testenv"
 )
 

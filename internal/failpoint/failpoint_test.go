@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 // sources parses the program and returns its functions, and the points by the names of their constants.

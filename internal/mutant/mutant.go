@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 // Edit replaces one syntax node of the program.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 const program = `package store

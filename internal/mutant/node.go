@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 // Kind is the kind of syntax node that an edit replaces.

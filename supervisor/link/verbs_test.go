@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 // asked holds which sides may receive a verb. The table is written by hand, independently of ToSupervisor and

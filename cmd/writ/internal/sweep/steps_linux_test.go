@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/gosource"
+	"writ/internal/test/gosource"
 )
 
 // driverFolders lists the source folders with the steps of a module. All modules also have the steps in sal.
