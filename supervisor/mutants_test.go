@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/mutant"
 	"writ/internal/test/gosource"
+	"writ/internal/test/mutant"
 	"writ/internal/testenv"
 )
 
