@@ -34,8 +34,8 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/internal/myceliumstub"
 	"writ/internal/sleep"
+	"writ/internal/test/myceliumstub"
 	"writ/internal/testenv"
 	"writ/sal/needs"
 )

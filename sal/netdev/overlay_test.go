@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/myceliumstub"
+	"writ/internal/test/myceliumstub"
 	"writ/internal/testenv"
 	"writ/sal/mycelium"
 	"writ/sal/saltest"

@@ -145,7 +145,7 @@ func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	h := &hostCluster{t: t, containers: testenv.Containerd(t, ""), image: testenv.Busybox(t)}
 	vmm := vmmstub.Build(t)
 	tools := t.TempDir()
-	if said, err := exec.Command("go", "build", "-o", filepath.Join(tools, "mycelium"), "writ/internal/myceliumstub/mycelium").CombinedOutput(); err != nil {
+	if said, err := exec.Command("go", "build", "-o", filepath.Join(tools, "mycelium"), "writ/internal/test/myceliumstub/mycelium").CombinedOutput(); err != nil {
 		t.Fatalf("build the stub of mycelium: %v\n%s", err, said)
 	}
 	t.Setenv("PATH", filepath.Dir(vmm)+":"+tools+":"+os.Getenv("PATH"))

@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"writ/internal/myceliumstub"
+	"writ/internal/test/myceliumstub"
 )
 
 func main() {
