@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/test/vmmstub"
+	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub"
-	"writ/internal/vmmstub/guest"
 	"writ/sal/saltest"
 )
 

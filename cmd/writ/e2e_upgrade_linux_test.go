@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/test/vmmstub"
+	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub"
-	"writ/internal/vmmstub/guest"
 	"writ/sal/saltest"
 )
 

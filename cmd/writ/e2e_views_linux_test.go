@@ -13,8 +13,8 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/test/vmmstub"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub"
 	"writ/sal/saltest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/internal/vmmstub"
+	"writ/internal/test/vmmstub"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/saltest"

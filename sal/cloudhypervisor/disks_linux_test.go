@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/vmmstub"
+	"writ/internal/test/vmmstub"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/saltest"

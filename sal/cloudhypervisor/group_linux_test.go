@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/vmmstub"
+	"writ/internal/test/vmmstub"
 )
 
 // needGroups skips a test on hosts without all cgroup controllers.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/test/vmmstub"
+	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub"
-	"writ/internal/vmmstub/guest"
 	"writ/sal/saltest"
 )
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/vmmstub"
+	"writ/internal/test/vmmstub"
 	"writ/sal"
 	"writ/sal/saltest"
 )

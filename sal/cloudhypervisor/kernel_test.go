@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/vmmstub/guest"
+	"writ/internal/test/vmmstub/guest"
 )
 
 // Only the header of a kernel counts; the rest of the file is ignored.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/vmmstub"
+	"writ/internal/test/vmmstub"
 	"writ/sal/catalog"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/vmmstub"
+	"writ/internal/test/vmmstub"
 	"writ/sal/saltest"
 )
 

@@ -14,8 +14,8 @@ import (
 	"writ/cmd/writ/internal/testcluster"
 	"writ/efi/libraries"
 	"writ/efi/modules"
+	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub/guest"
 )
 
 // inside marks a process on the emulated machine.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/vmmstub/guest"
+	"writ/internal/test/vmmstub/guest"
 )
 
 // useMachine takes a machine through its life cycle and checks each step from within the guest.

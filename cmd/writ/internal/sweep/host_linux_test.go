@@ -21,9 +21,9 @@ import (
 	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/internal/failpoint"
+	"writ/internal/test/vmmstub"
+	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub"
-	"writ/internal/vmmstub/guest"
 	"writ/sal/saltest"
 )
 

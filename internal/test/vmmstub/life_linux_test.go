@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/internal/vmmstub"
-	"writ/internal/vmmstub/guest"
+	"writ/internal/test/vmmstub"
+	"writ/internal/test/vmmstub/guest"
 )
 
 func TestStubIdentifiesItself(t *testing.T) {

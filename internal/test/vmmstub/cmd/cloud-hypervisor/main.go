@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"writ/internal/vmmstub/vmm"
+	"writ/internal/test/vmmstub/vmm"
 )
 
 func main() {

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"writ/internal/test/vmmstub/vmm"
 	"writ/internal/testenv"
-	"writ/internal/vmmstub/vmm"
 )
 
 // Settings control the behaviour of the program.
@@ -36,7 +36,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer func() { _ = remove() }()
 	path := filepath.Join(dir, "cloud-hypervisor")
-	build := exec.Command("go", "build", "-trimpath", "-o", path, "writ/internal/vmmstub/cmd/cloud-hypervisor")
+	build := exec.Command("go", "build", "-trimpath", "-o", path, "writ/internal/test/vmmstub/cmd/cloud-hypervisor")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build vmmstub: %w\n%s", err, said)

@@ -126,7 +126,7 @@ func buildInit() ([]byte, error) {
 	}
 	defer func() { _ = remove() }()
 	path := filepath.Join(dir, "init")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/internal/vmmstub/guest/init")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/internal/test/vmmstub/guest/init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the guest's first process: %w\n%s", err, said)
