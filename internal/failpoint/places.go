@@ -116,7 +116,7 @@ const (
 	RecordRemoved Point = "file/record-removed"
 )
 
-// Places lists all places. A test compares them with the code, and the sweep in cmd/writ/internal/sweep ends a process
+// Places lists all places. A test compares them with the code, and the sweep in cmd/writ/internal/test/sweep ends a process
 // at each.
 var Places = []Place{
 	{Point: StoreUpgraded, Kind: Move, Says: "A store gets the tables that it lacks."},
