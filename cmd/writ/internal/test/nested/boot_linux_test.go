@@ -100,7 +100,7 @@ func makeDisk(t *testing.T) string {
 func buildStatic(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test")
-	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/cmd/writ/internal/nested")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/cmd/writ/internal/test/nested")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the test: %v\n%s", err, said)
