@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/bootserver"
 	stages "writ/efi/progress"
 	"writ/runner"

@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/bench"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 )
 

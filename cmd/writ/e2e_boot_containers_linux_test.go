@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/recipe"
 	"writ/internal/testenv"
 )

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/boot"
 	"writ/efi/bootserver"
 	stages "writ/efi/progress"

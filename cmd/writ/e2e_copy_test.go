@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"

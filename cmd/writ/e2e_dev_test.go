@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"

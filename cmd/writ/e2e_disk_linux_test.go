@@ -11,7 +11,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"

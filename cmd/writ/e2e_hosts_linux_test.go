@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 )
 

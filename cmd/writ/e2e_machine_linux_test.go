@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 	"writ/runner/hardware"
 )

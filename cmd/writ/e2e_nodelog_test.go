@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 )
 

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/webhook"
 	"writ/internal/testenv"
 )

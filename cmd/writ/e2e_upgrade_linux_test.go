@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
 	"writ/internal/testenv"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 )
 

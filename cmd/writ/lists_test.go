@@ -15,7 +15,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 )
 
 // Each list command runs without items. It tells users which command creates the first item, and gives programs an

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 )
 
 // At a terminal, a user must confirm before a working node is removed or signed as lost.

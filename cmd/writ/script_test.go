@@ -21,7 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
 	"writ/scripts/evaluator"
 )

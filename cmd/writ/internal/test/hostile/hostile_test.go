@@ -24,7 +24,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord"
 	"writ/coord/api"
 	"writ/identity"

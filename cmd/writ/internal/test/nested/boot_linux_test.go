@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/libraries"
 	"writ/efi/modules"
 	"writ/internal/test/vmmstub/guest"

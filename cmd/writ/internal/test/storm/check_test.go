@@ -18,7 +18,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/sal/catalog"
 	"writ/sal/simulated"

@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/identity"
 	"writ/internal/testenv"
 	"writ/supervisor/journal"

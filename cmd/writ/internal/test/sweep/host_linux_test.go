@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/internal/failpoint"
 	"writ/internal/test/vmmstub"

@@ -20,7 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"writ"
-	"writ/cmd/writ/internal/testcluster"
+	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
 	"writ/runner"
