@@ -107,6 +107,23 @@ func (r Reason) IsZero() bool { return r.Code == "" }
 // Equal reports whether both reasons have the same code and parameters.
 func (r Reason) Equal(other Reason) bool { return reflect.DeepEqual(r, other) }
 
+// Command returns the command that String names in parentheses, "" if it names none.
+func (r Reason) Command() string {
+	switch r.Code {
+	case ReasonHold:
+		if r.Hold != nil {
+			return r.Hold.Release()
+		}
+	case ReasonLostWord:
+		if ValidName(r.Node) {
+			return "writ node lost " + r.Node
+		}
+	case ReasonNodeReport:
+		return "writ node list"
+	}
+	return ""
+}
+
 // LostNode reports whether a call waits because its node is lost. Such a call has no end-by.
 func (r Reason) LostNode() bool { return r.Code == ReasonLostNode || r.Code == ReasonLostWord }
 

@@ -12,6 +12,16 @@ func (r Reason) String() string { return sentence{commands: true, depth: maxReas
 // Brief returns the sentence without commands, for a place that shows the command beside it.
 func (r Reason) Brief() string { return sentence{depth: maxReasonDepth}.of(r) }
 
+// Sentence returns the sentence with a subject: "it is on hold" where String returns "is on hold".
+func (r Reason) Sentence() string { return subjects[r.Code] + r.String() }
+
+// subjects maps a code whose sentence begins with a verb to the words before it.
+var subjects = map[ReasonCode]string{
+	ReasonCall: "it ", ReasonHold: "it ", ReasonRun: "it ", ReasonNode: "it ", ReasonNodeReport: "it ", ReasonRetry: "it ",
+	ReasonTakeOver: "it ", ReasonMoved: "it ", ReasonResumed: "it was ", ReasonForged: "it ", ReasonConnect: "it ",
+	ReasonDelivering: "it ",
+}
+
 // sentence formats reasons.
 type sentence struct {
 	commands bool
@@ -38,7 +48,7 @@ func (s sentence) of(r Reason) string {
 		return "its node " + r.Node + " is lost; the call waits for it (on_loss)"
 	case ReasonLostWord:
 		return "its node " + r.Node + " is lost; another one does it once a person has signed that it never comes back" +
-			s.command("writ node lost "+r.Node, ValidName(r.Node))
+			s.command(r)
 	case ReasonNodeReport:
 		return s.nodeReport(r)
 	case ReasonRetry:
@@ -74,13 +84,13 @@ func (s sentence) atCoordinator(r Reason) string {
 	case ReasonDelivering:
 		return "is on its way to the datacenter " + r.Datacenter
 	case ReasonLoop:
-		return "it repeats " + r.Call + " at " + r.Text + ": look for a loop that does not end" + after("; ", s.cause(r))
+		return "it repeats " + r.Call + " at " + r.Text + ": look for a loop that does not end" + after("; ", s.causeWithSubject(r))
 	case ReasonOpenCall:
 		text := fmt.Sprintf("call %d (%s) is %s%s", r.Seq, r.Call, r.State, after(" on ", r.Node))
 		if r.Cause != nil && r.Cause.Code == ReasonNode && r.Cause.Node == r.Node {
 			return text + ", which " + r.Cause.Trouble()
 		}
-		return text + after(": ", s.cause(r))
+		return text + after(": ", s.causeWithSubject(r))
 	case ReasonSlot:
 		return "it waits for a slot of the node, or for an earlier call on the same resource"
 	}
@@ -99,6 +109,14 @@ func (s sentence) cause(r Reason) string {
 	return s.of(*r.Cause)
 }
 
+func (s sentence) causeWithSubject(r Reason) string {
+	cause := s.cause(r)
+	if cause == "" {
+		return ""
+	}
+	return subjects[r.Cause.Code] + cause
+}
+
 func (s sentence) hold(r Reason) string {
 	text := "is on hold"
 	if r.Seq > 0 {
@@ -107,8 +125,7 @@ func (s sentence) hold(r Reason) string {
 	if r.Hold == nil {
 		return text
 	}
-	release := r.Hold.Release()
-	return text + s.command(release, release != "") + ": " + r.Hold.String()
+	return text + s.command(r) + ": " + r.Hold.String()
 }
 
 func (s sentence) nodeReport(r Reason) string {
@@ -124,15 +141,15 @@ func (s sentence) nodeReport(r Reason) string {
 		more = fmt.Sprintf(" and %d more", r.More)
 	}
 	return fmt.Sprintf("waits for node reports%s: %s%s %s not said yet what there is of this run, and the journal came from a backup",
-		s.command("writ node list", true), strings.Join(names, ", "), more, has)
+		s.command(r), strings.Join(names, ", "), more, has)
 }
 
-// command formats a command in parentheses, if commands are shown and the command is valid.
-func (s sentence) command(command string, valid bool) string {
-	if !s.commands || !valid {
+// command formats the command of a reason in parentheses, if commands are shown.
+func (s sentence) command(r Reason) string {
+	if !s.commands {
 		return ""
 	}
-	return " (" + command + ")"
+	return suffix(" (", r.Command(), ")")
 }
 
 // Trouble formats the state of the node, "is silent" or "takes no work: the disk is full".

@@ -95,7 +95,7 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 			return nil, err
 		}
 		for i := range runs {
-			runs[i].Reason = why[runs[i].ID]
+			setWhy(&runs[i], why[runs[i].ID])
 		}
 	}
 	return api.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, nil

@@ -16,9 +16,14 @@ func setReasons(events []writ.Event) {
 
 // setReason bounds a reason that a datacenter sent and sets its sentence.
 func setReason(why *writ.Reason, sentence *string) {
-	if why.IsZero() && *sentence != "" {
-		*why = writ.Reason{Code: writ.ReasonText, Text: *sentence}
-	}
-	*why = why.Bounded()
+	*why = reasonOf(*why, *sentence).Bounded()
 	*sentence = why.String()
+}
+
+// reasonOf returns the reason of a run or call. An earlier version sent or stored only the sentence.
+func reasonOf(why writ.Reason, sentence string) writ.Reason {
+	if why.IsZero() && sentence != "" {
+		return writ.Reason{Code: writ.ReasonText, Text: sentence}
+	}
+	return why
 }

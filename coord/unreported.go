@@ -66,7 +66,8 @@ func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 
 // lost returns the failed state of a run that its datacenter does not have and refuses to start again.
 func lost(run writ.Run, why *writ.Error) writ.Run {
-	run.State, run.Ended, run.Reason = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond), ""
+	run.State, run.Ended = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond)
+	run.Why, run.Reason = writ.Reason{}, ""
 	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
 		WithHint("check the existing resources with writ resource list, then submit the script again")}
 	run.Failure.Proof = why.Proof // of the refusal

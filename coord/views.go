@@ -17,7 +17,7 @@ func (c *Coordinator) runView(r ledger.Run) api.Run {
 	v := viewOf(r.Run, api.RunState(r.State))
 	v.Created = r.Created
 	if r.State == ledger.StateWaiting {
-		v.Reason = c.whyWaiting(r)
+		setWhy(&v, c.whyWaiting(r))
 	}
 	return v
 }
@@ -25,21 +25,23 @@ func (c *Coordinator) runView(r ledger.Run) api.Run {
 func viewOf(r writ.Run, state api.RunState) api.Run {
 	return api.Run{
 		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment, Revision: r.Revision,
-		Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state, Why: r.Why, Reason: r.Reason, Failure: r.Failure, Decided: r.Decided,
+		Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state, Why: reasonOf(r.Why, r.Reason), Reason: r.Reason, Failure: r.Failure, Decided: r.Decided,
 		Output: r.Output, Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
 	}
 }
 
-// whyWaiting returns the reason why a submission waits, as a sentence.
-func (c *Coordinator) whyWaiting(r ledger.Run) string {
-	name := c.rosters.DatacenterName(r.Datacenter)
+// setWhy sets the reason of a run and its sentence.
+func setWhy(v *api.Run, why writ.Reason) { v.Why, v.Reason = why, why.String() }
+
+// whyWaiting returns the reason why a submission waits for its delivery.
+func (c *Coordinator) whyWaiting(r ledger.Run) writ.Reason {
+	why := writ.Reason{Code: writ.ReasonDelivering, Datacenter: c.rosters.DatacenterName(r.Datacenter)}
 	if _, connected := c.links.Session(r.Datacenter); !connected {
-		return "waits for the datacenter " + name + " to connect"
+		why.Code = writ.ReasonConnect
+	} else if trouble := c.outbox.trouble(r.Payload); trouble != nil {
+		why.Code, why.Text = writ.ReasonRefusing, trouble.Message
 	}
-	if trouble := c.outbox.trouble(r.Payload); trouble != nil {
-		return "the datacenter " + name + " cannot take it yet: " + trouble.Message
-	}
-	return "is on its way to the datacenter " + name
+	return why
 }
 
 func valuesView(v link.RunValues) api.RunValues {

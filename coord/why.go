@@ -1,27 +1,24 @@
 package coord
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"writ"
-	"writ/coord/reasons"
 	"writ/ledger"
 )
 
-// whyCalls is how many open calls of a run are looked at for one that says why it waits.
+// whyCalls limits the open calls of a run that are searched for a reason to wait.
 const whyCalls = 8
 
-// Why says in a sentence each why runs wait: those that their datacenters do not have yet, and those that are open there. For all others it is
-// what the datacenter said of the run itself. The API and the dashboard say the same.
-func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
-	why := make(map[writ.RunID]string, len(runs))
+// Why returns the reason why each run waits. A run that its datacenter does not have yet waits for the delivery. An open
+// run without a reason of its own waits for one of its calls. The API and the dashboard show the same reasons.
+func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
+	why := make(map[writ.RunID]writ.Reason, len(runs))
 	var open []writ.RunID
 	for _, r := range runs {
-		why[r.ID] = r.Reason
+		why[r.ID] = reasonOf(r.Why, r.Reason)
 		switch {
 		case r.State == ledger.StateWaiting:
 			why[r.ID] = c.whyWaiting(r)
@@ -46,36 +43,50 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 			continue
 		}
 		session, connected := c.links.Session(r.Datacenter)
-		if !connected {
-			said := cmp.Or(r.Reason, whyCallsWait(calls[r.ID], nil))
-			why[r.ID] = strings.TrimSuffix(reasons.Away+", and said last: "+said, ", and said last: ")
+		switch {
+		case !connected:
+			why[r.ID] = withCause(writ.Reason{Code: writ.ReasonAway}, whyOpen(why[r.ID], calls[r.ID], nil))
+			continue
+		case session.Fault() != "":
+			why[r.ID] = writ.Reason{Code: writ.ReasonFaulty, Text: session.Fault()}
 			continue
 		}
-		if fault := session.Fault(); fault != "" {
-			why[r.ID] = reasons.Halted + ": " + fault
-			continue
-		}
-		why[r.ID] = cmp.Or(r.Reason, whyCallsWait(calls[r.ID], ill[r.Datacenter]))
+		why[r.ID] = whyOpen(why[r.ID], calls[r.ID], ill[r.Datacenter])
 		if call, loops := repeated[r.ID]; loops {
-			why[r.ID] = strings.TrimSuffix(loopText(call)+"; "+why[r.ID], "; ")
+			loop := writ.Reason{Code: writ.ReasonLoop, Call: titleOf(call), Text: call.Position}
+			why[r.ID] = withCause(loop, why[r.ID])
 		}
 	}
 	return why, nil
 }
 
-// loopText formats the reason of a run that repeats a call.
-func loopText(c writ.Call) string {
-	return fmt.Sprintf("it repeats %s at %s: look for a loop that does not end", strings.TrimSuffix(c.Operation+" "+c.Name, " "), c.Position)
+// whyOpen returns the reason of an open run, or of its calls if the run itself has none.
+func whyOpen(own writ.Reason, calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reason {
+	if !own.IsZero() {
+		return own
+	}
+	return whyCallsWait(calls, ill)
 }
+
+// withCause returns the reason with a cause. A zero cause is none.
+func withCause(r, cause writ.Reason) writ.Reason {
+	if !cause.IsZero() {
+		r.Cause = &cause
+	}
+	return r
+}
+
+// titleOf formats the name of a call: "volume.create web-0".
+func titleOf(c writ.Call) string { return strings.TrimSuffix(c.Operation+" "+c.Name, " ") }
 
 // isOpen reports whether a datacenter has a run that has not ended.
 func isOpen(r ledger.Run) bool {
 	return r.State == ledger.State(writ.RunAccepted) || r.State == ledger.State(writ.RunRunning)
 }
 
-// illNodes says what keeps the nodes of calls from working, by datacenter and node. It has no entry for a node that works. Many calls wait for the same
-// few nodes, so the ledger is asked for these at once.
-func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.Call) (map[writ.DatacenterID]map[writ.NodeID]string, error) {
+// illNodes returns why nodes of calls do not work, by datacenter and node. It has no entry for a working node. It sends
+// one query for the nodes of all calls, because many calls wait for the same nodes.
+func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.Call) (map[writ.DatacenterID]map[writ.NodeID]writ.Reason, error) {
 	var asked []writ.NodeID
 	for _, of := range calls {
 		for _, call := range of {
@@ -86,17 +97,17 @@ func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.
 	}
 	slices.Sort(asked)
 	asked = slices.Compact(asked)
-	ill := map[writ.DatacenterID]map[writ.NodeID]string{}
-	if len(asked) == 0 { // or all nodes would be meant
+	ill := map[writ.DatacenterID]map[writ.NodeID]writ.Reason{}
+	if len(asked) == 0 { // an empty filter selects all nodes
 		return ill, nil
 	}
 	for n, err := range ledger.All(ctx, c.Ledger.Nodes, ledger.NodeFilter{Nodes: asked}) {
 		if err != nil {
 			return nil, err
 		}
-		if why := whyIll(n); why != "" {
+		if why := whyIll(n); !why.IsZero() {
 			if ill[n.Datacenter] == nil {
-				ill[n.Datacenter] = map[writ.NodeID]string{}
+				ill[n.Datacenter] = map[writ.NodeID]writ.Reason{}
 			}
 			ill[n.Datacenter][n.ID] = why
 		}
@@ -104,36 +115,36 @@ func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.
 	return ill, nil
 }
 
-func whyIll(n writ.Node) string {
+// whyIll returns why a node does not work, the zero reason if it works.
+func whyIll(n writ.Node) writ.Reason {
 	switch {
 	case n.Liveness != writ.LivenessReady && n.Liveness != "":
-		return "is " + string(n.Liveness)
+		return writ.Reason{Code: writ.ReasonNode, Node: n.Name, State: string(n.Liveness)}
 	case n.Fault != "":
-		return "takes no work: " + n.Fault
+		return writ.Reason{Code: writ.ReasonNode, Node: n.Name, Text: n.Fault}
 	}
-	return ""
+	return writ.Reason{}
 }
 
-// whyCallsWait says why the first open call waits of which that is known: its node does not work, or it says so itself. What a node says of a call that
-// it works on is no reason to wait. If none is known, it says what became of the first one.
-func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]string) string {
+// whyCallsWait describes the first open call with a known reason to wait: its node does not work, or the call has a
+// reason. The progress of a running call is no reason to wait. If no reason is known, it describes the first call.
+func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reason {
 	if len(calls) == 0 {
-		return ""
+		return writ.Reason{}
 	}
 	first := calls[max(slices.IndexFunc(calls, func(c writ.Call) bool {
-		return ill[c.Node] != "" || c.Reason != "" && c.State != writ.CallRunning
+		return !ill[c.Node].IsZero() || c.Reason != "" && c.State != writ.CallRunning
 	}), 0)]
-	text := fmt.Sprintf("call %d (%s) is %s", first.Seq, strings.TrimSuffix(first.Operation+" "+first.Name, " "), first.State)
-	if first.NodeName != "" {
-		text += " on " + first.NodeName
+	open := writ.Reason{
+		Code: writ.ReasonOpenCall, Seq: first.Seq, Call: titleOf(first), State: string(first.State), Node: first.NodeName,
 	}
-	switch why := ill[first.Node]; {
-	case why != "":
-		text += ", which " + why
-	case first.Reason != "":
-		text += ": " + reasons.Sentence(first.Reason)
-	case first.State == writ.CallPlanned && first.NodeName != "" && len(first.After) == 0:
-		text += ": it waits for a slot of the node, or for an earlier call on the same resource"
+	cause := reasonOf(first.Why, first.Reason)
+	if sick := ill[first.Node]; !sick.IsZero() {
+		sick.Node = first.NodeName
+		cause = sick
 	}
-	return text
+	if cause.IsZero() && first.State == writ.CallPlanned && first.NodeName != "" && len(first.After) == 0 {
+		cause = writ.Reason{Code: writ.ReasonSlot}
+	}
+	return withCause(open, cause)
 }

@@ -9,7 +9,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 )
 
 // stuckAfter is the silence after which the doctor counts an open run as stuck, as the first page of the dashboard does.
@@ -56,14 +56,14 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		default:
 			continue
 		}
-		f.Fix = reasons.ForNode(n.Name, f.Detail, datacenters[n.Datacenter])
-		if does := reasons.Does(f.Fix); does != "" {
-			f.Fix += " (" + does + ")"
+		next := remedy.ForNode(n.Name, string(n.Liveness), datacenters[n.Datacenter])
+		if f.Fix = next.Line; next.Effect() != "" {
+			f.Fix += " (" + next.Effect() + ")"
 		}
 		found = append(found, f)
 	}
 	if unknown > 0 {
-		detail := "the state of " + count(unknown, "node") + " is unknown: " + reasons.Away
+		detail := "the state of " + count(unknown, "node") + " is unknown: " + awayText
 		found = append(found, finding{Check: "nodes", State: suspect, Detail: detail, Fix: "writ dc list"})
 	}
 	if len(found) == 0 && admitted > 0 {

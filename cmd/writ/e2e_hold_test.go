@@ -24,7 +24,7 @@ func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 	s.Writ("hold", "--dc", "dc1", "--reason", "the disks fail")
 	release := func(id writ.RunID, why string, more ...string) {
 		t.Helper()
-		var said runReasons
+		var said struct{ Why, Next string }
 		s.Until("the run says why it waits", func(context.Context) bool {
 			out, _, _ := s.Try("run", "explain", string(id), "-o", "json")
 			return json.Unmarshal([]byte(out), &said) == nil && strings.Contains(said.Why, why)

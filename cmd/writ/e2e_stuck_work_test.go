@@ -27,7 +27,7 @@ type stuckRun struct {
 // A user finds the cause of each kind of stuck work and the command against it within two links of the first page, and
 // with `writ run list --stuck`. The test types the commands exactly as shown.
 func TestEachKindOfStuckWorkIsFoundWithItsCommand(t *testing.T) {
-	testenv.Nightly(t, "TestWhyNamesTheFailingNode of coord, TestTheCommandIsAboutWhatTheReasonNames of coord/reasons and TestStuckRunsAreListedWithWhatHelps of coord/dashboard")
+	testenv.Nightly(t, "TestWhyNamesTheFailingNode of coord, TestCommandFollowsFromTheReason of coord/remedy and TestStuckRunsAreListedWithWhatHelps of coord/dashboard")
 	t.Parallel()
 	s := testcluster.New(t)
 	redis := testenv.Redis(t).URL

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"writ"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 )
 
 // step is a command to type next, and its effect. Both may be "".
@@ -18,23 +18,23 @@ func nodeStep(n writ.Node, datacenter string) step {
 	case !writ.ValidName(n.Name): // the coordinator sent it, and it is not safe for a shell
 		return step{command: "writ node list"}
 	case n.Admission == writ.AdmissionPending:
-		return step{reasons.AboutNode("approve", n.Name, datacenter) + " --fingerprint SHA256:…",
+		return step{remedy.Node(remedy.ApproveNode, n.Name, datacenter).Line + " --fingerprint SHA256:…",
 			"admits it, with the fingerprint that `writ runner` prints on its machine"}
 	case n.Admission != writ.AdmissionApproved:
 		return step{}
 	case n.Liveness == writ.LivenessUnknown:
 		return step{command: "writ dc list"}
 	case n.Liveness == writ.LivenessLost:
-		lost := reasons.ForNode(n.Name, "is lost", datacenter)
-		return step{lost, reasons.Does(lost)}
+		lost := remedy.Node(remedy.DeclareLost, n.Name, datacenter)
+		return step{lost.Line, lost.Effect()}
 	case n.Liveness != writ.LivenessReady:
-		return step{reasons.AboutNode("logs", n.Name, datacenter), "prints its last warnings; start its runner, or examine its machine and network"}
+		return step{remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line, "prints its last warnings; start its runner, or examine its machine and network"}
 	case n.Fault != "", len(n.Stuck) > 0:
-		return step{reasons.AboutNode("logs", n.Name, datacenter), "prints its log; `writ doctor` on its machine examines disk, clock and drivers"}
+		return step{remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line, "prints its log; `writ doctor` on its machine examines disk, clock and drivers"}
 	case hasFullDisk(n):
 		return step{"writ resource list --node " + n.Name, "lists the resources to delete, or to make on another node"}
 	case n.Scheduling != writ.SchedulingOpen:
-		return step{reasons.AboutNode("uncordon", n.Name, datacenter), "gives it work again"}
+		return step{remedy.Node(remedy.UncordonNode, n.Name, datacenter).Line, "gives it work again"}
 	}
 	return step{}
 }
@@ -54,7 +54,7 @@ func (s step) writeTo(b *strings.Builder) {
 // nodeStates formats the states of a node for the end of a sentence: "approved, open and ready".
 func nodeStates(n writ.Node) string {
 	if n.Liveness == writ.LivenessUnknown {
-		return fmt.Sprintf("%s and %s; its liveness is unknown: %s", n.Admission, n.Scheduling, reasons.Away)
+		return fmt.Sprintf("%s and %s; its liveness is unknown: %s", n.Admission, n.Scheduling, awayText)
 	}
 	return fmt.Sprintf("%s, %s and %s", n.Admission, n.Scheduling, n.Liveness)
 }

@@ -15,7 +15,6 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
 	"writ/internal/meant"
 )
 
@@ -265,7 +264,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 func faultOf(n writ.Node) string {
 	switch {
 	case n.Liveness == writ.LivenessUnknown:
-		return reasons.Away
+		return awayText
 	case n.Fault != "":
 		return n.Fault
 	case len(n.Stuck) > 0:

@@ -53,12 +53,12 @@ func orphanTable(orphans []orphan, datacenters map[writ.DatacenterID]string) ter
 		column("KIND", func(o orphan) string { return o.Kind }),
 		column("NAME", func(o orphan) string { return o.Name }),
 		wide("OF", func(o orphan) string { return o.Of }),
-		whole(column("TO REMOVE IT", func(o orphan) string { return remedy(o.Orphan) })), // last because it may be long
+		whole(column("TO REMOVE IT", func(o orphan) string { return removal(o.Orphan) })), // last because it may be long
 	)
 }
 
-// remedy describes how to remove an orphan manually on its node.
-func remedy(o writ.Orphan) string {
+// removal describes how to remove an orphan manually on its node.
+func removal(o writ.Orphan) string {
 	switch {
 	case o.Remedy != "":
 		return o.Remedy
@@ -74,10 +74,10 @@ func remedy(o writ.Orphan) string {
 // orphanText describes an orphan in one line.
 func orphanText(o writ.Orphan) string {
 	if o.Kind == writ.OrphanDamaged {
-		return fmt.Sprintf("damaged record: %s (of %s); %s", terminal.Clean(o.Name), terminal.Clean(o.Module), remedy(o))
+		return fmt.Sprintf("damaged record: %s (of %s); %s", terminal.Clean(o.Name), terminal.Clean(o.Module), removal(o))
 	}
 	return fmt.Sprintf("orphan: the %s %s belongs to no resource (found by %s); to remove it: %s",
-		terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module), terminal.Clean(remedy(o)))
+		terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module), terminal.Clean(removal(o)))
 }
 
 // orphanFooter returns the text below a list of resources if there are orphans, otherwise "".

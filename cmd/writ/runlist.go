@@ -13,7 +13,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 )
 
 // runFilterFlags select runs.
@@ -166,7 +166,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		if r.State.Ended() {
 			return ""
 		}
-		return cmp.Or(reasons.Next(r.Reason, r.ID, datacenters[r.Datacenter]), "writ run explain "+string(r.ID))
+		return cmp.Or(remedy.For(r.Why, r.ID, datacenters[r.Datacenter]).Line, "writ run explain "+string(r.ID))
 	})
 	next.Wide = why.Wide
 	// The user asked for this column, and one cell is a command to copy.

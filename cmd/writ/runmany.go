@@ -13,7 +13,6 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
 	"writ/identity"
 )
 
@@ -131,7 +130,7 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 	}
 	for _, s := range params.State {
 		if !slices.Contains(v.fits, s) {
-			return params, writ.Errorf(writ.CodeUsage, "a run that %s cannot be %s", reasons.State(writ.RunState(s)), map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
+			return params, writ.Errorf(writ.CodeUsage, "a run that %s cannot be %s", stateClause(writ.RunState(s)), map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
 		}
 	}
 	if len(params.State) == 0 {

@@ -16,7 +16,6 @@ import (
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
 	"writ/identity"
 )
 
@@ -109,7 +108,7 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 		whole.Line, _ = strconv.Atoi(at) // 0 if it is not in the script
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: placeOf(f)}
 	} else if end.State != writ.RunSucceeded {
-		whole.Failure = &junit.Problem{Message: "the run " + reasons.State(writ.RunState(run.State))}
+		whole.Failure = &junit.Problem{Message: "the run " + stateClause(writ.RunState(run.State))}
 	}
 	s.Cases = append(s.Cases, whole)
 	for _, call := range calls {

@@ -22,7 +22,6 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/coord/reasons"
 	"writ/identity"
 	"writ/internal/tracing"
 	"writ/scripts"
@@ -289,7 +288,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 			return err
 		}
 	}
-	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, reasons.State(writ.RunState(run.State)))
+	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, stateClause(writ.RunState(run.State)))
 	if failure != nil {
 		e.Code, e.Hint = failure.Code, failure.Hint
 		e.Message += ": " + failure.Message

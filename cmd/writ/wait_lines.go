@@ -1,9 +1,8 @@
 package main
 
 import (
-	"strings"
-
 	"writ"
+	"writ/coord/remedy"
 )
 
 // maxWaits limits the reasons that a command which watches a run shows at a time.
@@ -15,9 +14,9 @@ func (s *situation) waitReasons() (with []waitReason) {
 	if s.run.ID == "" || s.run.State.Ended() {
 		return nil
 	}
-	if why := s.whyRun(); s.run.Accepted.IsZero() || s.run.Reason != "" || why.Next == "writ dc list" {
+	if why := s.whyRun(); s.run.Accepted.IsZero() || s.run.Reason != "" || why.Next.Verb == remedy.ListDatacenters {
 		if why.Next == s.watchAgain() {
-			why.Next = ""
+			why.Next = remedy.Command{}
 		}
 		return []waitReason{{reason: why}}
 	}
@@ -28,7 +27,7 @@ func (s *situation) waitReasons() (with []waitReason) {
 		}
 		why := waitReason{callName(c), s.whyCall(c)}
 		switch {
-		case why.Next != "":
+		case !why.Next.IsZero():
 			with = append(with, why)
 		case c.State != writ.CallRunning && !s.needsOpenCall(c):
 			without = append(without, why)
@@ -39,7 +38,9 @@ func (s *situation) waitReasons() (with []waitReason) {
 }
 
 // watchAgain returns the command that watches the run.
-func (s *situation) watchAgain() string { return "writ run watch " + string(s.run.ID) }
+func (s *situation) watchAgain() remedy.Command {
+	return remedy.Command{Line: "writ run watch " + string(s.run.ID)}
+}
 
 // needsOpenCall reports whether a call waits for another call of its run.
 func (s *situation) needsOpenCall(c writ.Call) bool {
@@ -61,8 +62,8 @@ func waitClause(all []waitReason) string {
 		text += "call " + all[0].call + ": "
 	}
 	text += all[0].Why
-	if !strings.Contains(all[0].Why, all[0].Next) { // false if Next is empty
-		text += "; next: " + all[0].Next
+	if !all[0].Next.IsZero() && !all[0].named {
+		text += "; next: " + all[0].Next.Line
 	}
 	return text
 }

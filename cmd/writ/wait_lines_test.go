@@ -15,16 +15,20 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	id := writ.RunIDOf(writ.Digest{1})
-	call := func(seq int, state writ.CallState, why string, after ...int) writ.Call {
-		return writ.Call{Run: id, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: "n", NodeName: "n1", Reason: why, After: after, Started: now}
+	call := func(seq int, state writ.CallState, why writ.Reason, after ...int) writ.Call {
+		return writ.Call{Run: id, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: "n", NodeName: "n1", Why: why, Reason: why.String(), After: after, Started: now}
 	}
+	none, retry := writ.Reason{}, writ.Reason{Code: writ.ReasonRetry, Until: now}
+	cordoned := writ.Reason{Code: writ.ReasonNoNode, Nodes: []writ.NodesReason{
+		{Names: []string{"n1"}, Code: writ.VerdictClosed, Text: "is cordoned"},
+	}}
 	lost := writ.Node{ID: "n", Liveness: writ.LivenessLost, LastBeat: now}
 	for name, tt := range map[string]struct {
 		change func(s *situation)
 		want   string
 	}{
 		"Healthy": {func(s *situation) {
-			s.calls = []writ.Call{call(1, writ.CallRunning, ""), call(2, writ.CallPlanned, "", 1)}
+			s.calls = []writ.Call{call(1, writ.CallRunning, none), call(2, writ.CallPlanned, none, 1)}
 		}, ""},
 		"Evaluated": {func(*situation) {}, ""},
 		"Ended":     {func(s *situation) { s.run.State = api.RunStateFailed }, ""},
@@ -36,14 +40,14 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		"Blocked": {func(s *situation) { s.run.Reason = "an operator works on it" }, "… an operator works on it"},
 		"LostNode": {func(s *situation) {
 			s.nodes["n"] = lost
-			s.calls = []writ.Call{call(1, writ.CallQueued, ""), call(2, writ.CallPlanned, "", 1)}
+			s.calls = []writ.Call{call(1, writ.CallQueued, none), call(2, writ.CallPlanned, none, 1)}
 		}, "… 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
 			"… 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
 		"WithCommandFirst": {func(s *situation) {
-			s.calls = []writ.Call{call(1, writ.CallPlanned, "is tried again"), call(2, writ.CallPlanned, "no node is ready: n1: is cordoned")}
-		}, "… 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… 1 volume.create v: it is tried again"},
+			s.calls = []writ.Call{call(1, writ.CallPlanned, retry), call(2, writ.CallPlanned, cordoned)}
+		}, "… 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… 1 volume.create v: it is tried again at 12:00:00 UTC, after a failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"writ/cmd/writ/internal/terminal"
-	"writ/coord/reasons"
 )
 
 // waitNotes prints the reasons why a run and its calls wait. Events and the lookout give the same reasons, and a reason is printed once in a row.
@@ -83,10 +82,10 @@ func (r waitReason) line() string { return "… " + strings.TrimPrefix(r.call+":
 
 // nextLines formats the command to type next. It is empty if the reason has none, or names it itself.
 func (r waitReason) nextLines() string {
-	if strings.Contains(r.Why, r.Next) { // true if Next is empty
+	if r.Next.IsZero() || r.named {
 		return ""
 	}
 	var b strings.Builder
-	writeNext(&b, "  ", r.Next, reasons.Does(r.Next))
+	writeNext(&b, "  ", r.Next.Line, r.Next.Effect())
 	return strings.TrimSuffix(b.String(), "\n")
 }

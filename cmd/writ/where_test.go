@@ -18,7 +18,7 @@ func TestExplainFoldsCallsThatWaitAlike(t *testing.T) {
 		if seq == 7 || seq == 9 {
 			why = "it needs call 1"
 		}
-		r.Calls = append(r.Calls, callReasons{Seq: seq, Title: "node.ping", State: writ.CallPlanned, reason: reason{Why: why, Next: "writ node list"}})
+		r.Calls = append(r.Calls, callReasons{Seq: seq, Title: "node.ping", State: writ.CallPlanned, reason: reason{Why: why, Next: listNodes}})
 	}
 	want := `run r is running: it waits
   call 1, node.ping, is planned: no node has room

@@ -56,8 +56,8 @@ type LiveView interface {
 	// Boots asks all datacenters, or only one, for their booting machines: their number, and at most the `most` newest
 	// of each. The entry of an unreachable one has an error.
 	Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error)
-	// Why returns the reasons why runs wait, one sentence for each, like the API.
-	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
+	// Why returns the reason why each run waits, like the API.
+	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error)
 	// Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
 	Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error)
 	// Output returns the output of a run from the summary that its datacenter signed, nil if there is none.

@@ -59,9 +59,9 @@ type fixture struct {
 	reader      dashboard.Reader
 	values      api.RunValues // the datacenter's answers about values, and about the log
 	lines       []writ.LogLine
-	kept        []api.DatacenterSecrets // the secrets of the datacenters
-	reasons     map[writ.RunID]string   // reasons of waiting runs, if not the default
-	asked       []writ.RunID            // runs whose values or log were requested
+	kept        []api.DatacenterSecrets    // the secrets of the datacenters
+	reasons     map[writ.RunID]writ.Reason // reasons of waiting runs, if not the default
+	asked       []writ.RunID               // runs whose values or log were requested
 	ledgerDown  atomic.Bool
 	looked      chan struct{} // gets a token whenever a stream has sent all its changes
 	log         api.NodeLog
@@ -134,31 +134,38 @@ func (w *fixture) whoReads(context.Context) dashboard.Reader {
 	return w.reader
 }
 
-func (w *fixture) Why(_ context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
-	why := map[writ.RunID]string{}
+func (w *fixture) Why(_ context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
+	why := map[writ.RunID]writ.Reason{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, run := range runs {
-		if text, ok := w.reasons[run.ID]; ok {
-			why[run.ID] = text
+		if reason, ok := w.reasons[run.ID]; ok {
+			why[run.ID] = reason
 			continue
 		}
 		switch run.State {
 		case ledger.StateWaiting:
-			why[run.ID] = "waits for the datacenter fra1 to connect"
+			why[run.ID] = writ.Reason{Code: writ.ReasonConnect, Datacenter: "fra1"}
 		case ledger.State(writ.RunRunning):
-			why[run.ID] = "call 4 (container.create web-1) is running on ams1-n3"
+			why[run.ID] = writ.Reason{
+				Code: writ.ReasonOpenCall, Seq: 4, Call: "container.create web-1", State: "running", Node: "ams1-n3",
+			}
 		}
 	}
 	return why, nil
 }
 
+// heldBy returns the reason of a run that a hold of a datacenter, or of one of its projects, stops.
+func heldBy(signer, datacenter, project string) writ.Reason {
+	return writ.Reason{Code: writ.ReasonHold, Hold: &writ.HoldReason{By: signer, Datacenter: datacenter, Project: project}}
+}
+
 // because sets the reason why a run waits.
-func (w *fixture) because(run writ.RunID, why string) {
+func (w *fixture) because(run writ.RunID, why writ.Reason) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reasons == nil {
-		w.reasons = map[writ.RunID]string{}
+		w.reasons = map[writ.RunID]writ.Reason{}
 	}
 	w.reasons[run] = why
 }

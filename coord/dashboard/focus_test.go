@@ -25,7 +25,7 @@ func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 	w.run(oldest)
 	w.silence()
 	const command = "writ release --dc ams1 --project web-shop"
-	w.because(oldest.ID, "is on hold ("+command+"): alice has held the project web-shop")
+	w.because(oldest.ID, heldBy("alice", "ams1", "web-shop"))
 	tab := typing(t, 1280)
 	do(t, tab, chromedp.Navigate(w.url+"/"), until(live))
 

@@ -1,39 +1,47 @@
 package dashboard
 
 import (
-	"strings"
-
-	"writ/coord/reasons"
+	"writ"
+	"writ/coord/remedy"
 	"writ/identity"
 	"writ/ledger"
 )
 
-// helps returns the command that helps a run which waits for a reason, "" if there is none that the reader's role allows.
-func (m *moment) helps(reader Reader, run ledger.Run, why string) string {
+// helps returns the command that helps a run which waits for a reason, the zero Command if none does or the reader's role
+// does not allow it.
+func (m *moment) helps(reader Reader, run ledger.Run, why writ.Reason) remedy.Command {
 	if !run.Ended.IsZero() {
-		return ""
+		return remedy.Command{}
 	}
-	command := reasons.Next(why, run.ID, m.datacenter(run.Datacenter).Name)
+	command := remedy.For(why, run.ID, m.datacenter(run.Datacenter).Name)
 	if !reader.may(identity.ActionAdmitNodes, "") {
-		command = reasons.Shown(command)
+		command = command.WithoutLoss()
 	}
 	allowed := true
-	switch {
-	case strings.HasPrefix(command, "writ release"):
-		allowed = m.mayRelease(reader, command)
-	case strings.HasPrefix(command, "writ node uncordon"):
+	switch command.Verb {
+	case remedy.Release:
+		allowed = m.mayRelease(reader, command.Line)
+	case remedy.UncordonNode:
 		allowed = reader.may(identity.ActionScheduleNodes, "")
-	case strings.HasPrefix(command, "writ node"):
+	case remedy.ListNodes, remedy.ShowNode, remedy.DeclareLost:
 		allowed = reader.All
 	}
 	if !allowed {
-		return ""
+		return remedy.Command{}
 	}
 	return command
 }
 
-// mayRelease reports whether a page offers a reader a command that releases something. Of a hold that no datacenter tells now nothing is known of who
-// made it: an operator may release any.
+// sentenceBeside returns the sentence of a reason for a place beside a command. It names no command if there is one.
+func sentenceBeside(why writ.Reason, command remedy.Command) string {
+	if command.IsZero() {
+		return why.String()
+	}
+	return why.Brief()
+}
+
+// mayRelease reports whether a page offers the command of a hold to a reader. The maker of a hold is unknown while its
+// datacenter does not list it; then only operators may release it.
 func (m *moment) mayRelease(reader Reader, command string) bool {
 	for _, dc := range m.holds {
 		for _, h := range dc.Holds {

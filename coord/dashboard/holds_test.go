@@ -55,7 +55,7 @@ func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
 	w.run(run)
 	w.silence()
 	const command = "writ release --dc ams1 --project web-shop"
-	w.because(run.ID, "is on hold ("+command+"): sam has held the project web-shop")
+	w.because(run.ID, heldBy("sam", "ams1", "web-shop"))
 	for _, path := range []string{"/runs/" + string(run.ID), "/stuck"} {
 		w.readAs(dashboard.Reader{All: true})
 		body := w.page(path)

@@ -268,7 +268,7 @@ func (d *Dashboard) sayWhy(ctx context.Context, rows []deploymentRow) error {
 	}
 	for i, r := range rows {
 		if r.Newest != nil {
-			rows[i].Why = why[r.Newest.ID]
+			rows[i].Why = why[r.Newest.ID].String()
 		}
 	}
 	return nil

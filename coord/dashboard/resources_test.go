@@ -92,7 +92,7 @@ func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
 	wants(t, w.page("/resources?kind=container"), "the container is not there any more", `data-state="gone"`)
 	body = w.page("/deployments?project=" + string(shop))
 	wants(t, body, `>web</a>`, `>shop</a>`, `data-state="running"`, "/runs/"+string(running.ID), "web.tengo", `<td class="rv n" data-label="revision">4</td>`, `<span class="waits">call 4 (container.create web-1) is running on ams1-n3</span>`)
-	w.because(running.ID, "is on hold (writ release --dc ams1): sam has held the datacenter")
+	w.because(running.ID, heldBy("sam", "ams1", ""))
 	wants(t, w.page("/deployments"), "is on hold (writ release --dc ams1): sam has held the datacenter")
 	list := regexp.MustCompile(`<a href="(/\?[^"]+)" data-open>web</a>`).FindStringSubmatch(body)
 	if list == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -41,10 +41,10 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	if err != nil {
 		return nil, err
 	}
-	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id]), Why: why[id]}
+	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id])}
 	head.Controls = d.Reader(ctx).may(identity.ActionControlRuns, run.Project)
-	head.Helps = now.helps(d.Reader(ctx), run, head.Why)
-	head.Why = reasons.Without(head.Why, head.Helps)
+	head.Helps = now.helps(d.Reader(ctx), run, why[id])
+	head.Why = sentenceBeside(why[id], head.Helps)
 	unheardRuns, err := d.unheardRuns(ctx, now, run)
 	if err != nil {
 		return nil, err
@@ -88,11 +88,11 @@ type runHead struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	Why            string   // why it waits
-	Helps          string   // command that ends the wait, "" if the reader has none
-	Unheard        *unheard // the node of a call whose state is therefore unknown, otherwise nil
-	At             string   // id of the source line of the failure, "" if the page does not show it
-	Controls       bool     // the reader may cancel and resume it
+	Why            string         // why it waits
+	Helps          remedy.Command // command that ends the wait, zero if the reader has none
+	Unheard        *unheard       // the node of a call whose state is therefore unknown, otherwise nil
+	At             string         // id of the source line of the failure, "" if the page does not show it
+	Controls       bool           // the reader may cancel and resume it
 }
 
 // Listed reports whether the first page of calls includes a call.
@@ -108,7 +108,7 @@ func (h runHead) Open() bool {
 
 // Resumable reports whether a resume is permitted and can help, as far as the coordinator knows.
 func (h runHead) Resumable() bool {
-	return h.State == ledger.State(writ.RunFailed) && reasons.ResumeHelps(h.Failure, h.Deadline, time.Now())
+	return h.State == ledger.State(writ.RunFailed) && remedy.ResumeHelps(h.Failure, h.Deadline, time.Now())
 }
 
 // Took returns the duration of the run, 0 if it has not started or not ended.

@@ -125,7 +125,7 @@ func (h runHead) end() Node {
 func (h runHead) commands() Node {
 	line := func(does, verb string) Node { return fact(does, copyable("writ run "+verb+" "+string(h.ID))) }
 	return Dl(Class("commands"),
-		With(h.Helps, func(command string) Node { return fact("What helps", helping(command)) }),
+		If(!h.Helps.IsZero(), fact("What helps", helping(h.Helps))),
 		line("Explain", "explain"),
 		If(h.Resumable() && h.Controls, line("Resume", "resume")),
 		If(h.Open() && h.Controls, line("Cancel", "cancel")),

@@ -10,7 +10,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -115,7 +115,7 @@ type stuckRow struct {
 	DatacenterName string
 	Heard          time.Time // time of the last event, or of the submission if that event was pruned
 	Why            string
-	Helps          string // command that ends the wait, "" if the reader has none
+	Helps          remedy.Command // command that ends the wait, zero if the reader has none
 	Controls       bool
 }
 
@@ -149,10 +149,10 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 	rows := make([]stuckRow, len(list.Items))
 	for i, run := range list.Items {
 		rows[i] = stuckRow{
-			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Heard: heard[run.ID], Why: why[run.ID],
+			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Heard: heard[run.ID],
 			Helps: now.helps(reader, run, why[run.ID]), Controls: reader.may(identity.ActionControlRuns, run.Project),
 		}
-		rows[i].Why = reasons.Without(rows[i].Why, rows[i].Helps)
+		rows[i].Why = sentenceBeside(why[run.ID], rows[i].Helps)
 		if rows[i].Heard.IsZero() {
 			rows[i].Heard = run.Created
 		}

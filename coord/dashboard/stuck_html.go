@@ -2,7 +2,7 @@ package dashboard
 
 import (
 	. "writ/coord/dashboard/markup"
-	"writ/coord/reasons"
+	"writ/coord/remedy"
 )
 
 func (s stuckPage) html(p *page) Node {
@@ -40,12 +40,12 @@ func (r stuckRow) html() Node {
 func (r stuckRow) commands() Node {
 	about := func(verb string) Node { return copyable("writ run " + verb + " " + string(r.ID)) }
 	return Group{
-		With(r.Helps, func(command string) Node { return Group{helping(command), Text(" ")} }),
+		If(!r.Helps.IsZero(), Group{helping(r.Helps), Text(" ")}),
 		If(r.ID.Valid(), about("explain")),
 		If(r.Cancels(), Group{Text(" "), about("cancel")}),
 		If(!r.Cancels() && r.Waits(), sub("it expires by itself")),
 	}
 }
 
-// helping renders a command with its effect, if reasons.Does has one.
-func helping(command string) Node { return Group{copyable(command), sub(reasons.Does(command))} }
+// helping renders a command with its effect.
+func helping(c remedy.Command) Node { return Group{copyable(c.Line), sub(c.Effect())} }

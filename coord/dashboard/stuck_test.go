@@ -99,9 +99,11 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	}
 	w.readAs(dashboard.Reader{All: true})
 	w.onHold()
-	w.because(oldest.ID, "is on hold (writ release --dc ams1 --project web-shop): alice has held it since 12:00:00 UTC")
-	w.because(banks.ID, "waits for node ams1-n1, which is silent")
-	w.because(waits.ID, "no node is ready: fra1-n1: is cordoned")
+	w.because(oldest.ID, heldBy("alice", "ams1", "web-shop"))
+	w.because(banks.ID, writ.Reason{Code: writ.ReasonNode, Node: "ams1-n1", State: "silent"})
+	w.because(waits.ID, writ.Reason{Code: writ.ReasonNoNode, Nodes: []writ.NodesReason{
+		{Names: []string{"fra1-n1"}, Code: writ.VerdictClosed, Text: "is cordoned"},
+	}})
 	const release, show, uncordon = `data-copy="writ release --dc ams1 --project web-shop"`, `data-copy="writ node show ams1-n1 --dc ams1"`, `data-copy="writ node uncordon fra1-n1 --dc fra1"`
 	row := func(run writ.Run) string {
 		_, row, _ := strings.Cut(w.page("/stuck"), `<tr data-key="`+string(run.ID)+`"`)
@@ -130,7 +132,7 @@ func TestStuckRunOffersLostNodeByRole(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	run, _, _ := stuckRuns(w)
-	w.because(run.ID, "waits for node ams1-n1, which is lost")
+	w.because(run.ID, writ.Reason{Code: writ.ReasonNode, Node: "ams1-n1", State: "lost"})
 	const lost, show, does = `data-copy="writ node lost ams1-n1 --dc ams1"`, `data-copy="writ node show ams1-n1 --dc ams1"`, "if the machine never comes back: declares it lost"
 	for _, admits := range []bool{true, false} {
 		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {

@@ -1,133 +1,67 @@
-// Package reasons knows which command helps what waits, by the sentence that says why it waits. It knows no run, node or datacenter beyond that sentence.
-package reasons
+// Package remedy chooses the command that helps a waiting run or call, by the code and parameters of its reason. All
+// functions are pure. Reasons come from other processes, so a command contains only valid names and ids. The package
+// never reads the sentence of a reason.
+package remedy
 
 import (
-	"regexp"
-	"strings"
+	"slices"
 
 	"writ"
 )
 
-// A reason comes over a coordinator, so it may be made up. Only what cannot mean anything else to a shell becomes part of a command: names of their
-// proper form, ids, and the command that releases a hold.
-var (
-	release = regexp.MustCompile(`is on hold \((writ release(?: --(?:dc|project|deployment|operation) [a-z0-9][a-z0-9._-]*)*)\): `)
-	closed  = regexp.MustCompile(`(?:^|[ ,])([a-z0-9][a-z0-9-]*)(?: and [0-9]+ more)?: is (?:cordoned|draining)(?:$|[;,])`)
-	ill     = regexp.MustCompile(`(?:node|on) ([a-z0-9][a-z0-9-]*), which ((?:is|takes no work)[a-z ]*)`)
-	lost    = regexp.MustCompile(`(?:its node ([a-z0-9][a-z0-9-]*) is lost; |[ ,]([a-z0-9][a-z0-9-]*) \(which is lost\))`)
-	nodes   = regexp.MustCompile(`(?:^|[ (])nodes?(?:[ ,:;)]|$)`) // the word, not a part of a name
-)
-
-// message finds where a reason of the supervisor ends and a message begins: of a script that ends, or of the failed attempt of a call. Scripts, guests
-// and servers choose words of messages.
-var message = regexp.MustCompile(`(?:^|; )ending: |, after [A-Z][A-Z_]+: `)
-
-// ownWords returns a reason without the message at its end.
-func ownWords(why string) string {
-	if at := message.FindStringIndex(why); at != nil {
-		return why[:at[0]]
-	}
-	return why
-}
-
-// Away begins the reason of a run whose datacenter cannot be asked. What the datacenter said last may follow it.
-const Away = "its datacenter is away"
-
-// Halted begins the reason of a run whose datacenter is connected and does not work. What it said last may follow it.
-const Halted = "its datacenter cannot go on"
-
-// Next returns the command that helps what waits for a reason, "" if the reason names nothing that a command is about. own is the run that waits.
-// datacenter is the name of its datacenter, "" if that is not known.
-func Next(why string, own writ.RunID, datacenter string) string {
-	if strings.HasPrefix(why, Away) || strings.HasPrefix(why, Halted) || strings.HasPrefix(why, "waits for the datacenter ") {
-		return "writ dc list"
-	}
-	why = ownWords(why)
-	if found := release.FindStringSubmatch(why); found != nil {
-		return found[1]
-	}
-	if other := runIn(why, own); other != "" {
-		return "writ run explain " + string(other)
-	}
-	if found := closed.FindStringSubmatch(why); found != nil {
-		return AboutNode("uncordon", found[1], datacenter)
-	}
-	if found := ill.FindStringSubmatch(why); found != nil {
-		return ForNode(found[1], found[2], datacenter)
-	}
-	if found := lost.FindStringSubmatch(why); found != nil {
-		return ForNode(found[1]+found[2], isLost, datacenter)
-	}
-	if nodes.MatchString(why) {
-		return "writ node list"
-	}
-	return ""
-}
-
-// isLost and wasRemoved are the states of a node whose open calls only "writ node lost" ends.
-const (
-	isLost     = "is lost"
-	wasRemoved = "is removed"
-)
-
-// nodeLost begins the command that declares a node lost.
-const nodeLost = "writ node lost "
-
-// ForNode returns the command for a node that takes no work. It is "writ node lost" for a lost or removed node, otherwise "writ node show". The
-// parameter why is the state of the node, like "is lost". For an invalid name, ForNode returns "writ node list".
-func ForNode(name, why, datacenter string) string {
-	switch {
-	case !writ.ValidName(name):
-		return "writ node list"
-	case strings.HasPrefix(why, isLost), strings.HasPrefix(why, wasRemoved):
-		return AboutNode("lost", name, datacenter)
-	}
-	return AboutNode("show", name, datacenter)
-}
-
-// Does returns the effect of a command, for a command that needs a decision of its reader, otherwise "".
-func Does(command string) string {
-	switch {
-	case strings.HasPrefix(command, nodeLost):
-		return "if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"
-	case strings.HasPrefix(command, "writ run cancel "):
-		return "if the call hangs: ends it and the run now"
-	}
-	return ""
-}
-
-// Shown replaces "writ node lost" by "writ node show", for a reader without the right to declare nodes lost.
-func Shown(command string) string {
-	if node, ok := strings.CutPrefix(command, nodeLost); ok {
-		return "writ node show " + node
-	}
-	return command
-}
-
-// Without returns a reason without the command that it names, for a place where the command stands beside it.
-func Without(why, command string) string {
-	if command == "" {
-		return why
-	}
-	short, _, _ := strings.Cut(command, " --dc ") // supervisors name no datacenter in commands about nodes
-	return strings.NewReplacer(" ("+command+")", "", " ("+short+")", "").Replace(why)
-}
-
-// runIn returns the first run that a sentence names besides the one that it is about.
-func runIn(why string, own writ.RunID) writ.RunID {
-	for _, word := range strings.FieldsFunc(why, func(r rune) bool { return strings.ContainsRune(" ,:;", r) }) {
-		if id := writ.RunID(word); id.Valid() && id != own {
-			return id
+// For returns the command that helps what waits for a reason, the zero Command if none helps. own is the waiting run.
+// datacenter is the name of its datacenter, "" if unknown.
+func For(why writ.Reason, own writ.RunID, datacenter string) Command {
+	switch why.Code {
+	case writ.ReasonAway, writ.ReasonFaulty, writ.ReasonConnect:
+		return List(ListDatacenters)
+	case writ.ReasonHold:
+		return release(why.Hold)
+	case writ.ReasonRun, writ.ReasonResource:
+		if why.Run != own {
+			return Run(ExplainRun, why.Run)
+		}
+	case writ.ReasonNoNode:
+		return uncordon(why.Nodes, datacenter)
+	case writ.ReasonNode:
+		return ForNode(why.Node, why.State, datacenter)
+	case writ.ReasonLostNode, writ.ReasonLostWord:
+		return Node(DeclareLost, why.Node, datacenter)
+	case writ.ReasonNodeReport:
+		return report(why.Nodes, datacenter)
+	case writ.ReasonSlot:
+		return List(ListNodes)
+	case writ.ReasonLoop, writ.ReasonOpenCall:
+		if why.Cause != nil {
+			return For(*why.Cause, own, datacenter)
 		}
 	}
-	return ""
+	return Command{}
 }
 
-// AboutNode returns the command with a verb like "show" for a node. The datacenter is left out if its name is invalid.
-func AboutNode(verb, node, datacenter string) string {
-	command := "writ node " + verb + " " + node
-	if writ.ValidName(datacenter) {
-		command += " --dc " + datacenter
+func release(h *writ.HoldReason) Command {
+	if h == nil || h.Release() == "" {
+		return Command{}
 	}
-	return command
+	return Command{Verb: Release, Line: h.Release()}
+}
+
+// uncordon returns the command that opens the first closed node. Without one, only the list of nodes helps.
+func uncordon(unsuitable []writ.NodesReason, datacenter string) Command {
+	i := slices.IndexFunc(unsuitable, func(n writ.NodesReason) bool { return n.Code == writ.VerdictClosed && len(n.Names) > 0 })
+	if i < 0 {
+		return List(ListNodes)
+	}
+	return Node(UncordonNode, unsuitable[i].Names[0], datacenter)
+}
+
+// report returns the command for the first lost node whose report is missing. A silent node may still report.
+func report(missing []writ.NodesReason, datacenter string) Command {
+	i := slices.IndexFunc(missing, func(n writ.NodesReason) bool {
+		return n.State == string(writ.LivenessLost) && len(n.Names) > 0
+	})
+	if i < 0 {
+		return List(ListNodes)
+	}
+	return Node(DeclareLost, missing[i].Names[0], datacenter)
 }

@@ -1,4 +1,4 @@
-package reasons
+package remedy
 
 import (
 	"strings"
@@ -7,61 +7,82 @@ import (
 	"writ"
 )
 
-func TestTheCommandIsAboutWhatTheReasonNames(t *testing.T) {
+func TestCommandFollowsFromTheReason(t *testing.T) {
 	t.Parallel()
 	own, other := writ.RunID(strings.Repeat("a", 26)), writ.RunID(strings.Repeat("b", 26))
-	for why, want := range map[string]string{
-		"": "",
-		"call 1 (herodb.create db) is running on n1":                                                                                                      "",
-		"call 1 (node.ping) is running on node-1: simulating node.ping: 0 %":                                                                              "",
-		"its datacenter cannot go on: its queue is away; it said last: call 1 (herodb.create db) is queued on n1, which is silent":                        "writ dc list",
-		"call 1 (node.ping) is planned: is on hold (writ release --dc dc1 --project shop): alice has held the project shop since 12:00:00 UTC":            "writ release --dc dc1 --project shop",
-		"is on hold (writ release --dc dc1; reboot): alice has held it":                                                                                   "",
-		"waits for run " + string(other) + ", an earlier one of the deployment web":                                                                       "writ run explain " + string(other),
-		"waits for run " + string(own) + ", an earlier one of the deployment web":                                                                         "",
-		"another run, " + string(other) + ", still works on the herodb db":                                                                                "writ run explain " + string(other),
-		"call 1 (node.ping) is planned: no node is ready: n2: has no label gpu=h100; n1: is cordoned":                                                     "writ node uncordon n1 --dc dc1",
-		"no node is ready: n1, n2, n3 and 4 more: is draining; n9: is silent":                                                                             "writ node uncordon n3 --dc dc1",
-		"no node is ready: n1: is silent":                                                                                                                 "writ node list",
-		"no node is ready: the datacenter has no nodes yet":                                                                                               "writ node list",
-		"no node is ready: $(reboot): is cordoned":                                                                                                        "writ node list",
-		"waits for node n1, which is silent":                                                                                                              "writ node show n1 --dc dc1",
-		"call 2 (volume.create v) is running on n1, which is lost":                                                                                        "writ node lost n1 --dc dc1",
-		"waits for node n1, which is lost":                                                                                                                "writ node lost n1 --dc dc1",
-		"waits for node n1, which is removed":                                                                                                             "writ node lost n1 --dc dc1",
-		"its node n1 is lost; the call waits for it (on_loss)":                                                                                            "writ node lost n1 --dc dc1",
-		"call 1 (node.ping) is queued: its node n1 is lost; another one does it once a person has signed that it never comes back":                        "writ node lost n1 --dc dc1",
-		"waits for node reports (writ node list): n1, n2 (which is lost) have not said yet what there is of this run":                                     "writ node lost n2 --dc dc1",
-		"waits for node reports (writ node list): n1 (which is silent) has not said yet what there is of this run":                                        "writ node list",
-		"call 2 (volume.create v) is queued on n1, which takes no work: the disk is full":                                                                 "writ node show n1 --dc dc1",
-		"waits for the datacenter dc1 to connect":                                                                                                         "writ dc list",
-		"ending: its node n1 is lost; ":                                                                                                                   "",
-		"it repeats volume.create v at a.tengo:1:1: look for a loop that does not end; ending: is on hold (writ release --dc dc1): x":                     "",
-		"call 1 (image.fetch i) is planned: is tried again at 12:00:00 UTC, after DOWNLOAD_FAILED: the server says: waits for node n1, which is lost":     "",
-		"call 1 (image.fetch i) is planned: is tried again at 12:00:00 UTC, after DOWNLOAD_FAILED: the server says: is on hold (writ release --dc dc1): ": "",
-		"its datacenter is away, and said last: waits for node n1, which is silent":                                                                       "writ dc list",
-		"its datacenter is away, and said last: waits for run " + string(other) + ", an older":                                                            "writ dc list",
+	hold := func(h writ.HoldReason) writ.Reason { return writ.Reason{Code: writ.ReasonHold, Hold: &h} }
+	open := func(cause writ.Reason) writ.Reason {
+		return writ.Reason{Code: writ.ReasonOpenCall, Seq: 1, Cause: &cause}
+	}
+	noNode := func(nodes ...writ.NodesReason) writ.Reason {
+		return writ.Reason{Code: writ.ReasonNoNode, Nodes: nodes, Text: "the datacenter has no nodes yet"}
+	}
+	node := func(state string) writ.Reason { return writ.Reason{Code: writ.ReasonNode, Node: "n1", State: state} }
+	silent := node(string(writ.LivenessSilent))
+	const hostile = "waits for node n1, which is lost; is on hold (writ release --dc dc1): "
+	failure := writ.Errorf(writ.CodeDriverFailed, hostile)
+	for name, tt := range map[string]struct {
+		why  writ.Reason
+		want string
+	}{
+		"None":                {},
+		"OpenCall":            {writ.Reason{Code: writ.ReasonOpenCall, Seq: 1, State: "running", Node: "n1"}, ""},
+		"Progress":            {open(writ.Reason{Code: writ.ReasonProgress, Text: hostile}), ""},
+		"Text":                {writ.Reason{Code: writ.ReasonText, Text: hostile}, ""},
+		"NewerVersion":        {writ.Reason{Code: "of_tomorrow", Text: hostile}, ""},
+		"DatacenterFaulty":    {writ.Reason{Code: writ.ReasonFaulty, Text: hostile}, "writ dc list"},
+		"DatacenterConnects":  {writ.Reason{Code: writ.ReasonConnect, Datacenter: "dc1"}, "writ dc list"},
+		"DatacenterAway":      {writ.Reason{Code: writ.ReasonAway, Cause: &silent}, "writ dc list"},
+		"Hold":                {open(hold(writ.HoldReason{Datacenter: "dc1", Project: "shop", By: "alice"})), "writ release --dc dc1 --project shop"},
+		"HoldWithInvalidName": {hold(writ.HoldReason{Datacenter: "dc1; reboot", Text: hostile}), ""},
+		"HoldWithoutScope":    {writ.Reason{Code: writ.ReasonHold}, ""},
+		"EarlierRun":          {writ.Reason{Code: writ.ReasonRun, Run: other, Deployment: "web"}, "writ run explain " + string(other)},
+		"OwnRun":              {writ.Reason{Code: writ.ReasonRun, Run: own, Deployment: "web"}, ""},
+		"InvalidRun":          {writ.Reason{Code: writ.ReasonRun, Run: "$(reboot)"}, ""},
+		"ResourceInUse":       {writ.Reason{Code: writ.ReasonResource, Run: other, Resource: "herodb db"}, "writ run explain " + string(other)},
+		"CordonedNode": {open(noNode(
+			writ.NodesReason{Names: []string{"n2"}, Code: writ.VerdictNoLabel, Text: "has no label gpu=h100"},
+			writ.NodesReason{Names: []string{"n1"}, Code: writ.VerdictClosed, State: "cordoned", Text: "is cordoned"})), "writ node uncordon n1 --dc dc1"},
+		"DrainingNodes": {noNode(
+			writ.NodesReason{Names: []string{"n1", "n2", "n3"}, More: 4, Code: writ.VerdictClosed, State: "draining", Text: "is draining"},
+			writ.NodesReason{Names: []string{"n9"}, Code: writ.VerdictNotReady, State: "silent", Text: "is silent"}), "writ node uncordon n1 --dc dc1"},
+		"SilentNodes":      {noNode(writ.NodesReason{Names: []string{"n1"}, Code: writ.VerdictNotReady, Text: "is cordoned"}), "writ node list"},
+		"NoNodes":          {noNode(), "writ node list"},
+		"InvalidNode":      {noNode(writ.NodesReason{Names: []string{"$(reboot)"}, Code: writ.VerdictClosed}), "writ node list"},
+		"NodeSilent":       {silent, "writ node show n1 --dc dc1"},
+		"NodeFaulty":       {open(writ.Reason{Code: writ.ReasonNode, Node: "n1", Text: "the disk is full"}), "writ node show n1 --dc dc1"},
+		"NodeLost":         {open(node(string(writ.LivenessLost))), "writ node lost n1 --dc dc1"},
+		"NodeRemoved":      {node(string(writ.AdmissionRemoved)), "writ node lost n1 --dc dc1"},
+		"CallWaitsForNode": {writ.Reason{Code: writ.ReasonLostNode, Node: "n1"}, "writ node lost n1 --dc dc1"},
+		"CallMayMove":      {open(writ.Reason{Code: writ.ReasonLostWord, Node: "n1"}), "writ node lost n1 --dc dc1"},
+		"ReportOfLostNode": {writ.Reason{Code: writ.ReasonNodeReport, Nodes: []writ.NodesReason{{Names: []string{"n1"}},
+			{Names: []string{"n2"}, State: string(writ.LivenessLost), Text: "is lost"}}}, "writ node lost n2 --dc dc1"},
+		"ReportOfSilentNode": {writ.Reason{Code: writ.ReasonNodeReport, Nodes: []writ.NodesReason{{Names: []string{"n1"}, State: "silent"}}}, "writ node list"},
+		"Slot":               {open(writ.Reason{Code: writ.ReasonSlot}), "writ node list"},
+		"Ending":             {writ.Reason{Code: writ.ReasonEnding, Error: failure}, ""},
+		"Retry":              {open(writ.Reason{Code: writ.ReasonRetry, Error: failure}), ""},
+		"Loop":               {writ.Reason{Code: writ.ReasonLoop, Call: hostile, Text: hostile}, ""},
+		"LoopOnSilentNode":   {writ.Reason{Code: writ.ReasonLoop, Cause: &silent}, "writ node show n1 --dc dc1"},
 	} {
-		if got := Next(why, own, "dc1"); got != want {
-			t.Errorf("%q: %q, want %q", why, got, want)
+		if got := For(tt.why, own, "dc1"); got.Line != tt.want {
+			t.Errorf("%s: %q, want %q", name, got.Line, tt.want)
 		}
 	}
-	if got := Next("waits for node n1, which is lost", own, "$(reboot)"); got != "writ node lost n1" {
-		t.Errorf("of a datacenter without a proper name: %q", got)
+	if got := For(silent, own, "$(reboot)"); got.Line != "writ node show n1" {
+		t.Errorf("with an invalid datacenter: %q", got.Line)
 	}
 }
 
-func TestLostNodeCommandSaysWhatItDoes(t *testing.T) {
+func TestLossIsOfferedWithItsEffect(t *testing.T) {
 	t.Parallel()
-	const why = "its node n1 is lost; another one does it once a person has signed that it never comes back"
-	command := Next(why+" (writ node lost n1)", "", "dc1")
-	if got := Without(why+" (writ node lost n1)", command); got != why {
-		t.Errorf("without its command: %q", got)
+	lost := For(writ.Reason{Code: writ.ReasonLostWord, Node: "n1"}, "", "dc1")
+	if lost.Verb != DeclareLost || !strings.HasPrefix(lost.Effect(), "if the machine never comes back: ") {
+		t.Errorf("%+v has the effect %q", lost, lost.Effect())
 	}
-	if does := Does(command); !strings.HasPrefix(does, "if the machine never comes back: ") {
-		t.Errorf("%s: %q", command, does)
+	if shown := lost.WithoutLoss(); shown.Line != "writ node show n1 --dc dc1" || shown.Effect() != "" {
+		t.Errorf("without the right, the reader gets %+v", shown)
 	}
-	if does := Does(Shown(command)); does != "" || Shown(command) != "writ node show n1 --dc dc1" {
-		t.Errorf("%s: %q", Shown(command), does)
+	if list := List(ListNodes); list.WithoutLoss() != list {
+		t.Error("the right is needed for a list")
 	}
 }

@@ -22,9 +22,10 @@ type openRun struct {
 	waits map[int]waitSpan // open waits of calls by number; the wait of the run itself is under 0
 }
 
-// waitSpan is a wait that has not ended.
+// waitSpan is a wait that has not ended. It holds no whole reason, because another process chooses its size.
 type waitSpan struct {
-	reason string
+	code   writ.ReasonCode
+	reason string // the sentence
 	since  time.Time
 }
 
@@ -67,49 +68,48 @@ func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	})
 }
 
-// waits updates the reason why a run, or a call of it, waits; "" means that it no longer waits for a reason. A reason
+// waits updates the reason why a run, or a call of it, waits. The zero reason means that it no longer waits. A reason
 // that ends becomes a span below the run or the call itself, because a call that fails while it waits has no span for
 // its wait.
-func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, reason string, now time.Time) {
+func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, why writ.Reason, now time.Time) {
 	o := r.open[id]
 	if o == nil {
 		return
 	}
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	wait := waitSpan{code: why.Code, reason: why.String(), since: now}
+	if len(wait.reason) > maxReason {
+		wait.reason = strings.ToValidUTF8(wait.reason[:maxReason], "")
 	}
 	before, waited := o.waits[seq]
-	if before.reason == reason {
+	if before.code == wait.code && before.reason == wait.reason {
 		return
 	}
 	if waited {
 		r.Record(tracing.Span{
-			At: at.Part(fmt.Sprintf("since %d", before.since.UnixMicro())), Name: causeOf(before.reason), From: before.since, Until: now,
+			At: at.Part(fmt.Sprintf("since %d", before.since.UnixMicro())), Name: causeOf(before.code), From: before.since, Until: now,
 			Labels: map[string]string{"run": string(id), "reason": before.reason},
 		})
 		delete(o.waits, seq)
 		r.waiting--
 	}
-	if reason != "" && r.waiting < maxWaits {
-		o.waits[seq] = waitSpan{reason, now}
+	if !why.IsZero() && r.waiting < maxWaits {
+		o.waits[seq] = wait
 		r.waiting++
 	}
 }
 
-// causes lists the reasons with a name of their own, by the words of a supervisor.
-var causes = []struct{ words, name string }{
-	{"is on hold (", "on hold"},
-	{"no node is ready", "no node is ready"},
-	{"is tried again at ", "pause before the next attempt"},
-	{"waits for run ", "earlier run of the deployment"},
+// causes maps the codes of reasons to names of spans.
+var causes = map[writ.ReasonCode]string{
+	writ.ReasonHold:   "on hold",
+	writ.ReasonNoNode: "no node is ready",
+	writ.ReasonRetry:  "pause before the next attempt",
+	writ.ReasonRun:    "earlier run of the deployment",
 }
 
 // causeOf names a reason to wait, so that spans of the same cause have the same name.
-func causeOf(reason string) string {
-	for _, c := range causes {
-		if strings.Contains(reason, c.words) {
-			return c.name
-		}
+func causeOf(code writ.ReasonCode) string {
+	if name := causes[code]; name != "" {
+		return name
 	}
 	return "waits"
 }

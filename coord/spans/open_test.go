@@ -77,30 +77,37 @@ func TestLateRecorderRecordsNoOldStep(t *testing.T) {
 }
 
 func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
-	const held = "is on hold (writ release --dc vienna): alice has held the datacenter since 12:00:00 UTC"
+	hold := writ.Reason{Code: writ.ReasonHold, Hold: &writ.HoldReason{Datacenter: "vienna", By: "alice", Since: at(0)}}
+	held := hold.String()
+	noNode := func() writ.Reason {
+		return writ.Reason{Code: writ.ReasonNoNode, Nodes: []writ.NodesReason{{Names: []string{"n1"}, Text: "has no room"}}}
+	}
+	retry := writ.Reason{Code: writ.ReasonRetry, Until: at(20), Error: writ.Errorf(writ.CodeDriverFailed, "is on hold (no")}
 	r := new(Recorder)
 	tell, spans := told(r, "on hold", "no node is ready", "pause before the next attempt", "earlier run of the deployment", "waits")
-	run := writ.Run{ID: one, Script: "web.tengo", State: writ.RunAccepted, Accepted: at(0), Reason: "waits for run " + strings.Repeat("b", 26) + ", an earlier one"}
+	run := writ.Run{ID: one, Script: "web.tengo", State: writ.RunAccepted, Accepted: at(0), Why: writ.Reason{Code: writ.ReasonRun, Run: writ.RunID(strings.Repeat("b", 26)), Deployment: "w"}}
 	tell(0, writ.Event{Run: &run})
-	run.Reason = held
+	run.Why = hold
 	tell(2, writ.Event{Run: &run})
 	call := writ.Call{Run: one, Seq: 1, Operation: "volume.create", State: writ.CallPlanned, Planned: at(5), Attempt: 1}
 	tell(5, writ.Event{Call: &call})
-	run.State, run.Started, run.Reason = writ.RunRunning, at(5), ""
+	run.State, run.Started, run.Why = writ.RunRunning, at(5), writ.Reason{}
 	tell(5, writ.Event{Run: &run})
-	for i, reason := range []string{"no node is ready: none has room", "no node is ready: none has room", held, "waits for its node, which is silent", "", "is tried again at 12:00:20 UTC, after DRIVER_FAILED: no"} {
-		call.Reason = reason
+	for i, why := range []writ.Reason{
+		noNode(), noNode(), hold, {Code: writ.ReasonNode, Node: "n1", State: "silent"}, {}, retry,
+	} {
+		call.Why = why
 		tell(6+i, writ.Event{Call: &call})
 	}
 	places := map[tracing.Place]bool{}
 	record := r.Record
 	r.Record = func(s tracing.Span) { places[s.At] = true; record(s) }
-	call.State, call.Reason, call.Queued = writ.CallRunning, "50 %", at(15)
+	call.State, call.Why, call.Queued = writ.CallRunning, writ.Reason{Code: writ.ReasonProgress, Text: "50 %"}, at(15)
 	tell(15, writ.Event{Call: &call}) // a node's progress report is no wait
 	if !places[tracing.OfCall(one, 1).Part(fmt.Sprintf("since %d", at(11).UnixMicro()))] {
 		t.Error("the last wait of the call is not a part of the call")
 	}
-	other := writ.Call{Run: one, Seq: 2, State: writ.CallPlanned, Planned: at(5), Reason: strings.Repeat("ü", maxReason)}
+	other := writ.Call{Run: one, Seq: 2, State: writ.CallPlanned, Planned: at(5), Why: writ.Reason{Code: writ.ReasonText, Text: strings.Repeat("ü", maxReason)}}
 	tell(16, writ.Event{Call: &other})
 	if n := len(r.open[one].waits[2].reason); n > maxReason || r.waiting != 1 {
 		t.Errorf("%d bytes of a reason, %d waits", n, r.waiting)
@@ -108,9 +115,9 @@ func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 	run.State, run.Ended = writ.RunCancelled, at(20)
 	tell(20, writ.Event{Run: &run})
 	if diff := cmp.Diff([]string{
-		"earlier run of the deployment 0-2 waits for run " + strings.Repeat("b", 26) + ", an earlier one", "on hold 2-5 " + held,
-		"no node is ready 6-8 no node is ready: none has room", "on hold 8-9 " + held, "waits 9-10 waits for its node, which is silent",
-		"pause before the next attempt 11-15 is tried again at 12:00:20 UTC, after DRIVER_FAILED: no",
+		"earlier run of the deployment 0-2 waits for run " + strings.Repeat("b", 26) + ", an earlier one of the deployment w", "on hold 2-5 " + held,
+		"no node is ready 6-8 no node is ready: n1: has no room", "on hold 8-9 " + held, "waits 9-10 waits for node n1, which is silent",
+		"pause before the next attempt 11-15 is tried again at 12:00:20 UTC, after DRIVER_FAILED: is on hold (no",
 	}, spans()); diff != "" {
 		t.Error(diff)
 	}
@@ -122,10 +129,11 @@ func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 func TestMemoryOfOpenRunsIsBounded(t *testing.T) {
 	r := new(Recorder)
 	tell, _ := told(r)
+	why := writ.Reason{Code: writ.ReasonNoNode, Text: "none"}
 	for i := range 2 * maxOpen {
 		id := writ.RunIDOf(writ.DigestOf(fmt.Append(nil, i)))
-		tell(i, writ.Event{Call: &writ.Call{Run: id, Seq: 1, State: writ.CallPlanned, Reason: "no node is ready", Planned: at(i)}})
-		tell(i, writ.Event{Call: &writ.Call{Run: id, Seq: 2, State: writ.CallPlanned, Reason: "no node is ready", Planned: at(i)}})
+		tell(i, writ.Event{Call: &writ.Call{Run: id, Seq: 1, State: writ.CallPlanned, Why: why, Planned: at(i)}})
+		tell(i, writ.Event{Call: &writ.Call{Run: id, Seq: 2, State: writ.CallPlanned, Why: why, Planned: at(i)}})
 	}
 	if len(r.open) > maxOpen || r.waiting > maxWaits {
 		t.Errorf("%d runs and %d waits", len(r.open), r.waiting)

@@ -101,15 +101,15 @@ func (r *Recorder) delivery(e *ledger.Event) {
 func (r *Recorder) run(e *ledger.Event) {
 	run := e.Run
 	at := tracing.OfRun(run.ID)
-	reason := ""
+	why := writ.Reason{}
 	switch {
 	case run.State == writ.RunAccepted:
-		reason = run.Reason
+		why = run.Why
 		r.remember(run.ID, run.Accepted)
 	case !run.State.Ended():
 		r.remember(run.ID, e.Time)
 	}
-	r.waits(at, run.ID, 0, reason, e.Time)
+	r.waits(at, run.ID, 0, why, e.Time)
 	r.step(run.ID, run.Started, e.Time)
 	if !run.State.Ended() {
 		return
@@ -139,14 +139,14 @@ func (r *Recorder) call(e *ledger.Event) {
 	c := e.Call
 	at, attempt := tracing.OfCall(c.Run, c.Seq), tracing.OfAttempt(c.Run, c.Seq, c.Attempt)
 	r.step(c.Run, c.Planned, e.Time)
-	reason := ""
+	why := writ.Reason{}
 	if c.State == writ.CallPlanned {
-		reason = c.Reason
+		why = c.Why
 	}
 	if !c.State.Ended() {
 		r.remember(c.Run, e.Time)
 	}
-	r.waits(at, c.Run, c.Seq, reason, e.Time)
+	r.waits(at, c.Run, c.Seq, why, e.Time)
 	if !c.State.Ended() {
 		return
 	}
