@@ -1,17 +1,13 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
-	"slices"
 	"time"
 
 	"writ"
-	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/sleep"
 	"writ/runner/queue"
-	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
 
@@ -66,63 +62,10 @@ func (s *Supervisor) collect(ctx context.Context) error {
 	return nil
 }
 
-// hear takes one message of a node. It reports true if the message must stay until results in it are on disk.
-func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
-	key := s.fleet.key(m.Stream.Node)
-	if looksLikeBeat(m.Body) {
-		if beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key); err == nil {
-			s.hearBeats(ctx, m.Stream.Node, beats)
-			return false
-		}
-	}
-	if looksLikeHost(m.Body) && s.hearHosts(m.Stream.Node, m.Body, key) {
-		return false
-	}
-	if looksLikeLog(m.Body) && s.hearLogs(m.Stream.Node, m.Body, key) {
-		return false
-	}
-	if looksLikeReport(m.Body) && s.hearReports(m.Stream.Node, m.Body, key) {
-		return false
-	}
-	results, _, err := envelope.Open[writ.Result](envelope.Result, m.Body, key)
-	if err != nil {
-		beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key)
-		if err != nil {
-			s.warnings.Refused(m.Stream.Node, "open message of a node; it is discarded", err)
-			s.accounts.countUseless(m.Stream.Node, unreadable, 1)
-		}
-		s.hearBeats(ctx, m.Stream.Node, beats)
-		return false
-	}
-	frame := &journal.Frame{Digest: writ.DigestOf(m.Body), Signed: m.Body}
-	for _, r := range results {
-		if !slices.Contains(frame.Runs, r.Run) {
-			frame.Runs = append(frame.Runs, r.Run)
-		}
-	}
-	stays := false
-	for i, r := range results {
-		a := mail.Arrival{Result: r, Node: m.Stream.Node, Frame: frame}
-		if i == len(results)-1 {
-			a.Message = m // acknowledged with its last result; the node sends again what gets lost with the others
-		}
-		stays = s.steps.PostResult(a)
-	}
-	return stays
-}
-
-// looksLikeBeat guesses which kind of envelope to try first: to verify a signature for nothing costs more than the rest of a message.
-func looksLikeBeat(signed []byte) bool { return bytes.Contains(signed, []byte("sequence")) }
-
-func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []writ.Beat) {
-	for _, b := range beats {
-		s.hearBeat(ctx, node, b)
-	}
-}
-
 // hearBeat takes a beat: jobs that began, how far they are, and what the node has of runs that are reconciled. One that does not know our epoch yet counts
 // for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
-func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
+func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.Beat) {
+	b := *said
 	if b.Node != node {
 		s.warnings.Refused(node, "node sent the beat of another node", ofAnother(b.Node))
 		s.accounts.countUseless(node, extraBeats, 1)

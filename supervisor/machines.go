@@ -1,14 +1,13 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"reflect"
 	"slices"
 	"time"
 
 	"writ"
-	"writ/identity/envelope"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
 )
@@ -19,19 +18,7 @@ const (
 	hostsAtOnce    = 5
 )
 
-// looksLikeHost guesses which kind of envelope to try first, as looksLikeBeat.
-func looksLikeHost(signed []byte) bool { return bytes.Contains(signed, []byte("hardware")) }
-
-// hearHosts opens what a node says of its machine; ok is false if it is something else.
-func (s *Supervisor) hearHosts(node writ.NodeID, signed []byte, key envelope.Keys) (ok bool) {
-	reports, _, err := envelope.Open[nodes.HostReport](envelope.Host, signed, key)
-	for _, r := range reports {
-		s.hearHost(node, r)
-	}
-	return err == nil
-}
-
-func (s *Supervisor) hearHost(node writ.NodeID, r nodes.HostReport) {
+func (s *Supervisor) hearHost(_ context.Context, node writ.NodeID, r *nodes.HostReport) {
 	if r.Node != node {
 		s.warnings.Refused(node, "node reported the machine of another node", ofAnother(r.Node))
 		s.accounts.countUseless(node, extraReports, 1)
@@ -42,7 +29,7 @@ func (s *Supervisor) hearHost(node writ.NodeID, r nodes.HostReport) {
 		s.warnings.Refused(node, "node reports its machine too often; some reports are dropped", tooOften("%g a second are heard", hostsPerSecond))
 		return
 	}
-	s.fleet.host(r, s.epoch, s.Now())
+	s.fleet.host(*r, s.epoch, s.Now())
 }
 
 // host takes over what a node says of its machine, if it is newer than the last: of no earlier process than the one that beats, and said since the

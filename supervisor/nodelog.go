@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity/envelope"
 	"writ/internal/cbor"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
@@ -166,19 +164,7 @@ func (s *Supervisor) askLog(ctx context.Context, p link.LogOfNode) (nodes.LogRep
 	}
 }
 
-// looksLikeLog guesses which kind of envelope to try first, as looksLikeBeat.
-func looksLikeLog(signed []byte) bool { return bytes.Contains(signed, []byte("log_lines")) }
-
-// hearLogs opens parts of the log of a node; ok is false if they are none.
-func (s *Supervisor) hearLogs(node writ.NodeID, signed []byte, key envelope.Keys) (ok bool) {
-	reports, _, err := envelope.Open[nodes.LogReport](envelope.Log, signed, key)
-	for _, r := range reports {
-		s.hearLog(node, r)
-	}
-	return err == nil
-}
-
-func (s *Supervisor) hearLog(node writ.NodeID, r nodes.LogReport) {
+func (s *Supervisor) hearLog(_ context.Context, node writ.NodeID, r *nodes.LogReport) {
 	if r.Node != node {
 		s.warnings.Refused(node, "node told the log of another node", ofAnother(r.Node))
 		s.accounts.countUseless(node, extraReports, 1)
@@ -190,7 +176,7 @@ func (s *Supervisor) hearLog(node writ.NodeID, r nodes.LogReport) {
 		return
 	}
 	if r.Epoch >= s.epoch { // else it was said to an earlier supervisor
-		s.nodeLogs.take(moderateLog(r), s.Now())
+		s.nodeLogs.take(moderateLog(*r), s.Now())
 	}
 }
 

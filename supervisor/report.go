@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
-	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sleep"
@@ -24,9 +22,6 @@ const (
 	maxMended       = 5
 	maxRepairEvents = 10
 )
-
-// looksLikeReport guesses which kind of envelope to try first, as looksLikeBeat.
-func looksLikeReport(signed []byte) bool { return bytes.Contains(signed, []byte("round")) }
 
 const (
 	// reportEvery is how often reports are taken: of each node the newest. Nodes make one every 30 seconds, and say again what was not taken.
@@ -82,7 +77,7 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 
 // hearReport takes what a node says of things that no resource has, and leaves the rest to applyReports: a write for each report would let one
 // node keep all others waiting.
-func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
+func (s *Supervisor) hearReport(_ context.Context, node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
 		s.warnings.Refused(node, "node sent the report of another node", ofAnother(r.Node))
 		s.accounts.countUseless(node, extraReports, 1)
@@ -332,13 +327,4 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	m.Orphans, m.Network, m.Mended = r.Orphans, r.Network, r.Mended
 	m.Disks = steadyDisks(m.Disks, r.Disks)
 	return true
-}
-
-// hearReports opens reports of a node; ok is false if they are none.
-func (s *Supervisor) hearReports(node writ.NodeID, signed []byte, key envelope.Keys) (ok bool) {
-	reports, _, err := envelope.Open[writ.Report](envelope.Report, signed, key)
-	for i := range reports {
-		s.hearReport(node, &reports[i])
-	}
-	return err == nil
 }

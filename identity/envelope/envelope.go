@@ -3,9 +3,10 @@
 // transport.
 //
 // A frame is deterministic CBOR. Sign encodes it as a list of records. SignEach, for records that are sent separately,
-// encodes it as a map with the list of their digests. The signature covers "writ-<kind>-v1\0" and the frame. Open
-// accepts only the bytes that signing the same values would create, so every message has exactly one encoding. An
-// envelope is not encrypted.
+// encodes it as a map with the list of their digests. The signature covers "writ-<kind>-v1\0" and the frame, or
+// "writ-<kind>-v2\0" and the frame if the envelope names its kind (see KindOf). Open accepts only the bytes that signing
+// the same values in the same form would create, so every message has exactly one encoding. An envelope is not
+// encrypted.
 package envelope
 
 import (
@@ -86,13 +87,15 @@ func Only(keys ...ed25519.PublicKey) Keys {
 	}
 }
 
-// envelope is the wire format.
+// envelope is the wire format of an envelope that does not name its kind.
 type envelope struct {
 	_         struct{} `cbor:",toarray"`
 	Key       []byte   // the id, 32 bytes
 	Signature []byte
 	Frame     []byte
 	Record    []byte // used by SignEach, empty for Sign
+
+	kind Kind // the kind that the envelope names, or ""; pack and decode write and read it
 }
 
 // list is the frame of SignEach.
@@ -109,8 +112,7 @@ func Sign(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
-	id := idBytes(key)
-	return pack(envelope{Key: id[:], Signature: sign(kind, key, frame), Frame: frame})
+	return pack(sign(kind, key, frame))
 }
 
 // SignEach signs 1 to MaxRecords records with one signature. It returns a signed blob and the SHA-256 of the encoding
@@ -134,10 +136,11 @@ func SignEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []wr
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign: %w", err)
 	}
-	id, signature := idBytes(key), sign(kind, key, frame)
+	e := sign(kind, key, frame)
 	signed := make([][]byte, len(records))
 	for i := range records {
-		if signed[i], err = pack(envelope{Key: id[:], Signature: signature, Frame: frame, Record: texts[i]}); err != nil {
+		e.Record = texts[i]
+		if signed[i], err = pack(e); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -155,7 +158,11 @@ func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
 	if len(e.Record) > 0 {
 		return nil, "", malformed(errors.New("a single record instead of a frame"))
 	}
-	if !isSignature(public, signedBytes(kind, e.Frame), e.Signature) {
+	text, err := e.signedText(kind)
+	if err != nil {
+		return nil, "", err
+	}
+	if !isSignature(public, text, e.Signature) {
 		return nil, "", invalid()
 	}
 	var records []T
@@ -198,20 +205,41 @@ func idBytes(key ed25519.PrivateKey) [sha256.Size]byte {
 	return sha256.Sum256(key.Public().(ed25519.PublicKey))
 }
 
-func sign(kind Kind, key ed25519.PrivateKey, frame []byte) []byte {
-	return makeSignature(key, signedBytes(kind, frame))
+// sign returns the signed envelope of a frame, in the form of its kind.
+func sign(kind Kind, key ed25519.PrivateKey, frame []byte) envelope {
+	id := idBytes(key)
+	e := envelope{Key: id[:], Frame: frame}
+	if kind.isNamed() {
+		e.kind = kind
+	}
+	e.Signature = makeSignature(key, signedBytes(kind, e.kind != "", frame))
+	return e
 }
 
-func signedBytes(kind Kind, frame []byte) []byte {
-	b := make([]byte, 0, len("writ-")+len(kind)+len("-v1\x00")+len(frame))
+// signedText returns the bytes that a signature of the kind covers. It refuses an envelope that names another kind.
+func (e envelope) signedText(kind Kind) ([]byte, error) {
+	if e.kind != "" && e.kind != kind {
+		return nil, invalid()
+	}
+	return signedBytes(kind, e.kind != "", e.Frame), nil
+}
+
+// signedBytes prefixes a frame with its kind and form. The two forms differ, so that an attacker cannot add the name of
+// a kind to an envelope or remove it.
+func signedBytes(kind Kind, named bool, frame []byte) []byte {
+	form := "-v1\x00"
+	if named {
+		form = "-v2\x00"
+	}
+	b := make([]byte, 0, len("writ-")+len(kind)+len(form)+len(frame))
 	b = append(b, "writ-"...)
 	b = append(b, kind...)
-	b = append(b, "-v1\x00"...)
+	b = append(b, form...)
 	return append(b, frame...)
 }
 
 func pack(e envelope) ([]byte, error) {
-	signed, err := cbor.Marshal(e)
+	signed, err := encode(e)
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
@@ -222,24 +250,24 @@ func pack(e envelope) ([]byte, error) {
 }
 
 // unpack decodes an envelope and looks up the key that it names. It verifies no signature.
-func unpack(signed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, error) {
+func unpack(signed []byte, keys Keys) (envelope, ed25519.PublicKey, KeyID, error) {
 	if len(signed) > MaxSize {
-		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope has %d bytes; %d are allowed", len(signed), MaxSize)
+		return envelope{}, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope has %d bytes; %d are allowed", len(signed), MaxSize)
 	}
-	e := new(envelope)
-	if err := cbor.Unmarshal(signed, e); err != nil {
-		return nil, nil, "", malformed(err)
+	e, err := decode(signed)
+	if err != nil {
+		return envelope{}, nil, "", malformed(err)
 	}
 	if len(e.Key) != sha256.Size || len(e.Signature) != ed25519.SignatureSize {
-		return nil, nil, "", malformed(errors.New("key id or signature of the wrong length"))
+		return envelope{}, nil, "", malformed(errors.New("key id or signature of the wrong length"))
 	}
 	id := KeyID(hex.EncodeToString(e.Key))
 	key, err := keys(id)
 	if err != nil {
-		return nil, nil, "", err
+		return envelope{}, nil, "", err
 	}
 	if len(key) != ed25519.PublicKeySize || sha256.Sum256(key) != [sha256.Size]byte(e.Key) {
-		return nil, nil, "", invalid()
+		return envelope{}, nil, "", invalid()
 	}
 	return e, key, id, nil
 }

@@ -118,12 +118,12 @@ func TestOpenRefuses(t *testing.T) {
 	signed, _ := Sign(Result, testKey("node"), results(2)...)
 	each, _, _ := SignEach(Result, testKey("node"), results(2)...)
 	spoil := func(signed []byte, change func(e *envelope)) []byte {
-		e := new(envelope)
-		if err := cbor.Unmarshal(signed, e); err != nil {
+		e, err := decode(signed)
+		if err != nil {
 			t.Fatal(err)
 		}
-		change(e)
-		b, err := cbor.Marshal(e)
+		change(&e)
+		b, err := encode(e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestOpenRefuses(t *testing.T) {
 	resign := func(signed []byte, frame any) []byte {
 		return spoil(signed, func(e *envelope) {
 			e.Frame, _ = cbor.Marshal(frame)
-			e.Signature = sign(Result, testKey("node"), e.Frame)
+			e.Signature = sign(Result, testKey("node"), e.Frame).Signature
 		})
 	}
 	indefinite := append(append([]byte{0x9f}, mustMarshal(t, result(1))...), 0xff)
@@ -166,7 +166,7 @@ func TestOpenRefuses(t *testing.T) {
 		"too many records": {Result, resign(signed, many), node, writ.CodeSignatureMalformed},
 		"unknown field":    {Result, resign(signed, []any{map[string]any{"more": true}}), node, writ.CodeSignatureMalformed},
 		"other encoding": {Result, spoil(signed, func(e *envelope) {
-			e.Frame, e.Signature = indefinite, sign(Result, testKey("node"), indefinite)
+			e.Frame, e.Signature = indefinite, sign(Result, testKey("node"), indefinite).Signature
 		}), node, writ.CodeSignatureMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {

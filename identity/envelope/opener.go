@@ -48,8 +48,11 @@ func (o *Opener) Record(kind Kind, signed []byte) (record []byte, digest writ.Di
 }
 
 // verify returns the digests of a frame. It verifies the signature unless it is cached.
-func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e *envelope) ([]writ.Digest, error) {
-	text := signedBytes(kind, e.Frame)
+func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e envelope) ([]writ.Digest, error) {
+	text, err := e.signedText(kind)
+	if err != nil {
+		return nil, err
+	}
 	h := sha256.New()
 	h.Write(key)         // 32 bytes
 	h.Write(e.Signature) // 64 bytes
@@ -65,8 +68,7 @@ func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e *envelope) ([]writ.D
 	if !isSignature(key, text, e.Signature) {
 		return nil, invalid()
 	}
-	digests, err := readList(e.Frame)
-	if err != nil {
+	if digests, err = readList(e.Frame); err != nil {
 		return nil, malformed(err)
 	}
 	o.mu.Lock()
