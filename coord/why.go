@@ -60,7 +60,7 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 	return why, nil
 }
 
-// whyOpen returns the reason of an open run, or of its calls if the run itself has none.
+// whyOpen returns the reason of an open run if it is set, and otherwise the reason of its calls.
 func whyOpen(own writ.Reason, calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reason {
 	if !own.IsZero() {
 		return own
@@ -68,7 +68,7 @@ func whyOpen(own writ.Reason, calls []writ.Call, ill map[writ.NodeID]writ.Reason
 	return whyCallsWait(calls, ill)
 }
 
-// withCause returns the reason with a cause. A zero cause is none.
+// withCause returns the reason with a cause. A zero cause is ignored.
 func withCause(r, cause writ.Reason) writ.Reason {
 	if !cause.IsZero() {
 		r.Cause = &cause
@@ -127,7 +127,7 @@ func whyIll(n writ.Node) writ.Reason {
 }
 
 // whyCallsWait describes the first open call with a known reason to wait: its node does not work, or the call has a
-// reason. The progress of a running call is no reason to wait. If no reason is known, it describes the first call.
+// reason. The progress of a running call does not count. Without any reason, it describes the first call.
 func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reason {
 	if len(calls) == 0 {
 		return writ.Reason{}

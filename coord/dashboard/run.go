@@ -89,7 +89,7 @@ type runHead struct {
 	DatacenterName string
 	Calls          progress
 	Why            string         // why it waits
-	Helps          remedy.Command // command that ends the wait, zero if the reader has none
+	Helps          remedy.Command // command that ends the wait, or the zero Command
 	Unheard        *unheard       // the node of a call whose state is therefore unknown, otherwise nil
 	At             string         // id of the source line of the failure, "" if the page does not show it
 	Controls       bool           // the reader may cancel and resume it

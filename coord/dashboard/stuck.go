@@ -115,7 +115,7 @@ type stuckRow struct {
 	DatacenterName string
 	Heard          time.Time // time of the last event, or of the submission if that event was pruned
 	Why            string
-	Helps          remedy.Command // command that ends the wait, zero if the reader has none
+	Helps          remedy.Command // command that ends the wait, or the zero Command
 	Controls       bool
 }
 

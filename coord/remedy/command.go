@@ -19,7 +19,7 @@ const (
 	CancelRun       Verb = "run cancel"
 )
 
-// Command is a command line for a person, made of valid names only. Commands can be compared; the zero Command is none.
+// Command is a command line for a person, made of valid names only. Commands can be compared; the zero Command is empty.
 type Command struct {
 	Verb Verb
 	Line string // "writ node show n1 --dc ams1"
@@ -27,7 +27,7 @@ type Command struct {
 	node, datacenter string
 }
 
-// IsZero reports whether there is no command.
+// IsZero reports whether the command is empty.
 func (c Command) IsZero() bool { return c.Line == "" }
 
 // MarshalText returns the command line.

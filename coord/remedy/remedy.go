@@ -9,8 +9,8 @@ import (
 	"writ"
 )
 
-// For returns the command that helps what waits for a reason, the zero Command if none helps. own is the waiting run.
-// datacenter is the name of its datacenter, "" if unknown.
+// For returns the command that helps a run or call waiting for a reason. It returns the zero Command if no command helps.
+// own is the id of the waiting run, and datacenter the name of its datacenter, which may be empty.
 func For(why writ.Reason, own writ.RunID, datacenter string) Command {
 	switch why.Code {
 	case writ.ReasonAway, writ.ReasonFaulty, writ.ReasonConnect:
