@@ -90,8 +90,8 @@ func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 	if pass.Status == scripts.Failed {
 		run.Failure = t.blame(*pass.Failure)
 		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
-		clear(t.cancels) // what has started may end by itself; only what was not sent is given up
-		clear(t.withdraw)
+		clear(t.stops.Cancels) // what has started may end by itself; only what was not sent is given up
+		clear(t.stops.Withdraw)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (t *step) handOver(tx *journal.Tx, c *journal.Call) error {
 // afterCommit does what may be done only once the step is on disk: sending, acknowledging, waking others.
 func (t *step) afterCommit() {
 	s := t.s
-	s.dispatch.flush()
+	s.outbox.Flush()
 	for node := range t.freed {
 		if s.fleet.hasBacklog(node) {
 			s.freed.add(node, t.run.ID)

@@ -85,7 +85,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 	}
 	s.hearEpoch(ctx, node, b.Epoch)
 	if b.Epoch < s.epoch { // it may be an old one: only one that knows this supervisor proves that its node lives now
-		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
+		s.outbox.Control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
 		return
 	}
 	started, progress, fresh := s.fleet.beat(b, s.epoch, s.Now(), time.Now())
@@ -100,6 +100,6 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 	}
 	s.hearInventories(node, b.Inventories)
 	if asked := s.inventories.unanswered(node); len(asked) > 0 {
-		s.control(failpoint.At(ctx, failpoint.RunsAsked), writ.Control{Node: node, Asked: asked})
+		s.outbox.Control(failpoint.At(ctx, failpoint.RunsAsked), writ.Control{Node: node, Asked: asked})
 	}
 }

@@ -36,7 +36,7 @@ func (t *step) lose(node writ.NodeID) error {
 		case n.Gone:
 			err = t.loseBegun(c)
 		case mayBeWaiting(c):
-			t.reclaim[node] = append(t.reclaim[node], mail.DeliveriesOf(c)...)
+			t.stops.Reclaim[node] = append(t.stops.Reclaim[node], mail.DeliveriesOf(c)...)
 		case !waitsForLost(c, n):
 			err = t.loseBegun(c)
 		case c.State.Sent():
@@ -105,8 +105,8 @@ func repeatableElsewhere(c *journal.Call) bool {
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
 func (t *step) giveUp(c *journal.Call) {
-	t.stale[c.Node] = append(t.stale[c.Node], mail.DeliveriesOf(c)...)
-	t.givenUp[c.Node] = append(t.givenUp[c.Node], c.Key())
+	t.stops.Stale[c.Node] = append(t.stops.Stale[c.Node], mail.DeliveriesOf(c)...)
+	t.stops.GivenUp[c.Node] = append(t.stops.GivenUp[c.Node], c.Key())
 }
 
 // loseBegun ends a call that its lost node may have begun.
@@ -184,7 +184,7 @@ func (t *step) receiveWithdrawn(m mail.Mail) error {
 		case isAway(n) && neverBegan(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
 		case isAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
-			t.reclaim[c.Node] = append(t.reclaim[c.Node], mail.DeliveriesOf(c)...)
+			t.stops.Reclaim[c.Node] = append(t.stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
 		}
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ var mutants = []struct {
 	},
 	{
 		name: "ResultsAreNotAcknowledged", directed: "TestResultsAreAcknowledged",
-		edits: []mutant.Edit{{In: "supervisor.dispatch.acknowledge", Node: mutant.Call, Names: "append", Nth: 1, Becomes: "nil"}},
+		edits: []mutant.Edit{{In: "outbox.Outbox.acknowledge", Node: mutant.Call, Names: "append", Nth: 1, Becomes: "nil"}},
 	},
 	{
 		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored",

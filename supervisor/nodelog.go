@@ -155,7 +155,7 @@ func (s *Supervisor) askLog(ctx context.Context, p link.LogOfNode) (nodes.LogRep
 	if err != nil {
 		return nodes.LogReport{}, fmt.Errorf("encode a query: %w", err)
 	}
-	s.control(failpoint.At(ctx, failpoint.LogAsked), writ.Control{Node: p.Node, Log: text})
+	s.outbox.Control(failpoint.At(ctx, failpoint.LogAsked), writ.Control{Node: p.Node, Log: text})
 	select {
 	case r := <-answer:
 		return r, nil

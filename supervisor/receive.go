@@ -268,8 +268,8 @@ func (t *step) halt(why mail.Stop) {
 
 // callBack has a call that is out taken back, and its node told to stop.
 func (t *step) callBack(c *journal.Call) {
-	t.cancels[c.Node] = t.run.Resumes
-	t.withdraw[c.Node] = append(t.withdraw[c.Node], mail.DeliveriesOf(c)...)
+	t.stops.Cancels[c.Node] = t.run.Resumes
+	t.stops.Withdraw[c.Node] = append(t.stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 }
 
 // stoppedCall is the state of calls that the end of their run ends.

@@ -137,7 +137,7 @@ func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
 		ack := &writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
-		s.control(failpoint.At(ctx, failpoint.ReportAcknowledged), writ.Control{Node: r.Node, Acknowledged: ack})
+		s.outbox.Control(failpoint.At(ctx, failpoint.ReportAcknowledged), writ.Control{Node: r.Node, Acknowledged: ack})
 	}
 }
 

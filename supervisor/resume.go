@@ -254,10 +254,10 @@ func (t *step) stopGivenUp(a mail.Active) {
 	c := t.call(a.Key.Seq)
 	switch {
 	case t.run.State.Ended():
-		t.cancels[a.Node] = t.run.Resumes
+		t.stops.Cancels[a.Node] = t.run.Resumes
 	case c != nil && a.Key.Attempt <= c.Before && t.run.Resumes > 0:
-		t.cancels[a.Node] = t.run.Resumes - 1
+		t.stops.Cancels[a.Node] = t.run.Resumes - 1
 	case c != nil && a.Key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
-		t.givenUp[a.Node] = append(t.givenUp[a.Node], a.Key)
+		t.stops.GivenUp[a.Node] = append(t.stops.GivenUp[a.Node], a.Key)
 	}
 }

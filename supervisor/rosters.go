@@ -149,7 +149,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []
 		return nil // Run does the rest
 	}
 	for _, node := range s.fleet.serving() {
-		s.control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
+		s.outbox.Control(failpoint.At(ctx, failpoint.RosterSent), writ.Control{Node: node, Roster: roster.Version})
 	}
 	return nil
 }

@@ -1,20 +1,18 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"writ"
-	"writ/identity/envelope"
 	"writ/internal/cbor"
-	"writ/runner/queue"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
+	"writ/supervisor/outbox"
 	"writ/supervisor/placement"
 )
 
@@ -26,13 +24,6 @@ const (
 	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
 	stopWithin = 30 * time.Second
 )
-
-// outgoing is a job to be signed and pushed once its delivery is journaled.
-type outgoing struct {
-	task  string
-	job   cbor.Raw // as its digest was journaled
-	endBy time.Time
-}
 
 // sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
 func (t *step) sendCalls(tx *journal.Tx) error {
@@ -189,7 +180,7 @@ func (t *step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	}
 	within := startWithin
 	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // it waited too long, and its node would refuse it
-		t.withdraw[c.Node] = append(t.withdraw[c.Node], mail.DeliveriesOf(c)...)
+		t.stops.Withdraw[c.Node] = append(t.stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 		if t.s.fleet.busy(c.Node) {
 			within = min(startWithin<<min(c.Delivery, 8), startMost)
 		}
@@ -228,7 +219,7 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	if err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	t.outgoing[c.Node] = append(t.outgoing[c.Node], outgoing{job.TaskID(), body, c.EndBy})
+	t.outgoing[c.Node] = append(t.outgoing[c.Node], outbox.Job{Task: job.TaskID(), Body: body, EndBy: c.EndBy})
 	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
 }
 
@@ -247,18 +238,4 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// control tells a node something besides jobs. What is lost is told again by whoever notices.
-//
-//failpoint:none the caller names the message
-func (s *Supervisor) control(ctx context.Context, message writ.Control) {
-	message.Epoch = s.epoch
-	signed, err := envelope.Sign(envelope.Control, s.Key, message)
-	if err == nil {
-		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, signed)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.warnings.Warn(message.Node, "send control message", "err", err)
-	}
 }

@@ -47,5 +47,5 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 
 // isAwaited reports whether a run has mail, which it may not have been able to write yet, or waits for the answer of the queue.
 func (s *Supervisor) isAwaited(run writ.RunID) bool {
-	return s.steps.Knows(run) || s.dispatch.asks(run)
+	return s.steps.Knows(run) || s.outbox.IsUnanswered(run)
 }

@@ -12,6 +12,7 @@ import (
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
+	"writ/supervisor/outbox"
 	"writ/supervisor/placement"
 )
 
@@ -37,14 +38,10 @@ type step struct {
 	applied  []appliedResult // results that ended a call or attempt
 	events   []writ.Event
 
-	outgoing map[writ.NodeID][]outgoing      // jobs to send after the commit
-	cancels  map[writ.NodeID]int             // nodes to tell that the run is cancelled, as it was after so many resumes
-	withdraw map[writ.NodeID][]mail.Delivery // tasks to take back
-	reclaim  map[writ.NodeID][]mail.Delivery // and those of a lost node, to learn whether it took them
-	stale    map[writ.NodeID][]mail.Delivery // and those that nobody needs any more, whoever has them
-	givenUp  map[writ.NodeID][]writ.JobKey   // jobs that nodes need not go on with
-	freed    map[writ.NodeID]bool            // nodes where room appeared
-	others   []writ.RunID                    // runs that may go on now
+	outgoing map[writ.NodeID][]outbox.Job // jobs to send after the commit
+	stops    outbox.Stops                 // work to take back after the commit; Run and Until are unset
+	freed    map[writ.NodeID]bool         // nodes where room appeared
+	others   []writ.RunID                 // runs that may go on now
 
 	verdicts map[int]placement.Decision // on the groups of calls, by seq; nil where nobody wants to know
 }
@@ -124,7 +121,7 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail.Mail) er
 			return err
 		}
 		step := written
-		tx.Then(func() { s.dispatch.put(step.outgoing, m.Results, step.stopsWork()) }) // at once with all that shares the commit
+		tx.Then(func() { s.outbox.Put(step.outgoing, m.Results, step.stopsWork()) }) // at once with all that shares the commit
 		return nil
 	})
 	if err != nil {
@@ -224,8 +221,8 @@ func (s *Supervisor) dropResults(results []mail.Arrival) {
 	for node, n := range byNode {
 		s.accounts.countUseless(node, unasked, n)
 	}
-	s.dispatch.put(nil, results, nil)
-	s.dispatch.flush()
+	s.outbox.Put(nil, results, outbox.Stops{})
+	s.outbox.Flush()
 }
 
 // ownersOf returns whose runs are, without those that there are not.
@@ -264,9 +261,11 @@ func (s *Supervisor) newStep(run *journal.Run, now time.Time) *step {
 	return &step{
 		s: s, now: now, run: run,
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
-		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int),
-		withdraw: make(map[writ.NodeID][]mail.Delivery), reclaim: make(map[writ.NodeID][]mail.Delivery),
-		stale: make(map[writ.NodeID][]mail.Delivery), givenUp: make(map[writ.NodeID][]writ.JobKey),
+		outgoing: make(map[writ.NodeID][]outbox.Job),
+		stops: outbox.Stops{
+			Cancels: make(map[writ.NodeID]int), GivenUp: make(map[writ.NodeID][]writ.JobKey), Withdraw: make(map[writ.NodeID][]mail.Delivery),
+			Reclaim: make(map[writ.NodeID][]mail.Delivery), Stale: make(map[writ.NodeID][]mail.Delivery),
+		},
 		freed: make(map[writ.NodeID]bool),
 	}
 }
@@ -291,6 +290,13 @@ func (t *step) weigh() {
 	for _, c := range t.calls {
 		t.run.Bytes += sizeOf(c.Args) + sizeOf(c.Values)
 	}
+}
+
+// stopsWork returns the work to take back.
+func (t *step) stopsWork() outbox.Stops {
+	stops := t.stops
+	stops.Run, stops.Until = t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
+	return stops
 }
 
 // call returns a call by its seq, nil if the run has none.

@@ -30,6 +30,7 @@ import (
 	"writ/supervisor/link"
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
+	"writ/supervisor/outbox"
 	"writ/supervisor/ratelog"
 )
 
@@ -97,7 +98,7 @@ type Supervisor struct {
 	steps         *mailbox.Scheduler
 	freed         *freedNodes
 	recent        *recent
-	dispatch      *dispatch
+	outbox        *outbox.Outbox
 	programs      *programs
 	reverified    *reverified
 	refused       *refusedTexts
@@ -155,7 +156,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.steps, s.dispatch, s.freed = mailbox.New(s.step, config.Log), newDispatch(s), newFreedNodes()
+	s.steps, s.freed = mailbox.New(s.step, config.Log), newFreedNodes()
 	s.logRates.PerSecond, s.logRates.AtOnce = logBytes, logBytesOnce
 	s.steps.Owners, s.steps.Drop = s.ownersOf, s.dropResults
 	if err := s.canRunAll(ctx); err != nil {
@@ -168,6 +169,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if s.epoch, err = s.Journal.BeginEpoch(ctx, s.Now()); err != nil {
 		return nil, fmt.Errorf("begin epoch: %w", err)
 	}
+	s.outbox = outbox.New(outbox.Config{Key: s.Key, Epoch: s.epoch, Queue: s.Queue, Warnings: s.warnings, Post: s.steps.Post})
 	if mark.Restored {
 		if err := s.Marks.Heard(); err != nil {
 			return nil, errors.Join(fmt.Errorf("note that the journal is known to come from a backup: %w", err), s.Journal.Release(context.WithoutCancel(ctx)))
@@ -214,8 +216,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.reign(working) })
 	group.Go(func() error { return s.steps.Run(working) })
-	group.Go(func() error { return s.dispatch.run(working) })
-	group.Go(func() error { return s.dispatch.runAcks(working) })
+	group.Go(func() error { return s.outbox.Run(working) })
+	group.Go(func() error { return s.outbox.RunAcks(working) })
 	group.Go(func() error { return s.offerRooms(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.recheckRuns(working) })

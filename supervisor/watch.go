@@ -336,9 +336,9 @@ func (w *watcher) giveUp(ctx context.Context) error {
 // askAgain has the runs on lost nodes whose jobs could not be taken back try that again, now that the queue answers. A node that is back says
 // itself what it has.
 func (w *watcher) askAgain() {
-	for _, q := range w.s.dispatch.takeUnanswered() {
-		if n, _ := w.s.fleet.get(q.node); isAway(n) {
-			w.s.steps.Post(q.run, mail.Mail{LostNodes: []writ.NodeID{q.node}})
+	for _, q := range w.s.outbox.TakeUnanswered() {
+		if n, _ := w.s.fleet.get(q.Node); isAway(n) {
+			w.s.steps.Post(q.Run, mail.Mail{LostNodes: []writ.NodeID{q.Node}})
 		}
 	}
 }

@@ -1,0 +1,207 @@
+// Package outbox sends the messages of a supervisor to its nodes: signed jobs, acknowledgements of results and control
+// messages. It sends what is on disk already, and it may lose everything: the watch finds lost messages, and they are
+// sent again. It does not know why a message is sent.
+package outbox
+
+import (
+	"context"
+	"crypto/ed25519"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/internal/cbor"
+	"writ/runner/queue"
+	"writ/supervisor/mail"
+	"writ/supervisor/ratelog"
+)
+
+const (
+	// jobsPerSignature limits the jobs that share a signature. A signature costs more than the rest of a job, but each job
+	// carries the digests of the jobs that were signed with it.
+	jobsPerSignature = 16
+	// nodesAtOnce limits the nodes that are sent to concurrently.
+	nodesAtOnce = 16
+)
+
+// Config holds the dependencies of an Outbox. All fields are required.
+type Config struct {
+	Key      ed25519.PrivateKey
+	Epoch    int64
+	Queue    queue.Queue
+	Warnings *ratelog.Log
+	// Post gives mail to a run, about jobs that were withdrawn.
+	Post func(run writ.RunID, m mail.Mail)
+}
+
+// Outbox collects the messages of steps. The messages of many steps are sent together: with one signature and one round
+// trip to the queue for all jobs of a node. Make it with New.
+type Outbox struct {
+	Config
+
+	mu         sync.Mutex
+	jobs       map[writ.NodeID][]Job
+	stops      []Stops // sent after jobs
+	acks       []mail.Arrival
+	unanswered map[Question]bool
+	wake       chan struct{} // for jobs and stops
+	ring       chan struct{} // for acks
+}
+
+// Job is a job whose delivery is in the journal.
+type Job struct {
+	Task  string
+	Body  cbor.Raw // the bytes whose digest is in the journal
+	EndBy time.Time
+}
+
+// Question asks which jobs of a run a lost node received.
+type Question struct {
+	Run  writ.RunID
+	Node writ.NodeID
+}
+
+// New returns an empty outbox.
+func New(config Config) *Outbox {
+	return &Outbox{
+		Config: config, jobs: make(map[writ.NodeID][]Job), unanswered: make(map[Question]bool),
+		wake: make(chan struct{}, 1), ring: make(chan struct{}, 1),
+	}
+}
+
+// Put adds the messages of a step: its jobs, acknowledgements of its results, and its stops, which are sent after the
+// jobs. Flush starts sending.
+func (o *Outbox) Put(jobs map[writ.NodeID][]Job, results []mail.Arrival, stops Stops) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for node, more := range jobs {
+		o.jobs[node] = append(o.jobs[node], more...)
+	}
+	if !stops.isEmpty() {
+		o.stops = append(o.stops, stops)
+	}
+	o.acks = append(o.acks, results...)
+}
+
+// Flush starts sending.
+func (o *Outbox) Flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.jobs) > 0 || len(o.stops) > 0 {
+		signal(o.wake)
+	}
+	if len(o.acks) > 0 {
+		signal(o.ring)
+	}
+}
+
+// signal wakes the goroutine that waits for a channel.
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends jobs and stops until ctx ends.
+func (o *Outbox) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.wake:
+		}
+		runtime.Gosched() // so that the steps of the same commit are sent together
+		o.sendAll(ctx)
+	}
+}
+
+// sendAll sends the collected jobs and stops.
+func (o *Outbox) sendAll(ctx context.Context) {
+	o.mu.Lock()
+	jobs, stops := o.jobs, o.stops
+	o.jobs, o.stops = make(map[writ.NodeID][]Job), nil
+	o.mu.Unlock()
+	var sending errgroup.Group
+	sending.SetLimit(nodesAtOnce)
+	for node, all := range jobs {
+		if len(jobs) == 1 {
+			o.send(ctx, node, all)
+			break
+		}
+		sending.Go(func() error {
+			o.send(ctx, node, all)
+			return nil
+		})
+	}
+	_ = sending.Wait()
+	for _, s := range stops {
+		o.stop(ctx, s)
+	}
+}
+
+// send signs and pushes the jobs of a node. The watch delivers jobs again if they cannot be pushed.
+func (o *Outbox) send(ctx context.Context, node writ.NodeID, jobs []Job) {
+	tasks := make([]queue.Task, 0, len(jobs))
+	var err error
+	for group := range slices.Chunk(jobs, jobsPerSignature) {
+		records := make([]any, len(group))
+		for i, job := range group {
+			records[i] = job.Body
+		}
+		var signed [][]byte
+		if signed, _, err = envelope.SignEach(envelope.Job, o.Key, records...); err != nil {
+			break
+		}
+		for i, job := range group {
+			tasks = append(tasks, queue.Task{ID: job.Task, Body: signed[i], EndBy: job.EndBy})
+		}
+	}
+	if err == nil {
+		err = o.Queue.Push(ctx, node, tasks...)
+	}
+	if err != nil && ctx.Err() == nil {
+		o.Warnings.Warn(node, "send jobs; trying again", "jobs", len(jobs), "err", err)
+	}
+}
+
+// Control sends a message without jobs to a node. It is not repeated if it is lost.
+//
+//failpoint:none the caller names the message
+func (o *Outbox) Control(ctx context.Context, message writ.Control) {
+	message.Epoch = o.Epoch
+	signed, err := envelope.Sign(envelope.Control, o.Key, message)
+	if err == nil {
+		err = o.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, signed)
+	}
+	if err != nil && ctx.Err() == nil {
+		o.Warnings.Warn(message.Node, "send control message", "err", err)
+	}
+}
+
+// IsUnanswered reports whether a question about a run is open.
+func (o *Outbox) IsUnanswered(run writ.RunID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for q := range o.unanswered {
+		if q.Run == run {
+			return true
+		}
+	}
+	return false
+}
+
+// TakeUnanswered removes and returns the questions that the queue did not answer.
+func (o *Outbox) TakeUnanswered() []Question {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := slices.Collect(maps.Keys(o.unanswered))
+	clear(o.unanswered)
+	return all
+}

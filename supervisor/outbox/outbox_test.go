@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/cbor"
+	"writ/runner/queue"
+	"writ/supervisor/mail"
+	"writ/supervisor/ratelog"
+)
+
+// sink is a queue that discards jobs.
+type sink struct{ queue.Queue }
+
+func (sink) Push(context.Context, writ.NodeID, ...queue.Task) error { return nil }
+
+// BenchmarkDispatch measures the cost of sending the jobs of one commit to a node, without the queue.
+func BenchmarkDispatch(b *testing.B) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	o := New(Config{Key: key, Queue: sink{}, Warnings: ratelog.New(slog.New(slog.DiscardHandler))})
+	now := time.Now()
+	for _, n := range []int{1, 16, 128} {
+		b.Run(fmt.Sprintf("jobs=%d", n), func(b *testing.B) {
+			jobs := make([]Job, n)
+			for i := range jobs {
+				job := writ.Job{
+					JobKey: writ.JobKey{Run: "ts64ne6hqypah6oches7g6ggwa", Seq: i + 1, Attempt: 1}, Delivery: 1, Node: "n", Operation: "node.ping",
+					StartBy: now.Add(time.Minute).UnixMilli(), EndBy: now.Add(time.Hour).UnixMilli(),
+				}
+				body, err := cbor.Marshal(job)
+				if err != nil {
+					b.Fatal(err)
+				}
+				jobs[i] = Job{job.TaskID(), body, now.Add(time.Hour)}
+			}
+			for b.Loop() {
+				o.send(b.Context(), "n", jobs)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/job")
+		})
+	}
+}
+
+// recorder is a queue that records the removals and messages that it receives. It withdraws the tasks in there.
+type recorder struct {
+	queue.Queue
+	there []string
+	err   error
+	sent  int
+}
+
+func (r *recorder) Send(context.Context, queue.Stream, []byte) error {
+	r.sent++
+	return nil
+}
+
+func (r *recorder) Withdraw(_ context.Context, _ writ.NodeID, ids ...string) (withdrawn []string, err error) {
+	for _, id := range ids {
+		if slices.Contains(r.there, id) {
+			withdrawn = append(withdrawn, id)
+		}
+	}
+	return withdrawn, r.err
+}
+
+func TestStopsReportWithdrawnJobs(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := func(seq int) writ.JobKey { return writ.JobKey{Run: "r", Seq: seq, Attempt: 1} }
+	one, two, three := mail.Delivery{Key: job(1), Number: 1}, mail.Delivery{Key: job(2), Number: 1}, mail.Delivery{Key: job(2), Number: 2}
+	all := map[writ.NodeID][]mail.Delivery{"n": {one, two, three}}
+	for _, tt := range []struct {
+		name       string
+		stops      Stops
+		there      []mail.Delivery
+		err        error
+		sent       int
+		want       mail.Mail
+		unanswered bool
+	}{
+		{name: "Withdraw", stops: Stops{Withdraw: all}, there: []mail.Delivery{one}, want: mail.Mail{Withdrawn: []mail.Delivery{one}}},
+		{name: "Nothing", stops: Stops{Withdraw: all}},
+		{name: "Reclaim", stops: Stops{Reclaim: all}, there: []mail.Delivery{one}, want: mail.Mail{Withdrawn: []mail.Delivery{one}, MaybeStarted: []writ.JobKey{job(2)}}},
+		{name: "ReclaimUnanswered", stops: Stops{Reclaim: all}, there: []mail.Delivery{one}, err: errors.New("away"),
+			want: mail.Mail{Withdrawn: []mail.Delivery{one}}, unanswered: true},
+		{name: "Stale", stops: Stops{Stale: all}, there: []mail.Delivery{one}},
+		{name: "Cancel", stops: Stops{Cancels: map[writ.NodeID]int{"n": 1, "m": 0}, GivenUp: map[writ.NodeID][]writ.JobKey{"n": {job(1)}}}, sent: 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			q := &recorder{err: tt.err}
+			for _, d := range tt.there {
+				q.there = append(q.there, d.TaskID())
+			}
+			var got mail.Mail
+			o := New(Config{Key: key, Queue: q, Warnings: ratelog.New(slog.New(slog.DiscardHandler)), Post: func(_ writ.RunID, m mail.Mail) { got.Add(m) }})
+			tt.stops.Run = "r"
+			o.Put(nil, nil, tt.stops)
+			o.sendAll(t.Context())
+			if !slices.Equal(got.Withdrawn, tt.want.Withdrawn) || !slices.Equal(got.MaybeStarted, tt.want.MaybeStarted) || q.sent != tt.sent {
+				t.Errorf("mail is %+v and %d messages were sent, want %+v and %d", got, q.sent, tt.want, tt.sent)
+			}
+			if o.IsUnanswered("r") != tt.unanswered || len(o.TakeUnanswered()) > 0 != tt.unanswered || o.IsUnanswered("r") {
+				t.Errorf("unanswered is not %t, then false", tt.unanswered)
+			}
+		})
+	}
+}
