@@ -142,11 +142,11 @@ func TestParamsFillAndParse(t *testing.T) {
 		{map[string]any{"name": "ABC"}, `parameter "name" must match [a-z]+, not "ABC"`},
 		{map[string]any{"name": "abcabc"}, `parameter "name" must have at most 5 bytes, not 6`},
 		{map[string]any{"name": "abc", "count": int64(51)}, `parameter "count" must be 1 to 50, not 51`},
-		{map[string]any{"name": "abc", "count": "3"}, `parameter "count" must be an int`},
-		{map[string]any{"name": "abc", "fast": int64(1)}, `parameter "fast" must be a bool`},
-		{map[string]any{"name": "abc", "zones": []any{"z"}}, `parameter "zones" must be one of a, b, c,d, as element 0`},
+		{map[string]any{"name": "abc", "count": "3"}, `parameter "count" must be an int, not the text "3"`},
+		{map[string]any{"name": "abc", "fast": int64(1)}, `parameter "fast" must be a bool, not 1`},
+		{map[string]any{"name": "abc", "zones": []any{"z"}}, `parameter "zones" has an invalid element 0: it must be one of a, b, c,d, not the text "z"`},
 		{map[string]any{"name": "abc", "zones": []any{"a", "a", "b"}}, `parameter "zones" must have at most 2 elements, not 3`},
-		{map[string]any{"name": "abc", "ports": []any{int64(1) << 60}}, `parameter "ports" must be within ±2^53, as element 0`},
+		{map[string]any{"name": "abc", "ports": []any{int64(1) << 60}}, `parameter "ports" has an invalid element 0: it must be within ±2^53`},
 	} {
 		if _, err := r.Params.Fill(tt.given); err == nil || err.Error() != tt.want {
 			t.Errorf("Fill(%v) = %v, want %s", tt.given, err, tt.want)

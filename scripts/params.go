@@ -74,7 +74,7 @@ func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 			v = p.Default
 		}
 		if why := p.refuse(v); why != "" {
-			return nil, writ.Errorf(writ.CodeUsage, "parameter %q %s", p.Name, why)
+			return nil, p.invalid(" " + why)
 		}
 		filled[p.Name] = v
 	}
@@ -90,44 +90,53 @@ func (p Param) about() string {
 
 func (ps Params) unknown(name string) error {
 	err := writ.Errorf(writ.CodeUsage, "the script has no parameter %q", name)
-	switch closest := meant.Closest(name, ps.Names()); {
-	case closest != "":
+	if closest := meant.Closest(name, ps.Names()); closest != "" {
 		return err.WithHint("did you mean %q?", closest)
-	case len(ps) == 0:
-		return err.WithHint("it has no parameters")
-	default:
-		return err.WithHint("it has %s", strings.Join(ps.Names(), ", "))
 	}
+	return err.WithHint("%s", ps.have())
+}
+
+// have lists the parameters in a sentence.
+func (ps Params) have() string {
+	if len(ps) == 0 {
+		return "the script has no parameters"
+	}
+	return "the parameters of the script are " + strings.Join(ps.Names(), ", ")
 }
 
 // ParseParam parses name=value from a command line, by the type of the parameter. A list is a,b,c or a JSON list.
 func (ps Params) ParseParam(text string) (name string, value any, err error) {
 	name, raw, ok := strings.Cut(text, "=")
 	if !ok {
-		return "", nil, writ.Errorf(writ.CodeUsage, "%q is not a parameter; write name=value", text)
+		return "", nil, writ.Errorf(writ.CodeUsage, "%q is not a parameter; write name=value", text).WithHint("%s", ps.have())
 	}
 	p, ok := ps.Named(name)
 	if !ok {
 		return "", nil, ps.unknown(name)
 	}
-	if p.Type == "list" {
-		value, err = parseList(p.Of, raw)
-	} else {
-		value, err = parseScalar(p.Type, raw)
-	}
-	if err != nil {
-		return "", nil, writ.Errorf(writ.CodeUsage, "parameter %q: %v", name, err)
+	if value, err = p.parse(raw); err != nil {
+		return "", nil, p.invalid(": " + err.Error())
 	}
 	if why := p.refuse(value); why != "" {
-		return "", nil, writ.Errorf(writ.CodeUsage, "parameter %q %s", name, why)
+		return "", nil, p.invalid(" " + why)
 	}
 	return name, value, nil
+}
+
+func (p *Param) parse(raw string) (any, error) {
+	if p.Type == "list" {
+		return parseList(p.Of, raw)
+	}
+	return parseScalar(p.Type, raw)
 }
 
 func parseScalar(typ, raw string) (any, error) {
 	switch typ {
 	case "int":
 		n, err := strconv.ParseInt(raw, 10, 64)
+		if errors.Is(err, strconv.ErrRange) {
+			return nil, fmt.Errorf("%s exceeds the range of whole numbers in scripts", raw)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a whole number", raw)
 		}
@@ -196,11 +205,11 @@ func (p *Param) refuse(v any) string {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return "must be a list"
+		return typeText("list", v)
 	}
 	for i, e := range list {
 		if why := p.refuseScalar(p.Of, e); why != "" {
-			return fmt.Sprintf("%s, as element %d", why, i)
+			return fmt.Sprintf("has an invalid element %d: it %s", i, why)
 		}
 	}
 	return p.outOfBounds(int64(len(list)), "have", " elements")
@@ -210,27 +219,27 @@ func (p *Param) refuseScalar(typ string, v any) string {
 	switch v := v.(type) {
 	case int64:
 		if typ != "int" {
-			return article(typ)
+			return typeText(typ, v)
 		}
 		if v > maxInt || v < -maxInt {
 			return "must be within ±2^53"
 		}
 	case string:
 		if typ != "string" {
-			return article(typ)
+			return typeText(typ, v)
 		}
 		if !p.matches(v) {
 			return fmt.Sprintf("must match %s, not %q", p.Pattern, v)
 		}
 	case bool:
 		if typ != "bool" {
-			return article(typ)
+			return typeText(typ, v)
 		}
 	default:
-		return article(typ)
+		return typeText(typ, v)
 	}
 	if p.Enum != nil && !slices.Contains(p.Enum, v) {
-		return fmt.Sprintf("must be one of %s", enumText(p.Enum))
+		return fmt.Sprintf("must be one of %s, not %s", enumText(p.Enum), shownValue(v))
 	}
 	return ""
 }
@@ -246,13 +255,6 @@ func (p *Param) matches(text string) bool {
 // wholePattern compiles a pattern that must match a whole text.
 func wholePattern(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + pattern + `)$`)
-}
-
-func article(typ string) string {
-	if typ == "int" {
-		return "must be an int"
-	}
-	return "must be a " + typ
 }
 
 func enumText(enum []any) string {

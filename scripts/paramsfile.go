@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-
-	"writ"
 )
 
 // FromFile converts the values of a file to parameters. A number is a json.Number with its original digits; the
@@ -23,7 +21,10 @@ func (ps Params) FromFile(values map[string]any) (map[string]any, error) {
 		}
 		v, err := p.fromFile(values[name])
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "parameter %q: %v", name, err)
+			return nil, p.invalid(": " + err.Error())
+		}
+		if why := p.refuse(v); why != "" {
+			return nil, p.invalid(" " + why)
 		}
 		given[name] = v
 	}
@@ -38,7 +39,7 @@ func (p *Param) fromFile(v any) (any, error) {
 	case p.Type != "list":
 		return scalarFromFile(p.Type, v)
 	case !isList:
-		return v, nil // Fill rejects it by its type
+		return v, nil // FromFile rejects it by its type
 	}
 	converted := make([]any, len(list))
 	for i, element := range list {
@@ -50,8 +51,8 @@ func (p *Param) fromFile(v any) (any, error) {
 	return converted, nil
 }
 
-// scalarFromFile converts a value to its declared type. It returns values of other types unchanged, and Fill rejects
-// them.
+// scalarFromFile converts a value to its declared type. It returns values of other types unchanged, and FromFile
+// rejects them.
 func scalarFromFile(typ string, v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
