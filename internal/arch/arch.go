@@ -121,9 +121,13 @@ func (c *check) outside() {
 	}
 }
 
-// testSupport checks that the product does not import packages made for tests.
+// testSupport checks that the product does not import test support: packages below a folder internal/test, and packages
+// that import testing.
 func (c *check) testSupport() {
 	forTests := func(folder string) bool {
+		if strings.Contains("/"+folder+"/", "/internal/test/") {
+			return true
+		}
 		pkg := c.source.packages[folder]
 		return pkg != nil && slices.ContainsFunc(pkg.imports, func(imp imported) bool { return imp.path == "testing" })
 	}
