@@ -21,8 +21,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// sealUnnamed signs records as earlier runners do, in an envelope that does not name its kind.
-func sealUnnamed(kind envelope.Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
+// signUnnamed signs records as earlier runners do, in an envelope that does not name its kind.
+func signUnnamed(kind envelope.Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
 	frame, err := cbor.Marshal(records)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func sealUnnamed(kind envelope.Kind, key ed25519.PrivateKey, records ...any) ([]
 // A datacenter is upgraded node by node, so a supervisor handles each kind of message in the form of earlier runners.
 func TestUnnamedMessagesAreHandled(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		n := s.join("n1", answering(func(*nodes.LogReport) {}), func(n *testNode) { n.seal = sealUnnamed })
+		n := s.join("n1", answering(func(*nodes.LogReport) {}), func(n *testNode) { n.signs = signUnnamed })
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1})`), writ.RunSucceeded) // beats and results
 		n.describe(nodes.HostReport{Incarnation: 1, Count: 1, Host: writ.Host{Kernel: "6.1.0"}})
 		if host := s.lastAbout(n.id).Host; host == nil || host.Kernel != "6.1.0" {
