@@ -34,7 +34,7 @@ func (s *Server) Serve(ctx context.Context, machines, operators net.Listener) er
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, secure *tls.Config, handler http.Handler) error {
-	l = (&limit.Shares{Size: maxConnections}).Listener(l)
+	l = (&limit.Crowd{Size: maxConnections}).Listener(l)
 	if secure != nil {
 		l = tls.NewListener(l, secure)
 	}

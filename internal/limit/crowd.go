@@ -1,0 +1,92 @@
+package limit
+
+import (
+	"net"
+	"slices"
+	"sync"
+)
+
+// Crowd limits the open connections of a listener. If it is full, a new connection takes the place of the oldest
+// connection of the network with the most, so that networks with few connections always find a place. If no network has
+// more than that of the new connection, the new one is closed.
+//
+// Do not use it for servers behind a proxy, because all clients of the proxy are one network. See Shares.
+type Crowd struct {
+	Size int
+
+	mu   sync.Mutex
+	open []*crowdConn // in order of arrival
+}
+
+// Listener returns a listener whose connections each hold a place while they are open.
+func (c *Crowd) Listener(l net.Listener) net.Listener { return &crowdListener{l, c} }
+
+type crowdListener struct {
+	net.Listener
+	crowd *Crowd
+}
+
+// Accept implements net.Listener.
+func (l *crowdListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if entered := l.crowd.enter(conn); entered != nil {
+			return entered, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// enter adds a connection, or returns nil if it gets no place.
+func (c *Crowd) enter(conn net.Conn) net.Conn {
+	entered := &crowdConn{Conn: conn, crowd: c, network: NetworkOf(conn.RemoteAddr().String())}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) >= c.Size {
+		last := c.displacedBy(entered.network)
+		if last == nil {
+			return nil
+		}
+		c.remove(last)
+		_ = last.Conn.Close()
+	}
+	c.open = append(c.open, entered)
+	return entered
+}
+
+// displacedBy returns the connection that ends for a new one of a network, or nil.
+func (c *Crowd) displacedBy(network string) *crowdConn {
+	count := make(map[string]int)
+	for _, other := range c.open {
+		count[other.network]++
+	}
+	most := count[network] + 1
+	var last *crowdConn
+	for _, other := range c.open {
+		if count[other.network] > most {
+			last, most = other, count[other.network]
+		}
+	}
+	return last
+}
+
+func (c *Crowd) remove(conn *crowdConn) {
+	c.open = slices.DeleteFunc(c.open, func(other *crowdConn) bool { return other == conn })
+}
+
+type crowdConn struct {
+	net.Conn
+	crowd   *Crowd
+	network string
+}
+
+// Close implements net.Conn.
+func (c *crowdConn) Close() error {
+	c.crowd.mu.Lock()
+	c.crowd.remove(c)
+	c.crowd.mu.Unlock()
+	return c.Conn.Close()
+}
