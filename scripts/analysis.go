@@ -57,7 +57,7 @@ func analyse(bundle Bundle) *analysis {
 	}
 	a.named(a.main)
 	for _, m := range bundle.Modules {
-		if builtinModule(m.Name) {
+		if BuiltIn(m.Name) {
 			a.add(codeReservedModule, parser.Pos(a.unit(m).file.Base), 1, "module %q is built in", m.Name)
 		}
 	}
@@ -98,7 +98,7 @@ func (a *analysis) visit(u *unit) {
 
 func (a *analysis) visitImport(i *parser.ImportExpr) {
 	name := i.ModuleName
-	if builtinModule(name) && name != "enum" {
+	if BuiltIn(name) && name != "enum" {
 		return
 	}
 	source, ok := a.source(name)
@@ -135,7 +135,7 @@ func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	if !strings.HasPrefix(name, library.Prefix) {
 		d := a.at(codeUnknownModule, i, "unknown module %q", name)
 		if d.Help = foreignModules[name]; d.Help == "" {
-			d.Help = "modules are " + strings.Join(builtinModules(), ", ") + ", and files beside the script: import(\"NAME\") of NAME.tengo"
+			d.Help = "modules are " + strings.Join(Modules(), ", ") + ", and files beside the script: import(\"NAME\") of NAME.tengo"
 			known := a.importable()
 			if file := strings.TrimSuffix(path.Clean(name), ".tengo"); slices.Contains(known, file) {
 				d.meant(file)
@@ -157,7 +157,7 @@ func (a *analysis) unknownModule(i *parser.ImportExpr) {
 }
 
 func (a *analysis) importable() []string {
-	names := append(builtinModules(), library.Names()...)
+	names := append(Modules(), library.Names()...)
 	for _, m := range a.bundle.Modules {
 		names = append(names, m.Name)
 	}

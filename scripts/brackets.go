@@ -189,3 +189,13 @@ func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (
 		return 0, false
 	}
 }
+
+// endsOperand reports whether a token may end an operand, so that an operator, a call or an index may follow.
+func endsOperand(tok token.Token) bool {
+	switch tok {
+	case token.RParen, token.RBrack, token.RBrace, token.True, token.False, token.Undefined:
+		return true
+	default:
+		return tok.IsLiteral()
+	}
+}

@@ -44,7 +44,7 @@ func Resolve(main Source, find func(module string) ([]byte, error)) (Bundle, err
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]
-		if seen[name] || builtinModule(name) {
+		if seen[name] || BuiltIn(name) {
 			continue
 		}
 		seen[name] = true

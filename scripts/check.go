@@ -22,27 +22,27 @@ func Check(bundle Bundle) Report {
 			c.nodes(u.tree)
 		}
 	}
-	report := Report{}
+	result := Report{}
 	switch test := IsTest(bundle.Main.Name); {
 	case a.main.tree == nil:
 	case test:
 		c.checkTests()
-		report.Tests = a.testList()
+		result.Tests = testsOf(a)
 	default:
-		report.Params = c.declared()
-		c.paramReads(report.Params)
+		result.Params = c.declared()
+		c.paramReads(result.Params)
 	}
 	for _, m := range a.modules {
 		if m.source.Name != "enum" {
-			report.Modules = append(report.Modules, m.source.Name)
+			result.Modules = append(result.Modules, m.source.Name)
 		}
 	}
 	if !a.failed() {
 		before := len(a.list)
-		c.lint(report.Params)
-		if _, err := a.compile(false); err != nil {
+		c.lint(result.Params)
+		if _, err := build(a, false); err != nil {
 			a.list = a.list[:before]
-			a.refused(err)
+			report(&a.findings, err)
 		}
 	}
 	for _, u := range a.units {
@@ -50,14 +50,14 @@ func Check(bundle Bundle) Report {
 			c.disguises(u)
 		}
 	}
-	slices.Sort(report.Modules)
-	report.Operations = slices.Sorted(maps.Keys(c.operations))
-	report.Destructive = destructive(report.Operations)
-	report.Targets, report.MoreTargets = c.targets.list()
-	report.Secrets = slices.Sorted(maps.Keys(c.secrets))
-	report.Timeouts = c.timeouts
-	report.Diagnostics, report.More = a.sorted()
-	return report
+	slices.Sort(result.Modules)
+	result.Operations = slices.Sorted(maps.Keys(c.operations))
+	result.Destructive = destructive(result.Operations)
+	result.Targets, result.MoreTargets = c.targets.list()
+	result.Secrets = slices.Sorted(maps.Keys(c.secrets))
+	result.Timeouts = c.timeouts
+	result.Diagnostics, result.More = a.sorted()
+	return result
 }
 
 func destructive(operations []string) bool {
@@ -151,7 +151,7 @@ func (c *checker) module(e parser.Expr) string {
 	case *parser.ParenExpr:
 		return c.module(e.Expr)
 	case *parser.ImportExpr:
-		if builtinModule(e.ModuleName) {
+		if BuiltIn(e.ModuleName) {
 			return e.ModuleName
 		}
 	case *parser.Ident:
@@ -159,7 +159,7 @@ func (c *checker) module(e parser.Expr) string {
 		if s == nil || s.init == nil {
 			return ""
 		}
-		if i, ok := s.init.(*parser.ImportExpr); ok && builtinModule(i.ModuleName) {
+		if i, ok := s.init.(*parser.ImportExpr); ok && BuiltIn(i.ModuleName) {
 			return i.ModuleName
 		}
 	}

@@ -35,9 +35,9 @@ func Compile(bundle Bundle) (*Program, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	program, err := a.compile(false)
+	program, err := build(a, false)
 	if err != nil {
-		a.refused(err)
+		report(&a.findings, err)
 		return nil, a.err()
 	}
 	return program, nil
@@ -50,8 +50,8 @@ var boundStrings = sync.OnceFunc(func() {
 
 var errTooManyConstants = fmt.Errorf("more than %d literals", maxConstants)
 
-// compile compiles the modules and then the script, for passes or for a plan. It changes the trees.
-func (a *analysis) compile(plan bool) (program *Program, err error) {
+// build compiles the modules and then the script, for passes or for a plan. It changes the trees.
+func build(a *analysis, plan bool) (program *Program, err error) {
 	boundStrings()
 	defer func() {
 		if r := recover(); r != nil {
@@ -110,8 +110,8 @@ func (p *Program) bindConstants() {
 	}
 }
 
-// refused adds an error of Tengo's compiler as a diagnostic.
-func (f *findings) refused(err error) {
+// report adds an error of build as a diagnostic.
+func report(f *findings, err error) {
 	var refusal *tengo.CompilerError
 	switch {
 	case errors.As(err, &refusal):
@@ -158,7 +158,7 @@ func (im *importer) Get(name string) tengo.Importable {
 		}
 		return importable{&callable{native: n}}
 	}
-	if builtinModule(name) {
+	if BuiltIn(name) {
 		return importable{&imported{name: name}}
 	}
 	return nil

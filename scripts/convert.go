@@ -276,30 +276,3 @@ func rewritten(v any, replace func(part any) (any, bool)) any {
 		return v
 	}
 }
-
-// sizeOf estimates the size of the encoding of v in bytes. The estimate is never too low.
-func sizeOf(v any) int {
-	const head, number = 5, 9
-	switch v := v.(type) {
-	case string:
-		return head + len(v)
-	case int64:
-		return number
-	case *unknown:
-		return head + number*len(v.after)
-	case []any:
-		size := head
-		for _, e := range v {
-			size += sizeOf(e)
-		}
-		return size
-	case map[string]any:
-		size := head
-		for key, e := range v {
-			size += head + len(key) + sizeOf(e)
-		}
-		return size
-	default:
-		return 1
-	}
-}

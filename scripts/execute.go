@@ -182,19 +182,6 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	return made, nil
 }
 
-// permit checks a new call against the signed header.
-func (in *Inputs) permit(op *catalog.Operation, seq int) error {
-	if !slices.Contains(in.Allow, op.Name()) {
-		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()).
-			WithHint("sign the script again with %s in its allow line", op.Name())
-	}
-	if seq > min(in.MaxCalls, MaxCalls) {
-		return writ.Errorf(writ.CodeScriptLimit, "the signed header allows %d calls", in.MaxCalls).
-			WithHint("sign the script again with a higher max-calls, at most %d", MaxCalls)
-	}
-	return nil
-}
-
 // result returns a field of a call's result.
 func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, error) {
 	if p.sizes[entry.Seq-1] > MaxResult {

@@ -134,7 +134,7 @@ func (r *pieceReader) add(p *piece, pos parser.Pos) {
 		top.filled = true
 		return
 	}
-	operand := !r.fresh && r.last != nil && endsOperand(r.last)
+	operand := !r.fresh && r.last != nil && endsOperand(r.last.tok)
 	switch p.tok {
 	case token.RParen, token.RBrack, token.RBrace:
 		r.close(p)
@@ -195,14 +195,4 @@ func (r *pieceReader) close(p *piece) {
 	broken := inner.enclosure == inBlock || inner.filled && (inner.broken || inner.statements > 1)
 	p.broken, inner.open.broken = broken, broken
 	r.top().broken = r.top().broken || inner.broken || broken
-}
-
-// endsOperand reports whether p may end an operand, so that an operator, a call or an index may follow.
-func endsOperand(p *piece) bool {
-	switch p.tok {
-	case token.RParen, token.RBrack, token.RBrace, token.True, token.False, token.Undefined:
-		return true
-	default:
-		return p.tok.IsLiteral()
-	}
 }

@@ -95,9 +95,9 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 		return &habit{message: l.text + " is not an operator", help: foreignNames[l.text]}
 	case l.tok == token.Ident && l.text == "not" && followsWord(line, i):
 		return &habit{message: "not is not an operator", help: foreignNames["not"]}
-	case l.tok == token.If && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
+	case l.tok == token.If && i > 0 && endsOperand(line[i-1].tok):
 		return &habit{help: insteadOfTernary}
-	case l.tok == token.For && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
+	case l.tok == token.For && i > 0 && endsOperand(line[i-1].tok):
 		return &habit{help: "fill the list in a loop: for x in list { all = append(all, x) }"}
 	case l.tok == token.Ident && (l.text == "then" || l.text == "do") && i > 0 && i == len(line)-2:
 		return &habit{help: insteadOfColon}
@@ -112,7 +112,7 @@ func foreignOperator(line []lexeme, i int) bool {
 	default:
 		return false
 	}
-	return endsOperand(&piece{tok: line[i-1].tok}) && i+1 < len(line) && line[i+1].tok != token.Semicolon
+	return endsOperand(line[i-1].tok) && i+1 < len(line) && line[i+1].tok != token.Semicolon
 }
 
 // habitOfStatement returns the construct that the first lexeme of a line reveals, or nil.

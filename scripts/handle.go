@@ -53,18 +53,8 @@ func (h *handle) kind() writ.ResourceKind {
 	return h.op.Kind
 }
 
-// refKey is the only key of an encoded handle.
-const refKey = "ref"
-
 // form returns the handle as an encodable value.
 func (h *handle) form() map[string]any { return map[string]any{refKey: int64(h.seq)} }
-
-// RefOf decodes an encoded handle, {"ref": seq}.
-func RefOf(v any) (seq int, ok bool) {
-	m, _ := v.(map[string]any)
-	n, ok := m[refKey].(int64)
-	return int(n), ok && len(m) == 1
-}
 
 // isHandle recognizes handles for the catalogue.
 func isHandle(v any) (writ.ResourceKind, bool) {

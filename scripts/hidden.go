@@ -14,7 +14,7 @@ const maxHidden = 10
 
 // disguises reports misleading text anywhere in a source: in comments, texts and names. It reports each code at most
 // once per line.
-func (c *checker) disguises(u *unit) {
+func (f *findings) disguises(u *unit) {
 	names, text := namesIn(u.tree), u.source.Text
 	line, reported, found := 1, map[string]int{}, map[string]int{}
 	report := func(code string, at, size int, format string, args ...any) *Diagnostic {
@@ -22,7 +22,7 @@ func (c *checker) disguises(u *unit) {
 			return &Diagnostic{}
 		}
 		reported[code], found[code] = line, found[code]+1
-		return c.add(code, parser.Pos(u.file.Base+at), size, format, args...)
+		return f.add(code, parser.Pos(u.file.Base+at), size, format, args...)
 	}
 	word, mixed := 0, false // the start of the current word, and whether the word contains non-ASCII characters
 	end := func(at int) {

@@ -24,12 +24,6 @@ type Member struct {
 	Help string // "" if Tengo's own manual describes it
 }
 
-// Modules returns the names of all built-in modules, sorted.
-func Modules() []string { return builtinModules() }
-
-// BuiltIn reports whether import(name) imports a built-in module. Built-in modules take precedence over all others.
-func BuiltIn(name string) bool { return builtinModule(name) }
-
 // Members returns the members of a built-in module except operations of the catalogue, sorted by name.
 func Members(module string) []Member {
 	if module == "enum" {

@@ -23,6 +23,7 @@ const (
 	MaxResult    = 64 << 10  // bytes of the values of a result, and of a run's output
 	MaxJournal   = 4 << 20   // bytes of the arguments and results of a run's calls
 	MaxLogLine   = 4 << 10   // bytes; longer lines are cut off
+	maxTrace     = 32        // positions of an error
 	MaxLogLines  = 1_000     // lines; the last one reports the omission of more
 	maxString    = 256 << 10 // bytes of a string or of bytes
 	maxDepth     = 64        // of values that are printed, compared, copied or encoded

@@ -423,7 +423,7 @@ func (l *linter) unusedNames() {
 		switch {
 		case !isImport:
 			l.warn(codeUnusedVariable, s.name, "%q is never read", s.name.Name)
-		case builtinModule(i.ModuleName):
+		case BuiltIn(i.ModuleName):
 			l.warn(codeUnusedImport, s.name, "the module %q is imported and not used", i.ModuleName).Help = "remove it"
 		}
 	}

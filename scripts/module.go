@@ -32,18 +32,6 @@ var goModules = map[string]map[string]member{
 	"hex":    hexModule,
 }
 
-// builtinModules returns the names of all modules that need no file. This includes "enum", which is written in Tengo.
-func builtinModules() []string {
-	names := append(catalog.Modules(), slices.Collect(maps.Keys(goModules))...)
-	names = append(names, "enum")
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func builtinModule(name string) bool {
-	return name == "enum" || goModules[name] != nil || len(catalog.Of(name)) > 0
-}
-
 // ofOperations reports whether the module has operations, so that its use must be visible in the text.
 func ofOperations(module string) bool { return len(catalog.Of(module)) > 0 }
 

@@ -135,7 +135,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 	}
 	d := r.at(codeUnresolved, name, "unknown name %q", name.Name)
 	switch foreign := foreignName(name.Name); {
-	case builtinModule(name.Name):
+	case BuiltIn(name.Name):
 		d.Help = "write " + name.Name + ` := import("` + name.Name + `") above`
 	case foreign != "":
 		d.Help = foreign

@@ -2,8 +2,10 @@ package scripts
 
 import (
 	"context"
+	"slices"
 
 	"writ"
+	"writ/sal/catalog"
 )
 
 // Source is one file of a bundle.
@@ -30,6 +32,19 @@ type Inputs struct {
 	Secrets  []string `json:"secrets,omitempty"`
 	MaxCalls int      `json:"max_calls"`
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
+}
+
+// permit checks a new call against the signed header.
+func (in *Inputs) permit(op *catalog.Operation, seq int) error {
+	if !slices.Contains(in.Allow, op.Name()) {
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()).
+			WithHint("sign the script again with %s in its allow line", op.Name())
+	}
+	if seq > min(in.MaxCalls, MaxCalls) {
+		return writ.Errorf(writ.CodeScriptLimit, "the signed header allows %d calls", in.MaxCalls).
+			WithHint("sign the script again with a higher max-calls, at most %d", MaxCalls)
+	}
+	return nil
 }
 
 // EntryState is the state of a journaled call.

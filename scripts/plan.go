@@ -53,33 +53,6 @@ type Horizon struct {
 	After    []int  `json:"after,omitempty"` // the calls whose results the plan needs to continue, ascending
 }
 
-// knownAfter is the only key of an encoded unknown value. No field of an operation can have this name.
-const knownAfter = "(known after)"
-
-// knownAtSubmission is the text for a value that is known as soon as the run exists.
-const knownAtSubmission = "(known at submission)"
-
-// KnownAfter reports whether v is an encoded unknown value, and returns the calls after which it is known. It returns
-// no calls for a value that is known as soon as the run exists.
-func KnownAfter(v any) (seqs []int, unknown bool) {
-	m, ok := v.(map[string]any)
-	if !ok || len(m) != 1 {
-		return nil, false
-	}
-	list, ok := m[knownAfter].([]any)
-	if !ok {
-		return nil, false
-	}
-	for _, e := range list {
-		seq, ok := e.(int64)
-		if !ok {
-			return nil, false
-		}
-		seqs = append(seqs, int(seq))
-	}
-	return seqs, true
-}
-
 // Describe formats a value of the plan on one line for people: a string unchanged, a handle as <machine web-0>, an
 // unknown value as "(known after machine web-0, herodb store)" or "(known at submission)".
 func (p *Plan) Describe(v any) string {

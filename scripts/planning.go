@@ -36,7 +36,7 @@ func Foresee(ctx context.Context, bundle Bundle, inputs Inputs, given map[int]ma
 	var program *Program
 	err := a.err()
 	if err == nil {
-		program, err = a.compile(true)
+		program, err = build(a, true)
 	}
 	if err != nil {
 		if _, err := Compile(bundle); err != nil {

@@ -10,9 +10,6 @@ import (
 	"github.com/d5/tengo/v2/parser"
 )
 
-// maxTrace is the maximum number of positions of an error.
-const maxTrace = 32
-
 // frames returns the current position of a VM and the positions of its callers, innermost first. Tengo does not export
 // them: they are only in the text of a script error, which neither a called function nor a panic has. Reading private
 // fields by reflection is safe while the VM is stopped, and correct for the pinned version of Tengo; a test compares

@@ -8,8 +8,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// value returns the result of a run in the form for tests.
-func (r *Rehearsed) value() map[string]any {
+// rehearsedValue returns the result of a run in the form for tests.
+func rehearsedValue(r *Rehearsed) map[string]any {
 	v := map[string]any{
 		"state": r.State, "code": nil, "message": nil, "position": nil,
 		"output": orEmptyMap(r.Output), "logs": textList(r.Logs),
@@ -42,8 +42,8 @@ func (r *Rehearsed) value() map[string]any {
 	return v
 }
 
-// value returns a plan in the form for tests. An unknown value is a text like "(known after volume.create web-0)".
-func (p *Plan) value() map[string]any {
+// planValue returns a plan in the form for tests. An unknown value is a text like "(known after volume.create web-0)".
+func planValue(p *Plan) map[string]any {
 	v := map[string]any{
 		"digest": p.Digest.String(), "complete": p.Horizon == nil && p.Failure == nil, "horizon": nil, "code": nil, "message": nil, "position": nil,
 		"logs": textList(p.Logs),

@@ -15,9 +15,6 @@ import (
 // TestEnding is the suffix of the names of test files: "web_test.tengo". A test file is never a script.
 const TestEnding = "_test.tengo"
 
-// testPrefix is the prefix of the names of test functions.
-const testPrefix = "test_"
-
 // IsTest reports whether a file of this name contains tests.
 func IsTest(name string) bool { return strings.HasSuffix(name, TestEnding) }
 
@@ -45,12 +42,12 @@ func CompileTests(bundle Bundle) (*TestFile, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	program, err := a.compile(false)
+	program, err := build(a, false)
 	if err != nil {
-		a.refused(err)
+		report(&a.findings, err)
 		return nil, a.err()
 	}
-	return &TestFile{program: program, tests: a.testList()}, nil
+	return &TestFile{program: program, tests: testsOf(a)}, nil
 }
 
 // Tests returns the tests in the order of the file.
@@ -164,31 +161,8 @@ func (p *pass) failTest(text string) {
 	p.addNote(true, text)
 }
 
-// findTests collects the tests of the main unit: definitions test_… := func(t) at its top level.
-func (a *analysis) findTests() {
-	for _, s := range a.main.tree.Stmts {
-		assign, ok := s.(*parser.AssignStmt)
-		if !ok || assign.Token != token.Define || len(assign.LHS) != 1 {
-			continue
-		}
-		name, ok := assign.LHS[0].(*parser.Ident)
-		if !ok || !strings.HasPrefix(name.Name, testPrefix) {
-			continue
-		}
-		fn, ok := assign.RHS[0].(*parser.FuncLit)
-		switch {
-		case !ok || len(fn.Type.Params.List) != 1 || fn.Type.Params.VarArgs:
-			a.at(codeTestShape, name, "%s is not a test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
-		case a.symbols[name] != nil && a.symbols[name].assigned:
-			a.at(codeTestShape, name, "%s is assigned again below, so its test function is unclear", name.Name)
-		default:
-			a.tests = append(a.tests, name)
-		}
-	}
-}
-
-func (a *analysis) testList() []Test {
-	var list []Test
+// testsOf lists the tests of a test file.
+func testsOf(a *analysis) (list []Test) {
 	for _, name := range a.tests {
 		list = append(list, Test{Name: name.Name, Line: a.main.file.Position(name.NamePos).Line})
 	}

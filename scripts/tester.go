@@ -85,7 +85,7 @@ func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
 	for _, target := range done.Untouched {
 		p.failTest(fmt.Sprintf("this run of %s did not call %s", r.Script, target))
 	}
-	return p.records("the result of t.run", done.value())
+	return p.records("the result of t.run", rehearsedValue(&done))
 }
 
 func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
@@ -100,7 +100,7 @@ func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, p.unplayed(err)
 	}
-	return p.records("the result of t.plan", plan.value())
+	return p.records("the result of t.plan", planValue(&plan))
 }
 
 var errPlanned = errors.New("t.plan: a plan is made before any call, so none can fail or have a result")

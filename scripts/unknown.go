@@ -48,6 +48,9 @@ func (u *unknown) Call(...tengo.Object) (tengo.Object, error) {
 	return nil, u.here("the called function")
 }
 
+// encodedSize estimates the size of the encoding in bytes.
+func (u *unknown) encodedSize() int { return 5 + 9*len(u.after) }
+
 // value returns the encoding of u; see KnownAfter.
 func (u *unknown) value() any {
 	list := make([]any, len(u.after))

@@ -1,0 +1,34 @@
+package scripts
+
+import (
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+)
+
+// testPrefix is the prefix of the names of test functions.
+const testPrefix = "test_"
+
+// findTests collects the tests of the main unit: definitions test_… := func(t) at its top level.
+func (a *analysis) findTests() {
+	for _, s := range a.main.tree.Stmts {
+		assign, ok := s.(*parser.AssignStmt)
+		if !ok || assign.Token != token.Define || len(assign.LHS) != 1 {
+			continue
+		}
+		name, ok := assign.LHS[0].(*parser.Ident)
+		if !ok || !strings.HasPrefix(name.Name, testPrefix) {
+			continue
+		}
+		fn, ok := assign.RHS[0].(*parser.FuncLit)
+		switch {
+		case !ok || len(fn.Type.Params.List) != 1 || fn.Type.Params.VarArgs:
+			a.at(codeTestShape, name, "%s is not a test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
+		case a.symbols[name] != nil && a.symbols[name].assigned:
+			a.at(codeTestShape, name, "%s is assigned again below, so its test function is unclear", name.Name)
+		default:
+			a.tests = append(a.tests, name)
+		}
+	}
+}
