@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"writ/scripts/diagnostic"
 
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/scripts"
 )
 
 //go:generate go test . -run ^TestDocuments$ -update
@@ -101,8 +101,8 @@ This page is for people who write [scripts](../architecture.md#words). It lists 
 ` + "`writ explain CODE`" + ` prints the same. Errors stop a script. Warnings stop it with ` + "`--strict`" + ` only. A code never changes its meaning.
 ` + "`go generate .`" + ` makes this page from the table ` + "`Codes`" + ` of the package scripts.
 `)
-	for i, c := range scripts.Codes {
-		if i == 0 || c.Code[:3] != scripts.Codes[i-1].Code[:3] {
+	for i, c := range diagnostic.Codes {
+		if i == 0 || c.Code[:3] != diagnostic.Codes[i-1].Code[:3] {
 			fmt.Fprintf(&b, "\n## %s\n", map[string]string{
 				"W00": "The source and its size", "W01": "Operations and their arguments", "W02": "Names and imports",
 				"W03": "Parameters", "W04": "Possible, and most likely a mistake", "W05": "Tests of scripts",

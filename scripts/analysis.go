@@ -10,6 +10,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/stdlib"
 
+	"writ/scripts/diagnostic"
 	"writ/scripts/library"
 
 	"writ/internal/meant"
@@ -52,13 +53,13 @@ func analyse(bundle Bundle) *analysis {
 	a.main = a.unit(bundle.Main)
 	a.main.main = true
 	if total > MaxBundle {
-		a.add(codeTooBig, parser.Pos(a.main.file.Base), 1, "the script and its modules have %d bytes; at most %d are possible", total, MaxBundle)
+		a.add(diagnostic.CodeTooBig, parser.Pos(a.main.file.Base), 1, "the script and its modules have %d bytes; at most %d are possible", total, MaxBundle)
 		return a
 	}
 	a.named(a.main)
 	for _, m := range bundle.Modules {
 		if BuiltIn(m.Name) {
-			a.add(codeReservedModule, parser.Pos(a.unit(m).file.Base), 1, "module %q is built in", m.Name)
+			a.add(diagnostic.CodeReservedModule, parser.Pos(a.unit(m).file.Base), 1, "module %q is built in", m.Name)
 		}
 	}
 	a.visit(a.main)
@@ -80,7 +81,7 @@ var sourceName = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,128}$`)
 
 func (a *analysis) named(u *unit) {
 	if !sourceName.MatchString(u.source.Name) {
-		d := a.add(codeReservedModule, parser.Pos(u.file.Base), 1, "%q cannot name a script or module", u.source.Name)
+		d := a.add(diagnostic.CodeReservedModule, parser.Pos(u.file.Base), 1, "%q cannot name a script or module", u.source.Name)
 		d.Help = "1 to 128 letters, digits and _./@+-"
 	}
 }
@@ -106,7 +107,7 @@ func (a *analysis) visitImport(i *parser.ImportExpr) {
 	case !ok:
 		a.unknownModule(i)
 	case a.state[name] == inside:
-		a.at(codeImportCycle, i, "module %q imports itself, directly or through others", name)
+		a.at(diagnostic.CodeImportCycle, i, "module %q imports itself, directly or through others", name)
 	case a.state[name] == unseen:
 		a.state[name] = inside
 		u := a.unit(source)
@@ -133,24 +134,24 @@ func (a *analysis) source(name string) (Source, bool) {
 func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	name := i.ModuleName
 	if !strings.HasPrefix(name, library.Prefix) {
-		d := a.at(codeUnknownModule, i, "unknown module %q", name)
+		d := a.at(diagnostic.CodeUnknownModule, i, "unknown module %q", name)
 		if d.Help = foreignModules[name]; d.Help == "" {
 			d.Help = "modules are " + strings.Join(Modules(), ", ") + ", and files beside the script: import(\"NAME\") of NAME.tengo"
 			known := a.importable()
 			if file := strings.TrimSuffix(path.Clean(name), ".tengo"); slices.Contains(known, file) {
-				d.meant(file)
+				d.Suggest(file)
 			} else {
-				d.meant(meant.Closest(name, known))
+				d.Suggest(meant.Closest(name, known))
 			}
 		}
 		return
 	}
-	d := a.at(codeUnknownModule, i, "the library has no module %q", name)
+	d := a.at(diagnostic.CodeUnknownModule, i, "the library has no module %q", name)
 	switch closest := meant.Closest(name, library.Names()); {
 	case library.Newest(name) != "":
 		d.Help = fmt.Sprintf("the newest version is %q", library.Newest(name))
 	case closest != "":
-		d.meant(closest)
+		d.Suggest(closest)
 	default:
 		d.Help = "it has " + strings.Join(library.Names(), ", ") + "; modules of your own have other names"
 	}

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"bytes"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -169,7 +170,7 @@ func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (
 	switch {
 	case b.unclosed != nil:
 		at = parser.Pos(u.file.Base + b.unclosed.offset)
-		d := f.add(codeSyntax, at, 1, "this %s is never closed", b.unclosed.text)
+		d := f.add(diagnostic.CodeSyntax, at, 1, "this %s is never closed", b.unclosed.text)
 		want := closing(b.unclosed.tok).String()
 		for _, e := range found {
 			if e.Pos.Offset > b.unclosed.offset && e.Pos.Line > b.unclosed.line && b.misfit != b.unclosed {
@@ -183,7 +184,7 @@ func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (
 		return at, true
 	case b.extra != nil:
 		at = parser.Pos(u.file.Base + b.extra.offset)
-		f.add(codeSyntax, at, 1, "this %s has no opening bracket", b.extra.text).Help = "remove it, or add the bracket that it closes"
+		f.add(diagnostic.CodeSyntax, at, 1, "this %s has no opening bracket", b.extra.text).Help = "remove it, or add the bracket that it closes"
 		return at, true
 	default:
 		return 0, false

@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/internal/meant"
 	"writ/sal/catalog"
+	"writ/scripts/diagnostic"
 )
 
 // Check returns all diagnostics of a script and its modules, without running them: errors of the compiler, and
@@ -142,7 +143,7 @@ func (c *checker) value(e parser.Expr) {
 	if module == "" || c.seen[e] || !ofOperations(module) {
 		return
 	}
-	c.at(codeModuleAsValue, e, "the module %q is used as a value", module).Help = "use it as " + module + ".operation(…)"
+	c.at(diagnostic.CodeModuleAsValue, e, "the module %q is used as a value", module).Help = "use it as " + module + ".operation(…)"
 }
 
 // module returns the built-in module that an expression denotes, or "" if it denotes none or is not statically known.
@@ -204,7 +205,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 		return
 	}
 	if c.isSecret(base) {
-		c.at(codeSecretPlace, base, "a secret has no fields")
+		c.at(diagnostic.CodeSecretPlace, base, "a secret has no fields")
 		return
 	}
 	if c.isParams(base) {
@@ -214,7 +215,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if op := c.handle(base); op != nil {
 		fields := handleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != fieldName) {
-			c.at(codeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).helps(memberHelp("it", key.Value, fields))
+			c.at(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(memberHelp("it", key.Value, fields))
 		}
 	}
 }
@@ -230,7 +231,7 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		return
 	}
 	if _, ok := goModules[module][key.Value]; !ok {
-		c.at(codeUnknownMember, key, "module %s has no %q", module, key.Value).helps(memberHelp("it", key.Value, membersOf(module)))
+		c.at(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(memberHelp("it", key.Value, membersOf(module)))
 	}
 }
 
@@ -269,9 +270,9 @@ func (c *checker) isParams(e parser.Expr) bool {
 func (c *checker) paramReads(params Params) {
 	for _, r := range c.reads {
 		if _, ok := params.Named(r.name); !ok && !c.misdeclared[r.name] && !c.undeclared {
-			d := c.at(codeUnknownParam, r.at, "unknown parameter %q", r.name)
+			d := c.at(diagnostic.CodeUnknownParam, r.at, "unknown parameter %q", r.name)
 			if !c.crowded() {
-				d.meant(meant.Closest(r.name, params.Names()))
+				d.Suggest(meant.Closest(r.name, params.Names()))
 			}
 		}
 	}
@@ -280,7 +281,7 @@ func (c *checker) paramReads(params Params) {
 	}
 	for name, s := range c.symbols {
 		if s == c.paramsSymbol && s.init != nil && name.Pos() > s.init.Pos() {
-			c.at(codeParamsRead, name, "params is the declaration, not the values").Help = "write run.params"
+			c.at(diagnostic.CodeParamsRead, name, "params is the declaration, not the values").Help = "write run.params"
 		}
 	}
 }
@@ -289,7 +290,7 @@ func (c *checker) duplicates(m *parser.MapLit) {
 	keys := make(map[string]bool, len(m.Elements))
 	for _, e := range m.Elements {
 		if keys[e.Key] {
-			c.add(codeDuplicateKey, e.KeyPos, keyWidth(e), "duplicate key %q", e.Key)
+			c.add(diagnostic.CodeDuplicateKey, e.KeyPos, keyWidth(e), "duplicate key %q", e.Key)
 		}
 		keys[e.Key] = true
 	}
@@ -316,7 +317,7 @@ func (c *checker) call(e *parser.CallExpr) {
 	module := c.module(base)
 	m, ok := goModules[module][key.Value]
 	if ok && m.call != nil && (len(e.Args) < m.least || m.most >= 0 && len(e.Args) > m.most) {
-		c.at(codeArity, e, "%s.%s takes %s, not %d", module, key.Value, m.arguments(), len(e.Args))
+		c.at(diagnostic.CodeArity, e, "%s.%s takes %s, not %d", module, key.Value, m.arguments(), len(e.Args))
 	}
 }
 
@@ -324,7 +325,7 @@ func (c *checker) call(e *parser.CallExpr) {
 func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 	least, most := arity(op)
 	if len(e.Args) < least || len(e.Args) > most {
-		c.at(codeArity, e, "%s takes %s, not %d arguments", op.Name(), argumentsOf(op), len(e.Args))
+		c.at(diagnostic.CodeArity, e, "%s takes %s, not %d arguments", op.Name(), argumentsOf(op), len(e.Args))
 		return
 	}
 	args := e.Args
@@ -370,23 +371,23 @@ func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
 func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 	if s, ok := e.(*parser.StringLit); ok {
 		if !writ.ValidName(s.Value) {
-			c.at(codeResourceName, e, "%q cannot name a %s", s.Value, op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
+			c.at(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value, op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
 		}
 		return
 	}
 	if c.isSecret(e) {
-		c.at(codeSecretPlace, e, "the name of a %s cannot be a secret", op.Kind)
+		c.at(diagnostic.CodeSecretPlace, e, "the name of a %s cannot be a secret", op.Kind)
 		return
 	}
 	if made := c.handle(e); made != nil && made.Kind != op.Kind {
-		c.at(codeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(), op.Kind, made.Name())
+		c.at(diagnostic.CodeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(), op.Kind, made.Name())
 		return
 	}
 	switch v, complete := literalValue(e); v.(type) {
 	case catalog.Unknown:
 	default:
 		if complete {
-			c.at(codeArgument, e, "%s takes the name of a %s first", op.Name(), op.Kind)
+			c.at(diagnostic.CodeArgument, e, "%s takes the name of a %s first", op.Name(), op.Kind)
 		}
 	}
 }
@@ -398,7 +399,7 @@ func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, b
 		return m, true
 	}
 	if _, unknown := v.(catalog.Unknown); !unknown && v != nil {
-		c.at(codeArgument, e, "%s takes %s; this is not a map", op.Name(), argumentsOf(op))
+		c.at(diagnostic.CodeArgument, e, "%s takes %s; this is not a map", op.Name(), argumentsOf(op))
 	}
 	return nil, false
 }
@@ -460,23 +461,23 @@ func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Pro
 	key, value := nodeAt(spec, p.Path)
 	switch {
 	case p.Reason == catalog.UnknownField && key != nil:
-		c.add(codeUnknownField, key.KeyPos, keyWidth(key), "%s has %s", op.Name(), p.Message).meant(p.Suggestion)
+		c.add(diagnostic.CodeUnknownField, key.KeyPos, keyWidth(key), "%s has %s", op.Name(), p.Message).Suggest(p.Suggestion)
 	case p.Reason == catalog.SecretMisplaced:
-		c.at(codeSecretPlace, value, "%s: %s", op.Name(), p.Message)
+		c.at(diagnostic.CodeSecretPlace, value, "%s: %s", op.Name(), p.Message)
 	case p.Reason == catalog.MissingField:
-		c.add(codeFieldMissing, value.Pos(), 1, "%s: %s", op.Name(), p.Message)
+		c.add(diagnostic.CodeFieldMissing, value.Pos(), 1, "%s: %s", op.Name(), p.Message)
 	default:
-		c.at(codeFieldType, value, "%s: %s", op.Name(), p.Message).meant(p.Suggestion)
+		c.at(diagnostic.CodeFieldType, value, "%s: %s", op.Name(), p.Message).Suggest(p.Suggestion)
 	}
 }
 
 func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
 	key, value := nodeAt(options, p.Path)
 	if p.Reason == catalog.UnknownField && key != nil {
-		d := c.add(codeUnknownOption, key.KeyPos, keyWidth(key), "unknown option %q", key.Key)
+		d := c.add(diagnostic.CodeUnknownOption, key.KeyPos, keyWidth(key), "unknown option %q", key.Key)
 		d.Help = "the options are " + strings.Join(optionSchema.Names(), ", ")
-		d.meant(p.Suggestion)
+		d.Suggest(p.Suggestion)
 		return
 	}
-	c.at(codeOptionValue, value, "%s", p.Message).meant(p.Suggestion)
+	c.at(diagnostic.CodeOptionValue, value, "%s", p.Message).Suggest(p.Suggestion)
 }

@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/diagnostic"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -203,7 +204,7 @@ func TestDiagnosticsHaveCodeAndPosition(t *testing.T) {
 			provoked[d.Code] = true
 		}
 	}
-	for _, info := range scripts.Codes {
+	for _, info := range diagnostic.Codes {
 		if strings.HasPrefix(info.Code, "W05") { // of test files: TestCheckUnderstandsTestFiles
 			continue
 		}
@@ -259,7 +260,7 @@ func TestSourceNamesAreLimited(t *testing.T) {
 		main := scripts.Source{Name: "main.tengo", Text: fmt.Appendf(nil, "import(%q)", name)}
 		named := scripts.Source{Name: name, Text: []byte("export 1")}
 		for _, b := range []scripts.Bundle{{Main: named}, {Main: main, Modules: []scripts.Source{named}}} {
-			if r := scripts.Check(b); !slices.ContainsFunc(r.Diagnostics, func(d scripts.Diagnostic) bool { return d.Code == "W0206" }) {
+			if r := scripts.Check(b); !slices.ContainsFunc(r.Diagnostics, func(d diagnostic.Diagnostic) bool { return d.Code == "W0206" }) {
 				t.Errorf("a source that is called %.200q: %s", name, r)
 			}
 		}
@@ -290,16 +291,16 @@ func sortedLike(codes []string) []string {
 
 func TestEveryCodeIsExplained(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, info := range scripts.Codes {
+	for _, info := range diagnostic.Codes {
 		if seen[info.Code] || info.Title == "" || len(info.Explain) < 40 {
 			t.Errorf("%s is there twice, or has no title or explanation", info.Code)
 		}
 		seen[info.Code] = true
-		if found, ok := scripts.LookupCode(info.Code); !ok || found != info {
+		if found, ok := diagnostic.Lookup(info.Code); !ok || found != info {
 			t.Errorf("LookupCode(%s) = %v %v", info.Code, found, ok)
 		}
 	}
-	for _, info := range scripts.Codes {
+	for _, info := range diagnostic.Codes {
 		bundle := bundleOf
 		if strings.HasPrefix(info.Code, "W05") {
 			bundle = testBundle
@@ -321,7 +322,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := scripts.LookupCode("W9999"); ok {
+	if _, ok := diagnostic.Lookup("W9999"); ok {
 		t.Error("LookupCode finds what is not there")
 	}
 }

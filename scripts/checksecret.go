@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"slices"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -43,7 +44,7 @@ func (c *checker) secretCall(e *parser.CallExpr) {
 	}
 	for _, arg := range e.Args {
 		if place := c.secretIn(arg); place != nil {
-			c.at(codeSecretPlace, place, "%s cannot take a secret", what)
+			c.at(diagnostic.CodeSecretPlace, place, "%s cannot take a secret", what)
 		}
 	}
 }
@@ -55,9 +56,9 @@ func (c *checker) secretName(e parser.Expr) {
 	switch {
 	case !complete:
 	case !isText:
-		c.at(codeArgument, e, "run.secret takes the name of a secret")
+		c.at(diagnostic.CodeArgument, e, "run.secret takes the name of a secret")
 	case !writ.ValidName(name):
-		c.at(codeSecretName, e, "%q cannot name a secret", name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
+		c.at(diagnostic.CodeSecretName, e, "%q cannot name a secret", name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
 	default:
 		c.secrets[name] = true
 	}
@@ -115,7 +116,7 @@ func (c *checker) operands(e *parser.BinaryExpr) {
 	}
 	for _, operand := range []parser.Expr{e.LHS, e.RHS} {
 		if c.isSecret(operand) {
-			c.at(codeSecretPlace, operand, "a secret cannot be compared or become part of a text")
+			c.at(diagnostic.CodeSecretPlace, operand, "a secret cannot be compared or become part of a text")
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 
 	"writ/sal/catalog"
+	"writ/scripts/diagnostic"
 )
 
 // checkTests checks the parts that only test files have: the tests and their use of t.
@@ -18,18 +19,18 @@ func (c *checker) checkTests() {
 			continue
 		}
 		if name, ok := assign.LHS[0].(*parser.Ident); ok && name.Name == paramsName {
-			c.at(codeTestShape, name, "tests have no parameters").Help = "give them to the script: t.run(\"web.tengo\", {params: {…}})"
+			c.at(diagnostic.CodeTestShape, name, "tests have no parameters").Help = "give them to the script: t.run(\"web.tengo\", {params: {…}})"
 		}
 	}
 	for _, u := range c.units {
 		for _, i := range u.imports {
 			if ofOperations(i.ModuleName) {
-				c.at(codeTestOperation, i, "tests call no operations, so %q cannot be imported", i.ModuleName).Help = "run a script: t.run(\"web.tengo\")"
+				c.at(diagnostic.CodeTestOperation, i, "tests call no operations, so %q cannot be imported", i.ModuleName).Help = "run a script: t.run(\"web.tengo\")"
 			}
 		}
 	}
 	if len(c.tests) == 0 && !c.failed() {
-		c.add(codeTestShape, parser.Pos(c.main.file.Base), 1, "this file contains no test").Help = "write test_name := func(t) { … }"
+		c.add(diagnostic.CodeTestShape, parser.Pos(c.main.file.Base), 1, "this file contains no test").Help = "write test_name := func(t) { … }"
 	}
 }
 
@@ -41,7 +42,7 @@ func (c *checker) ofTest(t *symbol, n parser.Node) {
 	if e, ok := n.(parser.Expr); ok {
 		if base, key := selected(e); key != nil && c.is(base, t) {
 			if _, ok := testMembers[key.Value]; !ok {
-				c.at(codeTestMember, key, "t has no %q", key.Value).helps(memberHelp("it", key.Value, testerNames()))
+				c.at(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(memberHelp("it", key.Value, testerNames()))
 			}
 		}
 	}
@@ -65,7 +66,7 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 		return
 	}
 	if len(e.Args) < m.least || m.most >= 0 && len(e.Args) > m.most {
-		c.at(codeArity, e, "t.%s takes %s, not %d", key.Value, m.arguments(), len(e.Args))
+		c.at(diagnostic.CodeArity, e, "t.%s takes %s, not %d", key.Value, m.arguments(), len(e.Args))
 		return
 	}
 	if key.Value != "run" && key.Value != "plan" || len(e.Args) < 2 {
@@ -78,15 +79,15 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	}
 	r, problems := parseRehearsal(options)
 	if key.Value == "plan" && len(r.Faults)+len(r.Results) > 0 {
-		c.at(codeTestOption, e.Args[1], "%v", errPlanned)
+		c.at(diagnostic.CodeTestOption, e.Args[1], "%v", errPlanned)
 	}
 	for _, p := range problems {
 		element, value := nodeAt(e.Args[1], p.Path)
 		// A path of two elements is the key that names a call.
 		if element != nil && (p.Reason == catalog.UnknownField || p.Reason == catalog.WrongValue && len(p.Path) == 2) {
-			c.add(codeTestOption, element.KeyPos, keyWidth(element), "%s", p.Message).meant(p.Suggestion)
+			c.add(diagnostic.CodeTestOption, element.KeyPos, keyWidth(element), "%s", p.Message).Suggest(p.Suggestion)
 			continue
 		}
-		c.at(codeTestOption, value, "%s", p.Message).meant(p.Suggestion)
+		c.at(diagnostic.CodeTestOption, value, "%s", p.Message).Suggest(p.Suggestion)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
@@ -115,11 +116,11 @@ func report(f *findings, err error) {
 	var refusal *tengo.CompilerError
 	switch {
 	case errors.As(err, &refusal):
-		f.add(codeCompiler, refusal.Node.Pos(), 1, "%v", refusal.Err)
+		f.add(diagnostic.CodeCompiler, refusal.Node.Pos(), 1, "%v", refusal.Err)
 	case errors.Is(err, errTooManyConstants):
-		f.add(codeTooManyConst, parser.Pos(f.units[0].file.Base), 1, "%v", err)
+		f.add(diagnostic.CodeTooManyConstants, parser.Pos(f.units[0].file.Base), 1, "%v", err)
 	default:
-		f.add(codeCompiler, parser.Pos(f.units[0].file.Base), 1, "%s", strings.TrimSpace(err.Error()))
+		f.add(diagnostic.CodeCompiler, parser.Pos(f.units[0].file.Base), 1, "%s", strings.TrimSpace(err.Error()))
 	}
 }
 

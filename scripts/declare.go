@@ -8,6 +8,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 
 	"writ/sal/catalog"
+	"writ/scripts/diagnostic"
 )
 
 // paramsName is the variable that declares parameters.
@@ -56,19 +57,19 @@ func (c *checker) declaration() *parser.MapLit {
 		}
 		literal, ok := assign.RHS[0].(*parser.MapLit)
 		if !ok {
-			c.at(codeParamsLiteral, assign.RHS[0], "params must be a literal map")
+			c.at(diagnostic.CodeParamsLiteral, assign.RHS[0], "params must be a literal map")
 			c.undeclared = true
 			return nil
 		}
 		if _, complete := literalValue(literal); !complete {
-			c.at(codeParamsLiteral, unreadable(literal), "params must be a literal; this depends on running the script")
+			c.at(diagnostic.CodeParamsLiteral, unreadable(literal), "params must be a literal; this depends on running the script")
 			c.undeclared = true
 			return nil
 		}
 		if symbol := c.symbols[name]; symbol != nil {
 			c.paramsSymbol = symbol
 			if symbol.assigned {
-				c.at(codeParamsLiteral, name, "params is assigned again below")
+				c.at(diagnostic.CodeParamsLiteral, name, "params is assigned again below")
 			}
 		}
 		c.duplicates(literal)
@@ -95,20 +96,20 @@ func unreadable(e parser.Expr) parser.Expr {
 // param reads the declaration of one parameter.
 func (c *checker) param(e *parser.MapElementLit) (Param, bool) {
 	before := len(c.list)
-	report := func(code string, path catalog.Path, format string, args ...any) *Diagnostic {
+	report := func(code string, path catalog.Path, format string, args ...any) *diagnostic.Diagnostic {
 		key, value := nodeAt(e.Value, path)
-		if key != nil && code == codeParamSchema {
+		if key != nil && code == diagnostic.CodeParamSchema {
 			return c.add(code, key.KeyPos, keyWidth(key), format, args...)
 		}
 		return c.at(code, value, format, args...)
 	}
 	given, ok := e.Value.(*parser.MapLit)
 	if !ok {
-		c.at(codeParamSchema, e.Value, "the declaration of %q is a map like {type: \"int\", default: 1}", e.Key)
+		c.at(diagnostic.CodeParamSchema, e.Value, "the declaration of %q is a map like {type: \"int\", default: 1}", e.Key)
 		return Param{}, false
 	}
 	if len(e.Key) > 63 || !paramName(e.Key) {
-		c.add(codeParamSchema, e.KeyPos, keyWidth(e), "%q cannot name a parameter: letters, digits and underscores, not beginning with a digit", e.Key)
+		c.add(diagnostic.CodeParamSchema, e.KeyPos, keyWidth(e), "%q cannot name a parameter: letters, digits and underscores, not beginning with a digit", e.Key)
 	}
 	c.duplicates(given)
 	v, _ := literalValue(given)
@@ -122,10 +123,10 @@ func (c *checker) param(e *parser.MapElementLit) (Param, bool) {
 	}
 	for _, problem := range paramSchema.Check(plain, nil) {
 		if problem.Reason == catalog.MissingField {
-			c.add(codeParamSchema, e.KeyPos, keyWidth(e), "parameter %q: %s", e.Key, problem.Message)
+			c.add(diagnostic.CodeParamSchema, e.KeyPos, keyWidth(e), "parameter %q: %s", e.Key, problem.Message)
 			continue
 		}
-		report(codeParamSchema, problem.Path, "parameter %q: %s", e.Key, problem.Message).meant(problem.Suggestion)
+		report(diagnostic.CodeParamSchema, problem.Path, "parameter %q: %s", e.Key, problem.Message).Suggest(problem.Suggestion)
 	}
 	if len(c.list) > before {
 		return Param{}, false
@@ -144,12 +145,12 @@ func (c *checker) param(e *parser.MapElementLit) (Param, bool) {
 	p.Enum, _ = own["enum"].([]any)
 	p.Default = own["default"]
 	if key, why := p.contradiction(own["enum"]); why != "" {
-		report(codeParamSchema, catalog.Path{key}, "parameter %q: %s", e.Key, why)
+		report(diagnostic.CodeParamSchema, catalog.Path{key}, "parameter %q: %s", e.Key, why)
 		return Param{}, false
 	}
 	if p.Default != nil {
 		if why := p.refuse(p.Default); why != "" {
-			report(codeParamDefault, catalog.Path{"default"}, "the default of %q %s", e.Key, why)
+			report(diagnostic.CodeParamDefault, catalog.Path{"default"}, "the default of %q %s", e.Key, why)
 			return Param{}, false
 		}
 	}

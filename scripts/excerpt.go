@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"writ/scripts/diagnostic"
 )
 
 // Excerpt returns the source line at a position "file:line:column", with a caret below the column. It returns "" if the
@@ -25,11 +26,11 @@ func (b Bundle) Excerpt(position string) string {
 			}
 			offset += end + 1
 		}
-		text := lineAt(s.Text, offset)
-		if len(text) > maxLine || column > len(text)+1 {
+		text := diagnostic.LineAt(s.Text, offset)
+		if len(text) > diagnostic.MaxLine || column > len(text)+1 {
 			return ""
 		}
-		return Diagnostic{Line: line, Column: column, Width: 1, Text: text}.excerpt()
+		return diagnostic.Diagnostic{Line: line, Column: column, Width: 1, Text: text}.Excerpt()
 	}
 	return ""
 }

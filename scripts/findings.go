@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 )
@@ -15,13 +16,13 @@ const maxDiagnostics = 100
 // findings collects the diagnostics of a bundle.
 type findings struct {
 	units []*unit
-	list  []Diagnostic
+	list  []diagnostic.Diagnostic
 }
 
 // add adds a diagnostic for width bytes of the source from pos.
-func (f *findings) add(code string, pos parser.Pos, width int, format string, args ...any) *Diagnostic {
-	d := Diagnostic{Code: code, Message: printable(fmt.Sprintf(format, args...)), Width: max(width, 1)}
-	if info, ok := LookupCode(code); ok {
+func (f *findings) add(code string, pos parser.Pos, width int, format string, args ...any) *diagnostic.Diagnostic {
+	d := diagnostic.Diagnostic{Code: code, Message: printable(fmt.Sprintf(format, args...)), Width: max(width, 1)}
+	if info, ok := diagnostic.Lookup(code); ok {
 		d.Severity = info.Severity
 	}
 	for _, u := range f.units {
@@ -36,7 +37,7 @@ func (f *findings) add(code string, pos parser.Pos, width int, format string, ar
 }
 
 // at adds a diagnostic for a node.
-func (f *findings) at(code string, n parser.Node, format string, args ...any) *Diagnostic {
+func (f *findings) at(code string, n parser.Node, format string, args ...any) *diagnostic.Diagnostic {
 	pos := n.Pos()
 	if u, ok := n.(*parser.UnaryExpr); ok {
 		pos = u.TokenPos // Pos returns the position of the operand
@@ -46,20 +47,20 @@ func (f *findings) at(code string, n parser.Node, format string, args ...any) *D
 
 // sorted returns at most maxDiagnostics diagnostics, ordered by file and place, and the number of omitted errors. It
 // drops duplicates at one place, and prefers the first diagnostic of each kind.
-func (f *findings) sorted() (list []Diagnostic, more int) {
+func (f *findings) sorted() (list []diagnostic.Diagnostic, more int) {
 	order := make(map[string]int, len(f.units))
 	for i, u := range f.units {
 		order[printable(u.source.Name)] = i
 	}
-	byPlace := func(a, b Diagnostic) int {
+	byPlace := func(a, b diagnostic.Diagnostic) int {
 		return cmp.Or(order[a.File]-order[b.File], a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Code, b.Code))
 	}
 	slices.SortStableFunc(f.list, byPlace)
 	f.list = slices.Compact(f.list)
-	list, rest := firstOfEachKind(f.list)
+	list, rest := diagnostic.FirstOfEachKind(f.list)
 	room := min(max(maxDiagnostics-len(list), 0), len(rest))
 	for _, d := range slices.Concat(list[min(len(list), maxDiagnostics):], rest[room:]) {
-		if d.Severity == SeverityError {
+		if d.Severity == diagnostic.SeverityError {
 			more++
 		}
 	}
@@ -67,7 +68,7 @@ func (f *findings) sorted() (list []Diagnostic, more int) {
 	slices.SortStableFunc(list, byPlace)
 	for i := range list {
 		if u := f.units[order[list[i].File]]; list[i].Line > 0 && list[i].Text == "" {
-			list[i].illustrate(lineAt(u.source.Text, u.file.Lines[list[i].Line-1]))
+			list[i].Illustrate(diagnostic.LineAt(u.source.Text, u.file.Lines[list[i].Line-1]))
 		}
 	}
 	return list, more
@@ -80,10 +81,10 @@ func (f *findings) crowded() bool { return len(f.list) > maxDiagnostics }
 // err returns the error of a report of all findings.
 func (f *findings) err() error {
 	list, more := f.sorted()
-	return invalidScript(list, more)
+	return diagnostic.Invalid(list, more)
 }
 
 // failed reports whether an error was found.
 func (f *findings) failed() bool {
-	return errorsIn(f.list) > 0
+	return diagnostic.Errors(f.list) > 0
 }

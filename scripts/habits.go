@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -228,7 +229,7 @@ func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 			explained = at
 			message = cmp.Or(h.message, message)
 		}
-		f.add(codeSyntax, at, 1, "%s", message).Help = cmp.Or(help, guess(message))
+		f.add(diagnostic.CodeSyntax, at, 1, "%s", message).Help = cmp.Or(help, guess(message))
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"writ/scripts"
+	"writ/scripts/diagnostic"
 )
 
 // firstFinding returns "line:column message: help" of the first error of a source, and the number of errors.
 func firstFinding(text string) (finding string, errors int) {
 	r := scripts.Check(bundleOf(text))
 	for _, d := range r.Diagnostics {
-		if d.Severity == scripts.SeverityError {
+		if d.Severity == diagnostic.SeverityError {
 			return fmt.Sprintf("%d:%d %s: %s", d.Line, d.Column, d.Message, d.Help), r.Errors()
 		}
 	}

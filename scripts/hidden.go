@@ -7,6 +7,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 
 	"writ/internal/hidden"
+	"writ/scripts/diagnostic"
 )
 
 // maxHidden limits the diagnostics of each code per source.
@@ -17,9 +18,9 @@ const maxHidden = 10
 func (f *findings) disguises(u *unit) {
 	names, text := namesIn(u.tree), u.source.Text
 	line, reported, found := 1, map[string]int{}, map[string]int{}
-	report := func(code string, at, size int, format string, args ...any) *Diagnostic {
+	report := func(code string, at, size int, format string, args ...any) *diagnostic.Diagnostic {
 		if reported[code] == line || found[code] == maxHidden {
-			return &Diagnostic{}
+			return &diagnostic.Diagnostic{}
 		}
 		reported[code], found[code] = line, found[code]+1
 		return f.add(code, parser.Pos(u.file.Base+at), size, format, args...)
@@ -27,7 +28,7 @@ func (f *findings) disguises(u *unit) {
 	word, mixed := 0, false // the start of the current word, and whether the word contains non-ASCII characters
 	end := func(at int) {
 		if mixed && hidden.Disguised(string(text[word:at]), names[u.file.Base+word]) {
-			report(codeDisguised, word, at-word, "%q has letters that look like others", text[word:at])
+			report(diagnostic.CodeDisguised, word, at-word, "%q has letters that look like others", text[word:at])
 		}
 		mixed = false
 	}
@@ -44,13 +45,13 @@ func (f *findings) disguises(u *unit) {
 		mixed = mixed || inWord && r >= utf8.RuneSelf
 		switch {
 		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
-			report(codeControl, at, size, "the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
+			report(diagnostic.CodeControl, at, size, "the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
 		case hidden.IsControl(r) && r != 0: // the parser reports NUL
-			report(codeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
+			report(diagnostic.CodeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
 		case hidden.Turns(r):
-			report(codeHidden, at, size, "the character %U changes the direction of the following text", r)
+			report(diagnostic.CodeHidden, at, size, "the character %U changes the direction of the following text", r)
 		case hidden.Is(r):
-			report(codeHidden, at, size, "the character %U is invisible", r)
+			report(diagnostic.CodeHidden, at, size, "the character %U is invisible", r)
 		case r == '\n':
 			line++
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 
 	"writ/internal/meant"
+	"writ/scripts/diagnostic"
 )
 
 // linter finds valid code that is most likely a mistake. It checks only scripts without errors, whose names are all
@@ -79,9 +80,9 @@ func eachBody(list []parser.Stmt, visit func([]parser.Stmt)) {
 }
 
 // warn reports a node, unless the report is already full.
-func (l *linter) warn(code string, n parser.Node, format string, args ...any) *Diagnostic {
+func (l *linter) warn(code string, n parser.Node, format string, args ...any) *diagnostic.Diagnostic {
 	if l.crowded() {
-		return &Diagnostic{}
+		return &diagnostic.Diagnostic{}
 	}
 	return l.at(code, n, format, args...)
 }
@@ -151,7 +152,7 @@ func (l *linter) statements(list []parser.Stmt) {
 			l.unusedResult(e.Expr)
 		}
 		if last := l.exitOf(s); last != "" && i+1 < len(list) {
-			l.warn(codeUnreachable, list[i+1], "statements after %s never run", last)
+			l.warn(diagnostic.CodeUnreachable, list[i+1], "statements after %s never run", last)
 			return
 		}
 	}
@@ -300,12 +301,12 @@ func (l *linter) call(n *parser.CallExpr) {
 func (l *linter) unusedResult(e parser.Expr) {
 	if call, ok := e.(*parser.CallExpr); ok {
 		if name := l.pureCall(call); name != "" {
-			l.warn(codeUnusedResult, e, "the result of %s is not used", name)
+			l.warn(diagnostic.CodeUnusedResult, e, "the result of %s is not used", name)
 		}
 		return
 	}
 	if !l.acts(e) {
-		l.warn(codeUnusedResult, e, "this changes nothing and its result is not used")
+		l.warn(diagnostic.CodeUnusedResult, e, "this changes nothing and its result is not used")
 	}
 }
 
@@ -366,7 +367,7 @@ func (l *linter) compared(n *parser.BinaryExpr, e, with parser.Expr) {
 		always = "always"
 	}
 	if op := l.handle(e); op != nil {
-		d := l.warn(codeNeverEqual, n, "a handle never equals a literal: this is %s true", always)
+		d := l.warn(diagnostic.CodeNeverEqual, n, "a handle never equals a literal: this is %s true", always)
 		if _, isUndefined := with.(*parser.UndefinedLit); isUndefined {
 			d.Help = "compare its field err"
 		} else {
@@ -376,7 +377,7 @@ func (l *linter) compared(n *parser.BinaryExpr, e, with parser.Expr) {
 	}
 	base, key := selected(e)
 	if _, isUndefined := with.(*parser.UndefinedLit); key != nil && key.Value == fieldErr && l.handle(base) != nil && !isUndefined {
-		l.warn(codeNeverEqual, n, "err is undefined or a map: this is %s true", always).Help = "compare err.code or err.message"
+		l.warn(diagnostic.CodeNeverEqual, n, "err is undefined or a map: this is %s true", always).Help = "compare err.code or err.message"
 	}
 }
 
@@ -392,7 +393,7 @@ func (l *linter) condition(e parser.Expr) {
 		}
 	case *parser.Ident, *parser.CallExpr:
 		if l.handle(e) != nil {
-			l.warn(codeAlwaysTrue, e, "a handle is always true").Help = "read its field err"
+			l.warn(diagnostic.CodeAlwaysTrue, e, "a handle is always true").Help = "read its field err"
 		}
 	}
 }
@@ -410,7 +411,7 @@ func (l *linter) hiding(name *parser.Ident) {
 	if inner, ok := s.init.(*parser.ImportExpr); ok && inner.ModuleName == outer.ModuleName {
 		return
 	}
-	l.warn(codeHiddenImport, name, "%q hides the module that is imported under this name", name.Name)
+	l.warn(diagnostic.CodeHiddenImport, name, "%q hides the module that is imported under this name", name.Name)
 }
 
 // unusedNames reports variables and modules that are never read.
@@ -422,9 +423,9 @@ func (l *linter) unusedNames() {
 		i, isImport := s.init.(*parser.ImportExpr)
 		switch {
 		case !isImport:
-			l.warn(codeUnusedVariable, s.name, "%q is never read", s.name.Name)
+			l.warn(diagnostic.CodeUnusedVariable, s.name, "%q is never read", s.name.Name)
 		case BuiltIn(i.ModuleName):
-			l.warn(codeUnusedImport, s.name, "the module %q is imported and not used", i.ModuleName).Help = "remove it"
+			l.warn(diagnostic.CodeUnusedImport, s.name, "the module %q is imported and not used", i.ModuleName).Help = "remove it"
 		}
 	}
 }
@@ -441,7 +442,7 @@ func (l *linter) unusedParams(params Params) {
 	for _, e := range literal.Elements {
 		_, declared := params.Named(e.Key)
 		if declared && !slices.ContainsFunc(l.reads, func(r paramRead) bool { return r.name == e.Key }) {
-			l.add(codeUnusedParam, e.KeyPos, keyWidth(e), "the parameter %q is never read", e.Key).Help = "read it as run.params." + e.Key
+			l.add(diagnostic.CodeUnusedParam, e.KeyPos, keyWidth(e), "the parameter %q is never read", e.Key).Help = "read it as run.params." + e.Key
 		}
 	}
 }
@@ -460,7 +461,7 @@ func (l *linter) missingKeys() {
 		for i, e := range literal.Elements {
 			keys[i] = e.Key
 		}
-		l.warn(codeMissingKey, f.key, "%s has no key %q, so this is undefined", f.of.name.Name, f.key.Value).
-			meant(meant.Closest(f.key.Value, keys))
+		l.warn(diagnostic.CodeMissingKey, f.key, "%s has no key %q, so this is undefined", f.of.name.Name, f.key.Value).
+			Suggest(meant.Closest(f.key.Value, keys))
 	}
 }

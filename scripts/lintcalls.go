@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"math"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -27,7 +28,7 @@ func (l *linter) tooManyCalls(tree *parser.File) {
 		c.add(s, c.stmt(s))
 	}
 	if c.over != nil {
-		l.warn(codeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count, MaxCalls).Help =
+		l.warn(diagnostic.CodeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count, MaxCalls).Help =
 			"split the work: a parameter can select the part that one run does"
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 
 	"writ/sal/catalog"
+	"writ/scripts/diagnostic"
 )
 
 func (l *linter) forStmt(n *parser.ForStmt) {
@@ -69,7 +70,7 @@ func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, seen map[*symbo
 			if !l.shared(s) {
 				return
 			}
-			l.warn(codeLateVariable, name, "the function sees the last value of %q when it is called after the loop", name.Name)
+			l.warn(diagnostic.CodeLateVariable, name, "the function sees the last value of %q when it is called after the loop", name.Name)
 		}
 	}
 	children(n, func(c parser.Node) { l.lateVariables(f, c, seen) })
@@ -97,7 +98,7 @@ func (l *linter) sameEachRound(n *parser.CallExpr) {
 	name, ok := n.Args[0].(*parser.StringLit)
 	again := slices.ContainsFunc(l.loops, func(o loop) bool { return o.here })
 	if ok && again && !slices.ContainsFunc(l.loops, func(o loop) bool { return o.here && o.ends }) {
-		l.warn(codeSameEachRound, name, "each round creates the same %s", op.Kind).Help = "derive its name from the loop's variable"
+		l.warn(diagnostic.CodeSameEachRound, name, "each round creates the same %s", op.Kind).Help = "derive its name from the loop's variable"
 	}
 }
 

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"slices"
+	"writ/scripts/diagnostic"
 
 	"writ"
 )
@@ -71,7 +72,7 @@ func (o *orderer) reportOnce(i int, later *orderedCall) {
 	if _, ok := earlier.op.Result.Field("state"); ok {
 		field = "state"
 	}
-	o.warn(codeUnordered, later.at, "%s does not wait for %s in line %d: calls about different resources run at the same time",
+	o.warn(diagnostic.CodeUnordered, later.at, "%s does not wait for %s in line %d: calls about different resources run at the same time",
 		later.op.Name(), earlier.op.Name(), o.line(earlier.at)).
 		Help = "read a result before it, as in " + earlier.op.Name() + "(…)." + field
 }

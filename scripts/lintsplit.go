@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/scripts/diagnostic"
 )
 
 // splitter finds reads that split a group. Calls linked by handles get one node together if the script makes all of
@@ -261,7 +262,7 @@ func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.Ca
 		return
 	}
 	s.reported[read] = true
-	s.warn(codeSplitGroup, read, "this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
+	s.warn(diagnostic.CodeSplitGroup, read, "this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
 		"their resources on one node",
 		op.Name(), s.line(e)).Help = "make all linked calls first and read results after them, or give each call the option node"
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 
 	"writ/internal/meant"
+	"writ/scripts/diagnostic"
 )
 
 // symbol is a variable of a script.
@@ -69,10 +70,10 @@ func (f *findings) resolve(u *unit, symbols map[*parser.Ident]*symbol) {
 		r.stmt(s)
 	}
 	if fn := r.scope.fn; fn != nil && fn.locals > maxLocals {
-		f.add(codeTooManyVars, parser.Pos(u.file.Base), 1, "the module has %d variables; at most %d are possible", fn.locals, maxLocals)
+		f.add(diagnostic.CodeTooManyVariables, parser.Pos(u.file.Base), 1, "the module has %d variables; at most %d are possible", fn.locals, maxLocals)
 	}
 	if r.globals > maxGlobals {
-		f.add(codeTooManyVars, parser.Pos(u.file.Base), 1, "%d variables at the top level; at most %d are possible", r.globals, maxGlobals)
+		f.add(diagnostic.CodeTooManyVariables, parser.Pos(u.file.Base), 1, "%d variables at the top level; at most %d are possible", r.globals, maxGlobals)
 	}
 }
 
@@ -102,9 +103,9 @@ func (r *resolver) define(name *parser.Ident, init parser.Expr) {
 	}
 	switch have := r.scope.names[name.Name]; {
 	case builtins[name.Name] != nil:
-		r.at(codeBuiltinName, name, "%q is a builtin function", name.Name).Help = "choose another name"
+		r.at(diagnostic.CodeBuiltinName, name, "%q is a builtin function", name.Name).Help = "choose another name"
 	case have != nil:
-		r.at(codeRedeclared, name, "%q is already defined in this block", name.Name).Help = "to change it, use ="
+		r.at(diagnostic.CodeRedeclared, name, "%q is already defined in this block", name.Name).Help = "to change it, use ="
 	}
 	s := &symbol{name: name, fn: r.scope.fn, init: init, hides: r.find(name.Name)}
 	r.scope.names[name.Name] = s
@@ -133,7 +134,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 		}
 		return found
 	}
-	d := r.at(codeUnresolved, name, "unknown name %q", name.Name)
+	d := r.at(diagnostic.CodeUnresolved, name, "unknown name %q", name.Name)
 	switch foreign := foreignName(name.Name); {
 	case BuiltIn(name.Name):
 		d.Help = "write " + name.Name + ` := import("` + name.Name + `") above`
@@ -141,7 +142,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 		d.Help = foreign
 	case !r.crowded():
 		d.Help = "a name is defined above its use: name := value"
-		d.meant(meant.Closest(name.Name, r.visible()))
+		d.Suggest(meant.Closest(name.Name, r.visible()))
 	}
 	return nil
 }
@@ -203,7 +204,7 @@ func (r *resolver) stmt(s parser.Stmt) {
 		r.branch(s)
 	case *parser.ReturnStmt:
 		if r.scope.fn == nil {
-			r.at(codeMisplaced, s, "return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, and run.fail(\"why\") ends it as failed"
+			r.at(diagnostic.CodeMisplaced, s, "return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, and run.fail(\"why\") ends it as failed"
 		}
 		if s.Result != nil {
 			r.expr(s.Result)
@@ -239,25 +240,25 @@ func (r *resolver) loops() *int {
 func (r *resolver) branch(s *parser.BranchStmt) {
 	switch {
 	case s.Label != nil:
-		r.at(codeMisplaced, s.Label, "labels are not supported").Help = "use a variable"
+		r.at(diagnostic.CodeMisplaced, s.Label, "labels are not supported").Help = "use a variable"
 	case *r.loops() == 0:
-		r.at(codeMisplaced, s, "%s outside of a loop", s.Token).Help = "it belongs in the braces of a for loop"
+		r.at(diagnostic.CodeMisplaced, s, "%s outside of a loop", s.Token).Help = "it belongs in the braces of a for loop"
 	}
 }
 
 func (r *resolver) export(s *parser.ExportStmt) {
 	switch {
 	case r.unit.main:
-		r.add(codeExportIgnored, s.Pos(), len("export"), "only modules export")
+		r.add(diagnostic.CodeExportIgnored, s.Pos(), len("export"), "only modules export")
 	case r.scope.fn.literal != nil:
-		r.add(codeMisplaced, s.Pos(), len("export"), "export inside of a function")
+		r.add(diagnostic.CodeMisplaced, s.Pos(), len("export"), "export inside of a function")
 	}
 	r.expr(s.Result)
 }
 
 func (r *resolver) assign(s *parser.AssignStmt) {
 	if len(s.LHS) != 1 || len(s.RHS) != 1 {
-		r.at(codeAssignment, s.LHS[0], "one variable at a time").Help = "write two assignments"
+		r.at(diagnostic.CodeAssignment, s.LHS[0], "one variable at a time").Help = "write two assignments"
 		for _, e := range s.RHS {
 			r.expr(e)
 		}
@@ -275,7 +276,7 @@ func (r *resolver) assign(s *parser.AssignStmt) {
 		return
 	}
 	if !isName {
-		r.at(codeAssignment, s.LHS[0], ":= takes a new name").Help = "use ="
+		r.at(diagnostic.CodeAssignment, s.LHS[0], ":= takes a new name").Help = "use ="
 		r.expr(s.RHS[0])
 		return
 	}
@@ -305,7 +306,7 @@ func (r *resolver) target(e parser.Expr) {
 	}
 	name, ok := base.(*parser.Ident)
 	if !ok {
-		r.at(codeAssignment, base, "this is not a variable")
+		r.at(diagnostic.CodeAssignment, base, "this is not a variable")
 		r.expr(base)
 		return
 	}
@@ -317,7 +318,7 @@ func (r *resolver) target(e parser.Expr) {
 		return
 	}
 	if found.builtin {
-		r.at(codeBuiltinName, name, "%q is a builtin function", name.Name)
+		r.at(diagnostic.CodeBuiltinName, name, "%q is a builtin function", name.Name)
 	}
 	if base == e {
 		found.assigned = true
@@ -353,9 +354,9 @@ func (r *resolver) funcLit(e *parser.FuncLit) {
 	}
 	r.stmt(e.Body)
 	if fn.locals > maxLocals {
-		r.add(codeTooManyVars, e.Pos(), len("func"), "the function has %d variables; at most %d are possible", fn.locals, maxLocals)
+		r.add(diagnostic.CodeTooManyVariables, e.Pos(), len("func"), "the function has %d variables; at most %d are possible", fn.locals, maxLocals)
 	}
 	if len(fn.captured) > maxCaptured {
-		r.add(codeTooManyVars, e.Pos(), len("func"), "the function uses %d variables of outer functions; at most %d are possible", len(fn.captured), maxCaptured)
+		r.add(diagnostic.CodeTooManyVariables, e.Pos(), len("func"), "the function uses %d variables of outer functions; at most %d are possible", len(fn.captured), maxCaptured)
 	}
 }

@@ -3,6 +3,7 @@ package scripts
 import (
 	"errors"
 	"fmt"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -22,11 +23,11 @@ type unit struct {
 // parse parses the source of u, if it is within the limits of parser and compiler.
 func (f *findings) parse(u *unit) {
 	if len(u.source.Text) > MaxSource {
-		f.add(codeTooBig, parser.Pos(u.file.Base), 1, "%s has %d bytes; at most %d are possible", u.source.Name, len(u.source.Text), MaxSource)
+		f.add(diagnostic.CodeTooBig, parser.Pos(u.file.Base), 1, "%s has %d bytes; at most %d are possible", u.source.Name, len(u.source.Text), MaxSource)
 		return
 	}
 	if pos := tooDeep(u); pos.IsValid() {
-		f.add(codeTooDeep, pos, 1, "nested deeper than %d", maxNesting)
+		f.add(diagnostic.CodeTooDeep, pos, 1, "nested deeper than %d", maxNesting)
 		return
 	}
 	tree, err := parseFile(u)
@@ -35,7 +36,7 @@ func (f *findings) parse(u *unit) {
 	case errors.As(err, &list):
 		f.reportSyntax(u, list)
 	case err != nil:
-		f.add(codeSyntax, parser.Pos(u.file.Base), 1, "the source cannot be read: %v", err)
+		f.add(diagnostic.CodeSyntax, parser.Pos(u.file.Base), 1, "the source cannot be read: %v", err)
 	default:
 		m := measure{findings: f}
 		m.node(tree, 0, 0)
@@ -138,21 +139,21 @@ func (m *measure) node(n parser.Node, depth, terms int) {
 		m.elements(n, len(n.Elements))
 	case *parser.CallExpr:
 		if len(n.Args) > maxArguments {
-			m.refuse(codeTooManyArgs, n, "%d arguments; at most %d are possible", len(n.Args), maxArguments)
+			m.refuse(diagnostic.CodeTooManyArguments, n, "%d arguments; at most %d are possible", len(n.Args), maxArguments)
 		}
 	case *parser.FuncLit:
 		if len(n.Type.Params.List) > maxArguments {
-			m.refuse(codeTooManyArgs, n, "%d parameters; at most %d are possible", len(n.Type.Params.List), maxArguments)
+			m.refuse(diagnostic.CodeTooManyArguments, n, "%d parameters; at most %d are possible", len(n.Type.Params.List), maxArguments)
 		}
 	case *parser.ForInStmt:
 		if n.Key == nil || n.Value == nil {
-			m.refuse(codeSyntax, n, "`for … in` takes one variable or two")
+			m.refuse(diagnostic.CodeSyntax, n, "`for … in` takes one variable or two")
 			return
 		}
 	}
 	if depth++; depth > 2*maxNesting { // a statement in a block counts twice
 		if !m.deep {
-			m.refuse(codeTooDeep, n, "nested deeper than %d", maxNesting)
+			m.refuse(diagnostic.CodeTooDeep, n, "nested deeper than %d", maxNesting)
 		}
 		m.deep = true
 		return
@@ -170,7 +171,7 @@ func (m *measure) chain(n *parser.BinaryExpr, depth, terms int) {
 			break
 		}
 		if terms++; terms >= maxTerms {
-			m.refuse(codeTooDeep, n, "more than %d operands in one expression", maxTerms)
+			m.refuse(diagnostic.CodeTooDeep, n, "more than %d operands in one expression", maxTerms)
 			return
 		}
 		m.node(b.RHS, depth+1, terms)
@@ -189,7 +190,7 @@ func (m *measure) target(e parser.Expr) {
 			e = t.Expr
 		default:
 			if n > maxArguments {
-				m.refuse(codeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n, maxArguments)
+				m.refuse(diagnostic.CodeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n, maxArguments)
 				m.deep = true
 			}
 			return
@@ -199,6 +200,6 @@ func (m *measure) target(e parser.Expr) {
 
 func (m *measure) elements(n parser.Node, count int) {
 	if count > maxElements {
-		m.refuse(codeLongLiteral, n, "%d elements; a literal may have at most %d", count, maxElements)
+		m.refuse(diagnostic.CodeLongLiteral, n, "%d elements; a literal may have at most %d", count, maxElements)
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"writ/scripts/diagnostic"
 )
 
 // Report is the result of a check. It is derived from the text alone, without running it.
 type Report struct {
-	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // by file and place, the first 100
-	More        int          `json:"more,omitempty"`        // errors beyond these
-	Params      Params       `json:"params,omitempty"`
+	Diagnostics []diagnostic.Diagnostic `json:"diagnostics,omitempty"` // by file and place, the first 100
+	More        int                     `json:"more,omitempty"`        // errors beyond these
+	Params      Params                  `json:"params,omitempty"`
 	// Every operation in the text, sorted: the `allow` list of the script.
 	Operations  []string `json:"operations,omitempty"`
 	Destructive bool     `json:"destructive,omitempty"` // one of them deletes or overwrites data
@@ -56,11 +57,11 @@ func shortest(d time.Duration) string {
 func (r Report) OK() bool { return r.Errors() == 0 }
 
 // Errors counts the errors of the script.
-func (r Report) Errors() int { return r.More + errorsIn(r.Diagnostics) }
+func (r Report) Errors() int { return r.More + diagnostic.Errors(r.Diagnostics) }
 
 // Err returns nil if the script is OK. Otherwise it returns SCRIPT_INVALID with the first error and the number of
 // others.
-func (r Report) Err() error { return invalidScript(r.Diagnostics, r.More) }
+func (r Report) Err() error { return diagnostic.Invalid(r.Diagnostics, r.More) }
 
 // String formats the diagnostics for a terminal. Diagnostics that differ only in their places are shown once.
-func (r Report) String() string { return textOf(r.Diagnostics, r.More) }
+func (r Report) String() string { return diagnostic.Text(r.Diagnostics, r.More) }

@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/scripts/diagnostic"
 )
 
 // minTargetPrefix is the minimum length in bytes of the known part of a name, see identity.MinTargetPrefix.
@@ -75,7 +76,7 @@ func (c *checker) nameOf(e parser.Expr) (prefix string, whole bool) {
 			return left, false
 		}
 		right, all := c.partOf(e.RHS)
-		if len(left)+len(right) > maxLine {
+		if len(left)+len(right) > diagnostic.MaxLine {
 			return left, false
 		}
 		return left + right, all

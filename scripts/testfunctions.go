@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"strings"
+	"writ/scripts/diagnostic"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -24,9 +25,9 @@ func (a *analysis) findTests() {
 		fn, ok := assign.RHS[0].(*parser.FuncLit)
 		switch {
 		case !ok || len(fn.Type.Params.List) != 1 || fn.Type.Params.VarArgs:
-			a.at(codeTestShape, name, "%s is not a test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
+			a.at(diagnostic.CodeTestShape, name, "%s is not a test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
 		case a.symbols[name] != nil && a.symbols[name].assigned:
-			a.at(codeTestShape, name, "%s is assigned again below, so its test function is unclear", name.Name)
+			a.at(diagnostic.CodeTestShape, name, "%s is assigned again below, so its test function is unclear", name.Name)
 		default:
 			a.tests = append(a.tests, name)
 		}

@@ -12,6 +12,7 @@ import (
 	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/diagnostic"
 )
 
 // explanation describes a code of an error or of a diagnostic.
@@ -79,7 +80,7 @@ func codeNames() []string {
 	for _, c := range writ.Codes {
 		names = append(names, string(c.Code))
 	}
-	for _, c := range scripts.Codes {
+	for _, c := range diagnostic.Codes {
 		names = append(names, c.Code)
 	}
 	return names
@@ -93,9 +94,9 @@ func explainCode(code string) (explanation, bool) {
 			Code: code, Kind: c.Kind, Retryable: c.Retryable, Status: c.Status, Exit: c.Exit, Explain: c.Explain(),
 		}, true
 	}
-	if c, ok := scripts.LookupCode(code); ok {
+	if c, ok := diagnostic.Lookup(code); ok {
 		e := explanation{Code: code, Severity: string(c.Severity), Title: c.Title, Explain: c.Explain, Wrong: c.Wrong, Right: c.Right}
-		if c.Severity == scripts.SeverityError {
+		if c.Severity == diagnostic.SeverityError {
 			e.Exit = writ.CodeScriptInvalid.Info().Exit
 		}
 		return e, true

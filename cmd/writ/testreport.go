@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
+	"writ/scripts/diagnostic"
 )
 
 // testReport shows the results of tests while they run, and a report at the end.
@@ -25,11 +26,11 @@ type testReport struct {
 
 // testedFile holds the results of a file, also for -o json.
 type testedFile struct {
-	File        string               `json:"file"`
-	OK          bool                 `json:"ok"`
-	Seconds     float64              `json:"seconds"`
-	Tests       []tested             `json:"tests,omitempty"`
-	Diagnostics []scripts.Diagnostic `json:"diagnostics,omitempty"` // errors and warnings of an invalid file
+	File        string                  `json:"file"`
+	OK          bool                    `json:"ok"`
+	Seconds     float64                 `json:"seconds"`
+	Tests       []tested                `json:"tests,omitempty"`
+	Diagnostics []diagnostic.Diagnostic `json:"diagnostics,omitempty"` // errors and warnings of an invalid file
 
 	began  time.Time
 	errors int            // number of errors in an invalid file

@@ -1,4 +1,4 @@
-package scripts
+package diagnostic
 
 import "slices"
 
@@ -7,13 +7,13 @@ import "slices"
 var Codes = slices.Concat(checkCodes, lintCodes)
 
 // checkCodes are the codes of check: errors of the text, calls, names and parameters.
-var checkCodes = []CodeInfo{
-	{codeSyntax, SeverityError, "the source cannot be read",
+var checkCodes = []Info{
+	{CodeSyntax, SeverityError, "the source cannot be read",
 		"The text is not Tengo. The message names the token that the parser expected. Later mistakes may be consequences of the first one. Frequent causes: a bracket or text that is not closed; `=` instead of `:=`; words and operators of other languages.",
 		`sizes := [1, 2, 3`,
 		`sizes := [1, 2, 3]
 import("run").log(sizes)`},
-	{codeTooBig, SeverityError, "the source is too big",
+	{CodeTooBig, SeverityError, "the source is too big",
 		"A file may have 64 KiB, all files of a script together 512 KiB. Scripts describe work; data belongs in images and volumes.",
 		`names := ["web-0", "web-1", … 64 KiB of names … ]`,
 		`run := import("run")
@@ -22,14 +22,14 @@ for i := 0; i < 500; i++ {
 	names = append(names, "web-" + i)
 }
 run.output({names: names})`},
-	{codeTooDeep, SeverityError, "nested too deeply",
+	{CodeTooDeep, SeverityError, "nested too deeply",
 		"Brackets, blocks and operators may be nested 200 deep, and one expression may have 1,000 operands. Assign parts of it to variables.",
 		`total := ((((((((((((((((((((((((((… 200 deep …))))))))))))))))))))))))))`,
 		`run := import("run")
 inner := 1 + 2
 total := 2 * inner
 run.log(total)`},
-	{codeTooManyVars, SeverityError, "too many variables",
+	{CodeTooManyVariables, SeverityError, "too many variables",
 		"A function may have 250 live variables, and use 250 variables of outer functions. The top level may have 1,000, including its loops and blocks. Use a list or a map.",
 		`web0 := 1
 web1 := 1
@@ -41,18 +41,18 @@ for i := 0; i <= 1000; i++ {
 	web["web-" + i] = 1
 }
 run.log(len(web))`},
-	{codeTooManyArgs, SeverityError, "too many arguments",
+	{CodeTooManyArguments, SeverityError, "too many arguments",
 		"A call may have 250 arguments and a function 250 parameters. Pass a list.",
 		`f(1, 2, 3, … 250 arguments …)`,
 		`f := func(list) { return len(list) }
 import("run").log(f([1, 2, 3]))`},
-	{codeLongLiteral, SeverityError, "a list or map is too long",
+	{CodeLongLiteral, SeverityError, "a list or map is too long",
 		"A literal list or map may have 1,000 elements. Build longer ones in a loop.",
 		`ports := [8000, 8001, 8002, … 1,000 ports … ]`,
 		`run := import("run")
 ports := range(8000, 9500)
 run.log(len(ports))`},
-	{codeTooManyConst, SeverityError, "too many literals",
+	{CodeTooManyConstants, SeverityError, "too many literals",
 		"A script and its modules may hold 65,000 literals together. Compute tables in a loop, or take them from parameters.",
 		`a := import("site/table1") // 30,000 numbers
 b := import("site/table2") // 30,000 numbers
@@ -63,70 +63,70 @@ for i := 0; i < 100; i++ {
 	squares = append(squares, i * i)
 }
 run.log(squares)`},
-	{codeCompiler, SeverityError, "the script cannot be compiled",
+	{CodeCompiler, SeverityError, "the script cannot be compiled",
 		"Tengo's compiler rejects the script; the message is the compiler's. Earlier checks should have found the mistake and explained it better: please report the script.",
 		`… no known script passes the earlier checks and fails here …`,
 		`import("run").log("hello")`},
 
-	{codeControl, SeverityError, "a control character",
+	{CodeControl, SeverityError, "a control character",
 		"A script may contain no control characters except tabs and the LF at the end of a line. A terminal acts on others, so a script with an ESC or a CR could look different from its meaning. It cannot be signed. Control characters in comments and texts are reported, too. Remove them; `writ fmt -w` repairs lines that end with CR LF, as some editors write them.",
 		"run := import(\"run\")\nrun.log(\"a\u0085b\")",
 		"run := import(\"run\")\nrun.log(\"a\\nb\")"},
-	{codeUnknownMember, SeverityError, "a module has no such member",
+	{CodeUnknownMember, SeverityError, "a module has no such member",
 		"The module exists, but has no member of this name. `docs/operations.md` lists the operations of every module, and the members of `run` and of modules without operations.",
 		`machine := import("machine")
 machine.crate("web", {cpus: 2, memory_mib: 2048})`,
 		`machine := import("machine")
 machine.create("web", {cpus: 2, memory_mib: 2048})`},
-	{codeArity, SeverityError, "wrong number of arguments",
+	{CodeArity, SeverityError, "wrong number of arguments",
 		"An operation takes a name, a spec and options, in this order: `machine.create(\"web\", {cpus: 2}, {retries: 3})`. Operations without a resource have no name; `get` takes a name only. The options may be omitted, and so may spec and options together.",
 		`machine := import("machine")
 machine.get("web", {cpus: 2})`,
 		`machine := import("machine")
 machine.get("web")`},
-	{codeArgument, SeverityError, "an argument of the wrong kind",
+	{CodeArgument, SeverityError, "an argument of the wrong kind",
 		"The name of a resource is a string, or a handle to the resource; spec and options are maps.",
 		`machine := import("machine")
 machine.create("web", 2048)`,
 		`machine := import("machine")
 machine.create("web", {cpus: 2, memory_mib: 2048})`},
-	{codeUnknownField, SeverityError, "an operation has no such field",
+	{CodeUnknownField, SeverityError, "an operation has no such field",
 		"The spec of the operation does not have this key. `docs/operations.md` lists its fields.",
 		`machine := import("machine")
 machine.create("web", {cpus: 2, memory: 2048})`,
 		`machine := import("machine")
 machine.create("web", {cpus: 2, memory_mib: 2048})`},
-	{codeFieldType, SeverityError, "a field has an invalid value",
+	{CodeFieldType, SeverityError, "a field has an invalid value",
 		"The field has another type, or the value exceeds its limits. Sizes are whole numbers of MiB or GiB; there are no floats.",
 		`volume := import("volume")
 volume.create("data", {size_gib: "10"})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10})`},
-	{codeFieldMissing, SeverityError, "a required field is missing",
+	{CodeFieldMissing, SeverityError, "a required field is missing",
 		"The operation requires this field. `docs/operations.md` marks required fields. A field whose value is `undefined` counts as missing.",
 		`volume := import("volume")
 volume.create("data", {})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10})`},
-	{codeUnknownOption, SeverityError, "an unknown option",
+	{CodeUnknownOption, SeverityError, "an unknown option",
 		"The options of a call are retries, timeout, on_loss, node, labels, idempotent and adopt.",
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {retry: 3})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {retries: 3})`},
-	{codeOptionValue, SeverityError, "an option has an invalid value",
+	{CodeOptionValue, SeverityError, "an option has an invalid value",
 		"retries is a number from 0 to 100, and timeout a duration like \"5m\". on_loss is \"fail\" or \"wait\", or \"replace\" if another node can do the call. node is a name, and labels is a map of strings. idempotent and adopt are true or false.",
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {timeout: "5 minutes"})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10}, {timeout: "5m"})`},
-	{codeResourceName, SeverityError, "the name of a resource is invalid",
+	{CodeResourceName, SeverityError, "the name of a resource is invalid",
 		"Names have 1 to 63 lower-case letters, digits and hyphens, and do not begin with a hyphen.",
 		`volume := import("volume")
 volume.create("Data_1", {size_gib: 10})`,
 		`volume := import("volume")
 volume.create("data-1", {size_gib: 10})`},
-	{codeHandleField, SeverityError, "a handle has no such field",
+	{CodeHandleField, SeverityError, "a handle has no such field",
 		"The result of this operation does not have the field. Every handle has `err`, and handles to resources have `name`. `docs/operations.md` lists the other fields.",
 		`herodb := import("herodb")
 store := herodb.create("store", {memory_mib: 512})
@@ -134,20 +134,20 @@ import("run").log(store.url)`,
 		`herodb := import("herodb")
 store := herodb.create("store", {memory_mib: 512})
 import("run").log(store.address)`},
-	{codeModuleAsValue, SeverityError, "a module of operations is used as a value",
+	{CodeModuleAsValue, SeverityError, "a module of operations is used as a value",
 		"The operations of a script are signed, so they must be visible in its text. Give the module one name, `machine := import(\"machine\")`, and use it only as `machine.create`. It cannot be passed to a function, assigned again or stored in a list.",
 		`volume := import("volume")
 operations := [volume]
 operations[0].create("data", {size_gib: 10})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 10})`},
-	{codeDuplicateKey, SeverityError, "a duplicate key",
+	{CodeDuplicateKey, SeverityError, "a duplicate key",
 		"A map has each key once; the second value would silently replace the first. Remove one of them.",
 		`volume := import("volume")
 volume.create("data", {size_gib: 10, size_gib: 20})`,
 		`volume := import("volume")
 volume.create("data", {size_gib: 20})`},
-	{codeSecretPlace, SeverityError, "a secret in the wrong place",
+	{CodeSecretPlace, SeverityError, "a secret in the wrong place",
 		"run.secret returns a placeholder; no script ever holds the value. The placeholder cannot be part of a text, be encoded or be an output, and no value is equal to it. Pass it unchanged to a field that takes secrets: env of machines and containers, cloud_init of a machine, password of a database. container.exec takes it as env and stdin. A command line takes none, because every process of the host can read it.",
 		`machine := import("machine")
 run := import("run")
@@ -155,7 +155,7 @@ machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB: "redis://:" + run.se
 		`machine := import("machine")
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db")}})`},
-	{codeSecretName, SeverityError, "the name of a secret is invalid",
+	{CodeSecretName, SeverityError, "the name of a secret is invalid",
 		"The name of a secret has 1 to 63 lower-case letters, digits and hyphens. The version is determined when the script is signed, and is part of the signed header.",
 		`machine := import("machine")
 run := import("run")
@@ -164,7 +164,7 @@ machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret(
 run := import("run")
 machine.create("web", {cpus: 2, memory_mib: 2048, env: {DB_PASSWORD: run.secret("db")}})`},
 
-	{codeManyCalls, SeverityError, "more calls than a run may make",
+	{CodeManyCalls, SeverityError, "more calls than a run may make",
 		"A run may make 2,000 calls. The loops of this script make more, so its run would fail after 2,000 of them. Divide the work among several runs: a parameter can select the part.",
 		`volume := import("volume")
 for i := 0; i < 2500; i++ {
@@ -176,7 +176,7 @@ volume := import("volume")
 for i := 0; i < 1250; i++ {
 	volume.create("data-" + (run.params.from + i), {size_gib: 1})
 }`},
-	{codeUnresolved, SeverityError, "an unknown name",
+	{CodeUnresolved, SeverityError, "an unknown name",
 		"The name is not defined before this place. Modules need `name := import(\"name\")`; a function can be used only below its definition.",
 		`run := import("run")
 count := 3
@@ -184,7 +184,7 @@ run.log(conut)`,
 		`run := import("run")
 count := 3
 run.log(count)`},
-	{codeRedeclared, SeverityError, "a name is defined twice",
+	{CodeRedeclared, SeverityError, "a name is defined twice",
 		"`:=` makes a new variable; the name is taken in this block. To change the variable, use `=`.",
 		`run := import("run")
 total := 1
@@ -194,7 +194,7 @@ run.log(total)`,
 total := 1
 total = total + 1
 run.log(total)`},
-	{codeBuiltinName, SeverityError, "the name of a builtin function",
+	{CodeBuiltinName, SeverityError, "the name of a builtin function",
 		"Names of builtin functions (len, copy, append, string, time, …) cannot be given to variables.",
 		`run := import("run")
 len := 3
@@ -202,13 +202,13 @@ run.log(len)`,
 		`run := import("run")
 length := 3
 run.log(length)`},
-	{codeUnknownModule, SeverityError, "an unknown module",
+	{CodeUnknownModule, SeverityError, "an unknown module",
 		"No module of this name is built in. Names that begin with `lib/` are modules of the library, with their version (`writ library list`). Other modules are files beside the script, NAME.tengo, or files that `--module NAME=FILE` names. Modules such as `os`, `rand` and `fmt` are not available: a script can only call operations, so that it can be repeated.",
 		`os := import("os")
 os.exit(1)`,
 		`run := import("run")
 run.fail("stop here")`},
-	{codeImportCycle, SeverityError, "modules import each other",
+	{CodeImportCycle, SeverityError, "modules import each other",
 		"A module runs where it is imported, so it cannot import itself, directly or through others.",
 		`// in a.tengo:
 b := import("b")
@@ -219,12 +219,12 @@ export {…}`,
 		`times := func(x, n) { return x * n }
 double := func(x) { return times(x, 2) }
 import("run").log(double(2))`},
-	{codeReservedModule, SeverityError, "the name of a script or module is invalid",
+	{CodeReservedModule, SeverityError, "the name of a script or module is invalid",
 		"A module of yours has the name of a built-in module, or a name that a signed text cannot contain. Names of scripts and modules have 1 to 128 letters, digits and _./@+-. Give it another name.",
 		`// a signed text with its own module "text": …`,
 		`text := import("text") // the built-in one; call yours site/text
 import("run").log(text.to_upper("a"))`},
-	{codeMisplaced, SeverityError, "a statement in the wrong place",
+	{CodeMisplaced, SeverityError, "a statement in the wrong place",
 		"`return` belongs in a function, `break` and `continue` in a loop of the same function, `export` at the top level of a module. Labels are not supported.",
 		`count := 0
 if count == 0 {
@@ -238,7 +238,7 @@ main := func() {
 	run.log("not a trial")
 }
 main()`},
-	{codeAssignment, SeverityError, "this cannot be assigned",
+	{CodeAssignment, SeverityError, "this cannot be assigned",
 		"The left side of an assignment is one variable, or an element of one: `x = 1`, `m.key = 1`, `a[0] = 1`; `:=` takes a name only.",
 		`run := import("run")
 a, b := 1, 2
@@ -247,13 +247,13 @@ run.log(a, b)`,
 a := 1
 b := 2
 run.log(a, b)`},
-	{codeExportIgnored, SeverityWarning, "export has no effect here",
+	{CodeExportIgnored, SeverityWarning, "export has no effect here",
 		"Only modules export. Use `run.output({…})` for the results of a script.",
 		`export {answer: 42}`,
 		`run := import("run")
 run.output({answer: 42})`},
 
-	{codeParamsLiteral, SeverityError, "params is not a literal",
+	{CodeParamsLiteral, SeverityError, "params is not a literal",
 		"Parameters are read without running the script, so `params := {…}` must be a literal. It holds strings, numbers, true, false, lists and maps of these. It is defined once, at the top level, and is never assigned again.",
 		`run := import("run")
 most := 50
@@ -262,7 +262,7 @@ run.log(run.params.count)`,
 		`run := import("run")
 params := {count: {type: "int", default: 2, max: 50}}
 run.log(run.params.count)`},
-	{codeParamSchema, SeverityError, "a parameter is not declared properly",
+	{CodeParamSchema, SeverityError, "a parameter is not declared properly",
 		"A parameter is a map. Its keys are type (\"string\", \"bool\", \"int\" or \"list\"), of (the type of a list's elements), default, min, max, enum, pattern and help.",
 		`run := import("run")
 params := {count: {type: "integer", default: 2}}
@@ -270,7 +270,7 @@ run.log(run.params.count)`,
 		`run := import("run")
 params := {count: {type: "int", default: 2}}
 run.log(run.params.count)`},
-	{codeParamDefault, SeverityError, "a default does not fit its parameter",
+	{CodeParamDefault, SeverityError, "a default does not fit its parameter",
 		"The default must be a valid value of the parameter: of its type, within min and max, one of enum, matching pattern.",
 		`run := import("run")
 params := {count: {type: "int", default: 200, max: 50}}
@@ -278,7 +278,7 @@ run.log(run.params.count)`,
 		`run := import("run")
 params := {count: {type: "int", default: 20, max: 50}}
 run.log(run.params.count)`},
-	{codeUnknownParam, SeverityError, "an unknown parameter",
+	{CodeUnknownParam, SeverityError, "an unknown parameter",
 		"The script reads a parameter that `params` does not declare. Declare it with its type, or correct the name; an undeclared parameter cannot be given on the command line either.",
 		`run := import("run")
 params := {count: {type: "int", default: 2}}
@@ -286,7 +286,7 @@ run.log(run.params.count, run.params.size)`,
 		`run := import("run")
 params := {count: {type: "int", default: 2}, size: {type: "int", default: 10}}
 run.log(run.params.count, run.params.size)`},
-	{codeParamsRead, SeverityWarning, "the declaration is read instead of the values",
+	{CodeParamsRead, SeverityWarning, "the declaration is read instead of the values",
 		"`params` is the declaration. The values of this run are in `run.params`.",
 		`run := import("run")
 params := {count: {type: "int", default: 2}}

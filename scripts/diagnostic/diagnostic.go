@@ -1,4 +1,6 @@
-package scripts
+// Package diagnostic describes what a check finds in a script: one finding with its place, lists of them, and the table of
+// all codes. It formats them for terminals and as errors. It does not find anything itself.
+package diagnostic
 
 import (
 	"bytes"
@@ -32,8 +34,8 @@ type Diagnostic struct {
 // Topic returns the argument for `writ explain`: the operation whose arguments are wrong, or else the code.
 func (d Diagnostic) Topic() string { return cmp.Or(d.Operation, d.Code) }
 
-// maxLine limits the lines that diagnostics show.
-const maxLine = 1_000
+// MaxLine limits the lines that diagnostics show.
+const MaxLine = 1_000
 
 // Position returns "file:line:column".
 func (d Diagnostic) Position() string { return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column) }
@@ -44,11 +46,11 @@ func (d Diagnostic) String() string {
 		return strings.TrimRight(fmt.Sprintf("%s[%s]: %s\n--> %s  %s", d.Severity, d.Code, d.Message, d.Position(), d.Help), " ") + "\n"
 	}
 	margin := strings.Repeat(" ", len(strconv.Itoa(d.Line)))
-	return fmt.Sprintf("%s[%s]: %s\n%s--> %s\n%s |\n%s\n", d.Severity, d.Code, d.Message, margin, d.Position(), margin, d.excerpt())
+	return fmt.Sprintf("%s[%s]: %s\n%s--> %s\n%s |\n%s\n", d.Severity, d.Code, d.Message, margin, d.Position(), margin, d.Excerpt())
 }
 
-// excerpt returns the source line, and below it carets and the help.
-func (d Diagnostic) excerpt() string {
+// Excerpt returns the source line, and below it carets and the help.
+func (d Diagnostic) Excerpt() string {
 	number := strconv.Itoa(d.Line)
 	margin := strings.Repeat(" ", len(number))
 	at := min(max(d.Column-1, 0), len(d.Text))
@@ -69,28 +71,28 @@ func (d Diagnostic) kind() Diagnostic {
 	return Diagnostic{Code: d.Code, Severity: d.Severity, Message: d.Message, Help: d.Help, File: d.File, Operation: d.Operation}
 }
 
-// meant sets the help to a suggestion, unless it is empty.
-func (d *Diagnostic) meant(suggestion string) {
+// Suggest sets the help to a suggestion, unless it is empty.
+func (d *Diagnostic) Suggest(suggestion string) {
 	if suggestion != "" {
 		d.Help = fmt.Sprintf("did you mean %q?", suggestion)
 	}
 }
 
-// helps sets the help.
-func (d *Diagnostic) helps(text string) { d.Help = text }
+// SetHelp sets the help.
+func (d *Diagnostic) SetHelp(text string) { d.Help = text }
 
-// illustrate adds the source line. Only shown diagnostics get one, because a long line may have a diagnostic every few
+// Illustrate adds the source line. Only shown diagnostics get one, because a long line may have a diagnostic every few
 // bytes.
-func (d *Diagnostic) illustrate(line string) {
+func (d *Diagnostic) Illustrate(line string) {
 	d.Width = max(1, min(d.Width, len(line)-d.Column+1))
-	if len(line) <= maxLine {
+	if len(line) <= MaxLine {
 		d.Text = line
 	}
 }
 
-// lineAt returns the line that contains offset, without its end. Characters that would act on a terminal become "?".
+// LineAt returns the line that contains offset, without its end. Characters that would act on a terminal become "?".
 // All other bytes keep their offsets.
-func lineAt(text []byte, offset int) string {
+func LineAt(text []byte, offset int) string {
 	offset = min(offset, len(text))
 	begin := bytes.LastIndexByte(text[:offset], '\n') + 1
 	end := len(text)

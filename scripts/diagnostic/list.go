@@ -1,4 +1,4 @@
-package scripts
+package diagnostic
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"writ"
 )
 
-// errorsIn counts the errors in a list.
-func errorsIn(list []Diagnostic) (n int) {
+// Errors counts the errors in a list.
+func Errors(list []Diagnostic) (n int) {
 	for _, d := range list {
 		if d.Severity == SeverityError {
 			n++
@@ -19,10 +19,10 @@ func errorsIn(list []Diagnostic) (n int) {
 	return n
 }
 
-// invalidScript returns SCRIPT_INVALID with the first error of a list, and counts more errors that the list omits. It
+// Invalid returns SCRIPT_INVALID with the first error of a list, and counts more errors that the list omits. It
 // returns nil if there is no error.
-func invalidScript(list []Diagnostic, more int) error {
-	n := more + errorsIn(list)
+func Invalid(list []Diagnostic, more int) error {
+	n := more + Errors(list)
 	if n == 0 {
 		return nil
 	}
@@ -35,9 +35,9 @@ func invalidScript(list []Diagnostic, more int) error {
 		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Topic())
 }
 
-// textOf formats a list for a terminal. Diagnostics that differ only in their places are shown once. More is the number
+// Text formats a list for a terminal. Diagnostics that differ only in their places are shown once. More is the number
 // of errors that the list omits.
-func textOf(list []Diagnostic, more int) string {
+func Text(list []Diagnostic, more int) string {
 	var texts []string
 	unseen := more // errors that the text neither shows nor counts
 	for i, d := range list {
@@ -94,8 +94,8 @@ func otherPlaces(list []Diagnostic, i int) string {
 	return text + "\n"
 }
 
-// firstOfEachKind splits diagnostics into the first of each kind, with Same set, and the rest.
-func firstOfEachKind(all []Diagnostic) (first, rest []Diagnostic) {
+// FirstOfEachKind splits diagnostics into the first of each kind, with Same set, and the rest.
+func FirstOfEachKind(all []Diagnostic) (first, rest []Diagnostic) {
 	index := make(map[Diagnostic]int)
 	for _, d := range all {
 		i, found := index[d.kind()]
