@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"writ"
+	"writ/coord/access"
 	"writ/internal/testenv"
 )
 
 // Each operation with a JSON body rejects a field that the API description lacks, and trailing data.
 func TestNoBodyHasAnUnknownField(t *testing.T) {
-	p := start(t, func(c *Config) { c.Self = &Self{ID: frontID, Key: key("front")} })
+	p := start(t, func(c *Config) { c.Self = &access.Self{ID: frontID, Key: key("front")} })
 	if _, err := p.AddRoster(t.Context(), signedRoster(t, readingRoster(t, p.PublicURL))); err != nil {
 		t.Fatal(err)
 	}

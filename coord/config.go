@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/webhook"
 	"writ/internal/reach"
 	"writ/internal/tracing"
@@ -66,7 +67,7 @@ type Config struct {
 	Grace time.Duration
 	// Self identifies this coordinator in the roster. If set, reading needs a login; if nil, every client may read
 	// everything.
-	Self *Self
+	Self *access.Self
 	// TLS configures the listener of Serve; nil means plain text.
 	TLS *tls.Config
 	// Certificates describes the certificates of this coordinator; nil if it has none.

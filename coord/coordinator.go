@@ -9,13 +9,16 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/dashboard"
 	"writ/coord/expiry"
+	"writ/coord/front"
 	"writ/coord/rosters"
 	"writ/identity"
 	"writ/internal/broadcast"
@@ -51,20 +54,17 @@ type Coordinator struct {
 	streams   limit.Shares
 	lines     limit.Lines   // rate-limited log lines about the input of others
 	stopping  chan struct{} // closed when Run ends, which ends the streams
-	limits    limit.Addresses
-	bodies    limit.Bodies
-	answers   limit.Bodies // large responses in flight
-	strangers strangers
-	projects  limit.Names // rate of submissions by project
-	signers   limit.Names // rate of other statements by signer
-	readers   limit.Names // rate of requests by logged-in person
+	projects  limit.Names   // rate of submissions by project
+	signers   limit.Names   // rate of other statements by signer
 	quota     quota
 	shares    shares
-	names     httpguard.Guard
 	probe     probe
+	refusals  *access.Refusals
+	logins    *access.Logins
+	gate      *access.Gate
+	front     *front.Front
 	handler   http.Handler
 	pages     *dashboard.Dashboard
-	logins    *logins
 	expiring  datacenterEnds
 	expiries  expiry.Watch
 }
@@ -90,15 +90,8 @@ func New(config Config) (*Coordinator, error) {
 	}
 	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.Next, limit: tailBytes, watched: make(chan struct{}, 1)}
 	c.streams.Size = c.MaxStreams
-	c.strangers.bodies.Size = strangersBodies
 	c.stopping = make(chan struct{})
 	c.quota.signer, c.quota.all = signerWaits, allWait
-	c.names = httpguard.Guard{
-		Names: slices.Concat([]string{c.PublicURL}, c.OtherURLs, c.AllowedHosts),
-		Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
-	}
-	c.limits.PerSecond = c.RequestsPerSecond
-	c.readers.PerSecond = c.RequestsPerSecond
 	c.projects.PerSecond = c.SubmissionsPerSecond
 	c.signers.PerSecond = c.SubmissionsPerSecond / submissionsPerStatement
 	c.links = &link.Listener{
@@ -111,15 +104,35 @@ func New(config Config) (*Coordinator, error) {
 		Log:          c.Log,
 	}
 	c.metrics = newMetrics(c)
-	c.logins = newLogins()
+	c.guard()
 	c.pages = &dashboard.Dashboard{
 		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
 
 		LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
-		Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(viewerFrom(ctx).all) }, Still: c.still, Reader: c.pageReader,
+		Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(access.ViewerOf(ctx).All) }, Still: c.gate.Still, Reader: c.pageReader,
 	}
 	c.handler = c.routes()
 	return c, nil
+}
+
+// guard builds the parts that decide about requests.
+func (c *Coordinator) guard() {
+	c.refusals = &access.Refusals{Count: c.metrics.refusals, Lines: &c.lines}
+	c.logins = access.NewLogins(access.Logins{
+		Self: c.Self, PublicURL: c.PublicURL, Addresses: c.addresses.List, Rosters: c.rosters, Now: c.Now, Log: c.Log,
+	})
+	c.gate = &access.Gate{
+		Public: c.Self == nil, Rosters: c.rosters, Ledger: c.Ledger, Logins: c.logins,
+		Browsers: &access.Browsers{Logins: c.logins, Secure: strings.HasPrefix(c.PublicURL, "https:")},
+	}
+	c.front = front.New(c.metrics.registry)
+	c.front.Log, c.front.Gate, c.front.Refusals = c.Log, c.gate, c.refusals
+	c.front.RefusePage = func(w http.ResponseWriter, r *http.Request, err error) { c.pages.Refuse(w, r, err) }
+	c.front.Rates.PerSecond, c.front.Readers.PerSecond = c.RequestsPerSecond, c.RequestsPerSecond
+	c.front.Names = httpguard.Guard{
+		Names: slices.Concat([]string{c.PublicURL}, c.OtherURLs, c.AllowedHosts),
+		Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
+	}
 }
 
 // Handler serves the API, the dashboard and the links. It needs Run to be running.
@@ -194,4 +207,14 @@ func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*ident
 // A known roster is not an error.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	return c.rosters.Add(ctx, link)
+}
+
+// pageReader describes the reader of a request to the dashboard.
+func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
+	who := access.ViewerOf(ctx)
+	reader := dashboard.Reader{All: who.All, Projects: who.Projects}
+	if login := who.Login(); login != nil {
+		reader.Name, reader.Until, reader.May = login.Signer, login.Until, c.gate.May(login)
+	}
+	return reader
 }

@@ -206,7 +206,7 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 		err = k.c.Ledger.Deliver(ctx, s.Payload, run)
 	case decided(err):
 		result = "refused"
-		k.c.refused(ctx, log, "submission", err)
+		k.c.refusals.Record(ctx, log, "submission", err)
 		err = k.c.Ledger.Reject(ctx, s.Payload, writ.SubmissionRefused, writ.AsError(err))
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/failpoint"
@@ -34,7 +35,7 @@ func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (
 		version, err = h.c.AddRoster(ctx, signed)
 	}
 	if err != nil {
-		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "roster", err)
+		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "roster", err)
 		return nil, err
 	}
 	failpoint.RosterAnswered.Begin()
@@ -117,8 +118,8 @@ func checkRegistration(b *api.NewRegistration) error {
 
 func (h handlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObject) (api.ListProjectsResponseObject, error) {
 	all, err := h.c.Ledger.Projects(ctx)
-	who := viewerFrom(ctx)
-	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.reads(p.ID) })
+	who := access.ViewerOf(ctx)
+	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.Reads(p.ID) })
 	return api.ListProjects200JSONResponse{Items: views(all, projectView)}, err
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 func (h handlers) Challenge(_ context.Context, r api.ChallengeRequestObject) (api.ChallengeResponseObject, error) {
-	challenge, err := h.c.Challenge(*r.Body)
+	challenge, err := h.c.logins.Challenge(*r.Body)
 	return api.Challenge200JSONResponse(challenge), err
 }
 
@@ -16,22 +16,22 @@ func (h handlers) Login(ctx context.Context, r api.LoginRequestObject) (api.Logi
 	if err != nil {
 		return nil, err
 	}
-	t, err := h.c.Login(ctx, signed)
+	t, err := h.c.logins.Login(ctx, signed)
 	return api.Login200JSONResponse(t), err
 }
 
 func (h handlers) NextToken(_ context.Context, r api.NextTokenRequestObject) (api.NextTokenResponseObject, error) {
-	t, err := h.c.NextToken(r.Body.Signed)
+	t, err := h.c.logins.NextToken(r.Body.Signed)
 	return api.NextToken200JSONResponse(t), err
 }
 
 func (h handlers) NewCode(_ context.Context, r api.NewCodeRequestObject) (api.NewCodeResponseObject, error) {
-	t, err := h.c.NewCode(r.Body.Signed)
+	t, err := h.c.logins.NewCode(r.Body.Signed)
 	return api.NewCode200JSONResponse(t), err
 }
 
 func (h handlers) Logout(_ context.Context, r api.LogoutRequestObject) (api.LogoutResponseObject, error) {
-	if err := h.c.Logout(r.Body.Signed); err != nil {
+	if err := h.c.logins.Logout(r.Body.Signed); err != nil {
 		return nil, err
 	}
 	return api.Logout204Response{}, nil

@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/front"
 	"writ/internal/failpoint"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -18,7 +20,7 @@ import (
 // readSigned reads the body of a signed text. The guard limits the size of the body, the verifier that of the text.
 func readSigned(body io.Reader) ([]byte, error) {
 	signed, err := io.ReadAll(body)
-	if refused := refusedBody(err); refused != nil {
+	if refused := front.RefusedBody(err); refused != nil {
 		return nil, refused
 	}
 	if err != nil {
@@ -30,7 +32,7 @@ func readSigned(body io.Reader) ([]byte, error) {
 func (h handlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.SubmitResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
-		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
+		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
 		return nil, err
 	}
 	s, err := h.c.Submit(ctx, signed, remote(ctx))
@@ -54,7 +56,7 @@ func (h handlers) GetSigned(ctx context.Context, r api.GetSignedRequestObject) (
 func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequestObject) (api.SubmitStatementResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
-		h.c.refused(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
+		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
 		return nil, err
 	}
 	answer, err := h.c.State(ctx, signed, remote(ctx))
@@ -186,7 +188,7 @@ func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObjec
 	if err := link.Decode(*r.Body, &proposal); err != nil {
 		return nil, err
 	}
-	if !viewerFrom(ctx).reads(proposal.Project) {
+	if !access.ViewerOf(ctx).Reads(proposal.Project) {
 		return nil, ledger.NotThere("project", proposal.Project)
 	}
 	preview, err := ask[writ.Preview](ctx, h.c, id, link.VerbPlan, proposal)

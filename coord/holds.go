@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/supervisor/link"
@@ -17,10 +18,10 @@ func (h handlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	who := viewerFrom(ctx)
+	who := access.ViewerOf(ctx)
 	all, err := h.c.Holds(ctx, only)
 	for i := range all {
-		all[i].Holds = slices.DeleteFunc(all[i].Holds, func(d api.Hold) bool { return d.Project != "" && !who.reads(d.Project) })
+		all[i].Holds = slices.DeleteFunc(all[i].Holds, func(d api.Hold) bool { return d.Project != "" && !who.Reads(d.Project) })
 	}
 	return api.ListHolds200JSONResponse{Items: all}, err
 }
@@ -32,7 +33,7 @@ func (h handlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := mayRead(viewerFrom(ctx), r.Params.Project); err != nil {
+	if err := mayRead(access.ViewerOf(ctx), r.Params.Project); err != nil {
 		return nil, err
 	}
 	id, err := h.datacenter(ctx, r.Datacenter)
@@ -44,10 +45,10 @@ func (h handlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequ
 }
 
 // mayRead returns an error unless the viewer may read all projects of the list.
-func mayRead(who *viewer, projects []writ.ProjectID) error {
+func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 	for _, p := range projects {
 		switch {
-		case who.reads(p):
+		case who.Reads(p):
 		case p == identity.AllProjects:
 			return writ.Errorf(writ.CodeRoleMissing, "the list covers all projects, and you may read only some of them").WithHint("name these")
 		default:

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -236,10 +237,10 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 		if err := (&Config{TLS: &tls.Config{}}).CheckListen(tcp); writ.CodeOf(err) != want {
 			t.Errorf("%s, without logins: %v", address, err)
 		}
-		if err := (&Config{Self: &Self{}}).CheckListen(tcp); writ.CodeOf(err) != want {
+		if err := (&Config{Self: &access.Self{}}).CheckListen(tcp); writ.CodeOf(err) != want {
 			t.Errorf("%s, in plain text: %v", address, err)
 		}
-		if err := (&Config{TLS: &tls.Config{}, Self: &Self{}}).CheckListen(tcp); err != nil {
+		if err := (&Config{TLS: &tls.Config{}, Self: &access.Self{}}).CheckListen(tcp); err != nil {
 			t.Errorf("%s, with both: %v", address, err)
 		}
 	}
@@ -642,7 +643,7 @@ func TestProblemsHideWhatIsInternal(t *testing.T) {
 	p := start(t, nil)
 	w := &answer{header: http.Header{}}
 	r, _ := http.NewRequest("GET", "/v1/runs", nil)
-	p.observe(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("the password is hunter2") })).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext())))
+	p.front.Observe(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("the password is hunter2") })).ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, chi.NewRouteContext())))
 	var problem api.Problem
 	if err := json.Unmarshal(w.body, &problem); err != nil || problem.Code != writ.CodeInternal || strings.Contains(string(w.body), "hunter2") {
 		t.Errorf("%s, %v", w.body, err)

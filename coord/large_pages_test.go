@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/access"
 	"writ/internal/sleep"
 	"writ/internal/testenv"
 	"writ/ledger"
@@ -72,7 +73,7 @@ func TestPagesOfALargeLedger(t *testing.T) {
 func startLarge(t *testing.T, store ledger.Ledger) *fixture {
 	t.Helper()
 	p := start(t, func(c *Config) {
-		c.Ledger, c.Self, c.RequestsPerSecond, c.MaxStreams = store, &Self{ID: frontID, Key: key("front")}, 1e6, 1000
+		c.Ledger, c.Self, c.RequestsPerSecond, c.MaxStreams = store, &access.Self{ID: frontID, Key: key("front")}, 1e6, 1000
 	})
 	if _, err := p.AddRoster(t.Context(), signedRoster(t, readingRoster(t, p.PublicURL))); err != nil {
 		t.Fatal(err)

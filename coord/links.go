@@ -128,7 +128,7 @@ func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterI
 	var answer, none T
 	err := c.links.Request(ctx, datacenter, verb, params, &answer, nil)
 	if err == nil {
-		err = c.still(ctx)
+		err = c.gate.Still(ctx)
 	}
 	if err != nil {
 		return none, err

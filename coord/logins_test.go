@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
@@ -57,7 +57,7 @@ func namedRoster(t *testing.T, address string, change func(r *identity.Roster)) 
 func startNamed(t *testing.T, change func(c *Config), tune ...func(c *Coordinator)) *fixture {
 	t.Helper()
 	p := start(t, func(c *Config) {
-		c.Self = &Self{ID: frontID, Key: key("front")}
+		c.Self = &access.Self{ID: frontID, Key: key("front")}
 		if change != nil {
 			change(c)
 		}
@@ -135,7 +135,7 @@ func (p *fixture) as(token, method, path string) (int, string) {
 // A route without a row in the table is refused to everyone; a row without a route is a mistake.
 func TestEveryRouteHasAScope(t *testing.T) {
 	p := start(t, nil)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(access)), routesOf(t, p)); diff != "" {
+	if diff := cmp.Diff(access.Routes(), routesOf(t, p)); diff != "" {
 		t.Errorf("in the table (-), in the router (+):\n%s", diff)
 	}
 }
@@ -189,7 +189,7 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	if status, body := p.as(carol, http.MethodGet, "/v1/runs"); status != http.StatusOK {
 		t.Fatalf("status %d, %s", status, body)
 	}
-	late.Store(int64(TokenValidity))
+	late.Store(int64(access.TokenValidity))
 	status, body := p.as(carol, http.MethodGet, "/v1/runs")
 	wantProblem(t, "with a token that has ended", status, body, writ.CodeLoginRequired)
 
@@ -275,7 +275,7 @@ func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, end := range map[string]func(){
-		"token": func() { late.Store(int64(TokenValidity)) },
+		"token": func() { late.Store(int64(access.TokenValidity)) },
 		"session": func() {
 			response, err := p.client.Logout(t.Context(), p.proof(key("session of bob")))
 			if status, body := p.read(response, err); status != http.StatusNoContent {
@@ -518,47 +518,6 @@ func TestABrowserLogsOutByItself(t *testing.T) {
 	}
 }
 
-func TestSessionsOfOneSignerAreBounded(t *testing.T) {
-	l := newLogins()
-	now := time.Now()
-	login := func(who string, i int) api.LoginToken {
-		k := key(fmt.Sprint("session ", who, i)).Public().(ed25519.PublicKey)
-		token, err := l.begin(&identity.VerifiedLogin{Login: &identity.Login{Signer: who, Session: k, Until: now.Add(time.Hour)}}, now.Add(time.Duration(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
-	other := login("bob", 0)
-	first := login("carol", 0)
-	for i := range maxSessionsSigner {
-		login("carol", i+1)
-	}
-	if l.of(sumOf(first.Token), now) != nil || l.of(sumOf(other.Token), now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
-		t.Errorf("%d sessions, %d tokens", len(l.sessions), len(l.tokens))
-	}
-	// A session that starts again, and one that was ended, leave no token behind.
-	before := l.sessions[envelope.IDOf(key("session bob0").Public().(ed25519.PublicKey))]
-	anew := login("bob", 0)
-	if l.of(sumOf(other.Token), now) != nil || l.of(sumOf(anew.Token), now) == nil {
-		t.Error("a token of the session before counts, or none of this one")
-	}
-	if _, err := l.grant(l.tokens, before, now, TokenValidity); writ.CodeOf(err) != writ.CodeLoginRequired {
-		t.Errorf("a token of a session that is no more: %v", err)
-	}
-	other = anew
-	taken := &identity.VerifiedLogin{Login: &identity.Login{Signer: "dave", Session: key("session bob0").Public().(ed25519.PublicKey), Until: now.Add(time.Hour)}}
-	if _, err := l.begin(taken, now); writ.CodeOf(err) != writ.CodeLoginRefused || l.of(sumOf(other.Token), now) == nil {
-		t.Errorf("with the key of the session of somebody else: %v", err)
-	}
-	l.mu.Lock()
-	l.forget(now.Add(time.Hour))
-	l.mu.Unlock()
-	if len(l.sessions)+len(l.tokens)+len(l.codes) != 0 {
-		t.Error("what has ended is kept")
-	}
-}
-
 func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 	p := startNamed(t, nil)
 	own := httptest.NewServer(p.MetricsHandler())
@@ -635,9 +594,9 @@ func TestCoordinatorWithTLSHasNoPlainAddress(t *testing.T) {
 	const before, now = "http://127.0.0.1:7440", "https://10.77.0.2:7440"
 	at := func(tls *tls.Config, address string) error {
 		c := made(t, Config{
-			PublicURL: now, OtherURLs: []string{before, now}, Cluster: firstRoster().Cluster, TLS: tls, Self: &Self{ID: frontID, Key: key("front")},
+			PublicURL: now, OtherURLs: []string{before, now}, Cluster: firstRoster().Cluster, TLS: tls, Self: &access.Self{ID: frontID, Key: key("front")},
 		})
-		_, err := c.Challenge(api.NewChallenge{Nonce: make([]byte, identity.NonceSize), URL: address})
+		_, err := c.logins.Challenge(api.NewChallenge{Nonce: make([]byte, identity.NonceSize), URL: address})
 		return err
 	}
 	if err := at(&tls.Config{}, now); err != nil {

@@ -18,8 +18,6 @@ import (
 // metrics holds the counters of a coordinator and their registry.
 type metrics struct {
 	registry    *prometheus.Registry
-	requests    *prometheus.CounterVec
-	durations   *prometheus.HistogramVec
 	submissions *prometheus.CounterVec
 	refusals    *prometheus.CounterVec
 	statements  prometheus.Counter
@@ -30,11 +28,6 @@ type metrics struct {
 func newMetrics(c *Coordinator) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_http_requests_total", Help: "Requests by route and status."}, []string{"method", "route", "status"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "writ_http_request_seconds", Help: "Duration of requests, except streams.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
-		}, []string{"method", "route"}),
 		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "writ_submissions_total", Help: "Submissions by outcome: accepted, repeated, delivered, refused, expired."}, []string{"outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -49,7 +42,7 @@ func newMetrics(c *Coordinator) *metrics {
 	version := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
 	version.Set(1)
-	m.registry.MustRegister(m.requests, m.durations, m.submissions, m.refusals, m.statements, m.events, m.webhooks, version,
+	m.registry.MustRegister(m.submissions, m.refusals, m.statements, m.events, m.webhooks, version,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
 			func() float64 { return float64(c.streams.Taken()) }))

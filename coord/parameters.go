@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/meant"
@@ -61,16 +62,16 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 // projects returns the projects of a list: the one with an id or name, if the viewer may read it, or all readable
 // projects for "". An empty result means all projects, so only a viewer of all projects gets one.
 func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
-	who := viewerFrom(ctx)
+	who := access.ViewerOf(ctx)
 	switch {
-	case text == "" && who.all:
+	case text == "" && who.All:
 		return nil, nil
-	case text == "" && len(who.projects) == 0:
-		return nil, loginRequired("cannot list: the reader is unknown")
+	case text == "" && len(who.Projects) == 0:
+		return nil, access.LoginRequired("cannot list: the reader is unknown")
 	case text == "":
-		return who.projects, nil
+		return who.Projects, nil
 	case writ.ValidUUID(text):
-		if !who.reads(writ.ProjectID(text)) {
+		if !who.Reads(writ.ProjectID(text)) {
 			return nil, noProject(text, nil)
 		}
 		return []writ.ProjectID{writ.ProjectID(text)}, nil
@@ -79,12 +80,12 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 	if err != nil {
 		return nil, err
 	}
-	readable := slices.DeleteFunc(roster.ProjectsNamed(text), func(p identity.Project) bool { return !who.reads(p.ID) })
+	readable := slices.DeleteFunc(roster.ProjectsNamed(text), func(p identity.Project) bool { return !who.Reads(p.ID) })
 	switch len(readable) {
 	case 1:
 		return []writ.ProjectID{readable[0].ID}, nil
 	case 0:
-		return nil, noProject(text, slices.DeleteFunc(slices.Clone(roster.Projects), func(p identity.Project) bool { return !who.reads(p.ID) }))
+		return nil, noProject(text, slices.DeleteFunc(slices.Clone(roster.Projects), func(p identity.Project) bool { return !who.Reads(p.ID) }))
 	default:
 		return nil, writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(readable), text).WithHint("use the id; `writ project list` shows it")
 	}

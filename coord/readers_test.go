@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"
@@ -62,7 +63,7 @@ func readingRoster(t *testing.T, address string) *identity.Roster {
 func startReading(t *testing.T, change ...func(c *Config)) (*fixture, *supervisor) {
 	t.Helper()
 	p := start(t, func(c *Config) {
-		c.Self = &Self{ID: frontID, Key: key("front")}
+		c.Self = &access.Self{ID: frontID, Key: key("front")}
 		c.RequestsPerSecond = 1e6
 		for _, change := range change {
 			change(c)
@@ -285,7 +286,7 @@ var readersOf = map[string]func(r row) string{
 func routesOf(t *testing.T, p *fixture) (served []string) {
 	t.Helper()
 	err := chi.Walk(p.handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		served = append(served, routeOf(method, route))
+		served = append(served, access.RouteOf(method, route))
 		return nil
 	})
 	if err != nil {
@@ -484,7 +485,7 @@ func TestListsDefaultToAllReadableProjects(t *testing.T) {
 func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
 	p, _ := startReading(t)
 	dave, erin := p.token("dave"), p.token("erin")
-	p.readers.PerSecond = 50 // a list counts as ten, and the burst is twice the rate
+	p.front.Readers.PerSecond = 50 // a list counts as ten, and the burst is twice the rate
 	ask := func(token string, from int) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, p.PublicURL+"/v1/runs", nil)
 		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:4000", from/250, from%250)

@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/front"
 	"writ/identity"
 	"writ/internal/testenv"
 )
@@ -47,8 +48,8 @@ func TestPublicRequestsLogFewLines(t *testing.T) {
 		"posts of another site":      {"POST", "/v1/statements", api.SignedType, nil, crossing, 403, string(writ.CodeOriginForeign)},
 		"reads of another site":      {"GET", "/v1/runs", "", nil, crossing, 403, string(writ.CodeOriginForeign)},
 		"posts to nowhere":           {"POST", "/v1/nothing", api.SignedType, nil, nil, 404, string(writ.CodeNotFound)},
-		"registrations of nobody":    {"POST", registrationsPath, "application/json", []byte("{}"), nil, 400, string(writ.CodeBadRequest)},
-		"registrations":              {"POST", registrationsPath, "application/json", registration, nil, 202, "asks for admission"},
+		"registrations of nobody":    {"POST", front.RegistrationsPath, "application/json", []byte("{}"), nil, 400, string(writ.CodeBadRequest)},
+		"registrations":              {"POST", front.RegistrationsPath, "application/json", registration, nil, 202, "asks for admission"},
 		"statements without a name":  {"POST", "/v1/statements", api.SignedType, []byte("nothing"), nil, 400, "statement refused"},
 		"the same script, by others": {"POST", "/v1/submissions", api.SignedType, good, nil, 202, "submission repeated"},
 	} {

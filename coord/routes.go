@@ -2,15 +2,15 @@ package coord
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"regexp"
-	"strings"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/front"
 	"writ/supervisor/link"
 )
 
@@ -19,22 +19,22 @@ import (
 func (c *Coordinator) routes() http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r
-	r.Use(c.observe, c.guard, headAsGet)
+	r.Use(c.front.Observe, c.front.Guard, front.HeadAsGet)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
+		c.front.Fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", allowed(router, r.URL.Path))
-		c.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml lists the methods"))
+		w.Header().Set("Allow", front.Allowed(router, r.URL.Path))
+		c.front.Fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml lists the methods"))
 	})
-	routes := r.With(c.authorize, c.strictBodies)
-	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{checkParameters}, api.StrictHTTPServerOptions{
-		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
-		ResponseErrorHandlerFunc: c.fail,
+	routes := r.With(c.front.Authorize, c.front.StrictBodies)
+	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{front.CheckParameters}, api.StrictHTTPServerOptions{
+		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
+		ResponseErrorHandlerFunc: c.front.Fail,
 	})
 	api.HandlerWithOptions(strict, api.ChiServerOptions{
 		BaseRouter:       routes,
-		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
+		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
 	})
 	routes.Get(link.Path, c.links.ServeHTTP)
 	routes.Post("/login", c.browserLogin)
@@ -43,67 +43,45 @@ func (c *Coordinator) routes() http.Handler {
 	return r
 }
 
-// headAsGet routes HEAD like GET; the server omits the body. The middleware of chi is avoided because its package
-// imports net/http/pprof.
-func headAsGet(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodHead {
-			chi.RouteContext(r.Context()).RouteMethod = http.MethodGet
+// MetricsHandler serves metrics and health without a login, for a separate listener that only monitoring can reach.
+func (c *Coordinator) MetricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	guarded := c.front.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = metricsPage{c.metrics, r}.VisitGetMetricsResponse(w)
+	}))
+	for _, route := range metricsRoutes {
+		handler := guarded
+		if route != "GET /metrics" { // same handler as on the main listener, which has its own guard
+			handler = c.handler
 		}
-		next.ServeHTTP(w, r)
-	})
+		mux.Handle(route, handler)
+	}
+	mux.Handle("/", c.front.Guard(http.NotFoundHandler()))
+	return mux
 }
 
-// allowed lists the methods of an address, in the format of the Allow header.
-func allowed(routes chi.Routes, path string) string {
-	var methods []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		if routes.Match(chi.NewRouteContext(), method, path) {
-			methods = append(methods, method)
-		}
+// metricsRoutes lists the routes of MetricsHandler.
+var metricsRoutes = []string{"GET /metrics", "GET /healthz", "GET /readyz"}
+
+// MetricsRoutes lists the routes of MetricsHandler. They need no login.
+func MetricsRoutes() []string { return slices.Clone(metricsRoutes) }
+
+// browserLogin exchanges the code in a form for a cookie.
+func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
+	cookie, err := c.gate.Browsers.Login(r)
+	if err != nil {
+		c.refusals.Record(r.Context(), c.Log.With("remote", r.RemoteAddr), "login of a browser", err)
+		c.pages.Refuse(w, r, err)
+		return
 	}
-	return strings.Join(methods, ", ")
+	http.SetCookie(w, cookie)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// registrationsPath is the path of supervisors' requests for admission to the roster.
-const registrationsPath = "/v1/datacenters/registrations"
-
-// planPath matches requests to a datacenter for the preview of a plan.
-var planPath = regexp.MustCompile(`^/v1/datacenters/[^/]+/plan$`)
-
-// asBadRequest converts an error of the generated code. It names the invalid parameter and drops the text about
-// schemas.
-func asBadRequest(err error) error {
-	if parameter, ok := errors.AsType[*api.InvalidParamFormatError](err); ok {
-		return wrongParameter(parameter.ParamName, "cannot be read")
-	}
-	if parameter, ok := errors.AsType[*api.RequiredParamError](err); ok {
-		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).WithHint("set %s; /openapi.yaml lists the valid values", parameter.ParamName)
-	}
-	if parameter, ok := errors.AsType[*api.TooManyValuesForParamError](err); ok {
-		return writ.Errorf(writ.CodeBadRequest, "the parameter %q occurs %d times", parameter.ParamName, parameter.Count)
-	}
-	if refused := refusedBody(err); refused != nil {
-		return refused
-	}
-	return writ.Errorf(writ.CodeBadRequest, "invalid body: %v", err)
-}
-
-// wrongParameter is the error for a parameter with an invalid value.
-func wrongParameter(name, why string) error {
-	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("omit %s, or set a valid value; see /openapi.yaml", name)
-}
-
-// refusedBody returns TOO_LARGE if the body exceeds its limit, and RATE_LIMITED if the server holds too many bodies.
-// Otherwise it returns nil.
-func refusedBody(err error) error {
-	if limited, ok := errors.AsType[*writ.Error](err); ok && limited.Code == writ.CodeRateLimited {
-		return limited
-	}
-	if cut, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return writ.Errorf(writ.CodeTooLarge, "the body has more than %d bytes", cut.Limit)
-	}
-	return nil
+// browserLogout revokes the token of a browser's cookie and deletes the cookie.
+func (c *Coordinator) browserLogout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, c.gate.Browsers.Logout(r))
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
 // handlers implements the generated server interface. Each method parses its parameters, calls one method of the
@@ -113,4 +91,4 @@ type handlers struct{ c *Coordinator }
 var _ api.StrictServerInterface = handlers{}
 
 // remote returns the remote address of a request.
-func remote(ctx context.Context) string { return askedOf(ctx).remote }
+func remote(ctx context.Context) string { return access.RequestOf(ctx).Remote }

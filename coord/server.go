@@ -18,8 +18,6 @@ import (
 // for each write.
 const (
 	headerWithin = 10 * time.Second
-	bodyWithin   = 30 * time.Second
-	answerWithin = time.Minute
 	idleAfter    = 2 * time.Minute
 	defaultGrace = 10 * time.Second
 

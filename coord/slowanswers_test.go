@@ -34,7 +34,7 @@ func TestAnswersToSlowReadersTakeBoundedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	p := startNamed(t, func(c *Config) { c.Ledger = store }, func(c *Coordinator) { c.answers.Size = 9 << 20 / 2 })
+	p := startNamed(t, func(c *Config) { c.Ledger = store }, func(c *Coordinator) { c.front.Answers.Size = 9 << 20 / 2 })
 	node := writ.Node{ID: "n1", Name: "n1", Datacenter: vienna, Admission: writ.AdmissionApproved, Fault: strings.Repeat("x", 1<<20)}
 	if err := store.StoreEvents(t.Context(), vienna, []writ.Event{{Journal: "j", Seq: 1, Node: &node}}); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestAnswersToSlowReadersTakeBoundedMemory(t *testing.T) {
 			t.Errorf("an answer that was read: %d", status)
 		}
 	}
-	if taken := p.answers.Taken(); taken != 0 {
+	if taken := p.front.Answers.Taken(); taken != 0 {
 		t.Errorf("%d bytes stay held", taken)
 	}
 }

@@ -30,7 +30,7 @@ func (p *fixture) slowClient(remote string, sent int) (body io.Closer, status ch
 // served meanwhile.
 func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 	const bound, clients, sent = 2 << 20, 8, 500 << 10
-	p := start(t, nil, func(c *Coordinator) { c.bodies.Size = bound })
+	p := start(t, nil, func(c *Coordinator) { c.front.Bodies.Size = bound })
 	bodies, statuses := map[int]io.Closer{}, map[int]chan int{}
 	for i := range clients {
 		bodies[i], statuses[i] = p.slowClient("192.0.2.1:1", sent)
@@ -41,7 +41,7 @@ func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 			t.Errorf("a body without room: %d", status)
 		}
 	}
-	if taken := p.bodies.Taken(); taken > 3*sent || taken < 3*(sent-1) {
+	if taken := p.front.Bodies.Taken(); taken > 3*sent || taken < 3*(sent-1) {
 		t.Errorf("%d bytes are held", taken)
 	}
 	body, status := p.slowClient("198.51.100.1:1", 100)
@@ -55,7 +55,7 @@ func TestSlowBodiesTakeBoundedMemory(t *testing.T) {
 			t.Errorf("a body that is no submission: %d", got)
 		}
 	}
-	if taken := p.bodies.Taken(); taken != 0 {
+	if taken := p.front.Bodies.Taken(); taken != 0 {
 		t.Errorf("%d bytes stay held", taken)
 	}
 }

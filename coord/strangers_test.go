@@ -6,9 +6,9 @@ import (
 )
 
 func TestLoginsWaitForNoStranger(t *testing.T) {
-	p := startNamed(t, nil, func(c *Coordinator) { c.strangers.turns.Size = 1 })
+	p := startNamed(t, nil, func(c *Coordinator) { c.front.Strangers.Turns.Size = 1 })
 	token := p.token("alice")
-	release, err := p.strangers.turns.Take(t.Context(), "a stranger's network")
+	release, err := p.front.Strangers.Turns.Take(t.Context(), "a stranger's network")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestLoginsWaitForNoStranger(t *testing.T) {
 // Bodies of strangers have a separate limit, so that their rosters take no memory from logged-in people.
 func TestStrangersRostersTakeBoundedMemory(t *testing.T) {
 	p := startNamed(t, nil)
-	p.strangers.bodies.Size = 1 << 10
+	p.front.Strangers.Bodies.Size = 1 << 10
 	if status, _ := p.post("/v1/roster", make([]byte, 4<<10)); status != http.StatusTooManyRequests {
 		t.Errorf("status %d for a body over the bound", status)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/internal/limit"
 	"writ/ledger"
@@ -65,7 +66,7 @@ func (s *stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.s
 // serve streams until the reader disconnects or is too slow, or the coordinator stops. An error after the first byte
 // can only end the stream.
 func (s *stream) serve(w http.ResponseWriter) error {
-	remote := askedOf(s.ctx).remote
+	remote := access.RequestOf(s.ctx).Remote
 	leave, ok := s.c.streams.Enter(remote)
 	if !ok {
 		// No number here: it would reveal the streams of other people.
@@ -78,7 +79,7 @@ func (s *stream) serve(w http.ResponseWriter) error {
 	h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers events
 	w.WriteHeader(http.StatusOK)
 	if err := s.flow(w); err != nil && s.ctx.Err() == nil {
-		s.c.Log.DebugContext(s.ctx, "event stream cut off", "request", askedOf(s.ctx).id, "after", s.after, "err", err)
+		s.c.Log.DebugContext(s.ctx, "event stream cut off", "request", access.RequestOf(s.ctx).ID, "after", s.after, "err", err)
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) 
 			return false, false, err
 		}
 	}
-	if err := s.c.still(s.ctx); err != nil { // after the read: events after the end of a session must not be sent
+	if err := s.c.gate.Still(s.ctx); err != nil { // after the read: events after the end of a session must not be sent
 		return false, false, err
 	}
 	s.after = max(s.after, upTo) // events that the filter skipped need no second look

@@ -2,7 +2,6 @@ package coord
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"writ"
@@ -17,12 +16,12 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	log := c.Log.With("remote", remote)
 	v, err := c.check(ctx, signed)
 	if err != nil {
-		c.refused(ctx, log, "submission", err)
+		c.refusals.Record(ctx, log, "submission", err)
 		return writ.Submission{}, err
 	}
 	log = log.With("run", v.Run, "signer", v.Signer, "dc", v.Payload.Datacenter)
 	if err := c.awaitRate(ctx, v.Payload, len(signed)); err != nil {
-		c.refused(ctx, log, "submission", err)
+		c.refusals.Record(ctx, log, "submission", err)
 		return writ.Submission{}, err
 	}
 	in := ledger.Incoming{
@@ -39,7 +38,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	if full := c.quota.reserve(ctx, c, v.Signer, len(signed)); full != nil {
 		known, err := c.Ledger.Submission(ctx, v.Digest)
 		if err != nil { // otherwise it is recorded already and takes no more room
-			c.refused(ctx, log, "submission", full)
+			c.refusals.Record(ctx, log, "submission", full)
 			return writ.Submission{}, full
 		}
 		return known, nil
@@ -114,44 +113,24 @@ func (c *Coordinator) unchecked(roster *identity.Roster, signed []byte) *identit
 	return &identity.Verified{Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed}
 }
 
-// refused logs and counts a refused text or request once: only the first call for a request counts, where most is known
-// about it.
-func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string, err error) {
-	a := askedOf(ctx)
-	if a.refused {
-		return
-	}
-	a.refused = true
-	code := writ.CodeOf(err)
-	c.metrics.refusals.WithLabelValues(what, string(code)).Inc()
-	// Any client can send any number of refused texts.
-	if times, say := c.lines.Say(what+" "+string(code), time.Now()); say {
-		level := slog.LevelWarn
-		if code == writ.CodeLoginRequired { // the session ended or never started; the response asks for a login
-			level = slog.LevelInfo
-		}
-		log.Log(ctx, level, what+" refused", "code", code, "err", err, "times", times)
-	}
-}
-
 // State verifies any other signed statement, forwards it to its datacenter and returns the answer. If the datacenter is
 // not connected, nothing happens, and the client may retry until the statement expires.
 func (c *Coordinator) State(ctx context.Context, signed []byte, remote string) (link.StatementAnswer, error) {
 	log := c.Log.With("remote", remote)
 	statement, err := c.checkStatement(ctx, signed)
 	if err != nil {
-		c.refused(ctx, log, "statement", err)
+		c.refusals.Record(ctx, log, "statement", err)
 		return link.StatementAnswer{}, err
 	}
 	log = log.With("subject", statement.Subject, "decision", statement.Decision, "signer", statement.Signer, "dc", statement.Datacenter)
 	if err := c.awaitStatement(ctx, statement.Signer); err != nil {
-		c.refused(ctx, log, "statement", err)
+		c.refusals.Record(ctx, log, "statement", err)
 		return link.StatementAnswer{}, err
 	}
 	var answer link.StatementAnswer
 	err = c.links.Request(ctx, statement.Datacenter, link.VerbStatement, link.Statement{Signed: signed}, &answer, nil)
 	if err != nil {
-		c.refused(ctx, log, "statement", err)
+		c.refusals.Record(ctx, log, "statement", err)
 		return link.StatementAnswer{}, err
 	}
 	c.metrics.statements.Inc()

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/coord"
+	"writ/coord/access"
 	"writ/coord/api"
 	"writ/efi/bootserver"
 	"writ/identity"
@@ -224,7 +225,7 @@ func nodeRoutes(t *testing.T) (all []string) {
 func openRoutes(t *testing.T) (all []string) {
 	t.Helper()
 	for server, routes := range map[string][]string{
-		"coordinator": coord.OpenRoutes(), "coordinator's metrics": coord.MetricsRoutes(), "node API": nodeRoutes(t),
+		"coordinator": access.OpenRoutes(), "coordinator's metrics": coord.MetricsRoutes(), "node API": nodeRoutes(t),
 		"boot server": bootserver.Routes(), "metrics": coord.MetricsRoutes(), // a test of their package compares them
 		"transfers": transfer.Requests(),
 	} {

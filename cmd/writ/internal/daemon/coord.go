@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/metrics"
 	"writ/coord"
+	"writ/coord/access"
 	"writ/coord/webhook"
 	"writ/identity"
 	"writ/identity/pki"
@@ -189,7 +190,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		Collectors:            []prometheus.Collector{disk},
 	}
 	if self != nil {
-		config.Self, config.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs
+		config.Self, config.OtherURLs = &access.Self{ID: self.ID, Key: key}, self.URLs
 		issuer, err := issuerOf(roster.Cluster, self, key)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package coord
+package front
 
 import (
 	"net/http"

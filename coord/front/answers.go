@@ -1,26 +1,27 @@
-package coord
+package front
 
 import (
 	"cmp"
 	"net/http"
 
 	"writ"
+	"writ/coord/access"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
 )
 
 // serveReader answers a logged-in reader. It bounds the memory for all large responses in flight, however slowly the
 // readers receive them.
-func (c *Coordinator) serveReader(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	reader := cmp.Or(askedOf(r.Context()).signer, limit.NetworkOf(r.RemoteAddr))
+func (f *Front) serveReader(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	reader := cmp.Or(access.RequestOf(r.Context()).Signer, limit.NetworkOf(r.RemoteAddr))
 	metered := &httpguard.MeteredWriter{
 		ResponseWriter: w,
-		Reserve:        func(bytes int) (func(), bool) { return c.answers.Reserve(reader, bytes) },
+		Reserve:        func(bytes int) (func(), bool) { return f.Answers.Reserve(reader, bytes) },
 		Refuse: func(w http.ResponseWriter) {
 			for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
 				w.Header().Del(name) // these describe the response that is not sent
 			}
-			c.fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many large answers are being sent at the same time").WithHint("read the answers, or try again in a second"))
+			f.Fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many large answers are being sent at the same time").WithHint("read the answers, or try again in a second"))
 		},
 	}
 	next.ServeHTTP(metered, r)

@@ -1,0 +1,49 @@
+// Package front holds what every request to a coordinator passes before its handler: a log line and counters, the limits
+// of rates and memory, the check of its origin and of its rights, and the check of its body. It must not know what
+// handlers do.
+package front
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"writ/coord/access"
+	"writ/internal/httpguard"
+	"writ/internal/limit"
+)
+
+// Front limits and checks requests. Set its fields, then use its middleware in the order Observe, Guard, Authorize,
+// StrictBodies.
+type Front struct {
+	Log      *slog.Logger
+	Names    httpguard.Guard
+	Gate     *access.Gate
+	Refusals *access.Refusals
+	// RefusePage answers a browser that was not admitted to a page.
+	RefusePage func(w http.ResponseWriter, r *http.Request, err error)
+
+	Rates     limit.Addresses // of requests by remote address
+	Readers   limit.Names     // of requests by logged-in person
+	Bodies    limit.Bodies    // being received
+	Answers   limit.Bodies    // large responses in flight
+	Strangers Strangers
+
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+}
+
+// New returns a Front that registers its metrics.
+func New(registry prometheus.Registerer) *Front {
+	f := &Front{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "writ_http_requests_total", Help: "Requests by route and status."}, []string{"method", "route", "status"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "writ_http_request_seconds", Help: "Duration of requests, except streams.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+		}, []string{"method", "route"}),
+	}
+	f.Strangers.Bodies.Size = strangersBodies
+	registry.MustRegister(f.requests, f.durations)
+	return f
+}
