@@ -60,7 +60,7 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 	if status, text := p.get("/metrics"); status != http.StatusOK || strings.Count(text, "writ_boot_machines{") != 1 || !strings.Contains(text, `writ_boot_machines{datacenter="vienna",step="script"} 999`) {
 		t.Errorf("the metrics are %d, %.500s", status, text)
 	}
-	few, err := p.Coordinator.Boots(t.Context(), vienna, 7)
+	few, err := p.live.Boots(t.Context(), vienna, 7)
 	if err != nil || len(few) != 1 || len(few[0].Machines) != 7 || few[0].Total != 1000 {
 		t.Errorf("of seven %d are listed, %v", len(few[0].Machines), err)
 	}
@@ -79,7 +79,7 @@ func TestAnEarlierSupervisorKnowsNoBootServers(t *testing.T) {
 		}
 	})
 	defer s.leave()
-	all, err := p.Coordinator.Boots(t.Context(), vienna, 7)
+	all, err := p.live.Boots(t.Context(), vienna, 7)
 	if err != nil || len(all) != 1 || all[0].Error != nil || all[0].Machines == nil || all[0].Servers == nil {
 		t.Errorf("%+v, %v", all, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"writ/coord/dashboard"
 	"writ/coord/expiry"
 	"writ/coord/front"
+	"writ/coord/live"
 	"writ/coord/rosters"
 	"writ/identity"
 	"writ/internal/broadcast"
@@ -65,7 +66,8 @@ type Coordinator struct {
 	front     *front.Front
 	handler   http.Handler
 	pages     *dashboard.Dashboard
-	expiring  datacenterEnds
+	live      *live.View
+	expiring  expiry.Datacenters
 	expiries  expiry.Watch
 }
 
@@ -82,7 +84,7 @@ func New(config Config) (*Coordinator, error) {
 	}
 	c.expiries = expiry.Watch{
 		Roster: c.rosters.Current, Now: c.Now, Log: c.Log, PublicURL: c.PublicURL,
-		Certificates: c.Certificates, Public: c.PublicCertificate, Datacenters: c.expiring.list,
+		Certificates: c.Certificates, Public: c.PublicCertificate, Datacenters: c.expiring.List,
 	}
 	c.addresses = rosters.Addresses{Configured: append([]string{c.PublicURL}, c.OtherURLs...), TLS: c.TLS != nil, Rosters: c.rosters}
 	if c.Self != nil {
@@ -103,13 +105,15 @@ func New(config Config) (*Coordinator, error) {
 		Connected:    c.attend,
 		Log:          c.Log,
 	}
+	c.live = &live.View{Links: c.links, Ledger: c.Ledger, Rosters: c.rosters, Still: func(ctx context.Context) error { return c.gate.Still(ctx) }}
+	c.expiring.View, c.expiring.Now = c.live, c.Now
 	c.metrics = newMetrics(c)
 	c.guard()
 	c.pages = &dashboard.Dashboard{
 		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
 
 		LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
-		Ledger:     nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(access.ViewerOf(ctx).All) }, Still: c.gate.Still, Reader: c.pageReader,
+		Ledger:     nodesNow{c.Ledger, c.live}, LiveView: pageView{c.live, c}, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(access.ViewerOf(ctx).All) }, Still: c.gate.Still, Reader: c.pageReader,
 	}
 	c.handler = c.routes()
 	return c, nil
@@ -146,7 +150,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error { return c.watchLedger(ctx) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
 	group.Go(func() error { return every(ctx, endsEvery, c.expiries.Warn) })
-	group.Go(func() error { return c.followEnds(ctx) })
+	group.Go(func() error { return c.expiring.Run(ctx) })
 	group.Go(func() error { return c.tail.run(ctx) })
 	group.Go(func() error { return c.pages.Run(ctx) })
 	if len(c.Webhooks) > 0 {
@@ -193,10 +197,6 @@ func (c *Coordinator) prune(ctx context.Context) {
 	}
 }
 
-// News returns a channel that is closed when the ledger stores a row after the call, or when a run waits for another
-// reason.
-func (c *Coordinator) News() <-chan struct{} { return c.news.Next() }
-
 // RosterOf verifies the chain of rosters in a ledger and returns the newest roster, or nil. If pin is empty, the first
 // roster determines the cluster.
 func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*identity.Roster, error) {
@@ -207,14 +207,4 @@ func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*ident
 // A known roster is not an error.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	return c.rosters.Add(ctx, link)
-}
-
-// pageReader describes the reader of a request to the dashboard.
-func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
-	who := access.ViewerOf(ctx)
-	reader := dashboard.Reader{All: who.All, Projects: who.Projects}
-	if login := who.Login(); login != nil {
-		reader.Name, reader.Until, reader.May = login.Signer, login.Until, c.gate.May(login)
-	}
-	return reader
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/live"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -237,7 +238,7 @@ func (k *courier) hand(ctx context.Context, payload writ.Digest) (run writ.Run, 
 	ctx, cancel := context.WithTimeout(ctx, deliverWithin)
 	defer cancel()
 	err = k.session.Request(ctx, link.VerbSubmit, link.Submit{Signed: signed}, &run, nil)
-	setReason(&run.Why, &run.Reason)
+	live.BoundReason(&run.Why, &run.Reason)
 	return run, err
 }
 

@@ -16,7 +16,7 @@ func TestCertificateOfDatacenterIsAmongEnds(t *testing.T) {
 		s.mu.Lock()
 		s.certificate = [2]time.Time{until.Add(-90 * 24 * time.Hour), until}
 		s.mu.Unlock()
-		p.expiring.ask(t.Context(), p.Coordinator)
+		p.expiring.Ask(t.Context())
 		return slices.ContainsFunc(p.expiries.All(), func(e identity.Expiry) bool {
 			return e.What == "the certificate of the supervisor of vienna" && e.Stage(p.Now()) > 0
 		})

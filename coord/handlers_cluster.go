@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/live"
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
@@ -44,17 +45,17 @@ func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (
 
 func (h handlers) ListRegions(ctx context.Context, _ api.ListRegionsRequestObject) (api.ListRegionsResponseObject, error) {
 	all, err := h.c.Ledger.Regions(ctx)
-	return api.ListRegions200JSONResponse{Items: views(all, regionView)}, err
+	return api.ListRegions200JSONResponse{Items: api.Views(all, regionView)}, err
 }
 
 func (h handlers) ListDatacenters(ctx context.Context, _ api.ListDatacentersRequestObject) (api.ListDatacentersResponseObject, error) {
-	all, err := h.c.Datacenters(ctx)
+	all, err := h.c.live.Datacenters(ctx)
 	return api.ListDatacenters200JSONResponse{Items: all}, err
 }
 
 func (h handlers) ListRegistrations(ctx context.Context, _ api.ListRegistrationsRequestObject) (api.ListRegistrationsResponseObject, error) {
 	all, err := h.c.Ledger.Registrations(ctx)
-	return api.ListRegistrations200JSONResponse{Items: views(all, registrationView)}, err
+	return api.ListRegistrations200JSONResponse{Items: api.Views(all, registrationView)}, err
 }
 
 // Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
@@ -120,7 +121,7 @@ func (h handlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObj
 	all, err := h.c.Ledger.Projects(ctx)
 	who := access.ViewerOf(ctx)
 	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.Reads(p.ID) })
-	return api.ListProjects200JSONResponse{Items: views(all, projectView)}, err
+	return api.ListProjects200JSONResponse{Items: api.Views(all, projectView)}, err
 }
 
 // ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
@@ -129,8 +130,8 @@ func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestO
 	if err != nil {
 		return nil, err
 	}
-	answers, err := askEach[link.AdoptedAnswer](ctx, h.c, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
-	return api.ListAdoptions200JSONResponse{Items: views(answers, func(a reply[link.AdoptedAnswer]) api.DatacenterAdoption {
-		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.answer.Proof, Error: writ.AsError(a.err)}
+	answers, err := live.Each[link.AdoptedAnswer](ctx, h.c.live, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
+	return api.ListAdoptions200JSONResponse{Items: api.Views(answers, func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
+		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.Answer.Proof, Error: writ.AsError(a.Err)}
 	})}, err
 }

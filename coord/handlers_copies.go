@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/live"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -24,8 +25,8 @@ func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (
 	if filter.Datacenter, err = h.datacenter(ctx, api.Value(p.Datacenter)); err != nil {
 		return nil, err
 	}
-	list, err := h.c.Nodes(ctx, filter, page)
-	return api.ListNodes200JSONResponse{Items: views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
+	list, err := h.c.live.Nodes(ctx, filter, page)
+	return api.ListNodes200JSONResponse{Items: api.Views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
 }
 
 func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
@@ -79,25 +80,11 @@ func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	all, err := h.c.Queues(ctx)
+	all, err := h.c.live.Queues(ctx)
 	if only != "" {
 		all = slices.DeleteFunc(all, func(q api.DatacenterQueues) bool { return q.Datacenter != only })
 	}
 	return api.ListQueues200JSONResponse{Items: all}, err
-}
-
-// Queues asks all datacenters for the depth of their queues. If a datacenter does not answer, its entry has the error.
-func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
-	answers, err := c.queuesWithAges(ctx)
-	return views(answers, func(a reply[[]link.QueueDepth]) api.DatacenterQueues {
-		depth := func(q link.QueueDepth) writ.QueueDepth { return q.QueueDepth }
-		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: views(a.answer, depth), Error: writ.AsError(a.err)}
-	}), err
-}
-
-// queuesWithAges is Queues with the age of the oldest calls. Datacenters of earlier versions report no ages.
-func (c *Coordinator) queuesWithAges(ctx context.Context) ([]reply[[]link.QueueDepth], error) {
-	return askAll[link.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
 }
 
 // ListSecrets asks datacenters for the list of their secrets. The coordinator does not store the answers.
@@ -110,23 +97,8 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	all, err := h.c.Secrets(ctx, only, projects)
+	all, err := h.c.live.Secrets(ctx, only, projects)
 	return api.ListSecrets200JSONResponse{Items: all}, err
-}
-
-// Secrets asks all datacenters, or only one, for the secrets of some projects. Without projects it lists those of all.
-func (c *Coordinator) Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error) {
-	var asked link.Secrets // a datacenter accepts one project or all
-	if len(projects) == 1 {
-		asked.Project = projects[0]
-	}
-	answers, err := askAll[writ.Secret](ctx, c, only, link.VerbSecrets, asked)
-	for i := range answers { // the reader's rights do not depend on the answer of the datacenter
-		answers[i].answer = slices.DeleteFunc(answers[i].answer, func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
-	}
-	return views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
-		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.answer, Error: writ.AsError(a.err)}
-	}), err
 }
 
 // ListTokens asks datacenters for their join tokens. The coordinator does not store the answers.
@@ -135,9 +107,9 @@ func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := askAll[writ.JoinToken](ctx, h.c, only, link.VerbTokens, link.Tokens{})
-	return api.ListTokens200JSONResponse{Items: views(answers, func(a reply[[]writ.JoinToken]) api.DatacenterTokens {
-		return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.answer, Error: writ.AsError(a.err)}
+	answers, err := live.All[writ.JoinToken](ctx, h.c.live, only, link.VerbTokens, link.Tokens{})
+	return api.ListTokens200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]writ.JoinToken]) api.DatacenterTokens {
+		return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.Answer, Error: writ.AsError(a.Err)}
 	})}, err
 }
 
@@ -147,9 +119,9 @@ func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	answers, err := askAll[api.Batch](ctx, h.c, only, link.VerbBatches, link.Batches{})
-	return api.ListBatches200JSONResponse{Items: views(answers, func(a reply[[]api.Batch]) api.DatacenterBatches {
-		return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.answer, Error: writ.AsError(a.err)}
+	answers, err := live.All[api.Batch](ctx, h.c.live, only, link.VerbBatches, link.Batches{})
+	return api.ListBatches200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]api.Batch]) api.DatacenterBatches {
+		return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.Answer, Error: writ.AsError(a.Err)}
 	})}, err
 }
 
@@ -171,9 +143,9 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 		}
 		list.Items = append(list.Items, api.OwnerCertificates{Name: h.c.ownName(ctx), Certificates: own})
 	}
-	answers, err := askAll[writ.Certificate](ctx, h.c, only, link.VerbCertificates, link.Certificates{})
+	answers, err := live.All[writ.Certificate](ctx, h.c.live, only, link.VerbCertificates, link.Certificates{})
 	for _, a := range answers {
-		list.Items = append(list.Items, api.OwnerCertificates{Datacenter: a.ID, Name: a.Name, Certificates: a.answer, Error: writ.AsError(a.err)})
+		list.Items = append(list.Items, api.OwnerCertificates{Datacenter: a.ID, Name: a.Name, Certificates: a.Answer, Error: writ.AsError(a.Err)})
 	}
 	return list, err
 }
@@ -198,7 +170,7 @@ func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequ
 	if err != nil {
 		return nil, err
 	}
-	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
 	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
@@ -218,13 +190,8 @@ func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject)
 	query := link.LogOfNode{
 		Node: r.Node, Source: api.Value(p.Source), Level: api.Value(p.Level), Since: api.Value(p.Since), After: api.Value(p.After), Lines: api.Value(p.Lines),
 	}
-	log, err := h.c.NodeLog(ctx, id, query)
+	log, err := h.c.live.NodeLog(ctx, id, query)
 	return api.GetNodeLog200JSONResponse(log), err
-}
-
-// NodeLog asks a node, through its datacenter, for lines of its log.
-func (c *Coordinator) NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error) {
-	return ask[api.NodeLog](ctx, c, datacenter, link.VerbNodeLog, query)
 }
 
 // GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
@@ -237,6 +204,6 @@ func (h handlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRe
 	if err != nil {
 		return nil, err
 	}
-	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
 	return api.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
 }

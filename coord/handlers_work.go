@@ -12,6 +12,7 @@ import (
 	"writ/coord/access"
 	"writ/coord/api"
 	"writ/coord/front"
+	"writ/coord/live"
 	"writ/internal/failpoint"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -90,7 +91,7 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	runs := views(list.Items, h.c.runView)
+	runs := api.Views(list.Items, h.c.runView)
 	if api.Value(p.Why) {
 		why, err := h.c.Why(ctx, list.Items...)
 		if err != nil {
@@ -159,7 +160,7 @@ func (h handlers) GetStanding(ctx context.Context, r api.GetStandingRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	answer, err := ofRun[link.StandingAnswer](ctx, h.c, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
+	answer, err := live.OfRun[link.StandingAnswer](ctx, h.c.live, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
 	return api.GetStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
@@ -168,7 +169,7 @@ func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (
 	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	values, err := h.c.Values(ctx, r.Run, after)
+	values, err := h.c.live.Values(ctx, r.Run, after)
 	return api.GetValues200JSONResponse(values), err
 }
 
@@ -191,7 +192,7 @@ func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObjec
 	if !access.ViewerOf(ctx).Reads(proposal.Project) {
 		return nil, ledger.NotThere("project", proposal.Project)
 	}
-	preview, err := ask[writ.Preview](ctx, h.c, id, link.VerbPlan, proposal)
+	preview, err := live.Ask[writ.Preview](ctx, h.c.live, id, link.VerbPlan, proposal)
 	return api.PreviewPlan200JSONResponse(preview), err
 }
 
@@ -204,7 +205,7 @@ func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (ap
 	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	lines, err := h.c.LogLines(ctx, r.Run, after, page.Limit)
+	lines, err := h.c.live.LogLines(ctx, r.Run, after, page.Limit)
 	return api.ListLogs200JSONResponse{Items: lines}, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/live"
 	"writ/identity"
 	"writ/supervisor/link"
 )
@@ -19,7 +20,7 @@ func (h handlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (
 		return nil, err
 	}
 	who := access.ViewerOf(ctx)
-	all, err := h.c.Holds(ctx, only)
+	all, err := h.c.live.Holds(ctx, only)
 	for i := range all {
 		all[i].Holds = slices.DeleteFunc(all[i].Holds, func(d api.Hold) bool { return d.Project != "" && !who.Reads(d.Project) })
 	}
@@ -40,7 +41,7 @@ func (h handlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequ
 	if err != nil {
 		return nil, err
 	}
-	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbHoldStanding, link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbHoldStanding, link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
 	return api.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
@@ -56,23 +57,4 @@ func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 		}
 	}
 	return nil
-}
-
-// Holds asks all datacenters, or only one, for their holds. Datacenters of earlier versions have no holds.
-func (c *Coordinator) Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error) {
-	answers, err := askAll[link.Hold](ctx, c, only, link.VerbHolds, link.Holds{})
-	return views(answers, func(a reply[[]link.Hold]) api.DatacenterHolds {
-		v := api.DatacenterHolds{Datacenter: a.ID, Name: a.Name, Holds: views(a.answer, holdView)}
-		if writ.CodeOf(a.err) != writ.CodeVerbUnsupported {
-			v.Error = writ.AsError(a.err)
-		}
-		return v
-	}), err
-}
-
-func holdView(h link.Hold) api.Hold {
-	return api.Hold{
-		Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held, Exempt: h.Exempt,
-		Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
-	}
 }

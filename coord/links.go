@@ -5,10 +5,10 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	"writ"
+	"writ/coord/live"
 	"writ/identity"
 	"writ/supervisor/link"
 )
@@ -24,7 +24,7 @@ func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, eve
 	if err := s.c.shares.check(ctx, s.c, datacenter); err != nil {
 		return err
 	}
-	setReasons(events)
+	live.BoundReasons(events)
 	if err := s.c.Ledger.StoreEvents(ctx, datacenter, events); err != nil {
 		return err
 	}
@@ -120,80 +120,4 @@ func (c *Coordinator) pushRosters(ctx context.Context, s *link.Session, have int
 		}
 		have = now.Version
 	}
-}
-
-// ask sends a request to a datacenter and decodes the answer. It rechecks the caller's rights before it returns the
-// answer.
-func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterID, verb link.Verb, params any) (T, error) {
-	var answer, none T
-	err := c.links.Request(ctx, datacenter, verb, params, &answer, nil)
-	if err == nil {
-		err = c.gate.Still(ctx)
-	}
-	if err != nil {
-		return none, err
-	}
-	return answer, nil
-}
-
-// ofRun sends a request to the datacenter of a run. The error is NOT_FOUND if the run is unknown, or if its datacenter
-// has not accepted it yet.
-func ofRun[T any](ctx context.Context, c *Coordinator, id writ.RunID, verb link.Verb, params any) (answer T, err error) {
-	run, err := c.Ledger.Run(ctx, id)
-	if err != nil {
-		return answer, err
-	}
-	if run.Accepted.IsZero() {
-		return answer, writ.Errorf(writ.CodeNotFound, "the datacenter does not have the run: it is %s", run.State)
-	}
-	return ask[T](ctx, c, run.Datacenter, verb, params)
-}
-
-// reply is the answer of one datacenter, or its error.
-type reply[T any] struct {
-	writ.Datacenter
-	answer T
-	err    error
-}
-
-const askWithin = 5 * time.Second
-
-// askAll requests a list from all datacenters concurrently, or from only one. A datacenter that fails has an empty
-// list.
-func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[[]T], error) {
-	answers, err := askEach[[]T](ctx, c, only, verb, params)
-	for i := range answers {
-		if answers[i].answer == nil {
-			answers[i].answer = []T{}
-		}
-	}
-	return answers, err
-}
-
-// askEach sends a request to all datacenters concurrently, or to only one.
-func askEach[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
-	return askEachWithin[T](ctx, c, askWithin, only, verb, params)
-}
-
-// askEachWithin is askEach with its own limit for the wait. The limit does not include the read of the ledger.
-func askEachWithin[T any](ctx context.Context, c *Coordinator, within time.Duration, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
-	datacenters, err := c.Ledger.Datacenters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	var answers []reply[T]
-	for _, d := range datacenters {
-		if only == "" || d.ID == only {
-			answers = append(answers, reply[T]{Datacenter: d.Datacenter})
-		}
-	}
-	var asking sync.WaitGroup
-	for i := range answers {
-		a := &answers[i]
-		asking.Go(func() { a.answer, a.err = ask[T](ctx, c, a.ID, verb, params) })
-	}
-	asking.Wait()
-	return answers, nil
 }

@@ -250,7 +250,7 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 // for a second longer.
 func TestANewRosterWakesPages(t *testing.T) {
 	p := startNamed(t, nil)
-	news := p.News()
+	news := p.news.Next()
 	next, err := p.rosters.Current().Successor(time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -160,7 +160,7 @@ const holdsWithin = 2 * time.Second
 func (s *state) collectHolds(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, holdsWithin)
 	defer cancel()
-	all, err := s.c.Holds(ctx, "")
+	all, err := s.c.live.Holds(ctx, "")
 	if err != nil {
 		return
 	}
@@ -188,7 +188,7 @@ const bootsWithin = time.Second
 func (s *state) collectBoots(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, bootsWithin)
 	defer cancel()
-	all, err := s.c.Boots(ctx, "", 1)
+	all, err := s.c.live.Boots(ctx, "", 1)
 	if err != nil {
 		return
 	}

@@ -47,12 +47,12 @@ const queuesWithin = 2 * time.Second
 func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, queuesWithin)
 	defer cancel()
-	all, err := s.c.queuesWithAges(ctx)
+	all, err := s.c.live.QueuesWithAges(ctx)
 	if err != nil {
 		return
 	}
 	for _, d := range all {
-		for node, q := range byName(d.answer) {
+		for node, q := range byName(d.Answer) {
 			for state, n := range map[writ.CallState]int{writ.CallPlanned: q.Planned, writ.CallQueued: q.Queued, writ.CallRunning: q.Running} {
 				ch <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(n), d.Name, node, string(state))
 			}

@@ -2,82 +2,49 @@ package coord
 
 import (
 	"context"
-	"errors"
 
 	"writ"
-	"writ/coord/api"
+	"writ/coord/access"
+	"writ/coord/dashboard"
+	"writ/coord/live"
 	"writ/identity"
-	"writ/identity/envelope"
 	"writ/ledger"
-	"writ/supervisor/link"
 )
 
-// Values asks the datacenter of a run for its output, and for the arguments and results of its calls with a number
-// above after. The coordinator does not store them.
-func (c *Coordinator) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
-	values, err := ofRun[link.RunValues](ctx, c, id, link.VerbValues, link.Values{Run: id, After: after})
-	if err != nil {
-		return api.RunValues{}, err
-	}
-	return valuesView(values), nil
+// nodesNow is a ledger that lists nodes with the live state from their datacenters.
+type nodesNow struct {
+	ledger.Ledger
+	live *live.View
 }
 
-// LogLines asks the datacenter of a run for at most max log lines after line `after`. A run that was not accepted has
-// no lines. It requests fewer lines at a time if they are too large for one answer: a script must not be able to hide
-// its log by writing long lines.
-func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max int) ([]writ.LogLine, error) {
-	run, err := c.Ledger.Run(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if run.Accepted.IsZero() {
-		return []writ.LogLine{}, nil
-	}
-	lines := []writ.LogLine{}
-	for atOnce := max; len(lines) < max; {
-		atOnce = min(atOnce, max-len(lines))
-		some, err := ask[[]writ.LogLine](ctx, c, run.Datacenter, link.VerbLogs, link.Logs{Run: id, After: after, Max: atOnce})
-		switch {
-		case writ.CodeOf(err) == writ.CodeTooLarge && atOnce > 1:
-			atOnce /= 2
-			continue
-		case err != nil:
-			return []writ.LogLine{}, err
-		}
-		lines = append(lines, some...)
-		if len(some) < atOnce {
-			break
-		}
-		after = some[len(some)-1].Ordinal
-	}
-	return lines, nil
+func (l nodesNow) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
+	return l.live.Nodes(ctx, filter, page)
 }
 
-// Certificate returns the certificate that signed a submission, nil if it was signed by a plain key.
-func (c *Coordinator) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {
-	return c.rosters.CertificateOf(ctx, signed)
+// pageView is what the dashboard shows of datacenters.
+type pageView struct {
+	*live.View
+	c *Coordinator
 }
 
-// Output returns the output of a completed run from the summary that its datacenter signed, nil if it has none. It is
-// an error if the signature is not from the datacenter. The ledger has no other output of a run.
-func (c *Coordinator) Output(ctx context.Context, run ledger.Run) (map[string]any, error) {
-	if len(run.Summary) == 0 {
-		return nil, nil
+func (v pageView) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
+	return v.c.Why(ctx, runs...)
+}
+
+func (v pageView) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {
+	return v.c.rosters.CertificateOf(ctx, signed)
+}
+
+// News returns a channel that is closed when the ledger stores a row after the call, or when a run waits for another
+// reason.
+func (v pageView) News() <-chan struct{} { return v.c.news.Next() }
+
+// pageReader describes the reader of a request to the dashboard.
+func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
+	who := access.ViewerOf(ctx)
+	reader := dashboard.Reader{All: who.All, Projects: who.Projects}
+	if login := who.Login(); login != nil {
+		reader.Name, reader.Until, reader.May = login.Signer, login.Until, c.gate.May(login)
 	}
-	roster, err := c.rosters.Newest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d := roster.Datacenter(run.Datacenter)
-	if d == nil {
-		return nil, errors.New("the roster does not name its datacenter")
-	}
-	records, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, envelope.Only(d.SupervisorKey))
-	if err != nil {
-		return nil, err
-	}
-	if records[0].Run != run.ID {
-		return nil, errors.New("the summary is one of another run")
-	}
-	return records[0].Output, nil
+	return reader
 }

@@ -37,7 +37,7 @@ func TestPagesShowOnlySignedOutput(t *testing.T) {
 		"signed by another":        {sign(graz, id), false, true},
 		"no signed text of writ's": {[]byte("x"), false, true},
 	} {
-		out, err := p.Output(t.Context(), ledger.Run{Run: writ.Run{ID: id, Datacenter: vienna, Summary: tt.summary}})
+		out, err := p.live.Output(t.Context(), ledger.Run{Run: writ.Run{ID: id, Datacenter: vienna, Summary: tt.summary}})
 		if (err != nil) != tt.fails || (out["a"] == "b") != tt.shown {
 			t.Errorf("%s: %v, %v", name, out, err)
 		}

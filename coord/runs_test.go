@@ -195,7 +195,7 @@ func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
 		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // stored events wake the test, a fault does not
 		return err == nil && why[run.ID].String() == "its datacenter cannot go on: its queue is away"
 	})
-	all, err := p.Datacenters(t.Context())
+	all, err := p.live.Datacenters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

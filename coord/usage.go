@@ -28,7 +28,7 @@ func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (
 	}
 	list, err := h.c.Ledger.Usage(ctx, filter, s.page)
 	view := func(u ledger.Usage) api.Usage { return usageView(roster, u) }
-	return api.ListUsage200JSONResponse{Items: views(list.Items, view), NextCursor: list.Next}, err
+	return api.ListUsage200JSONResponse{Items: api.Views(list.Items, view), NextCursor: list.Next}, err
 }
 
 // monthOf selects the hours of a month; "" selects all.

@@ -74,7 +74,7 @@ func TestADatacenterSpeaksOnlyForItself(t *testing.T) {
 	if calls, err := p.Ledger.Calls(t.Context(), sub.Run, ledger.Page{}); err != nil || len(calls.Items) != 1 || calls.Items[0].State != writ.CallRunning {
 		t.Errorf("calls: %+v, %v", calls.Items, err)
 	}
-	if nodes, err := p.Nodes(t.Context(), ledger.NodeFilter{Datacenter: vienna}, ledger.Page{}); err != nil || len(nodes.Items) != 1 || nodes.Items[0].Admission != writ.AdmissionApproved || nodes.Items[0].Fault != "" {
+	if nodes, err := p.live.Nodes(t.Context(), ledger.NodeFilter{Datacenter: vienna}, ledger.Page{}); err != nil || len(nodes.Items) != 1 || nodes.Items[0].Admission != writ.AdmissionApproved || nodes.Items[0].Fault != "" {
 		t.Errorf("nodes: %+v, %v", nodes.Items, err)
 	}
 	if list, err := p.Ledger.Resources(t.Context(), ledger.ResourceFilter{}, ledger.Page{}); err != nil || len(list.Items) != 1 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/coord/api"
 	"writ/ledger"
 )
 
@@ -18,7 +19,7 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 	why := make(map[writ.RunID]writ.Reason, len(runs))
 	var open []writ.RunID
 	for _, r := range runs {
-		why[r.ID] = reasonOf(r.Why, r.Reason)
+		why[r.ID] = api.ReasonOf(r.Why, r.Reason)
 		switch {
 		case r.State == ledger.StateWaiting:
 			why[r.ID] = c.whyWaiting(r)
@@ -138,7 +139,7 @@ func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]writ.Reason) writ.Reaso
 	open := writ.Reason{
 		Code: writ.ReasonOpenCall, Seq: first.Seq, Call: titleOf(first), State: string(first.State), Node: first.NodeName,
 	}
-	cause := reasonOf(first.Why, first.Reason)
+	cause := api.ReasonOf(first.Why, first.Reason)
 	if sick := ill[first.Node]; !sick.IsZero() {
 		sick.Node = first.NodeName
 		cause = sick

@@ -69,3 +69,12 @@ type CallValues struct {
 	Args   Values `json:"args,omitempty"`
 	Values Values `json:"values,omitempty"`
 }
+
+// Views converts each item of a list. The result is never nil, so it encodes as a list.
+func Views[T, V any](list []T, view func(T) V) []V {
+	all := make([]V, len(list))
+	for i, item := range list {
+		all[i] = view(item)
+	}
+	return all
+}

@@ -1,4 +1,4 @@
-package coord
+package live
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ const nodesWithin = 2 * time.Second
 // nodes that wait for admission. Waiting nodes come with the first page, beyond its limit. A page omits nodes that the
 // filter no longer selects, for example nodes that were just removed. If a datacenter does not answer, its nodes have
 // their last reported state.
-func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
-	list, err := c.Ledger.Nodes(ctx, filter, page)
+func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
+	list, err := v.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
 		return list, err
 	}
-	answers, err := askEachWithin[[]link.NodeNow](ctx, c, nodesWithin, filter.Datacenter, link.VerbNodes, link.Nodes{})
+	answers, err := EachWithin[[]link.NodeNow](ctx, v, nodesWithin, filter.Datacenter, link.VerbNodes, link.Nodes{})
 	if err != nil {
 		return list, err
 	}
@@ -34,7 +34,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 	live := make(map[key]link.NodeNow)
 	var waiting []writ.Node
 	for _, a := range answers {
-		for _, n := range a.answer {
+		for _, n := range a.Answer {
 			switch {
 			case n.Waiting == nil:
 				live[key{a.ID, n.ID}] = n
@@ -49,7 +49,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 	for _, n := range list.Items {
 		now, ok := live[key{n.Datacenter, n.ID}]
 		if !ok {
-			listed = append(listed, c.nodeView(n))
+			listed = append(listed, v.stored(n))
 			continue
 		}
 		n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
@@ -73,12 +73,11 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 	return list, nil
 }
 
-// nodesNow is a ledger that lists nodes with the live state from their datacenters.
-type nodesNow struct {
-	ledger.Ledger
-	c *Coordinator
-}
-
-func (l nodesNow) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
-	return l.c.Nodes(ctx, filter, page)
+// stored converts a node of the ledger. While its datacenter is disconnected, the liveness of an approved node is unknown.
+func (v *View) stored(n writ.Node) writ.Node {
+	_, connected := v.Links.Session(n.Datacenter)
+	if !connected && (n.Admission == writ.AdmissionApproved || n.Liveness == writ.LivenessReady) {
+		n.Liveness = writ.LivenessUnknown
+	}
+	return n
 }

@@ -1,4 +1,4 @@
-package coord
+package live
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestReportedReasonGetsItsSentence(t *testing.T) {
 		{Call: &writ.Call{Reason: text.Text}}, {Run: &writ.Run{}}, {Log: &writ.LogLine{}},
 		{Call: &writ.Call{Why: writ.Reason{Code: writ.ReasonProgress, Text: strings.Repeat("x", 1<<20)}}},
 	}
-	setReasons(events)
+	BoundReasons(events)
 	for i, want := range []writ.Reason{silent, silent, text, {}} {
 		got, sentence := writ.Reason{}, ""
 		if e := events[i]; e.Run != nil {

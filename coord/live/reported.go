@@ -1,0 +1,24 @@
+package live
+
+import (
+	"writ"
+	"writ/coord/api"
+)
+
+// BoundReasons bounds the reasons in events of a datacenter and adds their sentences. An earlier supervisor sends only the sentence.
+func BoundReasons(events []writ.Event) {
+	for _, e := range events {
+		switch {
+		case e.Run != nil:
+			BoundReason(&e.Run.Why, &e.Run.Reason)
+		case e.Call != nil:
+			BoundReason(&e.Call.Why, &e.Call.Reason)
+		}
+	}
+}
+
+// BoundReason bounds a reason that a datacenter sent and sets its sentence.
+func BoundReason(why *writ.Reason, sentence *string) {
+	*why = api.ReasonOf(*why, *sentence).Bounded()
+	*sentence = why.String()
+}

@@ -1,0 +1,30 @@
+// Package live asks datacenters for their state of this moment, which a coordinator does not store: nodes, queues,
+// holds, booting machines, secrets, and the values and logs of runs. A datacenter that does not answer delays nobody
+// beyond a limit, and the answer of any other datacenter is complete.
+package live
+
+import (
+	"context"
+
+	"writ"
+	"writ/coord/rosters"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// View asks the connected datacenters. Set its fields before use.
+type View struct {
+	Links   *link.Listener
+	Ledger  Ledger
+	Rosters *rosters.Store
+	// Still returns an error if the caller lost its rights after the request began. It is called before each answer is
+	// returned.
+	Still func(ctx context.Context) error
+}
+
+// Ledger is the part of ledger.Ledger that a View reads.
+type Ledger interface {
+	Datacenters(ctx context.Context) ([]ledger.Datacenter, error)
+	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
+	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
+}
