@@ -12,7 +12,7 @@ import (
 func (s *situation) whyFailed() reason {
 	run := s.run
 	why := said(run.Failure, run.Reason, "it failed")
-	next, again := "writ run resume "+string(run.ID), false
+	next, again := command("writ run resume "+string(run.ID)), false
 	switch f := run.Failure; {
 	case f == nil:
 	case f.Seq > 0 && f.Seq <= len(s.calls):
@@ -21,23 +21,23 @@ func (s *situation) whyFailed() reason {
 		lost := s.lostNode(cause)
 		switch {
 		case s.isSplit(s.calls[f.Seq-1]):
-			next = "writ check " + shellWord(run.Script) // the script has to be edited first
+			next = command("writ check " + shellWord(run.Script)) // the script has to be edited first
 		case cause.Error != nil && remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
-			next, again = s.again().plan(), true
+			next, again = command(s.again().plan()), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
-			next = remedy.Node(remedy.DeclareLost, lost.Name, s.datacenter.Name).Line // until then its calls may still run there
+			next = remedy.Node(remedy.DeclareLost, lost.Name, s.datacenter.Name) // until then its calls may still run there
 		case lost.Gone:
-			next, again = s.again().submit(), true // the resources of its earlier calls are gone
+			next, again = command(s.again().submit()), true // the resources of its earlier calls are gone
 		case f.Handled:
 			why += "; the script handled this error before, so a resume ends the same way"
-			next, again = s.again().submit(), true
+			next, again = command(s.again().submit()), true
 		}
 	case f.Code == writ.CodeScriptLimit: // a plan meets the same limit before any call is made
-		next, again = s.again().plan(), true
+		next, again = command(s.again().plan()), true
 	case remedy.EndsTheSameWay(f.Code):
-		next = "writ check " + shellWord(run.Script)
+		next = command("writ check " + shellWord(run.Script))
 	case !remedy.ResumeHelps(f, run.Deadline, s.now):
-		next, again = s.again().submit(), true
+		next, again = command(s.again().submit()), true
 	}
 	if run.Failure != nil && run.Failure.Position != "" {
 		why += ", at " + run.Failure.Position
@@ -46,13 +46,16 @@ func (s *situation) whyFailed() reason {
 		why += "; " + run.Failure.Hint
 	}
 	if !s.now.Before(run.Deadline) {
-		next, again = s.again().submit(), true
+		next, again = command(s.again().submit()), true
 	}
 	if again {
 		why += s.again().unknown()
 	}
-	return reason{Why: why, Next: remedy.Command{Line: next}}
+	return reason{Why: why, Next: next}
 }
+
+// command returns a command line without a verb of package remedy.
+func command(line string) remedy.Command { return remedy.Command{Line: line} }
 
 // lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown. A call without
 // a node has the name of the node in its error.

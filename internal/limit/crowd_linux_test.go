@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestCrowdKeepsPlacesForSmallNetworks(t *testing.T) {
 	isOpen := func(conn net.Conn) bool {
 		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 		_, err := conn.Read(make([]byte, 1))
-		timeout, ok := err.(net.Error)
+		timeout, ok := errors.AsType[net.Error](err)
 		return ok && timeout.Timeout()
 	}
 	refused := from("2") // the largest network displaces nobody
