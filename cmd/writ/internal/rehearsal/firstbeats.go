@@ -5,11 +5,12 @@ import (
 	"sync"
 
 	"writ"
+	"writ/identity/envelope"
 	"writ/runner/queue"
 )
 
-// firstBeats wraps the supervisor's queue. It signals when the supervisor has processed the first message of each node,
-// a heartbeat. The supervisor acknowledges a message after it has processed it.
+// firstBeats wraps the supervisor's queue. It signals when the supervisor has processed a heartbeat of each node: only
+// then is the node a candidate for calls. The supervisor acknowledges a message after it has processed it.
 type firstBeats struct {
 	queue.Queue
 	rang chan struct{} // closed when all nodes were heard
@@ -29,7 +30,7 @@ func (d *firstBeats) Acknowledge(ctx context.Context, messages ...queue.Message)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range messages {
-		if d.heard[m.Stream.Node] {
+		if d.heard[m.Stream.Node] || envelope.KindOf(m.Body) != envelope.Beat {
 			continue
 		}
 		d.heard[m.Stream.Node] = true
