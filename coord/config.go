@@ -28,10 +28,7 @@ const (
 	// DefaultSubmissionsPerSecond leaves most of a datacenter to other projects: two cores carry out 300 runs of five
 	// calls a second. See docs/guarantees.md.
 	DefaultSubmissionsPerSecond = 50
-	// submissionsPerStatement is the number of submissions that a project may hand in for each statement that one
-	// person may sign. Cancelling a run costs its datacenter and its node more than starting one.
-	submissionsPerStatement = 5
-	DefaultMaxStreams       = 256
+	DefaultMaxStreams           = 256
 )
 
 // Config configures a coordinator.

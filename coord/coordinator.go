@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/dashboard"
+	"writ/coord/delivery"
 	"writ/coord/expiry"
 	"writ/coord/front"
 	"writ/coord/live"
@@ -50,14 +51,11 @@ type Coordinator struct {
 	news      broadcast.Signal // signals waiters that the ledger has new rows
 	tail      *tail            // newest ledger events, for streams
 	followed  int64            // newest ledger event at the last follow; used by follow only
-	outbox    outbox
+	delivery  *delivery.Service
 	metrics   *metrics
 	streams   limit.Shares
 	lines     limit.Lines   // rate-limited log lines about the input of others
 	stopping  chan struct{} // closed when Run ends, which ends the streams
-	projects  limit.Names   // rate of submissions by project
-	signers   limit.Names   // rate of other statements by signer
-	quota     quota
 	shares    shares
 	probe     probe
 	refusals  *access.Refusals
@@ -93,22 +91,23 @@ func New(config Config) (*Coordinator, error) {
 	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.Next, limit: tailBytes, watched: make(chan struct{}, 1)}
 	c.streams.Size = c.MaxStreams
 	c.stopping = make(chan struct{})
-	c.quota.signer, c.quota.all = signerWaits, allWait
-	c.projects.PerSecond = c.SubmissionsPerSecond
-	c.signers.PerSecond = c.SubmissionsPerSecond / submissionsPerStatement
 	c.links = &link.Listener{
 		Authenticate: c.authenticate,
 		Welcome:      c.welcome,
 		Events:       sink{c},
 		Verbs:        link.ToCoordinator,
 		HandlerFor:   func(link.Hello) link.Handler { return c.answer },
-		Connected:    c.attend,
+		Connected:    func(ctx context.Context, s *link.Session) { c.delivery.Attend(ctx, s) },
 		Log:          c.Log,
 	}
 	c.live = &live.View{Links: c.links, Ledger: c.Ledger, Rosters: c.rosters, Still: func(ctx context.Context) error { return c.gate.Still(ctx) }}
 	c.expiring.View, c.expiring.Now = c.live, c.Now
 	c.metrics = newMetrics(c)
 	c.guard()
+	c.delivery = delivery.New(delivery.Config{
+		Ledger: c.Ledger, Rosters: c.rosters, Links: c.links, Refusals: c.refusals, Lines: &c.lines, News: &c.news, Log: c.Log, Now: c.Now,
+		SubmissionsPerSecond: c.SubmissionsPerSecond, SkipEarlyCheck: c.SkipEarlyCheckForTest,
+	}, c.metrics.registry)
 	c.pages = &dashboard.Dashboard{
 		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
 
@@ -146,7 +145,7 @@ func (c *Coordinator) Handler() http.Handler { return c.handler }
 // ends and all links are closed.
 func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
+	group.Go(func() error { return every(ctx, expireEvery, c.delivery.Expire) })
 	group.Go(func() error { return c.watchLedger(ctx) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
 	group.Go(func() error { return every(ctx, endsEvery, c.expiries.Warn) })

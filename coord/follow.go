@@ -36,5 +36,5 @@ func (c *Coordinator) follow(ctx context.Context) {
 	}
 	c.followed = newest
 	c.news.Wake()
-	c.outbox.wakeAll()
+	c.delivery.WakeAll()
 }

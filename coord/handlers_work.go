@@ -36,7 +36,7 @@ func (h handlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.Su
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
 		return nil, err
 	}
-	s, err := h.c.Submit(ctx, signed, remote(ctx))
+	s, err := h.c.delivery.Submit(ctx, signed, remote(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequ
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
 		return nil, err
 	}
-	answer, err := h.c.State(ctx, signed, remote(ctx))
+	answer, err := h.c.delivery.Forward(ctx, signed, remote(ctx))
 	failpoint.StatementAnswered.Begin()
 	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done, Proof: answer.Proof}, err
 }

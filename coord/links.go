@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/delivery"
 	"writ/coord/live"
 	"writ/identity"
 	"writ/supervisor/link"
@@ -41,7 +42,7 @@ func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.Ra
 		if err := link.Decode(params, &have); err != nil {
 			return nil, err
 		}
-		return c.rostersAfter(ctx, have.Version)
+		return delivery.RostersAfter(ctx, c.rosters, have.Version)
 	default:
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "a coordinator does not know the verb %q", verb)
 	}
@@ -91,33 +92,5 @@ func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
 		if was != nil && (is == nil || !is.SupervisorKey.Equal(was.SupervisorKey)) {
 			s.End(fmt.Errorf("roster %d gives the datacenter to another key", next.Version))
 		}
-	}
-}
-
-// rosterFrame is the size of a list of rosters, in bytes, after which no roster is added. With the largest roster at
-// its end and a third more for base64, the list fits into a frame of a link.
-const rosterFrame = 32 << 10
-
-// rostersAfter returns the links that lead from a version towards the newest roster, for one frame.
-func (c *Coordinator) rostersAfter(ctx context.Context, version int) (link.Rosters, error) {
-	links, err := c.rosters.PathWithin(ctx, version, rosterFrame)
-	return link.Rosters{Signed: links}, err
-}
-
-// pushRosters sends a datacenter its missing roster versions and returns the version that it then has.
-func (c *Coordinator) pushRosters(ctx context.Context, s *link.Session, have int) (int, error) {
-	for {
-		lacking, err := c.rostersAfter(ctx, have)
-		if err != nil || len(lacking.Signed) == 0 {
-			return have, err
-		}
-		var now link.RosterVersion
-		if err := s.Request(ctx, link.VerbRoster, lacking, &now, nil); err != nil {
-			return have, err
-		}
-		if now.Version <= have {
-			return have, writ.Errorf(writ.CodeRosterInvalid, "the datacenter stays at version %d of the roster", now.Version)
-		}
-		have = now.Version
 	}
 }

@@ -17,23 +17,17 @@ import (
 
 // metrics holds the counters of a coordinator and their registry.
 type metrics struct {
-	registry    *prometheus.Registry
-	submissions *prometheus.CounterVec
-	refusals    *prometheus.CounterVec
-	statements  prometheus.Counter
-	events      prometheus.Counter
-	webhooks    *prometheus.CounterVec
+	registry *prometheus.Registry
+	refusals *prometheus.CounterVec
+	events   prometheus.Counter
+	webhooks *prometheus.CounterVec
 }
 
 func newMetrics(c *Coordinator) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_submissions_total", Help: "Submissions by outcome: accepted, repeated, delivered, refused, expired."}, []string{"outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "writ_refusals_total", Help: "Refused signed texts and requests by kind and error code."}, []string{"what", "code"}),
-		statements: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "writ_statements_total", Help: "Statements that datacenters carried out."}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "writ_events_total", Help: "Events that datacenters sent."}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -42,7 +36,7 @@ func newMetrics(c *Coordinator) *metrics {
 	version := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
 	version.Set(1)
-	m.registry.MustRegister(m.submissions, m.refusals, m.statements, m.events, m.webhooks, version,
+	m.registry.MustRegister(m.refusals, m.events, m.webhooks, version,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
 			func() float64 { return float64(c.streams.Taken()) }))

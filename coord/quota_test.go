@@ -8,51 +8,57 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/delivery"
 	"writ/identity"
 	"writ/ledger"
 )
 
 func TestWaitingSubmissionsAreBounded(t *testing.T) {
-	p := start(t, nil)
 	first := signedScript(t, payload())
+	bound := func(signer, all ledger.Waits) *fixture {
+		return start(t, nil, func(c *Coordinator) { c.delivery.Quota = delivery.Quota{Signer: signer, All: all} })
+	}
+	one, none := ledger.Waits{Submissions: 1, Bytes: 1 << 30}, ledger.Waits{Submissions: 1 << 20, Bytes: 1 << 40}
+	bytes := ledger.Waits{Submissions: 100, Bytes: int64(len(first)) + 100}
 	for name, most := range map[string]struct{ signer, all ledger.Waits }{
-		"by number of a signer": {ledger.Waits{Submissions: 1, Bytes: 1 << 30}, allWait},
-		"in bytes of a signer":  {ledger.Waits{Submissions: 100, Bytes: int64(len(first)) + 100}, allWait},
-		"by number of all":      {signerWaits, ledger.Waits{Submissions: 1, Bytes: 1 << 30}},
-		"in bytes of all":       {signerWaits, ledger.Waits{Submissions: 100, Bytes: int64(len(first)) + 100}},
+		"by number of a signer": {one, none},
+		"in bytes of a signer":  {bytes, none},
+		"by number of all":      {none, one},
+		"in bytes of all":       {none, bytes},
 	} {
-		p.quota.mu.Lock()
-		// It counts again, including the contents of the ledger.
-		p.quota.signer, p.quota.all, p.quota.waits = most.signer, most.all, nil
-		p.quota.mu.Unlock()
-		if _, err := p.submit(first); err != nil {
-			t.Fatalf("%s: the first, or the same again: %v", name, err)
+		p := bound(most.signer, most.all)
+		for range 2 { // a repeated submission is accepted without room
+			if _, err := p.submit(first); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
 		if _, err := p.submit(signedScript(t, payload())); writ.CodeOf(err) != writ.CodeRateLimited || writ.AsError(err).Hint == "" {
 			t.Errorf("%s: one more: %v, want %s with a hint", name, err, writ.CodeRateLimited)
 		}
 	}
-	p.quota.mu.Lock()
-	p.quota.signer, p.quota.all, p.quota.waits = ledger.Waits{Submissions: 3, Bytes: 1 << 30}, allWait, nil
-	p.quota.mu.Unlock()
-	for range 5 { // repeated submissions take no room
+}
+
+func TestRepeatedSubmissionsTakeNoRoom(t *testing.T) {
+	first := signedScript(t, payload())
+	p := start(t, nil, func(c *Coordinator) { c.delivery.Quota.Signer = ledger.Waits{Submissions: 2, Bytes: 1 << 30} })
+	for range 5 {
 		if _, err := p.submit(first); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.quota.mu.Lock()
-	if all := p.quota.waits[""]; all.Submissions != 1 || all.Bytes != int64(len(first)) {
-		t.Errorf("after the same came again and again, %+v are counted", all)
+	if _, err := p.submit(signedScript(t, payload())); err != nil {
+		t.Errorf("the second submission: %v", err)
 	}
-	p.quota.mu.Unlock()
+	if _, err := p.submit(signedScript(t, payload())); writ.CodeOf(err) != writ.CodeRateLimited {
+		t.Errorf("the third submission: %v", err)
+	}
 	waits, err := p.Ledger.WaitingBySigner(t.Context())
-	if err != nil || len(waits) != 1 {
-		t.Fatalf("what waits: %v, %v", waits, err)
+	total := ledger.Waits{}
+	for _, w := range waits {
+		total = total.Plus(w)
 	}
-	for signer, w := range waits {
-		if w != (ledger.Waits{Submissions: 1, Bytes: int64(len(first))}) {
-			t.Errorf("of %s waits %+v, want the first of %d bytes", signer, w, len(first))
-		}
+	if err != nil || len(waits) != 1 || total.Submissions != 2 {
+		t.Fatalf("waiting: %v, %v", waits, err)
 	}
 }
 
@@ -99,7 +105,7 @@ func TestStatementsOfASignerAreLimited(t *testing.T) {
 	}
 	status, body := cancel()
 	wantProblem(t, "one more", status, body, writ.CodeRateLimited)
-	if err := p.awaitStatement(t.Context(), "carol"); err != nil {
-		t.Errorf("somebody else: %v", err)
+	if again, err := p.delivery.Signers.Wait(t.Context(), "carol", 1, 0); err != nil || again > 0 {
+		t.Errorf("another person waits %s, %v", again, err)
 	}
 }

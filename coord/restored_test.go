@@ -58,12 +58,3 @@ func TestRunsMissingInRestoredJournalRestartOrEnd(t *testing.T) {
 		again.refuses = func() error { t.Error("it is asked again"); return nil }
 	})
 }
-
-func TestLostRunHasNoReason(t *testing.T) {
-	t.Parallel()
-	waits := writ.Reason{Code: writ.ReasonNode, Node: "n1", State: string(writ.LivenessSilent)}
-	run := lost(writ.Run{State: writ.RunRunning, Why: waits, Reason: waits.String()}, writ.Errorf(writ.CodeExpired, "it expired"))
-	if !run.Why.IsZero() || run.Reason != "" || run.State != writ.RunFailed {
-		t.Errorf("the lost run still waits: %+v", run)
-	}
-}

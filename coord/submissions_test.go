@@ -128,17 +128,11 @@ func TestWaitingSubmissionExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.expire(t.Context())
+	p.delivery.Expire(t.Context())
 	if run := p.run(s.Run); run.State != api.RunStateWaiting {
 		t.Fatalf("before its time: %+v", run)
 	}
 	clock.by.Store(int64(identity.DefaultValidity + time.Second))
-	release, _ := p.outbox.hold(s.Payload)
-	p.expire(t.Context())
-	if run := p.run(s.Run); run.State != api.RunStateWaiting {
-		t.Errorf("on its way to the datacenter: %+v", run)
-	}
-	release()
 	p.await("expired", func() bool { return p.run(s.Run).State == api.RunStateExpired })
 	run := p.run(s.Run)
 	if run.Failure == nil || run.Failure.Code != writ.CodeExpired || run.Failure.Hint == "" || !run.State.Ended() {
@@ -228,7 +222,7 @@ func TestAnyFlippedBitIsRefused(t *testing.T) {
 		bad := bytes.Clone(good)
 		at := rapid.IntRange(0, len(bad)-1).Draw(r, "byte")
 		bad[at] ^= 1 << rapid.IntRange(0, 7).Draw(r, "bit")
-		if _, err := p.Submit(t.Context(), bad, "test"); err == nil {
+		if _, err := p.delivery.Submit(t.Context(), bad, "test"); err == nil {
 			r.Fatalf("accepted with byte %d changed to %q", at, bad[at])
 		}
 	})
@@ -273,12 +267,12 @@ func TestUndecidedSubmissionIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.await("asked", func() bool { return p.outbox.trouble(s.Payload) != nil })
+	p.await("asked", func() bool { return p.delivery.Trouble(s.Payload) != nil })
 	if run := p.run(s.Run); run.State != api.RunStateWaiting || !strings.Contains(run.Reason, "the disk is full") {
 		t.Errorf("meanwhile: %+v", run)
 	}
 	p.await("delivered", func() bool { return p.run(s.Run).State == api.RunStateAccepted })
-	if p.outbox.trouble(s.Payload) != nil {
+	if p.delivery.Trouble(s.Payload) != nil {
 		t.Error("old trouble is remembered")
 	}
 }
@@ -292,7 +286,7 @@ func TestManySubmissionsAreDeliveredOnceEach(t *testing.T) {
 		text := signedScript(t, payload())
 		for range 2 { // every client sends it twice
 			group.Go(func() {
-				if _, err := p.Submit(t.Context(), text, "test"); err != nil {
+				if _, err := p.delivery.Submit(t.Context(), text, "test"); err != nil {
 					t.Error(err)
 				}
 			})

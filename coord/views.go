@@ -27,7 +27,7 @@ func (c *Coordinator) whyWaiting(r ledger.Run) writ.Reason {
 	why := writ.Reason{Code: writ.ReasonDelivering, Datacenter: c.rosters.DatacenterName(r.Datacenter)}
 	if _, connected := c.links.Session(r.Datacenter); !connected {
 		why.Code = writ.ReasonConnect
-	} else if trouble := c.outbox.trouble(r.Payload); trouble != nil {
+	} else if trouble := c.delivery.Trouble(r.Payload); trouble != nil {
 		why.Code, why.Text = writ.ReasonRefusing, trouble.Message
 	}
 	return why

@@ -1,4 +1,4 @@
-package coord
+package delivery
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package coord
+package delivery
 
 import (
 	"context"
@@ -18,9 +18,9 @@ const pageOfUnreported = 100
 func (k *courier) clearUnreported(ctx context.Context) {
 	var after writ.RunID
 	for ctx.Err() == nil {
-		unreported, err := k.c.Ledger.Unreported(ctx, k.dc, k.session.Hello.Journal, after, pageOfUnreported)
+		unreported, err := k.Ledger.Unreported(ctx, k.dc, k.session.Hello.Journal, after, pageOfUnreported)
 		for i := 0; err == nil && i < len(unreported); i++ {
-			if err = k.clear(ctx, unreported[i]); err == nil {
+			if err = k.resubmit(ctx, unreported[i]); err == nil {
 				after = unreported[i].ID
 			}
 		}
@@ -32,7 +32,7 @@ func (k *courier) clearUnreported(ctx context.Context) {
 		case ctx.Err() == nil:
 			code := writ.CodeOf(err)
 			// The datacenter controls the error text.
-			if times, say := k.c.lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say {
+			if times, say := k.Lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say {
 				k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "code", code, "err", err, "times", times)
 			}
 		}
@@ -43,9 +43,9 @@ func (k *courier) clearUnreported(ctx context.Context) {
 	}
 }
 
-// clear asks for one run by submitting it again.
-func (k *courier) clear(ctx context.Context, open ledger.Run) error {
-	run, err := k.hand(ctx, open.Payload)
+// resubmit asks for one run by submitting it again.
+func (k *courier) resubmit(ctx context.Context, open ledger.Run) error {
+	run, err := k.submit(ctx, open.Payload)
 	switch {
 	case writ.CodeOf(err) == writ.CodeNotFound:
 		return nil // another coordinator accepted the submission, and asks for it
@@ -57,10 +57,10 @@ func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 		run = lost(open.Run, writ.AsError(err))
 		k.log.WarnContext(ctx, "run lost: the datacenter does not know it and no longer accepts it", "run", open.ID, "err", err)
 	}
-	if err := k.c.Ledger.Restate(ctx, k.dc, k.session.Hello.Journal, run); err != nil {
+	if err := k.Ledger.Restate(ctx, k.dc, k.session.Hello.Journal, run); err != nil {
 		return err
 	}
-	k.c.news.Wake()
+	k.News.Wake()
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package coord
+package delivery
 
 import (
 	"context"
@@ -20,9 +20,9 @@ var (
 // submissions of other coordinators are not counted.
 const recountEvery = 5 * time.Second
 
-// quota limits the waiting submissions, based on the last count and the submissions since then.
-type quota struct {
-	signer, all ledger.Waits // limits
+// Quota limits the waiting submissions, based on the last count and the submissions since then.
+type Quota struct {
+	Signer, All ledger.Waits // limits
 
 	mu       sync.Mutex
 	counted  time.Time
@@ -32,9 +32,9 @@ type quota struct {
 
 // reserve counts a new submission, or returns an error if a limit is reached. If the submission turns out to be
 // recorded already, the caller releases it.
-func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, bytes int) error {
+func (q *Quota) reserve(ctx context.Context, records ledger.Ledger, signer string, bytes int) error {
 	if q.mustCount(time.Now()) {
-		if err := q.count(ctx, c.Ledger); err != nil {
+		if err := q.count(ctx, records); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, byte
 	for _, bound := range []struct {
 		who, key string
 		most     ledger.Waits
-	}{{signer, signer, q.signer}, {"all signers together", "", q.all}} {
+	}{{signer, signer, q.Signer}, {"all signers together", "", q.All}} {
 		have := q.waits[bound.key]
 		if then := have.Plus(one); then.Submissions > bound.most.Submissions || then.Bytes > bound.most.Bytes {
 			return writ.Errorf(writ.CodeRateLimited, "%d submissions (%d MiB) of %s wait for datacenters; the limit is %d (%d MiB)",
@@ -57,19 +57,19 @@ func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, byte
 }
 
 // release undoes the reservation of a submission that was not recorded.
-func (q *quota) release(signer string, bytes int) {
+func (q *Quota) release(signer string, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(signer, ledger.Waits{Submissions: -1, Bytes: -int64(bytes)})
 }
 
 // add changes the counts. The caller holds the lock.
-func (q *quota) add(signer string, w ledger.Waits) {
+func (q *Quota) add(signer string, w ledger.Waits) {
 	q.waits[signer], q.waits[""] = q.waits[signer].Plus(w), q.waits[""].Plus(w)
 }
 
 // mustCount reports whether the caller must count the submissions in the ledger.
-func (q *quota) mustCount(now time.Time) bool {
+func (q *Quota) mustCount(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	must := q.waits == nil || !q.counting && now.Sub(q.counted) >= recountEvery
@@ -79,7 +79,7 @@ func (q *quota) mustCount(now time.Time) bool {
 
 // count counts the waiting submissions in the ledger. It does not hold the lock while it reads; other callers use the
 // last count.
-func (q *quota) count(ctx context.Context, records ledger.Ledger) error {
+func (q *Quota) count(ctx context.Context, records ledger.Ledger) error {
 	waits, err := records.WaitingBySigner(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
