@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/reach"
+	"writ/internal/tlsfault"
 )
 
 // localHosts reports whether a host of a PostgreSQL address is this machine, so that the connection needs no TLS.
@@ -93,9 +94,9 @@ func distrust(err error) (what, hint string) {
 		return "its certificate is for another name", "use the name that the certificate has in the address"
 	case invalid:
 		return "its certificate has expired, or is not valid yet, or not for a server", "renew it, and check the clocks of both machines"
-	case err != nil && strings.Contains(err.Error(), "protocol version"):
+	case tlsfault.OldProtocol(err):
 		return "it does not speak TLS 1.3", "remove ssl_max_protocol_version from its postgresql.conf; PostgreSQL needs OpenSSL 1.1.1 or later for that"
-	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"):
+	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"): // pgx has only this text
 		return "it does not speak TLS", "set ssl = on in its postgresql.conf, with a certificate for its name (docs/manual/postgresql.md)"
 	}
 	return "", ""

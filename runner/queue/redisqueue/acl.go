@@ -217,12 +217,13 @@ func unsupported(ctx context.Context, err error) error {
 		return away(ctx, err)
 	}
 	why := ""
-	switch text := err.Error(); {
-	case strings.HasPrefix(text, "NOPERM"):
+	switch {
+	case redis.IsPermissionError(err):
 		why = "the supervisor's user at Redis may not manage users; it needs +acl|list +acl|setuser +acl|deluser"
-	case strings.HasPrefix(text, "ERR unknown command"), strings.HasPrefix(text, "ERR unknown subcommand"):
+	// For these refusals Redis has no code, only a text.
+	case redis.HasErrorPrefix(err, "unknown command"), redis.HasErrorPrefix(err, "unknown subcommand"):
 		why = "this Redis does not have users"
-	case strings.Contains(text, "ACL SETUSER modifier"):
+	case strings.Contains(err.Error(), "ACL SETUSER modifier"):
 		why = "this Redis is older than version 7"
 	default:
 		return away(ctx, err)

@@ -39,7 +39,7 @@ type Finding struct {
 func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, err error) {
 	text, err := q.client.Info(ctx).Result()
 	if err != nil {
-		if strings.HasPrefix(err.Error(), "NOPERM") {
+		if redis.IsPermissionError(err) {
 			return "", []Finding{{"its settings cannot be read", "let the supervisor's user at Redis read them: ACL SETUSER name +info"}}, nil
 		}
 		return "", nil, away(ctx, err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"writ"
 )
 
@@ -107,10 +109,10 @@ func (q *Queue) settings(ctx context.Context, patterns ...string) (map[string]st
 
 func refusedSetting(ctx context.Context, what string, err error) error {
 	switch {
-	case strings.HasPrefix(err.Error(), "NOPERM"):
+	case redis.IsPermissionError(err):
 		return writ.Errorf(writ.CodeUsage, "the supervisor may not %s: %v", what, err).
 			WithHint("let its user at Redis do it: ACL SETUSER name +config|get +config|set")
-	case strings.HasPrefix(err.Error(), "ERR"):
+	case has[redis.Error](err): // Redis answered, and rejects the setting
 		return writ.Errorf(writ.CodeQueueUnavailable, "cannot %s: %v", what, err).
 			WithHint("Redis must be built with TLS, and its user must be able to read the files of --redis-tls-dir")
 	}

@@ -2,7 +2,6 @@ package redisqueue
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -49,7 +48,7 @@ func (h refusalHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 }
 
 func (h refusalHook) note(err error) {
-	if err != nil && (strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "NOAUTH")) {
+	if redis.IsAuthError(err) {
 		h.refused.Store(true)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +18,7 @@ import (
 	"writ"
 	"writ/internal/failpoint"
 	"writ/internal/reach"
+	"writ/internal/tlsfault"
 	"writ/internal/unixsocket"
 )
 
@@ -168,9 +168,9 @@ func (s Server) explain(err error) error {
 		what, hint = "its certificate is not signed by "+cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
 	case has[x509.HostnameError](err):
 		what, hint = "its certificate is for another name", "use the name that the certificate has in the URL"
-	case strings.Contains(err.Error(), "certificate has expired or is not yet valid"):
+	case tlsfault.Expired(err):
 		what, hint = "its certificate has expired or is not valid yet", "renew it, and check the clocks of both machines"
-	case strings.Contains(err.Error(), "protocol version"):
+	case tlsfault.OldProtocol(err):
 		what, hint = "it does not speak TLS 1.3", "write tls-protocols \"TLSv1.3\" into its configuration; Redis needs OpenSSL 1.1.1 or later for that"
 	// A Redis without TLS waits for the end of a line.
 	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded):
@@ -185,7 +185,7 @@ func (s Server) explain(err error) error {
 // explainAlert returns the remedy if Redis rejected the certificate of this process. This error appears only with the
 // first reply.
 func explainAlert(err error) string {
-	if strings.Contains(err.Error(), "remote error: tls: ") {
+	if tlsfault.Rejected(err) {
 		return "Redis wants a certificate that its CA has signed and that is still valid: --redis-cert and --redis-key"
 	}
 	return ""

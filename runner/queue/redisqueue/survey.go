@@ -292,5 +292,6 @@ func (q *Queue) mended(ctx context.Context, node writ.NodeID, tasks []string, er
 	return again()
 }
 
-// isWrongType reports whether Redis, or a script in it, found a key of another type than required.
+// isWrongType reports whether a command or a script in Redis found a key of another type than required. Before version 7,
+// Redis puts the code of a script's error behind other words.
 func isWrongType(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }

@@ -25,6 +25,7 @@ import (
 	"writ/identity/pki"
 	"writ/internal/failpoint"
 	"writ/internal/reach"
+	"writ/internal/tlsfault"
 )
 
 // MaxRosters limits one answer with rosters from an unverified server, in bytes.
@@ -138,7 +139,7 @@ func inWords(server *url.URL, err error) error {
 	what := ""
 	if _, other := errors.AsType[tls.RecordHeaderError](err); other {
 		what = "does not speak TLS"
-	} else if err != nil && strings.Contains(err.Error(), "protocol version") {
+	} else if tlsfault.OldProtocol(err) {
 		what = "does not speak TLS 1.3"
 	}
 	if what == "" {
