@@ -282,6 +282,9 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 		case was != nil && (known == nil || was.Decisions != known.Decisions):
 			return errDecidedMeanwhile
 		}
+		if err := s.checkTokenMaker(token.ID, token.CreatedBy); err != nil {
+			return err
+		}
 		spent, err := tx.SpendToken(token.ID, envelope.IDOf(joiner.Key))
 		if err != nil {
 			return err

@@ -119,7 +119,7 @@ func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*jo
 	switch {
 	case !key.Verify(identity.BootReportText(c.Token, s.Datacenter, c.Nonce, c.Count, c.List), c.Proof):
 		return nil, writ.Errorf(writ.CodeTokenInvalid, "the boot server has no token of this datacenter").WithHint("make one with `writ token create --role boot-server`")
-	case token.Ended(s.Now()):
+	case token.Ended(s.Now()) || s.tokenMakerMay(token.CreatedBy) != nil:
 		return nil, tokenEnded()
 	}
 	return token, s.boots.isNext(c)

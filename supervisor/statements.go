@@ -240,7 +240,7 @@ func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 		for _, t := range tokens {
 			nodes := s.fleet.joinedWith(t.ID)
 			list = append(list, writ.JoinToken{
-				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: t.Expires, Uses: t.Uses, Used: len(nodes), Nodes: nodes,
+				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires), Uses: t.Uses, Used: len(nodes), Nodes: nodes,
 			})
 		}
 		if err != nil {
@@ -248,7 +248,7 @@ func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 		}
 		ofBoot, err := tx.BootTokens(maxBootTokens)
 		for _, t := range ofBoot {
-			list = append(list, writ.JoinToken{ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: t.Expires, Nodes: []string{}})
+			list = append(list, writ.JoinToken{ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: s.tokenEnds(t.CreatedBy, t.Expires), Nodes: []string{}})
 		}
 		return err
 	})
