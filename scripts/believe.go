@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/scripts/operation"
 )
 
 // ErrImpossible reports an outcome that no pass can have produced.
@@ -110,8 +111,8 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		}
 		return "", ok
 	})
-	if len(problems) > 0 || len(optionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > maxTimeout.Milliseconds() ||
-		c.Options.OnLoss == onLossReplace && irreplaceable(op, c.Options) != "" {
+	if len(problems) > 0 || len(operation.OptionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > operation.MaxTimeout.Milliseconds() ||
+		c.Options.OnLoss == operation.OnLossReplace && operation.Irreplaceable(op, c.Options) != "" {
 		return impossible("the arguments or options of a call do not match its operation")
 	}
 	for ref := range refs {

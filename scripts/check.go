@@ -11,6 +11,7 @@ import (
 	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts/diagnostic"
+	"writ/scripts/operation"
 )
 
 // Check returns all diagnostics of a script and its modules, without running them: errors of the compiler, and
@@ -323,9 +324,9 @@ func (c *checker) call(e *parser.CallExpr) {
 
 // operate checks the arguments of an operation where they are literals.
 func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
-	least, most := arity(op)
+	least, most := operation.Arity(op)
 	if len(e.Args) < least || len(e.Args) > most {
-		c.at(diagnostic.CodeArity, e, "%s takes %s, not %d arguments", op.Name(), argumentsOf(op), len(e.Args))
+		c.at(diagnostic.CodeArity, e, "%s takes %s, not %d arguments", op.Name(), operation.Arguments(op), len(e.Args))
 		return
 	}
 	args := e.Args
@@ -349,7 +350,7 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 			}
 			continue
 		}
-		options, problems := optionsFor(op, given)
+		options, problems := operation.Options(op, given, nil)
 		if len(problems) == 0 && options.Timeout > 0 {
 			c.timeouts = append(c.timeouts, Timeout{op.Name(), printable(c.files.Position(arg.Pos()).String()), options.Timeout})
 		}
@@ -399,7 +400,7 @@ func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, b
 		return m, true
 	}
 	if _, unknown := v.(catalog.Unknown); !unknown && v != nil {
-		c.at(diagnostic.CodeArgument, e, "%s takes %s; this is not a map", op.Name(), argumentsOf(op))
+		c.at(diagnostic.CodeArgument, e, "%s takes %s; this is not a map", op.Name(), operation.Arguments(op))
 	}
 	return nil, false
 }
@@ -475,7 +476,7 @@ func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
 	key, value := nodeAt(options, p.Path)
 	if p.Reason == catalog.UnknownField && key != nil {
 		d := c.add(diagnostic.CodeUnknownOption, key.KeyPos, keyWidth(key), "unknown option %q", key.Key)
-		d.Help = "the options are " + strings.Join(optionSchema.Names(), ", ")
+		d.Help = "the options are " + strings.Join(operation.OptionSchema.Names(), ", ")
 		d.Suggest(p.Suggestion)
 		return
 	}

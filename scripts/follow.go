@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/scripts/operation"
 )
 
 // Follow checks the outcome of a pass against the plan that its run is bound to. Made is the number of earlier calls of
@@ -147,7 +148,7 @@ func fitOptions(planned map[string]any, got writ.CallOptions) bool {
 		}
 		known[name] = labels
 	}
-	want, problems := parseOptions(known)
+	want, problems := operation.ParseOptions(known, nil)
 	if len(want.Labels) == 0 && len(got.Labels) == 0 {
 		want.Labels, got.Labels = nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/d5/tengo/v2/token"
 
 	"writ/sal/catalog"
+	"writ/scripts/operation"
 )
 
 // The parts of the language, for manuals and editors. All of them come from the tables that check and evaluate scripts.
@@ -90,7 +91,7 @@ func Builtins() []string {
 }
 
 // Options returns the schema of the options of a call.
-func Options() catalog.Schema { return slices.Clone(optionSchema) }
+func Options() catalog.Schema { return slices.Clone(operation.OptionSchema) }
 
 // ParamFields returns the schema of a parameter's declaration. Fields without a type have the type of the parameter.
 func ParamFields() catalog.Schema { return slices.Clone(paramSchema) }

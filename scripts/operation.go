@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/d5/tengo/v2"
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/scripts/operation"
 )
 
 // request is one call of an operation by the script.
@@ -24,9 +24,9 @@ type request struct {
 
 // newRequest assigns the arguments of an operation.
 func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
-	least, most := arity(op)
+	least, most := operation.Arity(op)
 	if len(args) < least || len(args) > most {
-		return nil, fmt.Errorf("%s takes %s, not %d arguments", op.Name(), argumentsOf(op), len(args))
+		return nil, fmt.Errorf("%s takes %s, not %d arguments", op.Name(), operation.Arguments(op), len(args))
 	}
 	r := &request{op: op}
 	if op.Named() {
@@ -37,39 +37,11 @@ func newRequest(op *catalog.Operation, args []tengo.Object) (*request, error) {
 			continue
 		}
 		if _, ok := pairsOf(args[i]); !ok {
-			return nil, fmt.Errorf("%s takes %s; one of them is a %s", op.Name(), argumentsOf(op), args[i].TypeName())
+			return nil, fmt.Errorf("%s takes %s; one of them is a %s", op.Name(), operation.Arguments(op), args[i].TypeName())
 		}
 		*to = args[i]
 	}
 	return r, nil
-}
-
-// arity returns the minimum and maximum number of arguments of op.
-func arity(op *catalog.Operation) (least, most int) {
-	if op.Named() {
-		least, most = 1, 1
-	}
-	switch {
-	case op.Effect == catalog.Find:
-		return least, most
-	case slices.ContainsFunc(op.Args, func(f catalog.Field) bool { return f.Required }):
-		least++
-	}
-	return least, most + 2
-}
-
-// argumentsOf describes the arguments of op, for errors.
-func argumentsOf(op *catalog.Operation) string {
-	if op.Effect == catalog.Find {
-		if op.Named() {
-			return "a name"
-		}
-		return "no arguments"
-	}
-	if op.Named() {
-		return "a name, a spec and options"
-	}
-	return "a spec and options"
 }
 
 // encode appends CBOR [operation, name, spec, options] to buf, the input of the hash of a call. It contains everything
@@ -187,8 +159,8 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	if r.options != nil {
 		options, _ := valueOf(r.options).(map[string]any)
 		var problems []catalog.Problem
-		if call.Options, problems = optionsFor(r.op, r.checkable(options)); len(problems) > 0 {
-			return nil, invalid(r.op, optionText(problems[0]))
+		if call.Options, problems = operation.Options(r.op, r.checkable(options), isHandle); len(problems) > 0 {
+			return nil, invalid(r.op, operation.OptionText(problems[0]))
 		}
 	}
 	for s := range after {
@@ -198,114 +170,7 @@ func (r *request) newCall(seq int) (*NewCall, error) {
 	return call, nil
 }
 
-// optionText describes an invalid option.
-func optionText(p catalog.Problem) string {
-	if p.Reason == catalog.UnknownField {
-		p.Message = fmt.Sprintf("unknown option %q", p.Path[0])
-	}
-	return p.String()
-}
-
 func invalid(op *catalog.Operation, why string) error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "%s: %s", op.Name(), why).
 		WithHint("`writ explain %s` lists its fields and options", op.Name())
-}
-
-// durationForm describes a duration in a script.
-const durationForm = `a duration such as "30s", "5m" or "2h", at most "168h"`
-
-// optionSchema describes the options of a call.
-var optionSchema = catalog.Schema{
-	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
-		Help: "the number of retries after a temporary error; 5 by default"},
-	{Name: "timeout", Type: catalog.String, Form: durationForm,
-		Help: "the maximum duration of one attempt; the default depends on the operation"},
-	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
-		Help: "the reaction to the loss of a node that may have started the call: fail, wait for the node, or replace it. With replace the call " +
-			"waits for the signed loss of the node and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
-	{Name: "node", Type: catalog.String, Min: new(int64(1)),
-		Help: "the name or id of the node for the call"},
-	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
-		Help: "labels that the node must have"},
-	{Name: "idempotent", Type: catalog.Bool,
-		Help: "repeating the operation is harmless, so it may be repeated if its outcome is unknown"},
-	{Name: "adopt", Type: catalog.Bool,
-		Help: "take the resource over if another deployment of the project owns it"},
-}
-
-// maxTimeout is the maximum duration of a run, see docs/trust.md.
-const maxTimeout = 7 * 24 * time.Hour
-
-// ParseOptions reads the options of a planned call. Values that are catalog.Unknown are skipped.
-func ParseOptions(given map[string]any) (writ.CallOptions, error) {
-	options, problems := parseOptions(given)
-	if len(problems) > 0 {
-		return options, writ.Errorf(writ.CodeArgumentsInvalid, "%s", optionText(problems[0]))
-	}
-	return options, nil
-}
-
-// onLossReplace is the value of the option on_loss that repeats a call on another node after the signed loss of its
-// node.
-const onLossReplace = "replace"
-
-// optionsFor reads the options of a call like parseOptions, and also reports options that make no sense for its
-// operation.
-func optionsFor(op *catalog.Operation, given map[string]any) (writ.CallOptions, []catalog.Problem) {
-	o, problems := parseOptions(given)
-	if why := irreplaceable(op, o); len(problems) == 0 && o.OnLoss == onLossReplace && why != "" {
-		problems = []catalog.Problem{{Path: catalog.Path{"on_loss"}, Reason: catalog.WrongValue,
-			Message: fmt.Sprintf("on_loss cannot be %q: %s", onLossReplace, why)}}
-	}
-	return o, problems
-}
-
-// irreplaceable returns why another node cannot make a call after the loss of its node, or "" if it can.
-func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
-	switch {
-	case op.Effect == catalog.Find:
-		return op.Name() + " runs on the supervisor, not on a node"
-	case op.Repeat == catalog.Once && !o.Idempotent:
-		return op.Name() + " must not run twice, and the lost node may have run it"
-	case op.Named() && op.Effect != catalog.Make && op.Effect != catalog.Remove:
-		return op.Name() + " acts on data of its node, which is lost with it"
-	case o.Node != "":
-		return "the call asks for the node " + o.Node + ", so no other node can run it"
-	}
-	return ""
-}
-
-// parseOptions reads the options of a call. Values that are catalog.Unknown are skipped.
-func parseOptions(given map[string]any) (writ.CallOptions, []catalog.Problem) {
-	var o writ.CallOptions
-	problems := optionSchema.Check(given, isHandle)
-	if len(problems) == 0 {
-		problems = impossibleNodes(given)
-	}
-	if len(problems) > 0 {
-		return o, problems
-	}
-	if n, ok := given["retries"].(int64); ok {
-		retries := int(n)
-		o.Retries = &retries
-	}
-	if text, ok := given["timeout"].(string); ok {
-		d, err := time.ParseDuration(text)
-		if err != nil || d < time.Millisecond || d > maxTimeout {
-			return o, []catalog.Problem{{Path: catalog.Path{"timeout"}, Reason: catalog.WrongValue,
-				Message: fmt.Sprintf("timeout must be %s; got %q", durationForm, text)}}
-		}
-		o.Timeout = d.Milliseconds()
-	}
-	o.OnLoss, _ = given["on_loss"].(string)
-	o.Node, _ = given["node"].(string)
-	o.Idempotent, _ = given["idempotent"].(bool)
-	o.Adopt, _ = given["adopt"].(bool)
-	if labels, ok := given["labels"].(map[string]any); ok {
-		o.Labels = make(map[string]string, len(labels))
-		for key, v := range labels {
-			o.Labels[key], _ = v.(string)
-		}
-	}
-	return o, nil
 }

@@ -10,6 +10,7 @@ import (
 	"writ/identity"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/operation"
 	"writ/supervisor/journal"
 )
 
@@ -102,7 +103,7 @@ func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 			}
 		}
 	}
-	c.Options, err = scripts.ParseOptions(options)
+	c.Options, err = operation.PlannedOptions(options)
 	return c, err
 }
 
