@@ -216,7 +216,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if op := c.handle(base); op != nil {
 		fields := handleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != fieldName) {
-			c.at(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(memberHelp("it", key.Value, fields))
+			c.at(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(meant.Member("it", key.Value, fields))
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		return
 	}
 	if _, ok := goModules[module][key.Value]; !ok {
-		c.at(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(memberHelp("it", key.Value, membersOf(module)))
+		c.at(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(meant.Member("it", key.Value, membersOf(module)))
 	}
 }
 

@@ -3,6 +3,7 @@ package scripts
 import (
 	"github.com/d5/tengo/v2/parser"
 
+	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts/diagnostic"
 )
@@ -42,7 +43,7 @@ func (c *checker) ofTest(t *symbol, n parser.Node) {
 	if e, ok := n.(parser.Expr); ok {
 		if base, key := selected(e); key != nil && c.is(base, t) {
 			if _, ok := testMembers[key.Value]; !ok {
-				c.at(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(memberHelp("it", key.Value, testerNames()))
+				c.at(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(meant.Member("it", key.Value, testerNames()))
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -131,7 +132,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 }
 
 func (h *handle) noField(name string) error {
-	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, memberHelp("it", name, handleFields(h.op)))
+	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, meant.Member("it", name, handleFields(h.op)))
 }
 
 // failure returns the value of the field err.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/d5/tengo/v2"
 
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -92,7 +93,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	found, ok := goModules[m.name][key.Value]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value, memberHelp("it", key.Value, membersOf(m.name)))
+		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value, meant.Member("it", key.Value, membersOf(m.name)))
 	case found.read != nil:
 		return found.read(m.pass)
 	case found.value != nil:

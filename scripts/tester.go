@@ -53,7 +53,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	}
 	found, ok := testMembers[key.Value]
 	if !ok {
-		return nil, fmt.Errorf("t has no %q; %s", key.Value, memberHelp("it", key.Value, testerNames()))
+		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member("it", key.Value, testerNames()))
 	}
 	return found.function(t.pass, "t."+key.Value), t.pass.burn(1)
 }

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"slices"
+
 	"writ/sal/catalog"
 )
 

@@ -5,6 +5,7 @@ package operation
 import (
 	"fmt"
 	"time"
+
 	"writ"
 	"writ/sal/catalog"
 )
