@@ -117,7 +117,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	added := false
 	defer func() {
 		if !added {
-			s.opened.addRuns(p.Project, -1)
+			s.opened.AddRuns(p.Project, -1)
 		}
 	}()
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.RunAccepted), func(tx *journal.Tx) error {
@@ -173,7 +173,7 @@ func (s *Supervisor) begin(run *journal.Run, p *identity.Payload, signed []byte)
 	run.Committed()
 	s.programs.put(run.ID, programOf(run, p))
 	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(run.Roster)})
-	s.steps.Begin(run.ID, run.Project, func() { s.recent.put(&recentRun{run: run}) })
+	s.advancer.Begin(run)
 }
 
 // known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.

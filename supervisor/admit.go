@@ -179,7 +179,7 @@ func (s *Supervisor) Member(key ed25519.PublicKey) *writ.Node {
 
 // node returns a node that was decided about, or that waits for that; nil if there is none.
 func (s *Supervisor) node(node writ.NodeID) *journal.Node {
-	if n := s.fleet.record(node); n != nil {
+	if n := s.fleet.Record(node); n != nil {
 		return n
 	}
 	return s.pending.get(node)
@@ -345,7 +345,7 @@ func (s *Supervisor) Rosters(ctx context.Context, after int) ([][]byte, error) {
 
 // Gone implements nodes.Members.
 func (s *Supervisor) Gone(node writ.NodeID) bool {
-	known := s.fleet.record(node)
+	known := s.fleet.Record(node)
 	return known != nil && known.Gone
 }
 

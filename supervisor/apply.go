@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"writ"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
@@ -90,8 +92,8 @@ func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 	if pass.Status == scripts.Failed {
 		run.Failure = t.blame(*pass.Failure)
 		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
-		clear(t.stops.Cancels) // what has started may end by itself; only what was not sent is given up
-		clear(t.stops.Withdraw)
+		clear(t.out.Stops.Cancels) // what has started may end by itself; only what was not sent is given up
+		clear(t.out.Stops.Withdraw)
 	}
 	return nil
 }
@@ -127,7 +129,7 @@ func (t *step) enlist(n scripts.NewCall) error {
 	}
 	c.In(t.run)
 	t.calls = append(t.calls, c)
-	t.run.Bytes += sizeOf(c.Args)
+	t.run.Bytes += bound.Size(c.Args)
 	t.touch(c)
 	return nil
 }
@@ -165,7 +167,7 @@ func (t *step) unmet(need *journal.Call) *writ.Error {
 	if cause.Error == nil {
 		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", describeSeq(t, cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
 	}
-	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", describeSeq(t, cause.Seq), cause.Error.Code, clip(cause.Error.Message, maxCause)).
+	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", describeSeq(t, cause.Seq), cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
@@ -179,7 +181,7 @@ func (t *step) blame(f writ.Failure) *writ.Failure {
 	}
 	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
 		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
-		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause), clip(cause.Error.Message, maxCause))
+		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause), bound.Clip(cause.Error.Message, maxCause))
 	}
 	return &f
 }
@@ -203,7 +205,7 @@ func (t *step) sayBlocked() {
 	}
 	why := writ.Reason{Code: writ.ReasonRun, Run: t.blocked, Deployment: t.run.Deployment}
 	if h != nil {
-		why = t.s.whyOnHold(h)
+		why = t.Holds.Reason(h)
 	}
 	if !t.run.Why.Equal(why) {
 		t.run.Why, t.runDirty, t.runMoved = why, true, true
@@ -227,9 +229,9 @@ func (t *step) keep(tx *journal.Tx) error {
 		}
 		switch {
 		case c.WasOpen() && c.State.Ended():
-			t.opened--
+			t.out.OpenCalls--
 		case !c.WasOpen() && !c.State.Ended():
-			t.opened++
+			t.out.OpenCalls++
 		}
 		shown := c.Call
 		t.events = append(t.events, writ.Event{Call: &shown})
@@ -252,21 +254,19 @@ func (t *step) keep(tx *journal.Tx) error {
 		t.events = append(t.events, writ.Event{Run: &shown})
 	}
 	tx.AddEvents(t.events...)
-	tx.Then(t.count)
+	t.count()
 	return nil
 }
 
-// count keeps the numbers of what is open, so that who is told that something ended finds room for something new.
+// count sums up the change of the open work of the project.
 func (t *step) count() {
-	if t.opened != 0 {
-		t.s.opened.addCalls(t.run.Project, t.opened)
-	}
 	if t.resumed {
-		t.s.opened.addRuns(t.run.Project, 1)
+		t.out.OpenRuns++
 	}
 	if t.run.State.Ended() && t.runMoved {
-		t.s.opened.addRuns(t.run.Project, -1)
+		t.out.OpenRuns--
 	}
+	t.out.Stops.Run, t.out.Stops.Until = t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
 }
 
 // handOver lets the runs that wait longest for the resource of a call look at it again, if the call stood in their way and does no more. One
@@ -276,29 +276,6 @@ func (t *step) handOver(tx *journal.Tx, c *journal.Call) error {
 		return nil
 	}
 	next, err := tx.RunsWaitingFor(c.Resource(), t.run.ID, handOvers)
-	t.others = append(t.others, next...)
+	t.out.Runs = append(t.out.Runs, next...)
 	return err
-}
-
-// afterCommit does what may be done only once the step is on disk: sending, acknowledging, waking others.
-func (t *step) afterCommit() {
-	s := t.s
-	s.outbox.Flush()
-	for node := range t.freed {
-		if s.fleet.hasBacklog(node) {
-			s.freed.add(node, t.run.ID)
-		}
-	}
-	for _, run := range t.others {
-		s.steps.Post(run, mail.Mail{})
-	}
-	switch {
-	case t.run.State.Ended() && t.runMoved:
-		s.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
-		s.programs.forget(t.run.ID)
-		s.reverified.forget(t.run.ID)
-		s.inventories.forget(t.run.ID)
-	case t.wantsPass():
-		s.steps.Post(t.run.ID, mail.Mail{})
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"writ"
 	"writ/internal/cbor"
 	"writ/sal/catalog"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
 
@@ -68,7 +69,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 		return nil, false // a late word on a resource that was removed meanwhile
 	default:
 		after = &journal.Resource{Resource: writ.Resource{
-			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.s.Datacenter, Created: t.now, Deployment: t.run.Deployment,
+			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.Datacenter, Created: t.now, Deployment: t.run.Deployment,
 		}}
 	}
 	if op.Effect == catalog.Make && result.Change != writ.ChangeUnchanged {
@@ -79,7 +80,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 	}
 	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
 	after.Values, after.Run, after.Updated = t.completeValues(c, result.Values), t.run.ID, t.now
-	after.Standing = moderateStanding(catalog.StandingOf(result.Values))
+	after.Standing = bound.Standing(catalog.StandingOf(result.Values))
 	after.Need = uses(op, c.Args, result.Values, after.Need)
 	args := t.handlesNamed(op, c)
 	if op.Effect == catalog.Make {
@@ -133,7 +134,7 @@ func uses(op *catalog.Operation, args, result map[string]any, before writ.Capaci
 	if op.Uses != nil && result != nil {
 		var disk int64
 		disk, measured = op.Uses(result)
-		after.DiskGiB = max(after.DiskGiB, amountOf(disk))
+		after.DiskGiB = max(after.DiskGiB, bound.Amount(disk))
 	}
 	if after.CPUs == 0 {
 		after.CPUs = before.CPUs

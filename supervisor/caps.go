@@ -62,8 +62,8 @@ func (o *openWork) enter(project writ.ProjectID, name string, calls int) error {
 	return nil
 }
 
-// addCalls counts calls that were opened, or have ended if n is negative.
-func (o *openWork) addCalls(project writ.ProjectID, n int) {
+// AddCalls counts calls that were opened, or have ended if n is negative.
+func (o *openWork) AddCalls(project writ.ProjectID, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.calls[project] += n; o.calls[project] <= 0 {
@@ -81,8 +81,8 @@ func (o *openWork) total() (runs int) {
 	return runs
 }
 
-// addRuns counts runs that were opened, or have ended if n is negative.
-func (o *openWork) addRuns(project writ.ProjectID, n int) {
+// AddRuns counts runs that were opened, or have ended if n is negative.
+func (o *openWork) AddRuns(project writ.ProjectID, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.runs[project] += n; o.runs[project] <= 0 {

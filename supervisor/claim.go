@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/sal/catalog"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
 
@@ -216,14 +217,14 @@ func (t *step) find(c *journal.Call, have *journal.Resource) error {
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
 			WithHint("`writ resource list` shows what there is"))
 	}
-	c.UID, c.Node, c.NodeName, c.Driver, c.Simulated = have.UID, have.Node, t.s.fleet.name(have.Node), have.Driver, have.Simulated
+	c.UID, c.Node, c.NodeName, c.Driver, c.Simulated = have.UID, have.Node, t.Nodes.Name(have.Node), have.Driver, have.Simulated
 	return t.succeed(c, have.Values)
 }
 
 // succeed ends a call that the supervisor answered itself.
 func (t *step) succeed(c *journal.Call, values map[string]any) error {
 	c.Claimed, c.Values, c.Started, c.Ended = true, values, t.now, t.now
-	t.run.Bytes += sizeOf(c.Values)
+	t.run.Bytes += bound.Size(c.Values)
 	if c.Driver == "" {
 		c.Driver = "supervisor"
 	}
@@ -286,8 +287,8 @@ func (t *step) claimResource(op *catalog.Operation, c *journal.Call, have *journ
 		if op.Effect != catalog.Look && have.Deployment != t.run.Deployment && !c.Options.Adopt {
 			return t.fail(c, writ.CallFailed, t.notOwner(have))
 		}
-		if n, ok := t.s.fleet.get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
-			name := t.s.fleet.name(have.Node)
+		if n, ok := t.Nodes.Get(have.Node); !ok || n.Admission == writ.AdmissionRemoved {
+			name := t.Nodes.Name(have.Node)
 			return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "the %s was on %s, which was removed", have.ResourceID, name).
 				WithHint("if that never comes back, `writ node lost %s` frees the names of what it had; until then use another name", name))
 		}
@@ -354,7 +355,7 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 // pin binds a call to the node that has what it is about.
 func (t *step) pin(c *journal.Call, node writ.NodeID) {
 	if node != "" {
-		c.Node, c.NodeName = node, t.s.fleet.name(node)
+		c.Node, c.NodeName = node, t.Nodes.Name(node)
 	}
 }
 
@@ -369,7 +370,7 @@ func (t *step) notOwner(have *journal.Resource) *writ.Error {
 }
 
 func (t *step) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
-	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.s.fleet.name(node))
+	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.Nodes.Name(node))
 }
 
 // before returns the calls on a resource that come before seq, in order. A step that claims calls asks for those of each of them.

@@ -72,15 +72,15 @@ func (t *step) end(tx *journal.Tx, state writ.RunState) error {
 			return err
 		}
 		if next != "" {
-			t.others = append(t.others, next)
+			t.out.Runs = append(t.out.Runs, next)
 		}
 	}
 	results, err := tx.ResultsDigest(run.ID, t.calls)
 	if err != nil {
 		return err
 	}
-	run.Summary, err = envelope.Sign(envelope.Summary, t.s.Key, writ.Summary{
-		Run: run.ID, Datacenter: t.s.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure), Output: run.Output,
+	run.Summary, err = envelope.Sign(envelope.Summary, t.Key, writ.Summary{
+		Run: run.ID, Datacenter: t.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure), Output: run.Output,
 		Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
 	})
 	return err

@@ -45,11 +45,11 @@ func steadyDisks(shown, reported []writ.Disk) []writ.Disk {
 }
 
 // diskWarning names an almost full disk of the node of a call that may write to it.
-func (s *Supervisor) diskWarning(c writ.PreviewedCall, effect catalog.Effect) string {
+func diskWarning(nodes Nodes, c writ.PreviewedCall, effect catalog.Effect) string {
 	if effect == catalog.Remove || !c.Action.Changes() || c.Node == "" {
 		return ""
 	}
-	n, _ := s.fleet.get(c.Node)
+	n, _ := nodes.Get(c.Node)
 	d := n.AlmostFullDisk()
 	if d == nil {
 		return ""

@@ -293,7 +293,7 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 		out.Waits, out.Reason, out.Nodes = true, c.Why.String(), v.Unsuitable
 		return
 	}
-	node, away := d.step.s.fleet.away(c.Node)
+	node, away := d.step.Nodes.Away(c.Node)
 	out.Node, out.NodeName = c.Node, node.Name
 	op := d.plan[c.Seq-1].op
 	for _, driver := range node.Drivers {
@@ -319,7 +319,7 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 // close completes what is said of a call that has ended.
 func (d *draft) close(c *journal.Call) {
 	out := &d.seen[c.Seq-1]
-	defer func() { out.Warning = d.step.s.diskWarning(*out, d.plan[c.Seq-1].op.Effect) }()
+	defer func() { out.Warning = diskWarning(d.step.Nodes, *out, d.plan[c.Seq-1].op.Effect) }()
 	switch {
 	case c.State == writ.CallFailed:
 		out.Action, out.Fields, out.Error, out.Waits, out.Reason = writ.ActionRefused, nil, c.Error, false, ""

@@ -22,7 +22,7 @@ func (s *Supervisor) Ask(ctx context.Context, verb link.Verb, params any) (any, 
 
 // Known returns what the supervisor knows of a node, one that waits to be admitted included; nil if it knows none.
 func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
-	if n := s.fleet.record(id); n != nil {
+	if n := s.fleet.Record(id); n != nil {
 		return n
 	}
 	return s.pending.get(id)
@@ -54,8 +54,8 @@ func (s *Supervisor) Checking(ctx context.Context, project writ.ProjectID) (done
 
 // MayNotBegin reports whether a run that was accepted is on hold, or was until a moment ago, so that the watch has not told it yet.
 func (s *Supervisor) MayNotBegin(r *journal.Run) bool {
-	h := s.holds.over(identity.Scope{Project: r.Project, Deployment: r.Deployment})
-	return r.State == writ.RunAccepted && (h != nil || s.holds.told.Load() != int64(s.holds.changes()))
+	h := s.holds.Over(identity.Scope{Project: r.Project, Deployment: r.Deployment})
+	return r.State == writ.RunAccepted && (h != nil || s.heldTold.Load() != int64(s.holds.Changes()))
 }
 
 // Links returns the addresses of the coordinators that the supervisor links to.

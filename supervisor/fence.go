@@ -23,7 +23,7 @@ func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([
 	if len(nonce) != identity.NonceSize {
 		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
 	}
-	n := s.fleet.record(node)
+	n := s.fleet.Record(node)
 	if n == nil || !n.Gone {
 		return nil, writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 	}
@@ -38,7 +38,7 @@ const fenceAgain = time.Second
 
 // Fenced implements nodes.Backend. What a node that is gone says is kept as evidence, and nothing follows from it but what people are shown.
 func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
-	known := s.fleet.record(node)
+	known := s.fleet.Record(node)
 	if known == nil || !known.Gone {
 		return nodes.NotGone(node)
 	}

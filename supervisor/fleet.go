@@ -116,8 +116,8 @@ func (f *fleet) put(n journal.Node) {
 	}
 }
 
-// get returns a node, the zero value and false if there is none.
-func (f *fleet) get(id writ.NodeID) (writ.Node, bool) {
+// Get returns a node, the zero value and false if there is none.
+func (f *fleet) Get(id writ.NodeID) (writ.Node, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.nodes[id]
@@ -129,13 +129,13 @@ func (f *fleet) get(id writ.NodeID) (writ.Node, bool) {
 
 // isMember reports whether jobs may be sent to a node.
 func (f *fleet) isMember(id writ.NodeID) bool {
-	n, known := f.get(id)
+	n, known := f.Get(id)
 	return known && n.Admission == writ.AdmissionApproved
 }
 
-// away returns a node and why no job can be sent to it now. The reason is empty if jobs can be sent.
-func (f *fleet) away(id writ.NodeID) (n writ.Node, why writ.Reason) {
-	n, ok := f.get(id)
+// Away returns a node and why no job can be sent to it now. The reason is empty if jobs can be sent.
+func (f *fleet) Away(id writ.NodeID) (n writ.Node, why writ.Reason) {
+	n, ok := f.Get(id)
 	switch {
 	case !ok || n.Liveness != writ.LivenessReady:
 		why = writ.Reason{Code: writ.ReasonNode, Node: n.Name, State: string(n.Liveness)}
@@ -147,8 +147,8 @@ func (f *fleet) away(id writ.NodeID) (n writ.Node, why writ.Reason) {
 	return n, why
 }
 
-// record returns a node with its keys, nil if there is none.
-func (f *fleet) record(id writ.NodeID) *journal.Node {
+// Record returns a node with its keys, nil if there is none.
+func (f *fleet) Record(id writ.NodeID) *journal.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, ok := f.nodes[id]
@@ -198,16 +198,16 @@ func (f *fleet) admitted(name string) *writ.Node {
 	return nil
 }
 
-// name returns what people call a node, its id if it is not known.
-func (f *fleet) name(id writ.NodeID) string {
-	if n, ok := f.get(id); ok {
+// Name returns what people call a node, its id if it is not known.
+func (f *fleet) Name(id writ.NodeID) string {
+	if n, ok := f.Get(id); ok {
 		return n.Name
 	}
 	return string(id)
 }
 
-// list returns all nodes, by name.
-func (f *fleet) list() []writ.Node {
+// List returns all nodes, by name.
+func (f *fleet) List() []writ.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	nodes := make([]writ.Node, 0, len(f.nodes))
@@ -248,7 +248,7 @@ func (f *fleet) draining() []writ.NodeID {
 // key finds the key of an approved node for opening an envelope.
 func (f *fleet) key(node writ.NodeID) func(envelope.KeyID) (ed25519.PublicKey, error) {
 	return func(id envelope.KeyID) (ed25519.PublicKey, error) {
-		n := f.record(node)
+		n := f.Record(node)
 		if n == nil || n.Admission != writ.AdmissionApproved || envelope.IDOf(n.PublicKey) != id {
 			return nil, fmt.Errorf("key %s is not the key of node %s", id, node)
 		}
@@ -365,17 +365,17 @@ func (f *fleet) repeatGivenUp() {
 	}
 }
 
-// busy reports whether a node works on as many jobs as it can.
-func (f *fleet) busy(id writ.NodeID) bool {
+// Busy reports whether a node works on as many jobs as it can.
+func (f *fleet) Busy(id writ.NodeID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[id]
 	return m != nil && len(m.active) >= max(m.Slots, 1)
 }
 
-// works reports what a node said last about a job: whether it works on it, whether the node is there and obeys, and how many beats it has
+// Works reports what a node said last about a job: whether it works on it, whether the node is there and obeys, and how many beats it has
 // sent.
-func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, beats int) {
+func (f *fleet) Works(node writ.NodeID, key writ.JobKey) (active, ready bool, beats int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[node]
@@ -385,8 +385,8 @@ func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, be
 	return m.active[key], m.Liveness == writ.LivenessReady && !m.outranked, m.beats
 }
 
-// setBacklog records whether calls wait for room on a node.
-func (f *fleet) setBacklog(id writ.NodeID, backlog bool) {
+// SetBacklog records whether calls wait for room on a node.
+func (f *fleet) SetBacklog(id writ.NodeID, backlog bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.nodes[id]; m != nil {
@@ -394,16 +394,16 @@ func (f *fleet) setBacklog(id writ.NodeID, backlog bool) {
 	}
 }
 
-// hasBacklog reports whether calls may wait for room on a node.
-func (f *fleet) hasBacklog(id writ.NodeID) bool {
+// HasBacklog reports whether calls may wait for room on a node.
+func (f *fleet) HasBacklog(id writ.NodeID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[id]
 	return m != nil && m.backlog
 }
 
-// serve records that a call of a project goes to a node.
-func (f *fleet) serve(id writ.NodeID, project writ.ProjectID) {
+// Serve records that a call of a project goes to a node.
+func (f *fleet) Serve(id writ.NodeID, project writ.ProjectID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.nodes[id]; m != nil {

@@ -2,19 +2,17 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"writ"
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/sal/catalog"
+	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
-	"writ/supervisor/placement"
 )
 
 // What is on hold starts no work: from the commit of the statement on no job of it is made, not even one that was sent before and got lost. What a
@@ -22,78 +20,11 @@ import (
 // where jobs are made, addDelivery, and its callers ask onHold before. Calls on hold keep no claim and no room on a node, so that they stand in
 // nobody's way. See docs/decisions/0044.
 
-// Bounds of the decisions about deployments, of one project and in all: projects and operations are bounded already, and the people of a project
-// must not keep an operator from holding what is wider.
-const (
-	maxHeldDeployments    = 20
-	maxHeldDeploymentsAll = 2000
-)
-
-// holds are the decisions about scopes as the journal has them.
-type holds struct {
-	now  atomic.Pointer[heldNow]
-	told atomic.Int64 // so many changes all open runs were told of
-}
-
-type heldNow struct {
-	all      identity.Holds
-	revision int64                             // of the newest
-	wide     identity.Holds                    // those about no project
-	of       map[writ.ProjectID]identity.Holds // those and the ones about a project, if it has some
-	changes  int                               // since this supervisor began
-}
-
-func newHolds() *holds {
-	h := new(holds)
-	h.now.Store(new(heldNow))
-	return h
-}
-
-// set takes what the journal has from now on.
-func (h *holds) set(all identity.Holds, revision int64, changes int) {
-	next := &heldNow{all: all, revision: revision, of: make(map[writ.ProjectID]identity.Holds), changes: changes}
-	for _, d := range all {
-		if d.Project == "" {
-			next.wide = append(next.wide, d)
-		}
-	}
-	for _, d := range all {
-		if d.Project == "" {
-			continue
-		}
-		if next.of[d.Project] == nil {
-			next.of[d.Project] = slices.Clone(next.wide)
-		}
-		next.of[d.Project] = append(next.of[d.Project], d)
-	}
-	h.now.Store(next)
-}
-
-// over returns a hold under which work of a project must not start, nil if it may.
-func (h *holds) over(work identity.Scope) *identity.Hold {
-	now := h.now.Load()
-	if some, has := now.of[work.Project]; has {
-		return some.First(work)
-	}
-	return now.wide.First(work)
-}
-
-// isAboutDeployments reports whether there are decisions about deployments of a project.
-func (h *holds) isAboutDeployments(project writ.ProjectID) bool {
-	return slices.ContainsFunc(h.now.Load().of[project], func(d identity.Hold) bool { return d.Deployment != "" })
-}
-
-// changes counts the decisions since this supervisor began.
-func (h *holds) changes() int { return h.now.Load().changes }
-
-// all returns the decisions.
-func (h *holds) all() identity.Holds { return h.now.Load().all }
-
 // loadHolds reads the decisions of earlier supervisors.
 func (s *Supervisor) loadHolds(ctx context.Context) error {
 	return s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
-		s.holds.set(all, revision, 0)
+		s.holds.Set(all, revision, 0)
 		return err
 	})
 }
@@ -102,7 +33,7 @@ func (s *Supervisor) loadHolds(ctx context.Context) error {
 // came from a backup, or somebody took them away, and what was on hold must not start.
 func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 	why := "the supervisor was started with --held"
-	switch lost := mark.Holds > s.holds.now.Load().revision; {
+	switch lost := mark.Holds > s.holds.Revision(); {
 	case lost:
 		why = "the journal has lost decisions about what is on hold"
 		s.Log.Warn("the datacenter is on hold: "+why, "seen", time.UnixMicro(mark.Holds).UTC())
@@ -126,7 +57,7 @@ func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx, all identity.Holds) (identity.Hold, error)) error {
 	return s.Journal.Write(failpoint.At(ctx, failpoint.HoldDecided), func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
-		if err == nil && revision < s.holds.now.Load().revision {
+		if err == nil && revision < s.holds.Revision() {
 			err = writ.Errorf(writ.CodeRecordForged, "the journal has an earlier record of what is on hold than this supervisor has written").
 				WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 		}
@@ -138,46 +69,17 @@ func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx
 			return err
 		}
 		next.Revision = max(revision+1, tx.Now.UnixMicro()) // a journal that came from a backup gives none again
-		all = slices.DeleteFunc(slices.Clone(all), func(h identity.Hold) bool { return h.Scope == next.Scope || isForgotten(all, h, tx.Now) })
-		if err := hasRoom(all, next.Scope); err != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(h identity.Hold) bool { return h.Scope == next.Scope || hold.IsForgotten(all, h, tx.Now) })
+		if err := hold.CheckRoom(all, next.Scope); err != nil {
 			return err
 		}
 		all = append(all, next)
 		if err := tx.PutHolds(all, next.Revision); err != nil {
 			return err
 		}
-		tx.Then(func() { s.holds.set(all, next.Revision, s.holds.changes()+1) }) // before the next commit: a step of that must know it
+		tx.Then(func() { s.holds.Set(all, next.Revision, s.holds.Changes()+1) }) // before the next commit: a step of that must know it
 		return nil
 	})
-}
-
-// hasRoom refuses a decision about one more deployment if there are very many.
-func hasRoom(all identity.Holds, next identity.Scope) error {
-	if next.Deployment == "" {
-		return nil
-	}
-	ofProject, inAll := 0, 0
-	for _, h := range all {
-		if h.Deployment != "" {
-			inAll++
-			if h.Project == next.Project {
-				ofProject++
-			}
-		}
-	}
-	if ofProject < maxHeldDeployments && inAll < maxHeldDeploymentsAll {
-		return nil
-	}
-	return writ.Errorf(writ.CodeConflict, "there are decisions about %d deployments of the project, and %d in all; more are not kept", ofProject, inAll).
-		WithHint("hold the project as a whole")
-}
-
-// isForgotten reports whether a release counts no more: nothing that was signed before it can be accepted any more, and no wider hold is older.
-func isForgotten(all identity.Holds, h identity.Hold, now time.Time) bool {
-	if h.Held || now.Before(h.Last().Time.Add(identity.MaxValidity+2*identity.Skew)) {
-		return false
-	}
-	return !all.Exempts(h.Scope)
 }
 
 // decideHold holds a scope or releases it, as a statement says.
@@ -197,7 +99,7 @@ func (s *Supervisor) decideHold(ctx context.Context, v *identity.VerifiedStateme
 			next = *own
 		}
 		if seen := all.Seen(scope); seen != v.Statement.Seen.Revision {
-			return next, otherHolds(all, &next, v.Statement.Seen.Revision)
+			return next, hold.Superseded(all, &next, v.Statement.Seen.Revision)
 		}
 		if answer.Done, err = decide(v, all, &next); err != nil {
 			return next, err
@@ -244,7 +146,7 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 			continue
 		}
 		if err := v.Allows(identity.ActionScheduleNodes, "", s.Now()); err != nil {
-			return "", writ.Errorf(writ.CodeRoleMissing, "%s; an operator of the datacenter releases that", heldBy(o)).
+			return "", writ.Errorf(writ.CodeRoleMissing, "%s; an operator of the datacenter releases that", hold.Text(o)).
 				WithHint("it takes the role operator or admin in all projects")
 		}
 	}
@@ -253,73 +155,21 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 		if o.Scope == h.Scope { // its own hold ends; a wider one stays for the rest
 			has = "had"
 		}
-		ended = append(ended, heldSince(o, has))
+		ended = append(ended, hold.TextSince(o, has))
 	}
 	h.Held, h.ByOperator = false, false
 	done = h.Text() + " is released; " + strings.Join(ended, "; ")
-	if rest := restOf(all, h.Scope); len(rest) > 0 {
+	if rest := hold.Remaining(all, h.Scope); len(rest) > 0 {
 		done += "; still on hold: " + strings.Join(rest, ", ")
 	}
 	return done, nil
-}
-
-// restOf names what of a scope is on hold when that has been released.
-func restOf(all identity.Holds, released identity.Scope) (rest []string) {
-	for i := range all {
-		if h := &all[i]; h.Held && h.Overlaps(released) && !released.Within(h.Scope) && len(rest) < placement.MaxNamed {
-			rest = append(rest, h.Text())
-		}
-	}
-	return rest
-}
-
-// otherHolds refuses a decision whose signer did not see the newest one about the scope, or about what it is part of.
-func otherHolds(all identity.Holds, about *identity.Hold, seen int64) error {
-	is := about.Text() + " is not on hold"
-	if over := all.Over(about.Scope); len(over) > 0 {
-		is = heldBy(over[0])
-	}
-	saw := "saw none before"
-	if seen > 0 {
-		saw = "saw the one of " + time.UnixMicro(seen).UTC().Format(time.DateTime) + " UTC as the last"
-	}
-	return writ.Errorf(writ.CodeConflict, "there is another decision about %s since the signer looked, who %s", about.Text(), saw).
-		WithHint("%s; look with `writ hold list`, then decide", is)
-}
-
-// heldBy says who holds something: "alice has held the project shop since 12:00:05 UTC (the disks fail)".
-func heldBy(h *identity.Hold) string { return heldSince(h, "has") }
-
-// heldSince says the same of a hold that has ended, too, with "had".
-func heldSince(h *identity.Hold, has string) string {
-	last := h.Last()
-	who := last.Signer
-	if who == "" {
-		who = "the supervisor itself"
-	}
-	text := fmt.Sprintf("%s %s held %s since %s UTC", who, has, h.Text(), last.Time.UTC().Format(time.TimeOnly))
-	if last.Reason != "" {
-		text += " (" + last.Reason + ")"
-	}
-	return text
-}
-
-// whyOnHold returns the reason of runs and calls under a hold.
-func (s *Supervisor) whyOnHold(h *identity.Hold) writ.Reason {
-	name := string(s.Datacenter)
-	if dc := s.roster.Load().Datacenter(s.Datacenter); dc != nil {
-		name = dc.Name
-	}
-	hold, last := h.Scope.Reason(name, h.ProjectName), h.Last()
-	hold.By, hold.Since, hold.Text = last.Signer, last.Time.UTC().Truncate(time.Microsecond), last.Reason
-	return writ.Reason{Code: writ.ReasonHold, Hold: &hold}
 }
 
 // onHold returns the hold under which no job of a call may be made, nil if there is none: one of the run's, or one of the deployment that owns what the
 // call changes. Otherwise a script of no deployment, or of another one, would get past the hold by taking the resource over.
 func (t *step) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
-	if h := t.s.holds.over(work); h != nil || !t.s.holds.isAboutDeployments(work.Project) {
+	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
 		return h, nil
 	}
 	op, _ := catalog.Lookup(c.Operation)
@@ -331,7 +181,7 @@ func (t *step) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 		return nil, err
 	}
 	work.Deployment = have.Deployment
-	return t.s.holds.over(work), nil
+	return t.Holds.Over(work), nil
 }
 
 // mayStart reports whether nothing of a group of calls is on hold. Of each call it says why it waits: because it is on hold, or goes with one that is.
@@ -348,7 +198,7 @@ func (t *step) mayStart(g ground, group []*journal.Call) (bool, error) {
 			with = append(with, c)
 			continue
 		case !c.RetryAt.After(t.now): // it is not being tried again
-			t.delay(c, t.s.whyOnHold(h))
+			t.delay(c, t.Holds.Reason(h))
 		}
 		held, by = c, h
 	}
@@ -356,7 +206,7 @@ func (t *step) mayStart(g ground, group []*journal.Call) (bool, error) {
 		return true, nil
 	}
 	for _, c := range with {
-		why := t.s.whyOnHold(by)
+		why := t.Holds.Reason(by)
 		why.Seq, why.Call = held.Seq, describe(held)
 		t.delay(c, why)
 	}
@@ -374,7 +224,7 @@ func (t *step) notBegun() *identity.Hold {
 	if t.run.State != writ.RunAccepted {
 		return nil
 	}
-	return t.s.holds.over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment})
+	return t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment})
 }
 
 // putOnHold lets a call wait that was to be sent. It is not ready, so that nobody offers it room which it does not take.
@@ -383,12 +233,12 @@ func (t *step) putOnHold(c *journal.Call, h *identity.Hold) {
 		c.Ready = false
 		t.touch(c)
 	}
-	t.delay(c, t.s.whyOnHold(h))
+	t.delay(c, t.Holds.Reason(h))
 }
 
 // keepBack lets a call that is out wait whose delivery got lost: its node has nothing of it, and would begin it now. Its time does not run meanwhile.
 func (t *step) keepBack(c *journal.Call, h *identity.Hold) {
-	if why := t.s.whyOnHold(h); !c.KeptBack || !c.Why.Equal(why) {
+	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
 		c.KeptBack, c.Why = true, why
 		t.touch(c)
 	}
@@ -396,7 +246,7 @@ func (t *step) keepBack(c *journal.Call, h *identity.Hold) {
 
 // listHolds says what is on hold, and what was released.
 func (s *Supervisor) listHolds() []link.Hold {
-	all := s.holds.all()
+	all := s.holds.All()
 	list := make([]link.Hold, len(all))
 	for i, h := range all {
 		list[i] = link.Hold{
@@ -412,10 +262,10 @@ func (t *step) sayHeld(why *writ.Error) {
 	h := t.notBegun()
 	for _, c := range t.calls {
 		if h == nil && (c.State == writ.CallPlanned || c.KeptBack) {
-			h = t.s.holds.over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation})
+			h = t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation})
 		}
 	}
 	if h != nil {
-		why.Hint = heldBy(h) + "; a hold does not move the deadline. Hand the script in again once it is released"
+		why.Hint = hold.Text(h) + "; a hold does not move the deadline. Hand the script in again once it is released"
 	}
 }

@@ -16,7 +16,7 @@ import (
 // or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
 // go elsewhere, all others end.
 func (t *step) lose(node writ.NodeID) error {
-	n, _ := t.s.fleet.get(node)
+	n, _ := t.Nodes.Get(node)
 	var without map[int]need
 	if n.Gone {
 		without = t.bereft(node)
@@ -36,7 +36,7 @@ func (t *step) lose(node writ.NodeID) error {
 		case n.Gone:
 			err = t.loseBegun(c)
 		case mayBeWaiting(c):
-			t.stops.Reclaim[node] = append(t.stops.Reclaim[node], mail.DeliveriesOf(c)...)
+			t.out.Stops.Reclaim[node] = append(t.out.Stops.Reclaim[node], mail.DeliveriesOf(c)...)
 		case !waitsForLost(c, n):
 			err = t.loseBegun(c)
 		case c.State.Sent():
@@ -57,7 +57,7 @@ func (t *step) lostNow(told []writ.NodeID) []writ.NodeID {
 		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
 			continue
 		}
-		if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {
+		if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
 			nodes = append(nodes, c.Node)
 		}
 	}
@@ -105,8 +105,8 @@ func repeatableElsewhere(c *journal.Call) bool {
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
 func (t *step) giveUp(c *journal.Call) {
-	t.stops.Stale[c.Node] = append(t.stops.Stale[c.Node], mail.DeliveriesOf(c)...)
-	t.stops.GivenUp[c.Node] = append(t.stops.GivenUp[c.Node], c.Key())
+	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
+	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
 
 // loseBegun ends a call that its lost node may have begun.
@@ -114,7 +114,7 @@ func (t *step) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
-	n, _ := t.s.fleet.get(c.Node)
+	n, _ := t.Nodes.Get(c.Node)
 	is := "is lost"
 	if n.Admission == writ.AdmissionRemoved {
 		is = "was removed"
@@ -141,7 +141,7 @@ func (t *step) loseNeed(c *journal.Call, lost need) error {
 	if lost.resource == c.Resource() {
 		why = "and what it is about is lost with it"
 	}
-	err := writ.Errorf(writ.CodeNodeLost, "%s is gone, and no other node can do %s: %s", t.s.fleet.name(lost.node), describe(c), why).
+	err := writ.Errorf(writ.CodeNodeLost, "%s is gone, and no other node can do %s: %s", t.Nodes.Name(lost.node), describe(c), why).
 		WithHint("hand the script in again: it makes the %s anew, without what it held", lost.resource)
 	return t.fail(c, writ.CallFailed, err)
 }
@@ -177,14 +177,14 @@ func (t *step) receiveWithdrawn(m mail.Mail) error {
 			t.touch(c)
 		}
 		var err error
-		switch n, _ := t.s.fleet.get(c.Node); {
+		switch n, _ := t.Nodes.Get(c.Node); {
 		case t.run.Stop != nil && taken.Number < c.Delivery: // the newest one says what becomes of it
 		case t.run.Stop != nil:
 			err = t.fail(c, t.stoppedCall(), t.run.Stop)
 		case isAway(n) && neverBegan(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
 		case isAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
-			t.stops.Reclaim[c.Node] = append(t.stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
+			t.out.Stops.Reclaim[c.Node] = append(t.out.Stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
 		}
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (t *step) receiveWithdrawn(m mail.Mail) error {
 		if c == nil || t.run.Stop != nil {
 			continue
 		}
-		n, _ := t.s.fleet.get(c.Node)
+		n, _ := t.Nodes.Get(c.Node)
 		if !isAway(n) {
 			continue // it is back, and says itself what it does
 		}

@@ -116,7 +116,7 @@ func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int6
 	if news {
 		s.Log.Warn("a node has obeyed a supervisor of which the journal does not know. "+
 			"If the journal came from a backup, stop the supervisor and say so with `writ restore --mark`",
-			"node", s.fleet.name(node), "epoch", epoch)
+			"node", s.fleet.Name(node), "epoch", epoch)
 	}
 	if !most {
 		return

@@ -164,7 +164,7 @@ func (s *Supervisor) Metrics() Metrics {
 	m.Writes, m.Failed = s.Journal.Writes()
 	under, waiting, stalled := s.steps.Count()
 	m.Steps = map[string]int{"under_way": under, "waiting": waiting, "stalled": stalled}
-	for _, h := range s.holds.all() {
+	for _, h := range s.holds.All() {
 		if h.Held {
 			m.Holds++
 		}
@@ -202,7 +202,7 @@ func (m *Metrics) setSeen(last *seen, now time.Time) {
 // countNodes counts nodes that are approved by how they are heard, and those that wait to be approved.
 func (s *Supervisor) countNodes() map[string]int {
 	nodes := map[string]int{string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0, string(writ.AdmissionPending): len(s.pending.list())}
-	for _, n := range s.fleet.list() {
+	for _, n := range s.fleet.List() {
 		switch n.Admission {
 		case writ.AdmissionApproved:
 			nodes[string(n.Liveness)]++

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/hidden"
+	"writ/supervisor/bound"
 	"writ/supervisor/nodes"
 )
 
@@ -38,7 +39,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 	}
 	r.States = r.States[:min(len(r.States), maxReported)]
 	for i := range r.States {
-		r.States[i].Standing = moderateStanding(r.States[i].Standing)
+		r.States[i].Standing = bound.Standing(r.States[i].Standing)
 	}
 	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
 	for i := range r.Mendings {
@@ -59,12 +60,6 @@ func moderateReport(r *writ.Report) *writ.Report {
 		u.Used = moderateUsed(u.Used)
 	}
 	return r
-}
-
-// moderateStanding bounds the texts of a standing.
-func moderateStanding(s writ.Standing) writ.Standing {
-	s.State, s.Address, s.IPv4 = clip(s.State, maxWord), clip(s.Address, maxWord), clip(s.IPv4, maxWord)
-	return s
 }
 
 // moderateUsed takes each number between none and mostUsed.

@@ -55,7 +55,7 @@ var mutants = []struct {
 	},
 	{
 		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored",
-		edits:     []mutant.Edit{{In: "supervisor.Supervisor.reload", Node: mutant.Call, Names: "WasSent", Becomes: "true, nil"}},
+		edits:     []mutant.Edit{{In: "supervisor.Advancer.reload", Node: mutant.Call, Names: "WasSent", Becomes: "true, nil"}},
 		unnoticed: "no node of a simulation lies",
 	},
 	{

@@ -63,7 +63,7 @@ func (s *Supervisor) offerRooms(ctx context.Context) error {
 // offer lets runs whose calls wait for room on a node have a step, as many as there is room for and shared between their projects. A run that
 // had one just now is left out: what it could send it has sent.
 func (s *Supervisor) offer(ctx context.Context, node writ.NodeID, but writ.RunID) {
-	member, why := s.fleet.away(node)
+	member, why := s.fleet.Away(node)
 	if !why.IsZero() {
 		return
 	}
@@ -80,15 +80,15 @@ func (s *Supervisor) wakeSendable(ctx context.Context, node writ.NodeID, but wri
 			return err
 		}
 		room, slots := most(load)
-		s.fleet.setBacklog(node, load.Planned > 0)
+		s.fleet.SetBacklog(node, load.Planned > 0)
 		if load.Planned == 0 || room <= 0 && slots <= 0 {
 			return nil
 		}
 		if room <= 0 {
-			next, err = s.spareLines(tx, node, load, slots)
+			next, err = s.shares.spare(tx, node, load, slots)
 			return err
 		}
-		lines, err := s.linesAt(tx, node, tx.Now, room, "")
+		lines, err := s.shares.Lines(tx, node, tx.Now, room, "")
 		next = placement.Share(room, lines)
 		return err
 	})

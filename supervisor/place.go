@@ -43,7 +43,7 @@ func (t *step) seats(g ground) ([]placement.Candidate, error) {
 		return nil, err
 	}
 	var seats []placement.Candidate
-	for _, n := range t.s.fleet.list() {
+	for _, n := range t.Nodes.List() {
 		if n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected {
 			continue
 		}
@@ -140,7 +140,7 @@ func (t *step) placeGroup(group []*journal.Call, seats []placement.Candidate) er
 			w.Need = w.Need.Plus(c.Need)
 		}
 		if node := c.Options.Node; node != "" {
-			if name := t.s.fleet.name; w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
+			if name := t.Nodes.Name; w.Node != "" && name(writ.NodeID(w.Node)) != name(writ.NodeID(node)) {
 				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, and something that it goes with on %s",
 					describe(c), node, w.Node).WithHint("name one node for both"))
 			}
@@ -148,8 +148,8 @@ func (t *step) placeGroup(group []*journal.Call, seats []placement.Candidate) er
 		}
 		homeless = homeless || c.Node == ""
 		for _, node := range t.homes(c) {
-			if n, known := t.s.fleet.get(node); !known || n.Admission == writ.AdmissionRemoved {
-				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "what %s needs was on %s, which was removed", describe(c), t.s.fleet.name(node)).
+			if n, known := t.Nodes.Get(node); !known || n.Admission == writ.AdmissionRemoved {
+				return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeNodeLost, "what %s needs was on %s, which was removed", describe(c), t.Nodes.Name(node)).
 					WithHint("hand the script in again: it makes what is missing anew"))
 			}
 			if pinned != "" && pinned != node {
@@ -162,9 +162,9 @@ func (t *step) placeGroup(group []*journal.Call, seats []placement.Candidate) er
 		return t.checkGrowth(group, seats)
 	}
 	if pinned != "" {
-		if w.Node != "" && w.Node != string(pinned) && w.Node != t.s.fleet.name(pinned) {
+		if w.Node != "" && w.Node != string(pinned) && w.Node != t.Nodes.Name(pinned) {
 			return t.fail(group[0], writ.CallFailed, writ.Errorf(writ.CodeResourceConflict, "%s is asked for on %s, but what it needs is on %s",
-				describe(group[0]), w.Node, t.s.fleet.name(pinned)))
+				describe(group[0]), w.Node, t.Nodes.Name(pinned)))
 		}
 		w.Node, w.Bound = string(pinned), true
 	}
@@ -241,7 +241,7 @@ func (t *step) checkGrowth(group []*journal.Call, seats []placement.Candidate) e
 
 // torn is the error of a call that is bound to two nodes.
 func (t *step) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
-	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.s.fleet.name(a), t.s.fleet.name(b))
+	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.Nodes.Name(a), t.Nodes.Name(b))
 	if len(t.holders(c)) > 0 {
 		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
 	}

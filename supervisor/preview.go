@@ -25,7 +25,10 @@ const (
 // Preview says what a run of the proposal would do as things are now. It writes nothing and promises nothing: other runs may change
 // what it is based on.
 func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
-	plan, err := s.readProposal(&proposal)
+	if s.roster.Load().Project(proposal.Project) == nil {
+		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", short(string(proposal.Project)))
+	}
+	plan, err := readProposal(&proposal)
 	if err != nil {
 		return writ.Preview{}, err
 	}
@@ -62,10 +65,10 @@ func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Propos
 	if earlier != "" {
 		preview.Reason = "waits for run " + string(earlier) + " of the same deployment"
 	}
-	if h := s.holds.over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
-		preview.Reason = s.whyOnHold(h).String()
+	if h := s.holds.Over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
+		preview.Reason = s.holds.Reason(h).String()
 	}
-	d, err := newDraft(tx, s.newStep(run, tx.Now), plan)
+	d, err := newDraft(tx, newStep(s.view, run, tx.Now), plan)
 	if err != nil {
 		return preview, err
 	}
@@ -95,7 +98,7 @@ func (s *Supervisor) addKept(tx *journal.Tx, preview *writ.Preview, p *writ.Prop
 		case len(preview.Kept) == maxKept:
 			preview.KeptMore++
 		default:
-			preview.Kept = append(preview.Kept, writ.KeptResource{Kind: r.Kind, Name: r.Name, NodeName: s.fleet.name(r.Node)})
+			preview.Kept = append(preview.Kept, writ.KeptResource{Kind: r.Kind, Name: r.Name, NodeName: s.fleet.Name(r.Node)})
 		}
 	}
 	return err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"writ"
 	"writ/identity"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // Bounds of the programs that are kept in memory; the others are read and planned again for each pass. The sources of one have 512 KiB at
@@ -118,6 +120,26 @@ func programOf(run *journal.Run, payload *identity.Payload) *program {
 		p.size += len(m.Text)
 	}
 	return p
+}
+
+// runPrograms implements Programs.
+type runPrograms struct{ s *Supervisor }
+
+// MayAct implements Programs.
+func (r runPrograms) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error) {
+	return r.s.mayAct(ctx, run)
+}
+
+// Pass implements Programs.
+func (r runPrograms) Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error) {
+	p, err := r.s.program(ctx, run)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
+	began := time.Now()
+	outcome, err := r.s.pass(ctx, p, calls, logged)
+	r.s.counts.notePass(ctx, time.Since(began), err)
+	return outcome, err
 }
 
 // pass evaluates a run. One that is bound to a plan does what is planned, or fails: before its first call if the plan that was signed is

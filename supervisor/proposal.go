@@ -23,11 +23,10 @@ type proposed struct {
 	unknown []string // the arguments of which something is not known yet, in the order of the schema
 }
 
-// readProposal validates a proposal, which anybody may send. It is held against the same catalogue as the calls of a pass.
-func (s *Supervisor) readProposal(p *writ.Proposal) ([]proposed, error) {
+// readProposal validates the deployment, the targets and the calls of a proposal, which any client can send. Its calls
+// are checked like the calls of a pass.
+func readProposal(p *writ.Proposal) ([]proposed, error) {
 	switch {
-	case s.roster.Load().Project(p.Project) == nil:
-		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", short(string(p.Project)))
 	case p.Deployment != "" && !writ.ValidName(p.Deployment):
 		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", short(p.Deployment))
 	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/sal/catalog"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 )
@@ -28,9 +29,7 @@ func (t *step) receive(m mail.Mail, why *mail.Stop) error {
 	}
 	for i, a := range m.Results {
 		if !t.genuine[i] {
-			t.s.warnings.Refused(a.Node, "result without a sent job; it is ignored",
-				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.Result.Seq, "attempt", a.Result.Attempt)
-			t.s.accounts.countUseless(a.Node, unasked, 1)
+			t.out.Unasked = append(t.out.Unasked, a)
 			continue
 		}
 		if err := t.answer(a, t.left[i]); err != nil {
@@ -119,7 +118,7 @@ func (t *step) answer(a mail.Arrival, left *leftover) error {
 	}
 	a.Result = t.validateResult(c, a.Result)
 	r := a.Result
-	t.freed[a.Node] = true
+	t.out.Freed[a.Node] = true
 	if !c.State.Sent() {
 		if r.Error == nil {
 			t.applied = append(t.applied, appliedResult{a, c, true})
@@ -156,7 +155,7 @@ func (t *step) answer(a mail.Arrival, left *leftover) error {
 // behindStuck reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
 // resource, or as many as the node has slots.
 func (t *step) behindStuck(c *journal.Call) bool {
-	n, _ := t.s.fleet.get(c.Node)
+	n, _ := t.Nodes.Get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
 		op, ok := catalog.Lookup(w.Operation)
 		return ok && writ.ResourceID{Project: w.Project, Kind: op.Kind, Name: w.Name} == c.Resource()
@@ -175,7 +174,7 @@ func noteFailureKnown(c *journal.Call, code writ.Code) {
 func (t *step) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = t.completeValues(c, r.Values), nil
-	t.run.Bytes += sizeOf(c.Values)
+	t.run.Bytes += bound.Size(c.Values)
 	return t.move(c, writ.CallSucceeded)
 }
 
@@ -207,7 +206,7 @@ func retries(c *journal.Call) int {
 
 // tryAgain plans the next attempt of a call after a retryable failure.
 func (t *step) tryAgain(c *journal.Call) error {
-	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
+	c.RetryAt = t.now.Add(t.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
 	c.Delivery, c.Withdrawn = 0, 0
 	c.Why = writ.Reason{Code: writ.ReasonRetry, Until: c.RetryAt, Error: withoutHint(c.Error)}
@@ -234,10 +233,10 @@ func (t *step) overdue(key writ.JobKey) error {
 	if c == nil {
 		return nil
 	}
-	t.freed[c.Node] = true
+	t.out.Freed[c.Node] = true
 	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly), c.NodeName).
 		WithHint("give it more time with the option timeout, or look at the node")
-	if n, _ := t.s.fleet.get(c.Node); slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool { return w.JobKey == key }) {
+	if n, _ := t.Nodes.Get(c.Node); slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool { return w.JobKey == key }) {
 		err.Message += ", and its driver does not stop"
 		err.Hint = fmt.Sprintf("other work on the %s waits until that is done; `writ node show %s` tells when it is", c.Resource(), c.NodeName)
 	}
@@ -268,8 +267,8 @@ func (t *step) halt(why mail.Stop) {
 
 // callBack has a call that is out taken back, and its node told to stop.
 func (t *step) callBack(c *journal.Call) {
-	t.stops.Cancels[c.Node] = t.run.Resumes
-	t.stops.Withdraw[c.Node] = append(t.stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
+	t.out.Stops.Cancels[c.Node] = t.run.Resumes
+	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 }
 
 // stoppedCall is the state of calls that the end of their run ends.

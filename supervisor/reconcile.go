@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"writ"
 	"writ/identity"
@@ -21,12 +22,15 @@ const maxAsked = 64
 
 // inventories are what nodes have said of runs that are reconciled. It is not kept: the next supervisor asks again.
 type inventories struct {
+	fleet *fleet
+	until func() time.Time
+
 	mu   sync.Mutex
 	runs map[writ.RunID]map[writ.NodeID][]int // the calls that each node has, sorted; no entry while it has not said
 }
 
-func newInventories() *inventories {
-	return &inventories{runs: make(map[writ.RunID]map[writ.NodeID][]int)}
+func newInventories(fleet *fleet, until func() time.Time) *inventories {
+	return &inventories{fleet: fleet, until: until, runs: make(map[writ.RunID]map[writ.NodeID][]int)}
 }
 
 // ask returns those of some nodes that have not said yet what they have of a run. They are asked for it whenever they beat.
@@ -70,8 +74,9 @@ func (d *inventories) hear(node writ.NodeID, run writ.RunID, calls []int) bool {
 	return true
 }
 
-// having returns those of some nodes that said they have a call.
-func (d *inventories) having(run writ.RunID, seq int, nodes []writ.NodeID) (having []writ.NodeID) {
+// Having implements Inventories.
+func (d *inventories) Having(run writ.RunID, seq int) (having []writ.NodeID) {
+	nodes := d.fleet.serving()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, node := range nodes {
@@ -81,6 +86,9 @@ func (d *inventories) having(run writ.RunID, seq int, nodes []writ.NodeID) (havi
 	}
 	return having
 }
+
+// RestoredUntil implements Inventories.
+func (d *inventories) RestoredUntil() time.Time { return d.until() }
 
 func (d *inventories) forget(run writ.RunID) {
 	d.mu.Lock()
@@ -100,7 +108,7 @@ func (s *Supervisor) hearInventories(node writ.NodeID, all []writ.Inventory) {
 
 // reconciles reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
 func (t *step) reconciles() bool {
-	return t.verdicts == nil && t.run.Reconciles(t.s.Journal.ReconcilesUntil(), identity.Skew)
+	return t.verdicts == nil && t.run.Reconciles(t.Inventories.RestoredUntil(), identity.Skew)
 }
 
 // waitsForInventories reports whether a run waits for the inventory of a node. Until then, what was never sent, as far as the journal
@@ -109,11 +117,10 @@ func (t *step) waitsForInventories() bool {
 	if t.run.Stop != nil || !t.reconciles() {
 		return false
 	}
-	silent := t.s.inventories.ask(t.run.ID, t.s.fleet.serving())
-	if len(silent) == 0 {
+	why := t.Inventories.Missing(t.run.ID)
+	if why.IsZero() {
 		return false
 	}
-	why := t.s.missingReports(silent)
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
 			continue
@@ -126,12 +133,16 @@ func (t *step) waitsForInventories() bool {
 	return true
 }
 
-// missingReports returns the reason of calls that wait for the inventories of nodes, with the state of nodes that cannot send them.
-func (s *Supervisor) missingReports(silent []writ.NodeID) writ.Reason {
+// Missing implements Inventories. The reason has the state of nodes that cannot report.
+func (d *inventories) Missing(run writ.RunID) writ.Reason {
+	silent := d.ask(run, d.fleet.serving())
+	if len(silent) == 0 {
+		return writ.Reason{}
+	}
 	nodes := make([]writ.NodesReason, len(silent))
 	for i, node := range silent {
-		nodes[i].Names = []string{s.fleet.name(node)}
-		if _, why := s.fleet.away(node); !why.IsZero() {
+		nodes[i].Names = []string{d.fleet.Name(node)}
+		if _, why := d.fleet.Away(node); !why.IsZero() {
 			nodes[i].State, nodes[i].Text = why.State, why.Trouble()
 		}
 	}
@@ -149,7 +160,7 @@ func (t *step) holders(c *journal.Call) []writ.NodeID {
 	if !t.reconciles() || c.Node != "" && !neverSent(c) {
 		return nil
 	}
-	nodes := t.s.inventories.having(t.run.ID, c.Seq, t.s.fleet.serving())
+	nodes := t.Inventories.Having(t.run.ID, c.Seq)
 	if len(nodes) > 1 && leavesNothing(c) {
 		return nodes[:1]
 	}

@@ -236,7 +236,7 @@ func leavesNothing(c *journal.Call) bool {
 // none. Otherwise it tells what became of the resource.
 func (t *step) belated(c *journal.Call, a mail.Arrival) error {
 	a.Result = t.validateResult(c, a.Result)
-	t.freed[a.Node] = true
+	t.out.Freed[a.Node] = true
 	if a.Result.Error != nil || a.Node != c.Node {
 		return nil
 	}
@@ -254,10 +254,10 @@ func (t *step) stopGivenUp(a mail.Active) {
 	c := t.call(a.Key.Seq)
 	switch {
 	case t.run.State.Ended():
-		t.stops.Cancels[a.Node] = t.run.Resumes
+		t.out.Stops.Cancels[a.Node] = t.run.Resumes
 	case c != nil && a.Key.Attempt <= c.Before && t.run.Resumes > 0:
-		t.stops.Cancels[a.Node] = t.run.Resumes - 1
+		t.out.Stops.Cancels[a.Node] = t.run.Resumes - 1
 	case c != nil && a.Key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
-		t.stops.GivenUp[a.Node] = append(t.stops.GivenUp[a.Node], a.Key)
+		t.out.Stops.GivenUp[a.Node] = append(t.out.Stops.GivenUp[a.Node], a.Key)
 	}
 }

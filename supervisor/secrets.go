@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,27 +20,13 @@ import (
 // A secret is kept as it came, encrypted to the supervisor. It is opened twice: when it is set, so that one that cannot be used is refused
 // at once, and when a call that names it is sent; then it is encrypted to the node, and nothing in between keeps it.
 
-// label says which secret a version is.
-func (s *Supervisor) label(project writ.ProjectID, name string, version int) secret.Label {
-	return secret.Label{Cluster: s.Pin, Datacenter: s.Datacenter, Project: project, Name: name, Version: version}
-}
-
-// open decrypts what was encrypted to this supervisor.
-func (s *Supervisor) open(ciphertext []byte, label secret.Label) (string, error) {
-	reader, err := secret.OfSupervisor(s.Key)
-	if err != nil {
-		return "", fmt.Errorf("read secrets with the supervisor's key: %w", err)
-	}
-	return secret.Open(ciphertext, label, reader)
-}
-
 func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	change, err := identity.ParseSecretChange(v.Statement)
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	label := s.label(change.Project, change.Name, change.Version)
-	if _, err := s.open(change.Ciphertext, label); err != nil {
+	label := s.secrets.label(change.Project, change.Name, change.Version)
+	if _, err := s.secrets.open(change.Ciphertext, label); err != nil {
 		return link.StatementAnswer{}, err
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version)}
@@ -207,29 +194,23 @@ func (t *step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, e
 	if have == nil {
 		return nil, secretUnknown(ref, t.run.ProjectName)
 	}
-	node := t.s.fleet.record(c.Node)
+	node := t.Nodes.Record(c.Node)
 	if node == nil {
 		return nil, fmt.Errorf("call %d of run %s is to be sent to a node that is not known", c.Seq, c.Run)
 	}
-	label := t.s.label(c.Project, name, version)
-	return t.s.secrets.encryptedFor(node.AgeKey, label, func() ([]byte, error) {
-		value, err := t.s.open(have.Ciphertext, label)
-		if err != nil {
-			return nil, err
-		}
-		reader, err := secret.ForNode(node.AgeKey)
-		if err != nil {
-			return nil, err
-		}
-		return secret.Encrypt(value, label, reader)
-	})
+	return t.Secrets.Encrypted(have, node)
 }
 
 // maxCiphertexts bounds the ciphertexts that are kept for nodes, at most 36 KiB each.
 const maxCiphertexts = 512
 
-// keyring keeps what was encrypted for nodes, so that calls side by side on one node cost one encryption. It has no value in it.
+// keyring reads the secrets that were encrypted to this supervisor, and encrypts them to nodes. It keeps ciphertexts for
+// nodes, so that calls side by side on a node cost one encryption. It keeps no plaintext.
 type keyring struct {
+	cluster    writ.ClusterID
+	datacenter writ.DatacenterID
+	key        ed25519.PrivateKey
+
 	mu   sync.Mutex
 	kept map[encryptedFor][]byte
 }
@@ -239,17 +220,41 @@ type encryptedFor struct {
 	label secret.Label
 }
 
-func newKeyring() *keyring { return &keyring{kept: make(map[encryptedFor][]byte)} }
+func newKeyring(cluster writ.ClusterID, datacenter writ.DatacenterID, key ed25519.PrivateKey) *keyring {
+	return &keyring{cluster: cluster, datacenter: datacenter, key: key, kept: make(map[encryptedFor][]byte)}
+}
 
-// encryptedFor returns what was encrypted before, or what encrypt returns now.
-func (k *keyring) encryptedFor(key string, label secret.Label, encrypt func() ([]byte, error)) ([]byte, error) {
+// label identifies a version of a secret.
+func (k *keyring) label(project writ.ProjectID, name string, version int) secret.Label {
+	return secret.Label{Cluster: k.cluster, Datacenter: k.datacenter, Project: project, Name: name, Version: version}
+}
+
+// open decrypts a secret.
+func (k *keyring) open(ciphertext []byte, label secret.Label) (string, error) {
+	reader, err := secret.OfSupervisor(k.key)
+	if err != nil {
+		return "", fmt.Errorf("read secrets with the supervisor's key: %w", err)
+	}
+	return secret.Open(ciphertext, label, reader)
+}
+
+// Encrypted implements Secrets.
+func (k *keyring) Encrypted(have *journal.Secret, node *journal.Node) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at := encryptedFor{key, label}
+	at := encryptedFor{node.AgeKey, k.label(have.Project, have.Name, have.Version)}
 	if ciphertext, ok := k.kept[at]; ok {
 		return ciphertext, nil
 	}
-	ciphertext, err := encrypt()
+	value, err := k.open(have.Ciphertext, at.label)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := secret.ForNode(node.AgeKey)
+	if err != nil {
+		return nil, err
+	}
+	ciphertext, err := secret.Encrypt(value, at.label, reader)
 	if err != nil {
 		return nil, err
 	}

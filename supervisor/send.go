@@ -68,7 +68,7 @@ func (t *step) met(c *journal.Call) bool {
 
 // sendTo sends calls to one node, as many as are theirs of its room.
 func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
-	member, why := t.s.fleet.away(node)
+	member, why := t.Nodes.Away(node)
 	if !why.IsZero() {
 		for _, c := range calls {
 			why.Node = c.NodeName
@@ -86,22 +86,22 @@ func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 			return err
 		}
 	}
-	if room > 0 && t.s.fleet.hasBacklog(node) {
+	if room > 0 && t.Backlog.HasBacklog(node) {
 		ours, others, err := t.shareRoom(tx, node, room, len(calls))
 		if err != nil {
 			return err
 		}
-		room, t.others = ours, append(t.others, others...)
+		room, t.out.Runs = ours, append(t.out.Runs, others...)
 	}
 	for _, c := range calls {
 		if room <= 0 {
-			t.s.fleet.setBacklog(node, true)
+			t.Backlog.SetBacklog(node, true)
 			break
 		}
 		if err := t.deliver(tx, c); err != nil {
 			return err
 		}
-		t.s.fleet.serve(node, t.run.Project)
+		t.Backlog.Serve(node, t.run.Project)
 		room--
 	}
 	return nil
@@ -151,10 +151,10 @@ func (t *step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	if c == nil || c.Delivery != lost.Number {
 		return nil
 	}
-	if active, _, _ := t.s.fleet.works(c.Node, lost.Key); active {
+	if active, _, _ := t.Nodes.Works(c.Node, lost.Key); active {
 		return nil
 	}
-	if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {
+	if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
 		return nil // it takes nothing any more, and what it did not take goes elsewhere
 	}
 	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the word to stop may be lost too
@@ -180,8 +180,8 @@ func (t *step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	}
 	within := startWithin
 	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // it waited too long, and its node would refuse it
-		t.stops.Withdraw[c.Node] = append(t.stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
-		if t.s.fleet.busy(c.Node) {
+		t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
+		if t.Nodes.Busy(c.Node) {
 			within = min(startWithin<<min(c.Delivery, 8), startMost)
 		}
 	}
@@ -209,9 +209,9 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 		return err
 	}
 	job := writ.Job{
-		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
+		JobKey: c.Key(), Cluster: t.Cluster, Datacenter: t.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.Epoch,
 		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Grant: grant,
-		Idempotent: c.Options.Idempotent, Weight: t.s.weightOf(c.Project),
+		Idempotent: c.Options.Idempotent, Weight: t.Shares.Weight(c.Project),
 		Resumes: t.run.Resumes, KnownFailures: c.KnownFailures, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(),
 		StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(), Deadline: t.run.Deadline.UnixMilli(),
 	}
@@ -219,8 +219,8 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	if err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	t.outgoing[c.Node] = append(t.outgoing[c.Node], outbox.Job{Task: job.TaskID(), Body: body, EndBy: c.EndBy})
-	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
+	t.out.Jobs[c.Node] = append(t.out.Jobs[c.Node], outbox.Job{Task: job.TaskID(), Body: body, EndBy: c.EndBy})
+	return tx.AddDelivery(c, writ.DigestOf(body), t.Epoch)
 }
 
 // ref turns a handle of a script into the resource that the call made or found.

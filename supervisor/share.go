@@ -5,13 +5,23 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/journal"
+	"writ/supervisor/mailbox"
 	"writ/supervisor/placement"
 )
 
-// linesAt returns the lines at a node that come into question for its room, beginning behind the project that was served there last, and
+// shares divides the room of nodes between projects.
+type shares struct {
+	fleet   *fleet
+	steps   *mailbox.Scheduler
+	roster  func() *identity.Roster
+	weights map[string]int // by the names of projects
+}
+
+// Lines implements Shares. It returns the lines at a node that come into question for its room, beginning behind the project that was served there last, and
 // in any case that of own, if it is not "". However many projects wait, it looks at few more than have calls out there or can get a place.
-func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []placement.Line, err error) {
+func (s *shares) Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []placement.Line, err error) {
 	first, err := nextProject(tx, node, s.fleet.lastServed(node), now)
 	if err != nil {
 		return nil, err
@@ -33,7 +43,7 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 	stand := func(project writ.ProjectID) (placement.Line, error) {
 		runs, err := tx.Sendable(node, project, now, most)
 		// Runs in trouble are left out: they would not use their places.
-		return placement.Line{Project: project, Weight: s.weightOf(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled)}, err
+		return placement.Line{Project: project, Weight: s.Weight(project), Sent: out[project], Runs: slices.DeleteFunc(runs, s.steps.IsStalled)}, err
 	}
 	idle := 0 // projects that have nothing out there: no more of these than there is room for get a place, and nobody else
 	for project, next := first, second; project != "" && idle < room; project = next {
@@ -63,25 +73,25 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 	return lines, nil
 }
 
-// weightOf returns what a project counts beside others.
-func (s *Supervisor) weightOf(id writ.ProjectID) int {
-	if p := s.roster.Load().Project(id); p != nil {
-		return s.Weights[p.Name]
+// Weight implements Shares.
+func (s *shares) Weight(id writ.ProjectID) int {
+	if p := s.roster().Project(id); p != nil {
+		return s.weights[p.Name]
 	}
 	return 0
 }
 
-// spareLines returns the runs that get the spare room of a node.
-func (s *Supervisor) spareLines(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
+// spare returns the runs that get the spare room of a node.
+func (s *shares) spare(tx *journal.Tx, node writ.NodeID, load journal.Load, slots int) ([]writ.RunID, error) {
 	room := placement.Spare(slots, load.Sent(), 0)
 	if room <= 0 {
 		return nil, nil
 	}
-	lines, err := s.linesAt(tx, node, tx.Now, room, "")
+	lines, err := s.Lines(tx, node, tx.Now, room, "")
 	if err != nil {
 		return nil, err
 	}
-	out, err := tx.SentByProject(node) // linesAt leaves it out if one project waits alone
+	out, err := tx.SentByProject(node) // Lines omits it if one project waits alone
 	for i := range lines {
 		l := &lines[i]
 		l.Sent = out[l.Project]
@@ -101,7 +111,7 @@ func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now tim
 
 // shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
 func (t *step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
-	lines, err := t.s.linesAt(tx, node, t.now, room, t.run.Project)
+	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
 	if err != nil {
 		return 0, nil, err
 	}

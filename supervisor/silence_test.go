@@ -46,7 +46,7 @@ func TestANodeIsLostOnceItWasNotHeardForItsTime(t *testing.T) {
 			case wasSilent:
 				want = writ.LivenessSilent
 			}
-			if n, _ := f.get("n"); n.Liveness != want {
+			if n, _ := f.Get("n"); n.Liveness != want {
 				t.Fatalf("not heard for %s it is %s, want %s of %+v", quiet, n.Liveness, want, silence)
 			}
 		}

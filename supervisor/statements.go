@@ -308,7 +308,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 
 // boundSince returns the runs whose steps bound calls to a node in the very commit in which it was removed, and could not know it.
 func (s *Supervisor) boundSince(ctx context.Context, id writ.NodeID) (runs []writ.RunID) {
-	if n, _ := s.fleet.get(id); n.Admission != writ.AdmissionRemoved {
+	if n, _ := s.fleet.Get(id); n.Admission != writ.AdmissionRemoved {
 		return nil
 	}
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -389,7 +389,7 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 		if err := tx.PutNode(n); err != nil {
 			return err
 		}
-		shown, known := s.fleet.get(id) // what it says of itself is newer there than in the journal
+		shown, known := s.fleet.Get(id) // what it says of itself is newer there than in the journal
 		if !known {
 			shown = n.Node
 		}

@@ -26,6 +26,7 @@ import (
 	"writ/internal/sleep"
 	"writ/runner/queue"
 	"writ/scripts"
+	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/mail"
@@ -89,7 +90,6 @@ type Supervisor struct {
 	epoch         int64
 	roster        atomic.Pointer[identity.Roster]
 	forks         identity.Forks // of the roster, that were logged
-	logRates      limit.Names    // bytes that the scripts of each project log
 	adopting      sync.Mutex     // one roster at a time comes into force
 	former        formerAddresses
 	relink        chan struct{} // holds one if the coordinators of the roster may have changed
@@ -97,7 +97,9 @@ type Supervisor struct {
 	fleet         *fleet
 	steps         *mailbox.Scheduler
 	freed         *freedNodes
-	recent        *recent
+	view          *View
+	advancer      *Advancer
+	shares        *shares
 	outbox        *outbox.Outbox
 	programs      *programs
 	reverified    *reverified
@@ -111,7 +113,8 @@ type Supervisor struct {
 	secrets       *keyring
 	accounts      *accounts
 	inventories   *inventories
-	holds         *holds
+	holds         *hold.Decisions
+	heldTold      atomic.Int64 // number of changes of holds that all open runs know
 	boots         *boots
 	unknownEpochs unknownEpochs
 	faults        *faults
@@ -135,8 +138,8 @@ type Supervisor struct {
 // error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(), recent: newRecent(),
-		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(), holds: newHolds(), boots: newBoots(),
+		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(),
+		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(config.Pin, config.Datacenter, config.Key), boots: newBoots(),
 		faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
@@ -156,9 +159,8 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.steps, s.freed = mailbox.New(s.step, config.Log), newFreedNodes()
-	s.logRates.PerSecond, s.logRates.AtOnce = logBytes, logBytesOnce
-	s.steps.Owners, s.steps.Drop = s.ownersOf, s.dropResults
+	s.steps, s.freed = mailbox.New(func(ctx context.Context, run writ.RunID, m mail.Mail) error { return s.advancer.Step(ctx, run, m) }, config.Log), newFreedNodes()
+	s.holds = hold.New(s.datacenterName)
 	if err := s.canRunAll(ctx); err != nil {
 		return nil, err
 	}
@@ -200,7 +202,37 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	s.accounts = newAccounts(s)
+	s.wireSteps()
 	return s, nil
+}
+
+// wireSteps connects the steps of runs with what they know and do.
+func (s *Supervisor) wireSteps() {
+	s.shares = &shares{fleet: s.fleet, steps: s.steps, roster: s.roster.Load, weights: s.Weights}
+	s.inventories = newInventories(s.fleet, s.Journal.ReconcilesUntil)
+	s.view = &View{
+		Site:  Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
+		Nodes: s.fleet, Backlog: s.fleet, Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
+	}
+	s.advancer = NewAdvancer(AdvancerConfig{
+		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: runPrograms{s}, Quota: s.opened, Freed: s.freed.add,
+		Unasked: func(node writ.NodeID, results int) { s.accounts.countUseless(node, unasked, results) },
+		Ended: func(run writ.RunID) {
+			s.programs.forget(run)
+			s.reverified.forget(run)
+			s.inventories.forget(run)
+		},
+		Now: s.Now, Log: s.Log, Warnings: s.warnings,
+	})
+	s.steps.Owners, s.steps.Drop = s.advancer.Owners, s.advancer.Drop
+}
+
+// datacenterName returns the name of the datacenter in the newest roster, else its ID.
+func (s *Supervisor) datacenterName() string {
+	if dc := s.roster.Load().Datacenter(s.Datacenter); dc != nil {
+		return dc.Name
+	}
+	return string(s.Datacenter)
 }
 
 // Epoch returns the number that fences this supervisor off from the ones before it.
@@ -272,7 +304,7 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 			return err
 		}
 		pending = append(pending, ahead...)
-		for _, n := range s.fleet.list() {
+		for _, n := range s.fleet.List() {
 			if n.Admission != writ.AdmissionRemoved {
 				continue
 			}

@@ -151,7 +151,7 @@ func (a *accounts) suspendUseless(ctx context.Context) {
 
 // suspend takes away what a node has in the queue and, unless it is let off, its account first. The caller holds mu.
 func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Error, letOff bool) {
-	if _, known := a.s.fleet.get(node); !known {
+	if _, known := a.s.fleet.Get(node); !known {
 		letOff = true // nobody's: what a removed node left
 	}
 	switch was := a.suspended[node]; {
@@ -174,7 +174,7 @@ func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *wr
 	}
 	next.until = now.Add(next.last)
 	a.suspended[node] = next
-	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.name(node), "for", next.last, "code", why.Code, "why", why.Message)
+	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.Name(node), "for", next.last, "code", why.Code, "why", why.Message)
 	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
 		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
 	_ = a.apply(ctx) // noted, and tried again
@@ -189,7 +189,7 @@ func (a *accounts) endSuspensions(now time.Time) {
 			delete(a.passwords, node)
 			delete(a.signed, node)
 			a.s.fleet.suspend(node, "")
-			a.s.Log.Info("node is admitted to the queue again", "node", a.s.fleet.name(node))
+			a.s.Log.Info("node is admitted to the queue again", "node", a.s.fleet.Name(node))
 		case !s.off && now.Sub(s.until) > suspendForget:
 			delete(a.suspended, node)
 		}

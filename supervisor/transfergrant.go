@@ -44,14 +44,14 @@ func (t *step) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]
 	if err != nil || from == nil || from.Node == "" || from.Node == c.Node {
 		return nil, err
 	}
-	giver, fetcher := t.s.fleet.record(from.Node), t.s.fleet.record(c.Node)
-	_, _, beats := t.s.fleet.works(from.Node, writ.JobKey{})
+	giver, fetcher := t.Nodes.Record(from.Node), t.Nodes.Record(c.Node)
+	_, _, beats := t.Nodes.Works(from.Node, writ.JobKey{})
 	if giver == nil || fetcher == nil {
 		return nil, fmt.Errorf("call %d of run %s copies from or to a node that is not known", c.Seq, c.Run)
 	}
 	snapshot, _ := c.Args["snapshot"].(string)
-	return envelope.Sign(envelope.TransferGrant, t.s.Key, writ.TransferGrant{
-		Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Transfer: fmt.Sprintf("%s-%d", c.Run, c.Seq),
+	return envelope.Sign(envelope.TransferGrant, t.Key, writ.TransferGrant{
+		Cluster: t.Cluster, Datacenter: t.Datacenter, Transfer: fmt.Sprintf("%s-%d", c.Run, c.Seq),
 		From: giver.ID, FromName: giver.Name, FromKey: giver.PublicKey, Address: giver.Transfers, Unheard: beats == 0, To: fetcher.ID, ToKey: fetcher.PublicKey,
 		Resource: from.ResourceID, UID: from.UID, Snapshot: snapshot, Expires: c.EndBy.UnixMilli(),
 	})

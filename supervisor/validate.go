@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"writ"
-	"writ/internal/cbor"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
 
@@ -17,13 +17,8 @@ import (
 // wrong hands harms nothing but its own work: neither journal nor links grow without bounds.
 
 const (
-	// maxText bounds a text for people that comes from a node, in bytes.
-	maxText = 4 << 10
-	// maxWord bounds a name that comes from a node.
-	maxWord = 256
-	// maxSlots and maxAmount bound what a node may say that it has: far more than any host, and sums of it do not overflow.
-	maxSlots  = 4096
-	maxAmount = 1 << 40
+	// maxSlots limits the slots of a node.
+	maxSlots = 4096
 	// maxActive bounds the jobs that a node may say it works on: twice its slots, and as many whose drivers do not let go.
 	maxActive = 4 * maxSlots
 	// maxStuck bounds the jobs of a node that are shown as stuck.
@@ -38,7 +33,7 @@ const (
 
 // validateResult returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
 func (t *step) validateResult(c *journal.Call, r writ.Result) writ.Result {
-	r.Driver = clip(r.Driver, maxWord)
+	r.Driver = bound.Clip(r.Driver, bound.MaxWord)
 	if r.Error == nil {
 		if err := t.misfit(c, r); err != nil {
 			r.Error = err
@@ -51,7 +46,7 @@ func (t *step) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	if r.Error.Code.Info().Code != r.Error.Code {
 		r.Error.Code = writ.CodeInternal // a node of another version, or one that lies
 	}
-	r.Error = &writ.Error{Code: r.Error.Code, Message: clip(r.Error.Message, maxText), Hint: clip(r.Error.Hint, maxText)}
+	r.Error = &writ.Error{Code: r.Error.Code, Message: bound.Clip(r.Error.Message, bound.MaxText), Hint: bound.Clip(r.Error.Hint, bound.MaxText)}
 	return r
 }
 
@@ -60,7 +55,7 @@ func (t *step) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	if err := writ.CheckValue(r.Values); err != nil {
 		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
 	}
-	switch size := sizeOf(r.Values); {
+	switch size := bound.Size(r.Values); {
 	case size > scripts.MaxResult:
 		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, %d are possible", size>>10, scripts.MaxResult>>10)
 	case t.run.Bytes+size > scripts.MaxJournal:
@@ -68,7 +63,7 @@ func (t *step) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	}
 	if op, ok := catalog.Lookup(c.Operation); ok {
 		if problems := op.Result.Check(r.Values, nil); len(problems) > 0 {
-			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation, clip(problems[0].Message, maxText))
+			return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no result of it: %s", c.Operation, bound.Clip(problems[0].Message, bound.MaxText))
 		}
 	}
 	switch r.Change {
@@ -79,25 +74,13 @@ func (t *step) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	}
 }
 
-// sizeOf is how many bytes values have in the journal; what cannot be in one is too big for it.
-func sizeOf(values map[string]any) int {
-	if len(values) == 0 {
-		return 0
-	}
-	body, err := cbor.Marshal(values)
-	if err != nil {
-		return scripts.MaxJournal + 1
-	}
-	return len(body)
-}
-
 // addressOf is the address of a host and a port that a node says, "" if it is none. Whether it may be asked is for the node to decide that would
 // connect there, when names are looked up.
 func addressOf(text string) string {
 	host, port, err := net.SplitHostPort(text)
 	number, wrong := strconv.ParseUint(port, 10, 16)
 	odd := strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/\@?#"'`, r) })
-	if err != nil || wrong != nil || number == 0 || host == "" || odd || len(text) > maxText {
+	if err != nil || wrong != nil || number == 0 || host == "" || odd || len(text) > bound.MaxText {
 		return ""
 	}
 	return text
@@ -107,24 +90,24 @@ func addressOf(text string) string {
 func moderate(b writ.Beat) writ.Beat {
 	b.Slots = min(max(b.Slots, 0), maxSlots)
 	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
-	b.Version, b.Transfers, b.Fault = clip(b.Version, maxWord), addressOf(b.Transfers), clip(b.Fault, maxText)
+	b.Version, b.Transfers, b.Fault = bound.Clip(b.Version, bound.MaxWord), addressOf(b.Transfers), bound.Clip(b.Fault, bound.MaxText)
 	b.Boot = hostWord(b.Boot)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
 	b.Stuck = b.Stuck[:min(len(b.Stuck), maxStuck)]
 	for i, w := range b.Stuck {
-		b.Stuck[i].Operation, b.Stuck[i].Project, b.Stuck[i].Name = clip(w.Operation, maxWord), writ.ProjectID(clip(string(w.Project), maxWord)), clip(w.Name, maxWord)
+		b.Stuck[i].Operation, b.Stuck[i].Project, b.Stuck[i].Name = bound.Clip(w.Operation, bound.MaxWord), writ.ProjectID(bound.Clip(string(w.Project), bound.MaxWord)), bound.Clip(w.Name, bound.MaxWord)
 	}
 	b.Progress = b.Progress[:min(len(b.Progress), maxProgress)]
 	for i := range b.Progress {
-		b.Progress[i].Text = clip(b.Progress[i].Text, maxText)
+		b.Progress[i].Text = bound.Clip(b.Progress[i].Text, bound.MaxText)
 	}
 	b.Inventories = nil // heard already
 	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
 	for i, d := range b.Drivers {
-		d.Module, d.Name, d.Detail, d.Lacks = clip(d.Module, maxWord), clip(d.Name, maxWord), clip(d.Detail, maxText), clip(d.Lacks, maxText)
+		d.Module, d.Name, d.Detail, d.Lacks = bound.Clip(d.Module, bound.MaxWord), bound.Clip(d.Name, bound.MaxWord), bound.Clip(d.Detail, bound.MaxText), bound.Clip(d.Lacks, bound.MaxText)
 		d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
 		for i, e := range d.Engines {
-			d.Engines[i] = writ.Engine{Name: clip(e.Name, maxWord), Version: clip(e.Version, maxWord), Refused: clip(e.Refused, maxText)}
+			d.Engines[i] = writ.Engine{Name: bound.Clip(e.Name, bound.MaxWord), Version: bound.Clip(e.Version, bound.MaxWord), Refused: bound.Clip(e.Refused, bound.MaxText)}
 		}
 		b.Drivers[i] = d
 	}
@@ -136,17 +119,4 @@ func validCalls(calls []int) []int {
 	calls = slices.DeleteFunc(calls[:min(len(calls), scripts.MaxCalls)], func(seq int) bool { return seq < 1 || seq > scripts.MaxCalls })
 	slices.Sort(calls)
 	return slices.Clone(slices.Compact(calls))
-}
-
-func amountOf(n int64) int64 { return min(max(n, 0), maxAmount) }
-
-// clip cuts a text that is too long.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && text[most]&0xc0 == 0x80 { // not inside a character
-		most--
-	}
-	return text[:most] + " …"
 }

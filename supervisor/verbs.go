@@ -212,7 +212,7 @@ func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 	if l := loads[""]; l.Open() > 0 {
 		all = append(all, s.depthOf("", "(no node yet)", l))
 	}
-	for _, n := range s.fleet.list() {
+	for _, n := range s.fleet.List() {
 		if l := loads[n.ID]; l.Open() > 0 || n.Admission == writ.AdmissionApproved {
 			all = append(all, s.depthOf(n.ID, n.Name, l))
 		}
@@ -223,7 +223,7 @@ func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 // nodesNow returns what is known of every node at this moment, with those that wait to be admitted.
 func (s *Supervisor) nodesNow() []link.NodeNow {
 	all := []link.NodeNow{}
-	for _, n := range s.fleet.list() {
+	for _, n := range s.fleet.List() {
 		all = append(all, link.NodeNow{
 			ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat, Fault: n.Fault,
 			Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,

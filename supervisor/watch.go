@@ -185,10 +185,10 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 func (w *watcher) offerRoom(ctx context.Context, loads map[writ.NodeID]journal.Load, changed map[writ.NodeID]bool) {
 	s := w.s
 	for _, node := range s.fleet.serving() {
-		_, why := s.fleet.away(node)
+		_, why := s.fleet.Away(node)
 		switch {
 		case loads[node].Planned == 0:
-			s.fleet.setBacklog(node, false)
+			s.fleet.SetBacklog(node, false)
 		case changed[node] && !why.IsZero():
 			s.wakeSendable(ctx, node, "", func(journal.Load) (room, slots int) { return maxDue, 0 })
 		default:
@@ -231,7 +231,7 @@ func (w *watcher) changedNodes() map[writ.NodeID]bool {
 	changed := make(map[writ.NodeID]bool)
 	before := w.fleet
 	w.fleet = make(map[writ.NodeID]writ.Node)
-	for _, n := range w.s.fleet.list() {
+	for _, n := range w.s.fleet.List() {
 		n.Used, n.LastBeat = writ.Capacity{}, time.Time{}
 		w.fleet[n.ID] = n
 		if !reflect.DeepEqual(n, before[n.ID]) {
@@ -316,7 +316,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 func (w *watcher) giveUp(ctx context.Context) error {
 	for len(w.lost) > 0 {
 		node := w.lost[0]
-		w.s.Log.Error("node is lost", "node", w.s.fleet.name(node))
+		w.s.Log.Error("node is lost", "node", w.s.fleet.Name(node))
 		var runs []writ.RunID
 		err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 			runs, err = tx.RunsOn(node)
@@ -337,7 +337,7 @@ func (w *watcher) giveUp(ctx context.Context) error {
 // itself what it has.
 func (w *watcher) askAgain() {
 	for _, q := range w.s.outbox.TakeUnanswered() {
-		if n, _ := w.s.fleet.get(q.Node); isAway(n) {
+		if n, _ := w.s.fleet.Get(q.Node); isAway(n) {
 			w.s.steps.Post(q.Run, mail.Mail{LostNodes: []writ.NodeID{q.Node}})
 		}
 	}
@@ -360,7 +360,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 	begun := make(map[mail.Delivery]bool)
 	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task, that their node does not work on
 	for _, c := range sent {
-		active, ready, _ := s.fleet.works(c.Node, c.Key())
+		active, ready, _ := s.fleet.Works(c.Node, c.Key())
 		if active && c.State == writ.CallQueued {
 			w.hearAgain(begun, c)
 		}
@@ -384,7 +384,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 		if !w.flushed && len(gone) > 0 {
 			var err error
 			if gone, err = s.Queue.Missing(ctx, node, gone...); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("look for the jobs of %s: %w", s.fleet.name(node), err))
+				failed = errors.Join(failed, fmt.Errorf("look for the jobs of %s: %w", s.fleet.Name(node), err))
 			}
 		}
 		for _, id := range gone {
@@ -401,7 +401,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 
 // tellHolds gives the open runs a step when something was put on hold or released: then they wait for something else, or for nothing.
 func (w *watcher) tellHolds(ctx context.Context) error {
-	if n := w.s.holds.changes(); n != w.holds {
+	if n := w.s.holds.Changes(); n != w.holds {
 		w.holds, w.told, w.telling = n, journal.Looked{}, true
 	}
 	if !w.telling {
@@ -420,7 +420,7 @@ func (w *watcher) tellHolds(ctx context.Context) error {
 		w.s.steps.Post(id, mail.Mail{})
 	}
 	if w.told, w.telling = next, next != (journal.Looked{}); !w.telling {
-		w.s.holds.told.Store(int64(w.holds))
+		w.s.heldTold.Store(int64(w.holds))
 	}
 	return nil
 }

@@ -1,0 +1,197 @@
+package supervisor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/limit"
+	"writ/scripts"
+	"writ/supervisor/journal"
+	"writ/supervisor/mail"
+	"writ/supervisor/mailbox"
+	"writ/supervisor/outbox"
+	"writ/supervisor/ratelog"
+)
+
+// AdvancerConfig holds the dependencies of an Advancer. All fields are required.
+type AdvancerConfig struct {
+	Journal  *journal.Journal
+	View     *View
+	Outbox   *outbox.Outbox
+	Mailbox  *mailbox.Scheduler
+	Programs Programs
+	Quota    Quota
+	// Freed is called after a step if other calls wait for the room that it made on a node.
+	Freed func(node writ.NodeID, run writ.RunID)
+	// Unasked is called for results of a node that answer no sent job.
+	Unasked func(node writ.NodeID, results int)
+	// Ended is called after the last step of a run.
+	Ended    func(run writ.RunID)
+	Now      func() time.Time
+	Log      *slog.Logger
+	Warnings *ratelog.Log
+}
+
+// Programs evaluates the scripts of runs.
+type Programs interface {
+	// MayAct checks that the journal still has the submission of a run as it was accepted, and that its signer still has
+	// the right to it. It returns how the run ends otherwise.
+	MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error)
+	// Pass evaluates the script of a run, given its calls and the number of its log lines. The outcome has only new lines.
+	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error)
+}
+
+// Quota counts the open work of projects.
+type Quota interface {
+	AddCalls(project writ.ProjectID, n int)
+	AddRuns(project writ.ProjectID, n int)
+}
+
+// Advancer advances runs, one step of a run at a time. A step loads the run, receives its mail, evaluates the script,
+// decides about the calls and writes all of it in one transaction. Only then its jobs are sent.
+type Advancer struct {
+	AdvancerConfig
+	recent *recent
+	logs   limit.Names // bytes that the scripts of each project log
+}
+
+// NewAdvancer returns an advancer. Its Step, Owners and Drop serve the mailbox.
+func NewAdvancer(config AdvancerConfig) *Advancer {
+	return &Advancer{AdvancerConfig: config, recent: newRecent(), logs: limit.Names{PerSecond: logBytes, AtOnce: logBytesOnce}}
+}
+
+// Begin gives a new run its first step. The run is on disk.
+func (a *Advancer) Begin(run *journal.Run) {
+	a.Mailbox.Begin(run.ID, run.Project, func() { a.recent.put(&recentRun{run: run}) })
+}
+
+// Step advances a run with its mail. A run that needs a forged record stays as it is until the record is restored.
+func (a *Advancer) Step(ctx context.Context, id writ.RunID, m mail.Mail) error {
+	err := a.advance(ctx, id, m)
+	if writ.CodeOf(err) == writ.CodeRecordForged {
+		a.noteForged(ctx, id, err)
+	}
+	return err
+}
+
+func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) error {
+	t, err := a.load(ctx, id, m)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		a.Drop(m.Results)
+		return nil
+	}
+	why, err := a.Programs.MayAct(ctx, t.run)
+	if err != nil {
+		return err
+	}
+	if err := t.receive(m, why); err != nil {
+		return err
+	}
+	pass, err := a.evaluate(ctx, t)
+	if err != nil {
+		return err
+	}
+	written := t
+	fresh := true
+	err = a.Journal.Write(failpoint.At(ctx, m.Change()), func(tx *journal.Tx) error {
+		if !fresh { // the commit failed with its group and is repeated alone: begin with the state of the journal
+			again, err := a.reload(tx, id, m)
+			if err != nil {
+				return err
+			}
+			if err := again.receive(m, why); err != nil {
+				return err
+			}
+			written = again
+		}
+		fresh = false
+		if err := written.apply(tx, m, pass); err != nil {
+			return err
+		}
+		step := written
+		tx.Then(func() { a.committed(step, m) })
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.remember(written)
+	a.afterCommit(written)
+	return nil
+}
+
+// committed runs with the commit of a step, together with the other steps of the commit. It updates the quota first, so
+// that a client that learns of an ended run is within it.
+func (a *Advancer) committed(t *step, m mail.Mail) {
+	if t.out.OpenCalls != 0 {
+		a.Quota.AddCalls(t.run.Project, t.out.OpenCalls)
+	}
+	if t.out.OpenRuns != 0 {
+		a.Quota.AddRuns(t.run.Project, t.out.OpenRuns)
+	}
+	a.Outbox.Put(t.out.Jobs, m.Results, t.out.Stops)
+}
+
+// afterCommit sends the messages of a step and wakes other runs.
+func (a *Advancer) afterCommit(t *step) {
+	a.Outbox.Flush()
+	for _, r := range t.out.Unasked {
+		a.Warnings.Refused(r.Node, "result without a sent job; it is ignored",
+			writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"),
+			"run", t.run.ID, "seq", r.Result.Seq, "attempt", r.Result.Attempt)
+		a.Unasked(r.Node, 1)
+	}
+	for node := range t.out.Freed {
+		if a.View.Backlog.HasBacklog(node) {
+			a.Freed(node, t.run.ID)
+		}
+	}
+	for _, run := range t.out.Runs {
+		a.Mailbox.Post(run, mail.Mail{})
+	}
+	switch {
+	case t.run.State.Ended() && t.runMoved:
+		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
+		a.Ended(t.run.ID)
+	case t.wantsPass():
+		a.Mailbox.Post(t.run.ID, mail.Mail{})
+	}
+}
+
+// noteForged shows people why a run stays as it is. It does not write a run whose own record was changed.
+func (a *Advancer) noteForged(ctx context.Context, id writ.RunID, why error) {
+	held := writ.Reason{Code: writ.ReasonForged, Error: withoutHint(writ.AsError(why))}
+	err := a.Journal.Write(failpoint.At(ctx, new(mail.Mail).Change()), func(tx *journal.Tx) error {
+		run, err := tx.Run(id)
+		if err != nil || run == nil || run.State.Ended() || run.Why.Equal(held) {
+			return err
+		}
+		run.Why = held
+		shown := run.Run
+		shown.Output = nil
+		tx.AddEvents(writ.Event{Run: &shown})
+		return tx.PutRun(run)
+	})
+	if err != nil && writ.CodeOf(err) != writ.CodeRecordForged && ctx.Err() == nil {
+		a.Log.Warn("report a held run", "run", id, "err", err)
+	}
+}
+
+// Drop acknowledges results for unknown runs. Such runs were in a journal that was replaced by a backup.
+func (a *Advancer) Drop(results []mail.Arrival) {
+	byNode := make(map[writ.NodeID]int)
+	for _, r := range results {
+		byNode[r.Node]++
+	}
+	for node, n := range byNode {
+		a.Unasked(node, n)
+	}
+	a.Outbox.Put(nil, results, outbox.Stops{})
+	a.Outbox.Flush()
+}

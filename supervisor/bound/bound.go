@@ -1,0 +1,54 @@
+// Package bound limits texts and values before the supervisor stores them. It does not know their meaning.
+package bound
+
+import (
+	"writ"
+	"writ/internal/cbor"
+	"writ/scripts"
+)
+
+const (
+	// MaxText limits a text for people from outside the supervisor, in bytes.
+	MaxText = 4 << 10
+	// MaxWord limits a name from outside the supervisor, in bytes.
+	MaxWord = 256
+	// MaxAmount limits an amount from outside the supervisor. Sums of such amounts do not overflow.
+	MaxAmount = 1 << 40
+)
+
+// Clip shortens a text to about limit bytes. It never cuts a character in half.
+func Clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && text[limit]&0xc0 == 0x80 {
+		limit--
+	}
+	return text[:limit] + " …"
+}
+
+// Amount returns n if it is between 0 and MaxAmount, else the nearer limit.
+func Amount(n int64) int64 { return min(max(n, 0), MaxAmount) }
+
+// Standing shortens the texts of a standing.
+func Standing(s writ.Standing) writ.Standing {
+	s.State, s.Address, s.IPv4 = Clip(s.State, MaxWord), Clip(s.Address, MaxWord), Clip(s.IPv4, MaxWord)
+	return s
+}
+
+// Error returns an error with the code, message and hint of another, shortened, and with nothing else of it.
+func Error(err *writ.Error) *writ.Error {
+	return &writ.Error{Code: err.Code, Message: Clip(err.Message, MaxText), Hint: Clip(err.Hint, MaxText)}
+}
+
+// Size returns the number of bytes that values take in the journal. Values without an encoding are larger than allowed.
+func Size(values map[string]any) int {
+	if len(values) == 0 {
+		return 0
+	}
+	body, err := cbor.Marshal(values)
+	if err != nil {
+		return scripts.MaxJournal + 1
+	}
+	return len(body)
+}

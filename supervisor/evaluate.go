@@ -1,0 +1,90 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/sleep"
+	"writ/scripts"
+	"writ/supervisor/journal"
+)
+
+// maxCrashes limits how often in a row the evaluator may die over a run. Then the run fails.
+const maxCrashes = 3
+
+// Limits of the log lines of a project, in bytes per second and at once. Every line is written to two stores and sent to
+// all readers in one stream with the ends of all runs. A project that logged 30 MiB per second delayed other runs by
+// seconds, and 8 MiB at once by half a second.
+const (
+	logBytes     = 1 << 20
+	logBytesOnce = 512 << 10
+	// lineBytes is added to the length of each line: a short line costs as much as one of 2 KiB.
+	lineBytes = 1 << 10
+	// logPatience limits the delay of a pass. It suffices for the longest log of a run.
+	logPatience = 6 * time.Second
+)
+
+// pass is the outcome of a script's evaluation.
+type pass struct {
+	scripts.Outcome
+	kept int // number of its log lines that are stored
+}
+
+// evaluate runs a pass of the script. It returns nil if no pass is needed. After maxCrashes deaths of the evaluator the
+// outcome is a failure of the script.
+func (a *Advancer) evaluate(ctx context.Context, t *step) (*pass, error) {
+	if t.resumed || !t.wantsPass() {
+		return nil, nil
+	}
+	outcome, err := a.Programs.Pass(ctx, t.run, t.entries(), t.run.Logs)
+	switch {
+	case err == nil:
+		kept, err := a.admitLog(ctx, t.run.Project, outcome.Logs)
+		return &pass{outcome, kept}, err
+	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed && ctx.Err() == nil:
+		t.run.Crashes++
+		if t.run.Crashes >= maxCrashes {
+			failure := &writ.Failure{Error: *writ.AsError(err), Position: t.lastPosition()}
+			return &pass{Outcome: scripts.Outcome{Status: scripts.Failed, Failure: failure}}, nil
+		}
+		return nil, a.keepCrashes(ctx, t.run)
+	default:
+		return nil, fmt.Errorf("evaluate: %w", err)
+	}
+}
+
+// keepCrashes stores the number of crashes at once, so that a script that also kills the host of the supervisor fails
+// after a few attempts. Its error repeats the step.
+func (a *Advancer) keepCrashes(ctx context.Context, run *journal.Run) error {
+	a.Warnings.Warn("", "evaluator ended", "run", run.ID, "signer", run.Signer, "crashes", run.Crashes)
+	err := a.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
+		stored, err := tx.Run(run.ID)
+		if err != nil {
+			return err
+		}
+		stored.Crashes = run.Crashes
+		return tx.PutRun(stored)
+	})
+	if err != nil {
+		return err
+	}
+	return writ.Errorf(writ.CodeEvaluatorCrashed, "evaluating the script killed its process %d times", run.Crashes)
+}
+
+// admitLog waits until a project may log the lines of a pass. It returns the number of lines that are kept; those beyond
+// logPatience are dropped. It reserves the time of all lines at once: passes that reserved line by line would wait for
+// each other and end at the same moment.
+func (a *Advancer) admitLog(ctx context.Context, project writ.ProjectID, lines []string) (kept int, err error) {
+	costs := make([]int, len(lines))
+	for i, line := range lines {
+		costs[i] = lineBytes + len(line)
+	}
+	kept, wait := a.logs.ReserveEach(string(project), costs, logPatience)
+	if wait > 0 {
+		defer a.Mailbox.Slowed(project)()
+	}
+	return kept, sleep.For(ctx, wait)
+}
