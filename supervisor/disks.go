@@ -1,11 +1,9 @@
 package supervisor
 
 import (
-	"fmt"
 	"slices"
 
 	"writ"
-	"writ/sal/catalog"
 )
 
 const (
@@ -42,17 +40,4 @@ func steadyDisks(shown, reported []writ.Disk) []writ.Disk {
 		}
 	}
 	return next
-}
-
-// diskWarning names an almost full disk of the node of a call that may write to it.
-func diskWarning(nodes Nodes, c writ.PreviewedCall, effect catalog.Effect) string {
-	if effect == catalog.Remove || !c.Action.Changes() || c.Node == "" {
-		return ""
-	}
-	n, _ := nodes.Get(c.Node)
-	d := n.AlmostFullDisk()
-	if d == nil {
-		return ""
-	}
-	return fmt.Sprintf("a disk of %s is almost full: %d%% of it is free", n.Name, d.Free*100/d.Bytes) // authors of scripts learn no paths of nodes
 }

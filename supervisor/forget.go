@@ -43,8 +43,8 @@ func (s *Supervisor) forgetOld(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !newest.IsZero() {
-		now = earlier(now, newest)
+	if !newest.IsZero() && newest.Before(now) {
+		now = newest
 	}
 	for more := true; more && ctx.Err() == nil; {
 		begun := time.Now()

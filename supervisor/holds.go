@@ -13,6 +13,7 @@ import (
 	"writ/supervisor/hold"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/workflow"
 )
 
 // What is on hold starts no work: from the commit of the statement on no job of it is made, not even one that was sent before and got lost. What a
@@ -47,7 +48,7 @@ func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 			next = *own
 		}
 		next.Held, next.ByOperator = true, true
-		next.Decided = decided(next.Decided, writ.Decision{Decision: identity.DecisionHold, Reason: why, Time: tx.Now})
+		next.Decided = workflow.Decided(next.Decided, writ.Decision{Decision: identity.DecisionHold, Reason: why, Time: tx.Now})
 		return next, nil
 	})
 }
@@ -104,7 +105,7 @@ func (s *Supervisor) decideHold(ctx context.Context, v *identity.VerifiedStateme
 		if answer.Done, err = decide(v, all, &next); err != nil {
 			return next, err
 		}
-		next.Decided = decided(next.Decided, decisionOf(v, tx.Now))
+		next.Decided = workflow.Decided(next.Decided, decisionOf(v, tx.Now))
 		return next, s.record(tx, v, &answer)
 	})
 	return answer, err
@@ -165,85 +166,6 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 	return done, nil
 }
 
-// onHold returns the hold under which no job of a call may be made, nil if there is none: one of the run's, or one of the deployment that owns what the
-// call changes. Otherwise a script of no deployment, or of another one, would get past the hold by taking the resource over.
-func (t *step) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
-	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
-	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
-		return h, nil
-	}
-	op, _ := catalog.Lookup(c.Operation)
-	if !op.Named() || op.Effect == catalog.Look || op.Effect == catalog.Find {
-		return nil, nil
-	}
-	have, err := g.Resource(c.Resource())
-	if have == nil || have.Deployment == "" || err != nil {
-		return nil, err
-	}
-	work.Deployment = have.Deployment
-	return t.Holds.Over(work), nil
-}
-
-// mayStart reports whether nothing of a group of calls is on hold. Of each call it says why it waits: because it is on hold, or goes with one that is.
-func (t *step) mayStart(g ground, group []*journal.Call) (bool, error) {
-	var held *journal.Call
-	var by *identity.Hold
-	var with []*journal.Call
-	for _, c := range group {
-		h, err := t.onHold(g, c)
-		switch {
-		case err != nil:
-			return false, err
-		case h == nil || !needsNode(c):
-			with = append(with, c)
-			continue
-		case !c.RetryAt.After(t.now): // it is not being tried again
-			t.delay(c, t.Holds.Reason(h))
-		}
-		held, by = c, h
-	}
-	if held == nil {
-		return true, nil
-	}
-	for _, c := range with {
-		why := t.Holds.Reason(by)
-		why.Seq, why.Call = held.Seq, describe(held)
-		t.delay(c, why)
-	}
-	return false, nil
-}
-
-// needsNode reports whether a call is done by a node: others the supervisor answers itself.
-func needsNode(c *journal.Call) bool {
-	op, ok := catalog.Lookup(c.Operation)
-	return ok && op.Effect != catalog.Find
-}
-
-// notBegun returns the hold under which a run is that was accepted and must not begin, nil if it may.
-func (t *step) notBegun() *identity.Hold {
-	if t.run.State != writ.RunAccepted {
-		return nil
-	}
-	return t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment})
-}
-
-// putOnHold lets a call wait that was to be sent. It is not ready, so that nobody offers it room which it does not take.
-func (t *step) putOnHold(c *journal.Call, h *identity.Hold) {
-	if c.Ready {
-		c.Ready = false
-		t.touch(c)
-	}
-	t.delay(c, t.Holds.Reason(h))
-}
-
-// keepBack lets a call that is out wait whose delivery got lost: its node has nothing of it, and would begin it now. Its time does not run meanwhile.
-func (t *step) keepBack(c *journal.Call, h *identity.Hold) {
-	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
-		c.KeptBack, c.Why = true, why
-		t.touch(c)
-	}
-}
-
 // listHolds says what is on hold, and what was released.
 func (s *Supervisor) listHolds() []link.Hold {
 	all := s.holds.All()
@@ -255,17 +177,4 @@ func (s *Supervisor) listHolds() []link.Hold {
 		}
 	}
 	return list
-}
-
-// sayHeld adds to why a run ends, because its time is over, what held it.
-func (t *step) sayHeld(why *writ.Error) {
-	h := t.notBegun()
-	for _, c := range t.calls {
-		if h == nil && (c.State == writ.CallPlanned || c.KeptBack) {
-			h = t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation})
-		}
-	}
-	if h != nil {
-		why.Hint = hold.Text(h) + "; a hold does not move the deadline. Hand the script in again once it is released"
-	}
 }

@@ -55,12 +55,12 @@ var mutants = []struct {
 	},
 	{
 		name: "AnyResultIsTaken", directed: "TestForgedResultsAreIgnored",
-		edits:     []mutant.Edit{{In: "supervisor.Advancer.reload", Node: mutant.Call, Names: "WasSent", Becomes: "true, nil"}},
+		edits:     []mutant.Edit{{In: "workflow.Advancer.reload", Node: mutant.Call, Names: "WasSent", Becomes: "true, nil"}},
 		unnoticed: "no node of a simulation lies",
 	},
 	{
 		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne",
-		edits: []mutant.Edit{{In: "supervisor.step.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
+		edits: []mutant.Edit{{In: "workflow.Step.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
 	},
 	{
 		name:      "CallsHaveNoEnd",
@@ -78,7 +78,7 @@ var mutants = []struct {
 	},
 	{
 		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved",
-		edits: []mutant.Edit{{In: "supervisor.step.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
+		edits: []mutant.Edit{{In: "workflow.Step.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
 	},
 	{
 		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo",
@@ -119,7 +119,7 @@ var mutants = []struct {
 	},
 	{
 		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure",
-		edits:     []mutant.Edit{{In: "supervisor.step.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "workflow.Step.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
 		unnoticed: "nobody knows which way a simulated script should have gone",
 	},
 	{
@@ -144,27 +144,27 @@ var mutants = []struct {
 	},
 	{
 		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
-		edits:     []mutant.Edit{{In: "supervisor.step.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
+		edits:     []mutant.Edit{{In: "workflow.Step.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
 		unnoticed: "a simulated run may fail because of that",
 	},
 	{
 		name: "AnEndThatIsFarAwayIsWaitedFor", directed: "TestACancelledRunEndsEvenIfTheClockIsSetBack",
-		edits:     []mutant.Edit{{In: "supervisor.step.rebase", Node: mutant.Call, Names: "After", Nth: 1, Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "workflow.Step.rebase", Node: mutant.Call, Names: "After", Nth: 1, Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors go back by minutes",
 	},
 	{
 		name: "AnyClockMakesOld", directed: "TestAClockThatIsFarAheadForgetsNothing",
-		edits:     []mutant.Edit{{In: "supervisor.Supervisor.forgetOld", Node: mutant.Assign, Names: "earlier", Becomes: "_ = $2"}},
+		edits:     []mutant.Edit{{In: "supervisor.Supervisor.forgetOld", Node: mutant.If, Names: "Before", Becomes: mutant.Never}},
 		unnoticed: "clocks of simulated supervisors are a minute ahead at most",
 	},
 	{
 		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt",
-		edits:     []mutant.Edit{{In: "supervisor.step.waitsForInventories", Node: mutant.If, Names: "len", Becomes: mutant.Always}},
+		edits:     []mutant.Edit{{In: "workflow.Step.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
 		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt",
-		edits:     []mutant.Edit{{In: "supervisor.step.holders", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
+		edits:     []mutant.Edit{{In: "workflow.Step.holders", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/supervisor/journal"
+	"writ/supervisor/workflow"
 )
 
 const (
@@ -26,9 +27,9 @@ const (
 // what it is based on.
 func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.Preview, error) {
 	if s.roster.Load().Project(proposal.Project) == nil {
-		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", short(string(proposal.Project)))
+		return writ.Preview{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", workflow.Short(string(proposal.Project)))
 	}
-	plan, err := readProposal(&proposal)
+	plan, err := workflow.ReadProposal(&proposal)
 	if err != nil {
 		return writ.Preview{}, err
 	}
@@ -50,14 +51,14 @@ func (s *Supervisor) Preview(ctx context.Context, proposal writ.Proposal) (writ.
 	return fitted(preview), err
 }
 
-func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Proposal, plan []proposed) (preview writ.Preview, err error) {
+func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Proposal, plan []workflow.ProposedCall) (preview writ.Preview, err error) {
 	if preview.Revision, err = tx.Revision(p.Project, p.Deployment); err != nil {
 		return preview, err
 	}
 	if p.Base != nil && *p.Base != preview.Revision {
 		preview.Refused = otherRevision(p.Deployment, preview.Revision, *p.Base)
 	}
-	run := proposalRun(p, plan, s.roster.Load().Project(p.Project).Name, preview.Revision)
+	run := workflow.ProposalRun(p, plan, s.roster.Load().Project(p.Project).Name, preview.Revision)
 	earlier, err := tx.EarlierRun(run)
 	if err != nil {
 		return preview, err
@@ -68,26 +69,26 @@ func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Propos
 	if h := s.holds.Over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
 		preview.Reason = s.holds.Reason(h).String()
 	}
-	d, err := newDraft(tx, newStep(s.view, run, tx.Now), plan)
+	d, err := workflow.NewDraft(tx, workflow.NewStep(s.view, run, tx.Now), plan)
 	if err != nil {
 		return preview, err
 	}
-	if err := d.carryOut(ctx); err != nil {
+	if err := d.CarryOut(ctx); err != nil {
 		return preview, err
 	}
-	preview.Calls = d.seen
+	preview.Calls = d.Seen
 	return preview, s.addKept(tx, &preview, p, plan)
 }
 
 // addKept lists the resources of the deployment that the plan does not name.
-func (s *Supervisor) addKept(tx *journal.Tx, preview *writ.Preview, p *writ.Proposal, plan []proposed) error {
+func (s *Supervisor) addKept(tx *journal.Tx, preview *writ.Preview, p *writ.Proposal, plan []workflow.ProposedCall) error {
 	if p.Deployment == "" {
 		return nil
 	}
 	named := make(map[writ.ResourceID]bool)
 	for _, c := range plan {
-		named[writ.ResourceID{Project: p.Project, Kind: c.op.Kind, Name: c.Name}] = true
-		for _, ref := range c.op.Args.Named(c.Args) {
+		named[writ.ResourceID{Project: p.Project, Kind: c.Op.Kind, Name: c.Name}] = true
+		for _, ref := range c.Op.Args.Named(c.Args) {
 			named[writ.ResourceID{Project: p.Project, Kind: ref.Kind, Name: ref.Name}] = true
 		}
 	}
@@ -112,9 +113,9 @@ func fitted(p writ.Preview) writ.Preview {
 	}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		c.Nodes, c.Values, c.Drift, c.Reason = nil, nil, nil, short(c.Reason)
+		c.Nodes, c.Values, c.Drift, c.Reason = nil, nil, nil, workflow.Short(c.Reason)
 		if c.Error != nil {
-			c.Error = &writ.Error{Code: c.Error.Code, Message: short(c.Error.Message)}
+			c.Error = &writ.Error{Code: c.Error.Code, Message: workflow.Short(c.Error.Message)}
 		}
 		for j := range c.Fields {
 			c.Fields[j].From, c.Fields[j].To = nil, nil

@@ -15,6 +15,7 @@ import (
 	"writ/internal/sleep"
 	"writ/sal/catalog"
 	"writ/supervisor/journal"
+	"writ/supervisor/workflow"
 )
 
 const (
@@ -246,11 +247,11 @@ func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource
 			changed = true
 			if mayReport(r, tx.Now) {
 				untold = false
-				events = append(events, writ.Event{Resource: eventResource(r.Resource)})
+				events = append(events, writ.Event{Resource: workflow.EventResource(r.Resource)})
 			}
 		}
 		if untold {
-			events = append(events, writ.Event{Resource: eventResource(r.Resource)})
+			events = append(events, writ.Event{Resource: workflow.EventResource(r.Resource)})
 		}
 		var err error
 		switch {
@@ -273,7 +274,7 @@ func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource
 func finishDelete(tx *journal.Tx, r *journal.Resource) error {
 	gone := r.Resource
 	gone.Deleted, gone.Updated = true, tx.Now
-	tx.AddEvents(writ.Event{Resource: eventResource(gone)})
+	tx.AddEvents(writ.Event{Resource: workflow.EventResource(gone)})
 	return tx.RemoveResource(r.ResourceID)
 }
 

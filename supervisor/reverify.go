@@ -11,6 +11,7 @@ import (
 	"writ/identity"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
+	"writ/supervisor/workflow"
 )
 
 // The journal may be a database on another machine. What a person has signed is believed because of the signature, so it is looked at again
@@ -212,7 +213,7 @@ func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*mail.Stop, 
 		if times, say := s.refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
 			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
 		}
-		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(stopWithin)}, nil
+		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(workflow.StopWithin)}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (s *Supervisor) checkAgain(verifier *identity.Verifier, run *journal.Run, s
 	switch writ.CodeOf(err) {
 	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
 		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
-		return &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(stopWithin)}
+		return &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(workflow.StopWithin)}
 	}
 	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(verifier.Roster.Version)})
 	return nil

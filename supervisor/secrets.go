@@ -4,17 +4,15 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 
 	"writ"
 	"writ/identity"
 	"writ/identity/secret"
 	"writ/internal/failpoint"
-	"writ/sal/catalog"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/workflow"
 )
 
 // A secret is kept as it came, encrypted to the supervisor. It is opened twice: when it is set, so that one that cannot be used is refused
@@ -131,13 +129,13 @@ func (s *Supervisor) listSecrets(ctx context.Context, project writ.ProjectID) (a
 // whoever told the signer of an old version must not choose it.
 func knowsSecrets(tx *journal.Tx, p *identity.Payload) error {
 	for _, ref := range p.Secrets {
-		name, version := splitRef(ref)
+		name, version := workflow.SplitRef(ref)
 		have, err := tx.Secret(p.Project, name, version)
 		if err != nil {
 			return err
 		}
 		if have == nil {
-			return secretUnknown(ref, p.ProjectName)
+			return workflow.SecretUnknown(ref, p.ProjectName)
 		}
 		newest, err := tx.NewestSecret(p.Project, name)
 		if err != nil {
@@ -149,56 +147,6 @@ func knowsSecrets(tx *journal.Tx, p *identity.Payload) error {
 		}
 	}
 	return nil
-}
-
-func secretUnknown(ref, project string) *writ.Error {
-	return writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in this datacenter", project, ref).
-		WithHint("`writ secret list` shows what there is; set it with `writ secret set`, then sign the script again")
-}
-
-// splitRef takes "db-password@3" apart, which is of a payload and so in proper form.
-func splitRef(ref string) (name string, version int) {
-	name, text, _ := strings.Cut(ref, "@")
-	version, _ = strconv.Atoi(text)
-	return name, version
-}
-
-// secretsFor returns the secrets that a call names, encrypted to its node. missing says which one it cannot have.
-func (t *step) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[string][]byte, missing *writ.Error, err error) {
-	op, _ := catalog.Lookup(c.Operation)
-	names := op.Args.Secrets(c.Args)
-	if len(names) == 0 {
-		return nil, nil, nil
-	}
-	ciphertext = make(map[string][]byte, len(names))
-	for _, name := range names {
-		one, err := t.secretFor(tx, c, string(name))
-		switch code := writ.CodeOf(err); {
-		case code == writ.CodeSecretUnknown || code == writ.CodeSecretUnreadable:
-			missing = writ.AsError(err)
-		case err != nil:
-			return nil, nil, err
-		default:
-			ciphertext[string(name)] = one
-		}
-	}
-	return ciphertext, missing, nil
-}
-
-func (t *step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
-	name, version := splitRef(ref)
-	have, err := tx.Secret(c.Project, name, version)
-	if err != nil {
-		return nil, err
-	}
-	if have == nil {
-		return nil, secretUnknown(ref, t.run.ProjectName)
-	}
-	node := t.Nodes.Record(c.Node)
-	if node == nil {
-		return nil, fmt.Errorf("call %d of run %s is to be sent to a node that is not known", c.Seq, c.Run)
-	}
-	return t.Secrets.Encrypted(have, node)
 }
 
 // maxCiphertexts bounds the ciphertexts that are kept for nodes, at most 36 KiB each.

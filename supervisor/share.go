@@ -108,25 +108,3 @@ func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now tim
 	}
 	return next, err
 }
-
-// shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
-func (t *step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
-	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
-	if err != nil {
-		return 0, nil, err
-	}
-	for i := range lines {
-		if l := &lines[i]; l.Project == t.run.Project {
-			l.Sent -= t.cameBack(node)
-			l.Runs = placement.Enqueue(l.Runs, t.run.ID, calls)
-		}
-	}
-	for _, run := range placement.Share(room, lines) {
-		if run == t.run.ID {
-			ours++
-		} else {
-			others = append(others, run)
-		}
-	}
-	return ours, others, nil
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 	"writ/supervisor/mail"
+	"writ/supervisor/workflow"
 )
 
 // Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with the effect; the same
@@ -158,7 +158,7 @@ func (s *Supervisor) cancelRun(ctx context.Context, v *identity.VerifiedStatemen
 	done := make(chan error, 1)
 	decision := decisionOfRun(v, s.Now())
 	s.steps.Post(id, mail.Mail{
-		Stop: &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(stopWithin), Signed: v.Statement.Created, Decision: &decision},
+		Stop: &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(workflow.StopWithin), Signed: v.Statement.Created, Decision: &decision},
 		Also: also,
 		Done: done,
 	})
@@ -275,7 +275,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 		}
 		answer = link.StatementAnswer{Subject: v.Statement.Subject}
 		n.Decisions++
-		n.Decided = decided(n.Decided, decisionOf(v, tx.Now))
+		n.Decided = workflow.Decided(n.Decided, decisionOf(v, tx.Now))
 		var err error
 		if v.Statement.Decision == identity.DecisionLabel {
 			answer.Done, err = label(n, v.Statement)
@@ -287,7 +287,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 		case err != nil:
 		case v.Statement.Decision == identity.DecisionLost:
 			n.Lost = v.Signed
-			waiting, err = freeNames(tx, n)
+			waiting, err = workflow.FreeNames(tx, n)
 			answer.Done = fmt.Sprintf("node %s is removed, and the names of what it had are free", n.Name)
 		case n.Admission == writ.AdmissionRemoved:
 			waiting, err = tx.RunsOn(n.ID)
@@ -331,12 +331,6 @@ func decisionOfRun(v *identity.VerifiedStatement, now time.Time) writ.Decision {
 	d := decisionOf(v, now)
 	d.Decision = strings.TrimSuffix(d.Decision, "-runs")
 	return d
-}
-
-// decided is the list of the last decisions with another one.
-func decided(list []writ.Decision, d writ.Decision) []writ.Decision {
-	list = append(slices.Clone(list), d)
-	return list[max(len(list)-writ.MaxDecisions, 0):]
 }
 
 // sameNode refuses a decision about a node whose signer saw another one under this id, or this one before the newest decision about it.

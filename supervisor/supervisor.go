@@ -33,6 +33,7 @@ import (
 	"writ/supervisor/mailbox"
 	"writ/supervisor/outbox"
 	"writ/supervisor/ratelog"
+	"writ/supervisor/workflow"
 )
 
 // Config is what a supervisor is made of. All fields are required unless they say otherwise.
@@ -97,8 +98,8 @@ type Supervisor struct {
 	fleet         *fleet
 	steps         *mailbox.Scheduler
 	freed         *freedNodes
-	view          *View
-	advancer      *Advancer
+	view          *workflow.View
+	advancer      *workflow.Advancer
 	shares        *shares
 	outbox        *outbox.Outbox
 	programs      *programs
@@ -147,7 +148,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1}, unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
-		s.Backoff = backoff
+		s.Backoff = workflow.Backoff
 	}
 	if s.KeepRuns <= 0 {
 		s.KeepRuns = DefaultKeepRuns
@@ -210,11 +211,11 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 func (s *Supervisor) wireSteps() {
 	s.shares = &shares{fleet: s.fleet, steps: s.steps, roster: s.roster.Load, weights: s.Weights}
 	s.inventories = newInventories(s.fleet, s.Journal.ReconcilesUntil)
-	s.view = &View{
-		Site:  Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
+	s.view = &workflow.View{
+		Site:  workflow.Site{Datacenter: s.Datacenter, Cluster: s.Pin, Key: s.Key, Epoch: s.epoch, Backoff: s.Backoff},
 		Nodes: s.fleet, Backlog: s.fleet, Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
 	}
-	s.advancer = NewAdvancer(AdvancerConfig{
+	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
 		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: runPrograms{s}, Quota: s.opened, Freed: s.freed.add,
 		Unasked: func(node writ.NodeID, results int) { s.accounts.countUseless(node, unasked, results) },
 		Ended: func(run writ.RunID) {
@@ -299,7 +300,7 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 		if pending, err = tx.PendingRuns(); err != nil {
 			return err
 		}
-		ahead, err := tx.RunsStampedAfter(tx.Now.Add(backoffMost)) // by a clock that was set back since
+		ahead, err := tx.RunsStampedAfter(tx.Now.Add(workflow.BackoffMost)) // by a clock that was set back since
 		if err != nil {
 			return err
 		}

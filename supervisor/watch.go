@@ -12,6 +12,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
+	"writ/supervisor/workflow"
 )
 
 const (
@@ -166,7 +167,7 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 	}
 	if w.setBack {
 		w.due, w.again, w.held = journal.Due{}, journal.Due{}, journal.Due{}
-		if seen.ahead, err = tx.RunsStampedAfter(now.Add(backoffMost)); err != nil {
+		if seen.ahead, err = tx.RunsStampedAfter(now.Add(workflow.BackoffMost)); err != nil {
 			return seen, err
 		}
 		for _, c := range seen.sent { // what is being ended waits for them
@@ -293,7 +294,7 @@ func (w *watcher) listened(at time.Time, queueWorks bool) time.Duration {
 func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.Time, listened time.Duration) {
 	for _, id := range runs {
 		err := writ.Errorf(writ.CodeRunExpired, "the run did not end before its deadline").WithHint("give it more time with --deadline")
-		w.s.steps.Post(id, mail.Mail{Stop: &mail.Stop{State: writ.RunExpired, Err: err, By: now.Add(stopWithin)}})
+		w.s.steps.Post(id, mail.Mail{Stop: &mail.Stop{State: writ.RunExpired, Err: err, By: now.Add(workflow.StopWithin)}})
 	}
 	left := make(map[mail.Delivery]time.Duration, len(sent))
 	for _, c := range sent {
@@ -337,7 +338,7 @@ func (w *watcher) giveUp(ctx context.Context) error {
 // itself what it has.
 func (w *watcher) askAgain() {
 	for _, q := range w.s.outbox.TakeUnanswered() {
-		if n, _ := w.s.fleet.Get(q.Node); isAway(n) {
+		if n, _ := w.s.fleet.Get(q.Node); workflow.IsAway(n) {
 			w.s.steps.Post(q.Run, mail.Mail{LostNodes: []writ.NodeID{q.Node}})
 		}
 	}

@@ -23,7 +23,7 @@ const (
 // Decisions are the decisions in the journal. It is safe for concurrent use. Make it with New.
 type Decisions struct {
 	datacenter func() string // its name
-	now   atomic.Pointer[snapshot]
+	now        atomic.Pointer[snapshot]
 }
 
 type snapshot struct {

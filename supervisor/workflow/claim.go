@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ type ground interface {
 var _ ground = (*journal.Tx)(nil)
 
 // arrange brings the calls as far as can be decided here: those that cannot succeed fail, the others get their resource and their node.
-func (t *step) arrange(g ground) error {
+func (t *Step) arrange(g ground) error {
 	if err := t.cascade(); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (t *step) arrange(g ground) error {
 
 // claimCalls decides, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
-func (t *step) claimCalls(g ground) error {
+func (t *Step) claimCalls(g ground) error {
 	waiting, err := t.waitingCalls(g)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (t *step) claimCalls(g ground) error {
 // waitingCalls returns the calls that must wait: those that are on hold, those whose resource another run works on, and all that need them, each with those that
 // must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
 // What such a call needs itself does not wait for its sake: it ends without it.
-func (t *step) waitingCalls(g ground) (map[int]bool, error) {
+func (t *Step) waitingCalls(g ground) (map[int]bool, error) {
 	waiting := make(map[int]bool)
 	groups := t.connected()
 	for _, group := range groups {
@@ -96,7 +96,7 @@ func (t *step) waitingCalls(g ground) (map[int]bool, error) {
 
 // areFree reports whether nothing of a group of calls is on hold, and no other run works on what they are about. It says of each call where that is
 // not so that it waits.
-func (t *step) areFree(g ground, group []*journal.Call) (bool, error) {
+func (t *Step) areFree(g ground, group []*journal.Call) (bool, error) {
 	free, err := t.mayStart(g, group)
 	if err != nil {
 		return false, err
@@ -115,7 +115,7 @@ func (t *step) areFree(g ground, group []*journal.Call) (bool, error) {
 }
 
 // keepWaiting marks the calls of a group as waiting, and takes back what they have claimed.
-func (t *step) keepWaiting(group []*journal.Call, waiting map[int]bool) {
+func (t *Step) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	for _, c := range group {
 		waiting[c.Seq] = true
 		if c.Claimed && neverSent(c) {
@@ -127,7 +127,7 @@ func (t *step) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 // needs returns for each call that has not ended, by seq, which others of the run must end before it, wherever they go: those whose handles it
 // has, the one before it on its resource, and the last one on each resource that it names. What comes before these they need themselves. The
 // dependencies of a call do not tell all of that before it is claimed.
-func (t *step) needs() map[int][]int {
+func (t *Step) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)
 	for _, c := range t.calls {
@@ -156,13 +156,13 @@ func (t *step) needs() map[int][]int {
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
 // unclaim takes back what claim and placement said of a call that was never sent.
-func (t *step) unclaim(c *journal.Call) {
+func (t *Step) unclaim(c *journal.Call) {
 	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
 	c.Claimed, c.Ready, c.RetryAt = false, false, t.now
 	t.touch(c)
 }
 
-func (t *step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
+func (t *Step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
@@ -197,7 +197,7 @@ func (t *step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 
 // isFree reports whether no other run still has an open call on the resource; if one has, the call waits, unless it only reads aside what is
 // there.
-func (t *step) isFree(g ground, c *journal.Call) (bool, error) {
+func (t *Step) isFree(g ground, c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
 			return err == nil, err
@@ -212,7 +212,7 @@ func (t *step) isFree(g ground, c *journal.Call) (bool, error) {
 }
 
 // find answers get(name).
-func (t *step) find(c *journal.Call, have *journal.Resource) error {
+func (t *Step) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
 			WithHint("`writ resource list` shows what there is"))
@@ -222,7 +222,7 @@ func (t *step) find(c *journal.Call, have *journal.Resource) error {
 }
 
 // succeed ends a call that the supervisor answered itself.
-func (t *step) succeed(c *journal.Call, values map[string]any) error {
+func (t *Step) succeed(c *journal.Call, values map[string]any) error {
 	c.Claimed, c.Values, c.Started, c.Ended = true, values, t.now, t.now
 	t.run.Bytes += bound.Size(c.Values)
 	if c.Driver == "" {
@@ -233,7 +233,7 @@ func (t *step) succeed(c *journal.Call, values map[string]any) error {
 
 // claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already. It
 // reports whether the call must wait, because one of them is being removed.
-func (t *step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
+func (t *Step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
@@ -267,7 +267,7 @@ func (t *step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 }
 
 // claimResource decides what the call is to its resource, given what exists and the last open call of the run that makes or changes it.
-func (t *step) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
+func (t *Step) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
 	var before writ.Capacity // what the resource has when it is this call's turn
 	if have != nil {
 		before = have.Need
@@ -322,7 +322,7 @@ func newUID(c *journal.Call) writ.UID {
 }
 
 // lastOn returns the last call before seq that makes, changes or removes a resource and has not ended.
-func (t *step) lastOn(id writ.ResourceID, seq int) *journal.Call {
+func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
 	for _, c := range slices.Backward(t.before(id, seq)) {
 		if c.State.Ended() {
 			continue
@@ -353,14 +353,14 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 }
 
 // pin binds a call to the node that has what it is about.
-func (t *step) pin(c *journal.Call, node writ.NodeID) {
+func (t *Step) pin(c *journal.Call, node writ.NodeID) {
 	if node != "" {
 		c.Node, c.NodeName = node, t.Nodes.Name(node)
 	}
 }
 
 // notOwner is the error of a call about what another deployment owns. Mostly a flag was forgotten, so the hint names that before the takeover.
-func (t *step) notOwner(have *journal.Resource) *writ.Error {
+func (t *Step) notOwner(have *journal.Resource) *writ.Error {
 	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment+" if that was forgotten"
 	if have.Deployment == "" {
 		owner, flag = "the project itself", "without --deployment if it has none"
@@ -369,12 +369,12 @@ func (t *step) notOwner(have *journal.Resource) *writ.Error {
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
-func (t *step) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
+func (t *Step) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.Nodes.Name(node))
 }
 
 // before returns the calls on a resource that come before seq, in order. A step that claims calls asks for those of each of them.
-func (t *step) before(id writ.ResourceID, seq int) []*journal.Call {
+func (t *Step) before(id writ.ResourceID, seq int) []*journal.Call {
 	if t.on == nil {
 		t.on = make(map[writ.ResourceID][]*journal.Call)
 	}

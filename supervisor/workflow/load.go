@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // load returns the next step of a run, nil if the run is unknown.
-func (a *Advancer) load(ctx context.Context, id writ.RunID, m mail.Mail) (t *step, err error) {
+func (a *Advancer) load(ctx context.Context, id writ.RunID, m mail.Mail) (t *Step, err error) {
 	if t := a.again(id, m); t != nil {
 		return t, nil
 	}
@@ -24,12 +24,12 @@ func (a *Advancer) load(ctx context.Context, id writ.RunID, m mail.Mail) (t *ste
 
 // again returns the next step of a run that is in memory. It returns nil if the step needs facts that only the journal
 // has.
-func (a *Advancer) again(id writ.RunID, m mail.Mail) *step {
+func (a *Advancer) again(id writ.RunID, m mail.Mail) *Step {
 	r := a.recent.take(id)
 	if r == nil || r.run.State == writ.RunAccepted && r.run.Deployment != "" {
 		return nil
 	}
-	t := newStep(a.View, r.run, a.Now().UTC().Truncate(time.Microsecond)) // the precision of the journal
+	t := NewStep(a.View, r.run, a.Now().UTC().Truncate(time.Microsecond)) // the precision of the journal
 	t.calls = r.calls
 	t.rebase()
 	for i, arrival := range m.Results {
@@ -43,12 +43,12 @@ func (a *Advancer) again(id writ.RunID, m mail.Mail) *step {
 }
 
 // reload reads a run and all facts about its mail from the journal.
-func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*step, error) {
+func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, error) {
 	run, err := tx.Run(id)
 	if err != nil || run == nil {
 		return nil, err
 	}
-	t := newStep(a.View, run, tx.Now)
+	t := NewStep(a.View, run, tx.Now)
 	if t.calls, err = tx.Calls(id); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*step, er
 }
 
 // remember keeps a run in memory if a result will bring its next step soon. The step is on disk.
-func (a *Advancer) remember(t *step) {
+func (a *Advancer) remember(t *Step) {
 	if !t.isOut() {
 		return
 	}

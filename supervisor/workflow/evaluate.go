@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type pass struct {
 
 // evaluate runs a pass of the script. It returns nil if no pass is needed. After maxCrashes deaths of the evaluator the
 // outcome is a failure of the script.
-func (a *Advancer) evaluate(ctx context.Context, t *step) (*pass, error) {
+func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	if t.resumed || !t.wantsPass() {
 		return nil, nil
 	}

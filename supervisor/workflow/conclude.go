@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 )
 
 // conclude ends the run if it was stopped, or if its script and all calls have ended.
-func (t *step) conclude(tx *journal.Tx) error {
+func (t *Step) conclude(tx *journal.Tx) error {
 	if t.run.State.Ended() {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (t *step) conclude(tx *journal.Tx) error {
 
 // unhandled returns the call that fails the run: the first failed call whose error the script did not read. Calls that only
 // lack a dependency come last.
-func (t *step) unhandled() *journal.Call {
+func (t *Step) unhandled() *journal.Call {
 	var follower *journal.Call
 	for _, c := range t.calls {
 		if c.State == writ.CallSucceeded || slices.Contains(t.run.Handled, c.Seq) {
@@ -46,7 +46,7 @@ func (t *step) unhandled() *journal.Call {
 }
 
 // end moves the run to its last state and signs its summary.
-func (t *step) end(tx *journal.Tx, state writ.RunState) error {
+func (t *Step) end(tx *journal.Tx, state writ.RunState) error {
 	run := t.run
 	for _, c := range t.calls { // a stopped run may have open calls whose nodes did not report in time
 		if c.State.Ended() {

@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // near returns the calls that a call needs and that must be on its node: all but the one that makes what it copies from elsewhere.
-func (t *step) near(c *journal.Call) []int {
+func (t *Step) near(c *journal.Call) []int {
 	op, _ := catalog.Lookup(c.Operation)
 	if op.Origin == "" {
 		return c.After
@@ -24,7 +24,7 @@ func (t *step) near(c *journal.Call) []int {
 }
 
 // isOrigin reports whether a call is about the resource that another one copies.
-func (t *step) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
+func (t *Step) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 	if name, ok := c.Args[op.Origin].(string); ok {
 		field, _ := op.Args.Field(op.Origin)
 		return need.Resource() == writ.ResourceID{Project: c.Project, Kind: field.Kinds[0], Name: name}
@@ -36,7 +36,7 @@ func (t *step) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 // grant signs the transfer grant with which the node of a call fetches what it copies from another node. It returns nil if the call copies
 // nothing, or copies what is on its own node.
 // What is gone has none either: the node finds nothing then, and says so.
-func (t *step) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
+func (t *Step) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
 	if op.Origin == "" {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (t *step) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]
 }
 
 // originOf finds the resource that a call copies, nil if it is gone.
-func (t *step) originOf(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (*writ.Resource, error) {
+func (t *Step) originOf(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (*writ.Resource, error) {
 	var id writ.ResourceID
 	var uid writ.UID
 	if name, ok := c.Args[op.Origin].(string); ok {

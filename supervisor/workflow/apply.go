@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ const handOvers = 4
 const maxCause = 512
 
 // apply writes the step: what came in, what the pass asked for, and all that follows from both.
-func (t *step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
+func (t *Step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 	for _, s := range t.applied {
 		if err := t.book(tx, s); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (t *step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 }
 
 // adopt takes over what a pass found.
-func (t *step) adopt(tx *journal.Tx, pass *pass) error {
+func (t *Step) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
@@ -100,7 +100,7 @@ func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 
 // forgiven returns the failed calls whose .err the script has read, now or in an earlier pass. That it has read the one of a call that
 // succeeded means nothing, and to note it would write the run in each step.
-func (t *step) forgiven(read []int) []int {
+func (t *Step) forgiven(read []int) []int {
 	all := slices.Clone(t.run.Handled)
 	for _, seq := range read {
 		if t.call(seq).State != writ.CallSucceeded {
@@ -112,7 +112,7 @@ func (t *step) forgiven(read []int) []int {
 }
 
 // enlist makes a journaled call of a new one.
-func (t *step) enlist(n scripts.NewCall) error {
+func (t *Step) enlist(n scripts.NewCall) error {
 	if n.Seq != len(t.calls)+1 {
 		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
 	}
@@ -135,7 +135,7 @@ func (t *step) enlist(n scripts.NewCall) error {
 }
 
 // cascade fails the calls that need a failed one, and ends what an ending run has not sent.
-func (t *step) cascade() error {
+func (t *Step) cascade() error {
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned {
 			continue
@@ -162,7 +162,7 @@ func (t *step) cascade() error {
 
 // unmet is the error of a call that needs one which did not succeed. It names the call that failed by itself, and tells why and what to do as that does:
 // what a run ends with is often all that a person sees.
-func (t *step) unmet(need *journal.Call) *writ.Error {
+func (t *Step) unmet(need *journal.Call) *writ.Error {
 	cause := firstCause(t.calls, need)
 	if cause.Error == nil {
 		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", describeSeq(t, cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
@@ -173,7 +173,7 @@ func (t *step) unmet(need *journal.Call) *writ.Error {
 
 // blame returns the failure of a run with the code and the number of the call that failed by itself, if it is that of one which needed it: by these,
 // failures are counted and people look for what to do. The position stays where the script could not go on.
-func (t *step) blame(f writ.Failure) *writ.Failure {
+func (t *Step) blame(f writ.Failure) *writ.Failure {
 	needs := t.call(f.Seq)
 	f.Handled = needs != nil && t.handled(needs) != nil
 	if needs == nil || f.Code != writ.CodeDependencyFailed {
@@ -195,10 +195,10 @@ func describe(c *journal.Call) string {
 }
 
 // describeSeq names a call of a step with its number: "3 (volume.create web-0)".
-func describeSeq(t *step, seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
+func describeSeq(t *Step, seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
 
 // sayBlocked says what a run waits for that must not begin: while it is on hold, or before another one of its deployment has ended.
-func (t *step) sayBlocked() {
+func (t *Step) sayBlocked() {
 	h := t.notBegun()
 	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
 		return
@@ -212,14 +212,14 @@ func (t *step) sayBlocked() {
 	}
 }
 
-func (t *step) moveRun(to writ.RunState) error {
+func (t *Step) moveRun(to writ.RunState) error {
 	t.runDirty, t.runMoved = true, true
 	return t.run.Move(to)
 }
 
 // keep writes the run and the calls that changed, with their events. That a run waits for other calls is not worth a write as long as it is
 // remembered until its next step: a step that reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
-func (t *step) keep(tx *journal.Tx) error {
+func (t *Step) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {
 			continue
@@ -259,7 +259,7 @@ func (t *step) keep(tx *journal.Tx) error {
 }
 
 // count sums up the change of the open work of the project.
-func (t *step) count() {
+func (t *Step) count() {
 	if t.resumed {
 		t.out.OpenRuns++
 	}
@@ -271,7 +271,7 @@ func (t *step) count() {
 
 // handOver lets the runs that wait longest for the resource of a call look at it again, if the call stood in their way and does no more. One
 // that never did wakes nobody: two runs that both go on waiting would wake each other for ever.
-func (t *step) handOver(tx *journal.Tx, c *journal.Call) error {
+func (t *Step) handOver(tx *journal.Tx, c *journal.Call) error {
 	if c.Kind == "" || !c.StoodInTheWay() || c.Claimed && !c.State.Ended() {
 		return nil
 	}

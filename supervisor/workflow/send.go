@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"fmt"
@@ -22,11 +22,11 @@ const (
 	// startMost is how long a later one may wait there, if the slots of the node are taken by jobs that take longer.
 	startMost = 15 * time.Minute
 	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
-	stopWithin = 30 * time.Second
+	StopWithin = 30 * time.Second
 )
 
 // sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
-func (t *step) sendCalls(tx *journal.Tx) error {
+func (t *Step) sendCalls(tx *journal.Tx) error {
 	byNode := make(map[writ.NodeID][]*journal.Call)
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.met(c) {
@@ -61,13 +61,13 @@ func (t *step) sendCalls(tx *journal.Tx) error {
 }
 
 // met reports whether everything that the call needs has succeeded, and every earlier call on its resource has ended.
-func (t *step) met(c *journal.Call) bool {
+func (t *Step) met(c *journal.Call) bool {
 	return !slices.ContainsFunc(c.After, func(seq int) bool { return t.call(seq).State != writ.CallSucceeded }) &&
 		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
 }
 
 // sendTo sends calls to one node, as many as are theirs of its room.
-func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
+func (t *Step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.Nodes.Away(node)
 	if !why.IsZero() {
 		for _, c := range calls {
@@ -108,7 +108,7 @@ func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 }
 
 // cameBack is how many of the run's calls that were out at a node are so no more since this step: the load counts them until they are written.
-func (t *step) cameBack(node writ.NodeID) (n int) {
+func (t *Step) cameBack(node writ.NodeID) (n int) {
 	for _, c := range t.calls {
 		if c.WasOut() && !c.State.Sent() && c.Node == node {
 			n++
@@ -118,7 +118,7 @@ func (t *step) cameBack(node writ.NodeID) (n int) {
 }
 
 // spareRoom is the spare room on a node for the run's project.
-func (t *step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
+func (t *Step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
 	out, err := tx.SentByProject(node)
 	if err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func (t *step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, loa
 }
 
 // deliver journals the next delivery of a planned call and prepares its job.
-func (t *step) deliver(tx *journal.Tx, c *journal.Call) error {
+func (t *Step) deliver(tx *journal.Tx, c *journal.Call) error {
 	secrets, missing, err := t.secretsFor(tx, c)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (t *step) deliver(tx *journal.Tx, c *journal.Call) error {
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more. The node may have said since that it
 // works on it.
-func (t *step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
+func (t *Step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	c := t.open(lost.Key)
 	if c == nil || c.Delivery != lost.Number {
 		return nil
@@ -189,7 +189,7 @@ func (t *step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 }
 
 // addDelivery journals a delivery that may wait at its node for so long.
-func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
+func (t *Step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
 	if err != nil {
@@ -224,7 +224,7 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 }
 
 // ref turns a handle of a script into the resource that the call made or found.
-func (t *step) ref(handle any) (any, error) {
+func (t *Step) ref(handle any) (any, error) {
 	seq, ok := scripts.RefOf(handle)
 	c := t.call(seq)
 	if !ok || c == nil {
@@ -238,4 +238,26 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
+func (t *Step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
+	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i := range lines {
+		if l := &lines[i]; l.Project == t.run.Project {
+			l.Sent -= t.cameBack(node)
+			l.Runs = placement.Enqueue(l.Runs, t.run.ID, calls)
+		}
+	}
+	for _, run := range placement.Share(room, lines) {
+		if run == t.run.ID {
+			ours++
+		} else {
+			others = append(others, run)
+		}
+	}
+	return ours, others, nil
 }

@@ -1,4 +1,8 @@
-package supervisor
+// Package workflow advances runs. A step takes a run, its mail and a View of the supervisor; it evaluates the script,
+// decides about the calls, and returns Effects. Its changes are written in one transaction, and the effects take place
+// after that. The order of a step is fixed: load, receive, evaluate, decide, write, send. The package must not know who
+// sends mail, how nodes are reached, or how people decide.
+package workflow
 
 import (
 	"slices"
@@ -15,7 +19,7 @@ import (
 
 // step is one step of one run, in memory. It starts as the journal has the run, changes by mail and by a pass of the
 // script, and is written in one transaction.
-type step struct {
+type Step struct {
 	*View
 	now     time.Time
 	run     *journal.Run
@@ -57,8 +61,8 @@ type appliedResult struct {
 	late bool // the call had ended before: only the effect on its resource counts
 }
 
-func newStep(view *View, run *journal.Run, now time.Time) *step {
-	return &step{
+func NewStep(view *View, run *journal.Run, now time.Time) *Step {
+	return &Step{
 		View: view, now: now, run: run,
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
 		out: Effects{
@@ -73,18 +77,18 @@ func newStep(view *View, run *journal.Run, now time.Time) *step {
 }
 
 // isOut reports whether a node has a call of the run, so that a result will bring its next step.
-func (t *step) isOut() bool {
+func (t *Step) isOut() bool {
 	return slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
 // rebase lets no call wait longer than one ever does, and no end of a run take longer: the clock was set back since it began. A run whose
 // script failed has until its deadline.
-func (t *step) rebase() {
-	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(stopWithin)) {
-		run.StopBy, t.runDirty = t.now.Add(stopWithin), true
+func (t *Step) rebase() {
+	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(StopWithin)) {
+		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
 	}
 	for _, c := range t.calls {
-		if c.State == writ.CallPlanned && c.RetryAt.After(t.now.Add(backoffMost)) {
+		if c.State == writ.CallPlanned && c.RetryAt.After(t.now.Add(BackoffMost)) {
 			c.RetryAt = t.now
 			t.touch(c)
 		}
@@ -92,7 +96,7 @@ func (t *step) rebase() {
 }
 
 // weigh counts what the calls have of the run's bytes: a run is not written because they have become more.
-func (t *step) weigh() {
+func (t *Step) weigh() {
 	t.run.Bytes = 0
 	for _, c := range t.calls {
 		t.run.Bytes += bound.Size(c.Args) + bound.Size(c.Values)
@@ -100,7 +104,7 @@ func (t *step) weigh() {
 }
 
 // call returns a call by its seq, nil if the run has none.
-func (t *step) call(seq int) *journal.Call {
+func (t *Step) call(seq int) *journal.Call {
 	if seq < 1 || seq > len(t.calls) {
 		return nil
 	}
@@ -108,7 +112,7 @@ func (t *step) call(seq int) *journal.Call {
 }
 
 // open returns a call that is out at a node under exactly this key, nil if it is not.
-func (t *step) open(key writ.JobKey) *journal.Call {
+func (t *Step) open(key writ.JobKey) *journal.Call {
 	if c := t.call(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
 		return c
 	}
@@ -116,10 +120,10 @@ func (t *step) open(key writ.JobKey) *journal.Call {
 }
 
 // touch marks a call to be written.
-func (t *step) touch(c *journal.Call) { t.touched[c.Seq] = true }
+func (t *Step) touch(c *journal.Call) { t.touched[c.Seq] = true }
 
 // move changes the state of a call.
-func (t *step) move(c *journal.Call, to writ.CallState) error {
+func (t *Step) move(c *journal.Call, to writ.CallState) error {
 	t.touch(c)
 	return c.Move(to)
 }
@@ -132,15 +136,15 @@ type wait struct {
 }
 
 // isClaimed reports whether a call was claimed in this step, and not placed yet.
-func (t *step) isClaimed(c *journal.Call) bool {
+func (t *Step) isClaimed(c *journal.Call) bool {
 	_, is := t.claimed[c.Seq]
 	return is
 }
 
-func (t *step) waits(c *journal.Call) wait { return wait{c.Why, c.RetryAt, !t.touched[c.Seq]} }
+func (t *Step) waits(c *journal.Call) wait { return wait{c.Why, c.RetryAt, !t.touched[c.Seq]} }
 
 // waitOn lets a call wait as it did before it was claimed; it is told of only if the reason is another one.
-func (t *step) waitOn(c *journal.Call, before wait, why writ.Reason) {
+func (t *Step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	c.Claimed, c.Need = false, writ.Capacity{}
 	c.Why, c.RetryAt = before.why, before.since
 	if before.kept {
@@ -150,7 +154,7 @@ func (t *step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 }
 
 // delay makes a planned call wait. The step checks it again every second.
-func (t *step) delay(c *journal.Call, why writ.Reason) {
+func (t *Step) delay(c *journal.Call, why writ.Reason) {
 	if !c.Why.Equal(why) {
 		c.Why, c.RetryAt = why, t.now
 		t.touch(c)
@@ -158,16 +162,16 @@ func (t *step) delay(c *journal.Call, why writ.Reason) {
 }
 
 // fail ends a call for good.
-func (t *step) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
+func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
 	c.Error, c.Ended, c.Why, c.Ready = err, t.now, writ.Reason{}, false
 	return t.move(c, state)
 }
 
 // wantsPass reports whether evaluating the script can bring anything new now.
-func (t *step) wantsPass() bool { return t.blocked == "" && t.unevaluated() && t.notBegun() == nil }
+func (t *Step) wantsPass() bool { return t.blocked == "" && t.unevaluated() && t.notBegun() == nil }
 
 // unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment and it is not on hold.
-func (t *step) unevaluated() bool {
+func (t *Step) unevaluated() bool {
 	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false
 	}
@@ -178,7 +182,7 @@ func (t *step) unevaluated() bool {
 }
 
 // lastPosition is where the script made its last call.
-func (t *step) lastPosition() string {
+func (t *Step) lastPosition() string {
 	if len(t.calls) == 0 {
 		return ""
 	}
@@ -186,7 +190,7 @@ func (t *step) lastPosition() string {
 }
 
 // entries are the calls as a pass sees them.
-func (t *step) entries() []scripts.Entry {
+func (t *Step) entries() []scripts.Entry {
 	entries := make([]scripts.Entry, len(t.calls))
 	for i, c := range t.calls {
 		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
@@ -199,4 +203,10 @@ func (t *step) entries() []scripts.Entry {
 		entries[i] = e
 	}
 	return entries
+}
+
+// decided is the list of the last decisions with another one.
+func Decided(list []writ.Decision, d writ.Decision) []writ.Decision {
+	list = append(slices.Clone(list), d)
+	return list[max(len(list)-writ.MaxDecisions, 0):]
 }

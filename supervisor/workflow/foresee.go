@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"encoding/json"
@@ -34,17 +34,17 @@ func (f *foresight) change() writ.Change {
 }
 
 // foresee says what a node will do with a call whose resource is have, nil if there is none.
-func (p *proposed) foresee(t *step, c *journal.Call, have *journal.Resource) foresight {
+func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource) foresight {
 	f := foresight{values: map[string]any{}}
 	if have != nil {
 		maps.Copy(f.values, have.Values)
 		f.drift = driftOf(have)
 	}
-	args := t.handlesNamed(p.op, c)
-	switch p.op.Effect {
+	args := t.handlesNamed(p.Op, c)
+	switch p.Op.Effect {
 	case catalog.Look:
 		f.action = writ.ActionRead
-		if p.op.Repeat == catalog.Once {
+		if p.Op.Repeat == catalog.Once {
 			f.action = writ.ActionAct
 		}
 	case catalog.Remove:
@@ -72,7 +72,7 @@ func driftOf(have *journal.Resource) []string {
 }
 
 // foreseeMake compares the arguments with those that the resource was made with, as its driver does.
-func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
+func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	switch {
 	case have == nil || have.State == catalog.Gone: // then its node makes it again, whatever it was made with
 		f.action = writ.ActionCreate
@@ -82,7 +82,7 @@ func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string
 		return
 	}
 	old, now := p.known(have.Args), p.known(args)
-	changed, err := p.op.Remake(id, have.Operation, old, now)
+	changed, err := p.Op.Remake(id, have.Operation, old, now)
 	if err != nil {
 		f.err = writ.AsError(err)
 		return
@@ -105,23 +105,23 @@ func (p *proposed) foreseeMake(f *foresight, id writ.ResourceID, args map[string
 }
 
 // foreseeAlter compares the arguments with the values of the resource that they set, if they all do, and knows what was done last.
-func (p *proposed) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
+func (p *ProposedCall) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	f.action = writ.ActionAct
-	if have == nil || p.op.Repeat == catalog.Once || len(p.unknown) > 0 || len(f.drift) > 0 {
+	if have == nil || p.Op.Repeat == catalog.Once || len(p.unknown) > 0 || len(f.drift) > 0 {
 		return
 	}
-	if slices.Contains(have.Holds, actOf(p.op, args)) {
+	if slices.Contains(have.Holds, actOf(p.Op, args)) {
 		f.action = writ.ActionUnchanged
 		return
 	}
 	var changed []string
-	for _, field := range p.op.Args {
+	for _, field := range p.Op.Args {
 		v, given := args[field.Name]
 		if !given {
 			continue
 		}
 		before, has := have.Values[field.Name]
-		if set, sets := p.op.Result.Field(field.Name); !sets || set.Type != field.Type || !has {
+		if set, sets := p.Op.Result.Field(field.Name); !sets || set.Type != field.Type || !has {
 			return // what it sets is not among the values
 		}
 		if v != before {
@@ -141,7 +141,7 @@ func (p *proposed) foreseeAlter(f *foresight, id writ.ResourceID, args map[strin
 }
 
 // known returns args without the fields of which something is not known yet.
-func (p *proposed) known(args map[string]any) map[string]any {
+func (p *ProposedCall) known(args map[string]any) map[string]any {
 	if len(p.unknown) == 0 {
 		return args
 	}
@@ -153,9 +153,9 @@ func (p *proposed) known(args map[string]any) map[string]any {
 }
 
 // shrinks is the error about a disk that is to become smaller: no driver does that.
-func (p *proposed) shrinks(id writ.ResourceID, changed []string, args map[string]any, have *journal.Resource) *writ.Error {
+func (p *ProposedCall) shrinks(id writ.ResourceID, changed []string, args map[string]any, have *journal.Resource) *writ.Error {
 	for _, name := range changed {
-		field, _ := p.op.Args.Field(name)
+		field, _ := p.Op.Args.Field(name)
 		has, _ := have.Values[name].(int64)
 		if wanted, ok := args[name].(int64); ok && field.Uses == "disk_gib" && wanted < has {
 			return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", id, has, wanted).
@@ -166,8 +166,8 @@ func (p *proposed) shrinks(id writ.ResourceID, changed []string, args map[string
 }
 
 // keepSizes lets the arguments that say how big a resource is become its values, for the calls that follow.
-func (p *proposed) keepSizes(f *foresight, args map[string]any) {
-	for _, field := range p.op.Args {
+func (p *ProposedCall) keepSizes(f *foresight, args map[string]any) {
+	for _, field := range p.Op.Args {
 		if n, ok := args[field.Name].(int64); ok && field.Uses != "" {
 			f.values[field.Name] = n
 		}

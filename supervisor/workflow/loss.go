@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
 // or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
 // go elsewhere, all others end.
-func (t *step) lose(node writ.NodeID) error {
+func (t *Step) lose(node writ.NodeID) error {
 	n, _ := t.Nodes.Get(node)
 	var without map[int]need
 	if n.Gone {
@@ -51,7 +51,7 @@ func (t *step) lose(node writ.NodeID) error {
 
 // lostNow adds the nodes that were removed and still have calls of the run: the supervisor may have ended between the transaction that says so
 // and the step that follows from it.
-func (t *step) lostNow(told []writ.NodeID) []writ.NodeID {
+func (t *Step) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {
 		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
@@ -71,12 +71,12 @@ func waitsForLost(c *journal.Call, n writ.Node) bool {
 }
 
 // isAway reports whether a node does not take what is in its queue: it is lost, or was removed.
-func isAway(n writ.Node) bool {
+func IsAway(n writ.Node) bool {
 	return n.Liveness == writ.LivenessLost || n.Admission == writ.AdmissionRemoved
 }
 
 // waitForLost says why such a call waits.
-func (t *step) waitForLost(c *journal.Call) {
+func (t *Step) waitForLost(c *journal.Call) {
 	why := writ.Reason{Code: writ.ReasonLostNode, Node: c.NodeName}
 	if c.Options.OnLoss == "replace" {
 		why.Code = writ.ReasonLostWord
@@ -104,13 +104,13 @@ func repeatableElsewhere(c *journal.Call) bool {
 }
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
-func (t *step) giveUp(c *journal.Call) {
+func (t *Step) giveUp(c *journal.Call) {
 	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
 
 // loseBegun ends a call that its lost node may have begun.
-func (t *step) loseBegun(c *journal.Call) error {
+func (t *Step) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
@@ -133,7 +133,7 @@ func (t *step) loseBegun(c *journal.Call) error {
 }
 
 // loseNeed ends a call that no node can do because of what was on one that is gone.
-func (t *step) loseNeed(c *journal.Call, lost need) error {
+func (t *Step) loseNeed(c *journal.Call, lost need) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
@@ -147,7 +147,7 @@ func (t *step) loseNeed(c *journal.Call, lost need) error {
 }
 
 // moveAway plans a call anew under the next attempt, for any node. What becomes of the old one on its node counts no more.
-func (t *step) moveAway(c *journal.Call, why writ.Reason) error {
+func (t *Step) moveAway(c *journal.Call, why writ.Reason) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 		for _, to := range []writ.CallState{writ.CallFailed, writ.CallPlanned} {
@@ -166,7 +166,7 @@ func (t *step) moveAway(c *journal.Call, why writ.Reason) error {
 }
 
 // receiveWithdrawn takes what the queue said of jobs that were to be taken back.
-func (t *step) receiveWithdrawn(m mail.Mail) error {
+func (t *Step) receiveWithdrawn(m mail.Mail) error {
 	for _, taken := range m.Withdrawn {
 		c := t.open(taken.Key)
 		if c == nil {
@@ -181,9 +181,9 @@ func (t *step) receiveWithdrawn(m mail.Mail) error {
 		case t.run.Stop != nil && taken.Number < c.Delivery: // the newest one says what becomes of it
 		case t.run.Stop != nil:
 			err = t.fail(c, t.stoppedCall(), t.run.Stop)
-		case isAway(n) && neverBegan(c):
+		case IsAway(n) && neverBegan(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
-		case isAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
+		case IsAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
 			t.out.Stops.Reclaim[c.Node] = append(t.out.Stops.Reclaim[c.Node], mail.DeliveriesOf(c)...)
 		}
 		if err != nil {
@@ -196,7 +196,7 @@ func (t *step) receiveWithdrawn(m mail.Mail) error {
 			continue
 		}
 		n, _ := t.Nodes.Get(c.Node)
-		if !isAway(n) {
+		if !IsAway(n) {
 			continue // it is back, and says itself what it does
 		}
 		if waitsForLost(c, n) {
@@ -213,7 +213,7 @@ func (t *step) receiveWithdrawn(m mail.Mail) error {
 // freeNames forgets what a node had, in the transaction in which a person's word is recorded that it never comes back, and writes into its
 // record what it must not go on with: another node may have that from then on. It returns the runs that have open calls there; each is to be
 // told.
-func freeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
+func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	resources, err := tx.ResourcesOn(n.ID)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func freeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 		n.Superseded = append(n.Superseded, journal.Superseded{ResourceID: r.ResourceID, UID: r.UID})
 		gone := r.Resource
 		gone.Deleted, gone.Updated, gone.State = true, tx.Now, "gone"
-		tx.AddEvents(writ.Event{Resource: eventResource(gone)})
+		tx.AddEvents(writ.Event{Resource: EventResource(gone)})
 		if err := tx.RemoveResource(r.ResourceID); err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"context"
@@ -128,7 +128,7 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 
 // committed runs with the commit of a step, together with the other steps of the commit. It updates the quota first, so
 // that a client that learns of an ended run is within it.
-func (a *Advancer) committed(t *step, m mail.Mail) {
+func (a *Advancer) committed(t *Step, m mail.Mail) {
 	if t.out.OpenCalls != 0 {
 		a.Quota.AddCalls(t.run.Project, t.out.OpenCalls)
 	}
@@ -139,7 +139,7 @@ func (a *Advancer) committed(t *step, m mail.Mail) {
 }
 
 // afterCommit sends the messages of a step and wakes other runs.
-func (a *Advancer) afterCommit(t *step) {
+func (a *Advancer) afterCommit(t *Step) {
 	a.Outbox.Flush()
 	for _, r := range t.out.Unasked {
 		a.Warnings.Refused(r.Node, "result without a sent job; it is ignored",

@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"writ"
@@ -9,7 +9,7 @@ import (
 )
 
 // book records a result and its effect on the resource.
-func (t *step) book(tx *journal.Tx, s appliedResult) error {
+func (t *Step) book(tx *journal.Tx, s appliedResult) error {
 	c := s.call
 	first, err := tx.AddResult(c, s.Result.Attempt, s.Frame)
 	if err != nil || !first {
@@ -33,10 +33,10 @@ func (t *step) book(tx *journal.Tx, s appliedResult) error {
 	case after == nil:
 		gone := have.Resource
 		gone.Deleted, gone.Run, gone.Updated = true, t.run.ID, t.now
-		t.events = append(t.events, writ.Event{Resource: eventResource(gone)})
+		t.events = append(t.events, writ.Event{Resource: EventResource(gone)})
 		return tx.RemoveResource(c.Resource())
 	}
-	t.events = append(t.events, writ.Event{Resource: eventResource(after.Resource)})
+	t.events = append(t.events, writ.Event{Resource: EventResource(after.Resource)})
 	return tx.PutResource(after)
 }
 
@@ -56,7 +56,7 @@ func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *jo
 
 // effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the call
 // and stays unchanged. told is false if the result does not determine the resource.
-func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
+func (t *Step) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
 	switch {
 	case have != nil && have.UID != c.UID:
 		return nil, false // the result is late: another call has made the resource again
@@ -98,7 +98,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 }
 
 // handlesNamed returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
-func (t *step) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
+func (t *Step) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
 	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
 		if ref, err := t.ref(handle); err == nil {
 			return ref, nil
@@ -118,7 +118,7 @@ func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
 }
 
 // eventResource is a resource as it leaves the datacenter: without values.
-func eventResource(r writ.Resource) *writ.Resource {
+func EventResource(r writ.Resource) *writ.Resource {
 	r.Values = nil
 	return &r
 }

@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 )
 
 // proposed is a call of a proposal that was found to be proper.
-type proposed struct {
+type ProposedCall struct {
 	scripts.NewCall
-	op      *catalog.Operation
+	Op      *catalog.Operation
 	unnamed bool     // its resource has a name that is not known yet
 	waits   []int    // see writ.ProposedCall
 	unknown []string // the arguments of which something is not known yet, in the order of the schema
@@ -25,10 +25,10 @@ type proposed struct {
 
 // readProposal validates the deployment, the targets and the calls of a proposal, which any client can send. Its calls
 // are checked like the calls of a pass.
-func readProposal(p *writ.Proposal) ([]proposed, error) {
+func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	switch {
 	case p.Deployment != "" && !writ.ValidName(p.Deployment):
-		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", short(p.Deployment))
+		return nil, writ.Errorf(writ.CodeBadRequest, "%q is no name of a deployment", Short(p.Deployment))
 	case p.Deployment == "" && p.Base != nil, p.Base != nil && *p.Base < 0:
 		return nil, writ.Errorf(writ.CodeBadRequest, "base is a revision of a deployment")
 	case len(p.Targets) > identity.MaxTargets, slices.ContainsFunc(p.Targets, func(t string) bool { return !identity.ValidTarget(t) }):
@@ -36,7 +36,7 @@ func readProposal(p *writ.Proposal) ([]proposed, error) {
 	case len(p.Calls) > scripts.MaxCalls:
 		return nil, writ.Errorf(writ.CodeTooLarge, "the plan has %d calls; a run has at most %d", len(p.Calls), scripts.MaxCalls)
 	}
-	calls := make([]proposed, 0, len(p.Calls))
+	calls := make([]ProposedCall, 0, len(p.Calls))
 	for i := range p.Calls {
 		c, err := readCall(&p.Calls[i], calls)
 		if err != nil {
@@ -49,7 +49,7 @@ func readProposal(p *writ.Proposal) ([]proposed, error) {
 }
 
 // short fits what a stranger wrote into a message.
-func short(text string) string {
+func Short(text string) string {
 	const most = 80
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"
@@ -58,13 +58,13 @@ func short(text string) string {
 }
 
 // readCall validates a call, given those before it.
-func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
+func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error) {
 	seq := len(before) + 1
 	op, ok := catalog.Lookup(p.Operation)
 	if !ok {
-		return proposed{}, fmt.Errorf("there is no operation %q", short(p.Operation))
+		return ProposedCall{}, fmt.Errorf("there is no operation %q", Short(p.Operation))
 	}
-	c := proposed{op: op, waits: p.Waits}
+	c := ProposedCall{Op: op, waits: p.Waits}
 	if !rising(p.After, seq) || !rising(p.Waits, seq) {
 		return c, errors.New("what it needs and waits for are not earlier calls, ascending")
 	}
@@ -80,13 +80,13 @@ func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 		if !ok || n < 1 || n >= seq || !slices.Contains(p.After, n) {
 			return "", false
 		}
-		if op := before[n-1].op; op.Named() {
+		if op := before[n-1].Op; op.Named() {
 			return op.Kind, true
 		}
 		return "nothing", true // what it made has no name, so it fits nowhere
 	}
 	if problems := op.Args.CheckSent(args, isHandle); len(problems) > 0 {
-		return c, fmt.Errorf("%s: %s", op.Name(), short(problems[0].String()))
+		return c, fmt.Errorf("%s: %s", op.Name(), Short(problems[0].String()))
 	}
 	c.Args = op.Args.Fill(args)
 	for _, f := range op.Args {
@@ -173,7 +173,7 @@ func hides(v any) bool {
 }
 
 // proposalRun is a run as it would be, without an id.
-func proposalRun(p *writ.Proposal, calls []proposed, project string, revision int) *journal.Run {
+func ProposalRun(p *writ.Proposal, calls []ProposedCall, project string, revision int) *journal.Run {
 	run := &journal.Run{
 		Run:         writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning},
 		Destructive: p.Destructive, Targets: p.Targets,

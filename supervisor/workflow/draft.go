@@ -1,8 +1,9 @@
-package supervisor
+package workflow
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -19,11 +20,11 @@ const maxRounds = 100
 // draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a step, on a journal that is
 // only read. Where nodes would act the draft takes what they are expected to do as done, and lays the outcome over the journal for the
 // calls that follow. Calls of one pass are arranged together, and when the script waits for one of them all of them are taken to end.
-type draft struct {
-	step *step
+type Draft struct {
+	step *Step
 	tx   *journal.Tx
-	plan []proposed
-	seen []writ.PreviewedCall // one for each of plan
+	plan []ProposedCall
+	Seen []writ.PreviewedCall // one for each of plan
 	left int                  // of maxRounds
 
 	laid  map[writ.ResourceID]*journal.Resource // as they are after the calls that have ended; nil: gone
@@ -33,17 +34,17 @@ type draft struct {
 	changed map[writ.ResourceID]bool // by calls of the plan
 }
 
-var _ ground = (*draft)(nil)
+var _ ground = (*Draft)(nil)
 
-func newDraft(tx *journal.Tx, t *step, plan []proposed) (*draft, error) {
-	d := &draft{
-		step: t, tx: tx, plan: plan, seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
+func NewDraft(tx *journal.Tx, t *Step, plan []ProposedCall) (*Draft, error) {
+	d := &Draft{
+		step: t, tx: tx, plan: plan, Seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
 		laid: make(map[writ.ResourceID]*journal.Resource), open: make(map[writ.ResourceID]writ.RunID),
 		changed: make(map[writ.ResourceID]bool),
 	}
 	t.verdicts = make(map[int]placement.Decision)
-	for i := range d.seen {
-		d.seen[i].Seq = i + 1
+	for i := range d.Seen {
+		d.Seen[i].Seq = i + 1
 	}
 	if err := d.lookUp(); err != nil {
 		return nil, err
@@ -54,12 +55,12 @@ func newDraft(tx *journal.Tx, t *step, plan []proposed) (*draft, error) {
 }
 
 // lookUp asks the journal for what all calls of the plan are about, with few questions: one for each call is most of what a large plan costs.
-func (d *draft) lookUp() error {
+func (d *Draft) lookUp() error {
 	project := d.step.run.Project
 	names := make(map[writ.ResourceKind][]string)
 	for i := range d.plan {
-		if p := &d.plan[i]; p.op.Named() {
-			names[p.op.Kind] = append(names[p.op.Kind], p.Name)
+		if p := &d.plan[i]; p.Op.Named() {
+			names[p.Op.Kind] = append(names[p.Op.Kind], p.Name)
 		}
 	}
 	for kind, all := range names {
@@ -82,7 +83,7 @@ func (d *draft) lookUp() error {
 }
 
 // Resource implements ground. What a call is not about but names in its arguments is looked up here.
-func (d *draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
+func (d *Draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
 	if r, known := d.laid[id]; known {
 		return r, nil
 	}
@@ -94,7 +95,7 @@ func (d *draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
 }
 
 // OpenCallOn implements ground.
-func (d *draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
+func (d *Draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error) {
 	if run, known := d.open[id]; known {
 		return run, nil
 	}
@@ -106,7 +107,7 @@ func (d *draft) OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, e
 }
 
 // Loads implements ground.
-func (d *draft) Loads() (map[writ.NodeID]journal.Load, error) {
+func (d *Draft) Loads() (map[writ.NodeID]journal.Load, error) {
 	loads := maps.Clone(d.loads)
 	for _, c := range d.step.calls {
 		if !c.State.Ended() && c.Node != "" && !d.step.isClaimed(c) {
@@ -123,7 +124,7 @@ func reserve(loads map[writ.NodeID]journal.Load, node writ.NodeID, more writ.Cap
 }
 
 // lay puts what a resource is after a call over what the journal has.
-func (d *draft) lay(id writ.ResourceID, before, after *journal.Resource) {
+func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	if before != nil && before.Node != "" {
 		reserve(d.loads, before.Node, writ.Capacity{}.Minus(before.Need))
 	}
@@ -134,7 +135,7 @@ func (d *draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 }
 
 // carryOut takes the plan from its first call to its last.
-func (d *draft) carryOut(ctx context.Context) error {
+func (d *Draft) CarryOut(ctx context.Context) error {
 	for i := range d.plan {
 		p := &d.plan[i]
 		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.step.call(seq).State.Ended() }) {
@@ -149,9 +150,9 @@ func (d *draft) carryOut(ctx context.Context) error {
 		if err := d.step.enlist(p.NewCall); err != nil {
 			return err
 		}
-		if p.unnamed && p.op.Effect != catalog.Make { // nobody can tell what it is about
+		if p.unnamed && p.Op.Effect != catalog.Make { // nobody can tell what it is about
 			d.step.call(p.Seq).State = writ.CallSucceeded
-			d.seen[i].Action, d.seen[i].Reason = writ.ActionUnknown, unnamedReason
+			d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
 	}
 	if err := d.advance(ctx); err != nil {
@@ -166,15 +167,15 @@ func (d *draft) carryOut(ctx context.Context) error {
 const unnamedReason = "its name is not known yet"
 
 // stop says of the calls from an index on that the script does not come so far.
-func (d *draft) stop(from, refused int) {
+func (d *Draft) stop(from, refused int) {
 	why := "the script reads what call " + describeSeq(d.step, refused) + " gives, which is refused"
-	for i := from; i < len(d.seen); i++ {
-		d.seen[i].Action, d.seen[i].Reason = writ.ActionUnreached, why
+	for i := from; i < len(d.Seen); i++ {
+		d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnreached, why
 	}
 }
 
 // advance arranges the calls that are open, and takes them to end.
-func (d *draft) advance(ctx context.Context) error {
+func (d *Draft) advance(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -199,15 +200,15 @@ func (d *draft) advance(ctx context.Context) error {
 	return err
 }
 
-func (d *draft) isFinal() bool {
+func (d *Draft) isFinal() bool {
 	return !slices.ContainsFunc(d.step.calls, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 
 // placed reports whether a run would send the call now.
-func (d *draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && d.step.met(c) }
+func (d *Draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && d.step.met(c) }
 
 // endCalls takes the open calls that may, in their order, to end. It reports whether there were any.
-func (d *draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
+func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 	for _, c := range d.step.calls {
 		if c.State != writ.CallPlanned || !may(c) {
 			continue
@@ -226,17 +227,17 @@ func (d *draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 }
 
 // end takes one call to end as its node would end it.
-func (d *draft) end(c *journal.Call) error {
-	p, out := &d.plan[c.Seq-1], &d.seen[c.Seq-1]
+func (d *Draft) end(c *journal.Call) error {
+	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
 	d.explain(c, out)
 	if !c.Claimed {
-		if err := d.step.claim(d, p.op, c); err != nil || c.State != writ.CallPlanned {
+		if err := d.step.claim(d, p.Op, c); err != nil || c.State != writ.CallPlanned {
 			return err
 		}
 	}
-	if !p.op.Named() {
+	if !p.Op.Named() {
 		out.Action = writ.ActionRead
-		if p.op.Effect != catalog.Look {
+		if p.Op.Effect != catalog.Look {
 			out.Action = writ.ActionAct
 		}
 		c.State = writ.CallSucceeded
@@ -265,8 +266,8 @@ func (d *draft) end(c *journal.Call) error {
 		out.Action, out.Reason = writ.ActionUnknown, unnamedReason
 	}
 	result := writ.Result{Change: f.change(), Driver: out.Driver, Simulated: out.Simulated, Values: f.values}
-	if p.op.Effect != catalog.Look {
-		if after, told := d.step.effect(p.op, c, have, result); told {
+	if p.Op.Effect != catalog.Look {
+		if after, told := d.step.effect(p.Op, c, have, result); told {
 			d.lay(c.Resource(), have, after)
 		}
 	}
@@ -275,7 +276,7 @@ func (d *draft) end(c *journal.Call) error {
 }
 
 // valuesOf returns the values of a resource that no call of the plan changes, nil of another.
-func (d *draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessage {
+func (d *Draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessage {
 	if have == nil || len(have.Values) == 0 || d.changed[c.Resource()] {
 		return nil
 	}
@@ -287,7 +288,7 @@ func (d *draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessag
 }
 
 // explain says where a call goes and why, or why it waits.
-func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
+func (d *Draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	v, chosen := d.step.verdicts[c.Seq]
 	if c.Node == "" || !c.Claimed {
 		out.Waits, out.Reason, out.Nodes = true, c.Why.String(), v.Unsuitable
@@ -295,7 +296,7 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	}
 	node, away := d.step.Nodes.Away(c.Node)
 	out.Node, out.NodeName = c.Node, node.Name
-	op := d.plan[c.Seq-1].op
+	op := d.plan[c.Seq-1].Op
 	for _, driver := range node.Drivers {
 		if driver.Module == op.Module {
 			out.Driver, out.Simulated = driver.Name, driver.Simulated
@@ -317,9 +318,9 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 }
 
 // close completes what is said of a call that has ended.
-func (d *draft) close(c *journal.Call) {
-	out := &d.seen[c.Seq-1]
-	defer func() { out.Warning = diskWarning(d.step.Nodes, *out, d.plan[c.Seq-1].op.Effect) }()
+func (d *Draft) close(c *journal.Call) {
+	out := &d.Seen[c.Seq-1]
+	defer func() { out.Warning = diskWarning(d.step.Nodes, *out, d.plan[c.Seq-1].Op.Effect) }()
 	switch {
 	case c.State == writ.CallFailed:
 		out.Action, out.Fields, out.Error, out.Waits, out.Reason = writ.ActionRefused, nil, c.Error, false, ""
@@ -341,4 +342,17 @@ func (d *draft) close(c *journal.Call) {
 			out.Node, out.NodeName = c.Node, c.NodeName
 		}
 	}
+}
+
+// diskWarning names an almost full disk of the node of a call that may write to it.
+func diskWarning(nodes Nodes, c writ.PreviewedCall, effect catalog.Effect) string {
+	if effect == catalog.Remove || !c.Action.Changes() || c.Node == "" {
+		return ""
+	}
+	n, _ := nodes.Get(c.Node)
+	d := n.AlmostFullDisk()
+	if d == nil {
+		return ""
+	}
+	return fmt.Sprintf("a disk of %s is almost full: %d%% of it is free", n.Name, d.Free*100/d.Bytes) // authors of scripts learn no paths of nodes
 }

@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"fmt"
@@ -18,12 +18,12 @@ const defaultRetries = 5
 
 // Backoff between attempts: doubling from first to most, each with jitter of half its length.
 const (
-	backoffFirst = time.Second
-	backoffMost  = time.Minute
+	BackoffFirst = time.Second
+	BackoffMost  = time.Minute
 )
 
 // receive takes mail into the step, after what ends the run because of what it is, nil if nothing does. It changes memory only.
-func (t *step) receive(m mail.Mail, why *mail.Stop) error {
+func (t *Step) receive(m mail.Mail, why *mail.Stop) error {
 	if why != nil {
 		t.halt(*why)
 	}
@@ -89,14 +89,14 @@ func (t *step) receive(m mail.Mail, why *mail.Stop) error {
 		}
 		t.halt(*m.Stop)
 		if d := m.Stop.Decision; d != nil {
-			t.run.Decided, t.runDirty, t.runMoved = decided(t.run.Decided, *d), true, true
+			t.run.Decided, t.runDirty, t.runMoved = Decided(t.run.Decided, *d), true, true
 		}
 	}
 	return t.receiveWithdrawn(m)
 }
 
 // tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
-func (t *step) tooEarly(s mail.Stop) bool {
+func (t *Step) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
 		due = t.run.StopBy
@@ -106,7 +106,7 @@ func (t *step) tooEarly(s mail.Stop) bool {
 
 // answer lets a call take the result of its open attempt. A success that comes for a call which has ended meanwhile (cancelled, given up)
 // still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
-func (t *step) answer(a mail.Arrival, left *leftover) error {
+func (t *Step) answer(a mail.Arrival, left *leftover) error {
 	c := t.call(a.Result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.Result.Attempt > c.Attempt:
@@ -154,7 +154,7 @@ func (t *step) answer(a mail.Arrival, left *leftover) error {
 
 // behindStuck reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
 // resource, or as many as the node has slots.
-func (t *step) behindStuck(c *journal.Call) bool {
+func (t *Step) behindStuck(c *journal.Call) bool {
 	n, _ := t.Nodes.Get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
 		op, ok := catalog.Lookup(w.Operation)
@@ -171,7 +171,7 @@ func noteFailureKnown(c *journal.Call, code writ.Code) {
 }
 
 // take lets a call succeed with a result.
-func (t *step) take(c *journal.Call, r *writ.Result) error {
+func (t *Step) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = t.completeValues(c, r.Values), nil
 	t.run.Bytes += bound.Size(c.Values)
@@ -186,7 +186,7 @@ func report(c *journal.Call, r *writ.Result) {
 }
 
 // completeValues completes the values of a result with what only the supervisor knows.
-func (t *step) completeValues(c *journal.Call, values map[string]any) map[string]any {
+func (t *Step) completeValues(c *journal.Call, values map[string]any) map[string]any {
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || values == nil {
 		return values
@@ -205,7 +205,7 @@ func retries(c *journal.Call) int {
 }
 
 // tryAgain plans the next attempt of a call after a retryable failure.
-func (t *step) tryAgain(c *journal.Call) error {
+func (t *Step) tryAgain(c *journal.Call) error {
 	c.RetryAt = t.now.Add(t.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
 	c.Delivery, c.Withdrawn = 0, 0
@@ -219,16 +219,16 @@ func withoutHint(err *writ.Error) *writ.Error {
 }
 
 // backoff is how long to wait after the failure of an attempt, unless Config says otherwise.
-func backoff(attempt int) time.Duration {
-	d := backoffMost
+func Backoff(attempt int) time.Duration {
+	d := BackoffMost
 	if attempt < 7 { // 64 s is more than the most
-		d = min(backoffFirst<<(attempt-1), backoffMost)
+		d = min(BackoffFirst<<(attempt-1), BackoffMost)
 	}
 	return d/2 + rand.N(d/2+1)
 }
 
 // overdue ends a call whose node did not report by its end-by.
-func (t *step) overdue(key writ.JobKey) error {
+func (t *Step) overdue(key writ.JobKey) error {
 	c := t.open(key)
 	if c == nil {
 		return nil
@@ -245,7 +245,7 @@ func (t *step) overdue(key writ.JobKey) error {
 
 // halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending
 // already, because its script failed, does not wait for its calls any longer.
-func (t *step) halt(why mail.Stop) {
+func (t *Step) halt(why mail.Stop) {
 	switch {
 	case t.run.State.Ended():
 		return
@@ -266,13 +266,13 @@ func (t *step) halt(why mail.Stop) {
 }
 
 // callBack has a call that is out taken back, and its node told to stop.
-func (t *step) callBack(c *journal.Call) {
+func (t *Step) callBack(c *journal.Call) {
 	t.out.Stops.Cancels[c.Node] = t.run.Resumes
 	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 }
 
 // stoppedCall is the state of calls that the end of their run ends.
-func (t *step) stoppedCall() writ.CallState {
+func (t *Step) stoppedCall() writ.CallState {
 	if t.run.StopState == writ.RunExpired {
 		return writ.CallExpired
 	}

@@ -1,4 +1,4 @@
-package supervisor
+package workflow
 
 import (
 	"maps"
@@ -13,7 +13,7 @@ import (
 
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
 // something of theirs exists already they go there.
-func (t *step) placeCalls(g ground) error {
+func (t *Step) placeCalls(g ground) error {
 	if len(t.groups()) == 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (t *step) placeCalls(g ground) error {
 }
 
 // seats returns the nodes with what is free on them.
-func (t *step) seats(g ground) ([]placement.Candidate, error) {
+func (t *Step) seats(g ground) ([]placement.Candidate, error) {
 	loads, err := g.Loads()
 	if err != nil {
 		return nil, err
@@ -55,14 +55,14 @@ func (t *step) seats(g ground) ([]placement.Candidate, error) {
 
 // groups returns the calls that have to be placed, those together that must be on one node. A group with a call that is not claimed yet
 // is left out.
-func (t *step) groups() [][]*journal.Call {
+func (t *Step) groups() [][]*journal.Call {
 	return slices.DeleteFunc(t.connected(), func(group []*journal.Call) bool {
 		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
 	})
 }
 
 // connected returns the calls that wait to be sent, those together that must be on one node.
-func (t *step) connected() [][]*journal.Call {
+func (t *Step) connected() [][]*journal.Call {
 	parent := make(map[int]int)
 	find := func(seq int) int {
 		for parent[seq] != seq {
@@ -120,7 +120,7 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 }
 
 // placeGroup finds a node for a group, or says why there is none.
-func (t *step) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
+func (t *Step) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
 	var w placement.Request
 	w.Labels = make(map[string]string)
 	var pinned writ.NodeID
@@ -205,14 +205,14 @@ func (t *step) placeGroup(group []*journal.Call, seats []placement.Candidate) er
 const homelessAgain = 10 * time.Second
 
 // delayHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
-func (t *step) delayHomeless(c *journal.Call, why writ.Reason) {
+func (t *Step) delayHomeless(c *journal.Call, why writ.Reason) {
 	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
 		t.delay(c, why)
 	}
 }
 
 // checkGrowth fails the calls that want more of the node that has their resource than it has left.
-func (t *step) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
+func (t *Step) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
 	for _, c := range group {
 		i := slices.IndexFunc(seats, func(s placement.Candidate) bool { return s.ID == c.Node })
 		if !t.isClaimed(c) || i < 0 {
@@ -240,7 +240,7 @@ func (t *step) checkGrowth(group []*journal.Call, seats []placement.Candidate) e
 }
 
 // torn is the error of a call that is bound to two nodes.
-func (t *step) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
+func (t *Step) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.Nodes.Name(a), t.Nodes.Name(b))
 	if len(t.holders(c)) > 0 {
 		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
@@ -253,7 +253,7 @@ func (t *step) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 
 // splitAt is where the script read a result that kept a call from being placed with what it needs, as far as this run made that: the last read
 // before the youngest of it or, if all of that was asked for in one pass, before the call. It is "" if no read did.
-func (t *step) splitAt(c *journal.Call) string {
+func (t *Step) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range t.near(c) {
 		need := t.call(seq)
@@ -280,7 +280,7 @@ func splitHint(at string) string {
 
 // homes returns the nodes that a call is bound to: its own, those that have it from before the journal came from a backup, and those of the
 // node-local things that it needs.
-func (t *step) homes(c *journal.Call) []writ.NodeID {
+func (t *Step) homes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
