@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -29,7 +30,7 @@ type adoptFlags struct {
 func (f *adoptFlags) add(c *cobra.Command) {
 	c.Flags().DurationVar(&f.within, "adopt-timeout", adoptWithin,
 		"how long to wait until every datacenter has signed that the new roster is in force there (exit code 6)")
-	inRange(c.Flags(), "adopt-timeout", &f.within, time.Second, longest)
+	cli.InRange(c.Flags(), "adopt-timeout", &f.within, time.Second, cli.Longest)
 	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the datacenters have the new roster")
 }
 
@@ -73,7 +74,7 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, amended clien
 	err := c.AwaitAdoption(ctx, roster, ids, f.within)
 	pending, isPending := errors.AsType[*client.AdoptionPending](err)
 	switch {
-	case isPending && isInterrupt(ctx, err):
+	case isPending && cli.IsInterrupt(ctx, err):
 		return terminal.Interrupted(m.unproved(roster, pending.Missing))
 	case writ.CodeOf(err) == writ.CodeNotAdopted && m.before != "":
 		e := *writ.AsError(err)

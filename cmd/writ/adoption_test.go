@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -62,7 +63,7 @@ func TestPendingAdoptionIsAnInterrupt(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	err := error(&client.AdoptionPending{Missing: []string{"east"}, Err: ctx.Err()})
-	if !isInterrupt(ctx, err) || !errors.Is(err, context.Canceled) {
+	if !cli.IsInterrupt(ctx, err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v is no interrupt", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -186,7 +187,7 @@ func TestAnInterruptedConfirmationSignsNothing(t *testing.T) {
 	stop()
 	a := newApp(terminal.New(inside, inside, inside, nil))
 	a.Until = interrupted
-	err := a.confirmSigning("cancel these 2 runs", "")
+	err := cli.ConfirmSigning(a.Env, "cancel these 2 runs", "")
 	if terminal.ExitCode(err) != writ.ExitInterrupted {
 		t.Errorf("%v", err)
 	}

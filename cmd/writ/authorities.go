@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -19,7 +20,7 @@ import (
 const certificateLife = time.Hour
 
 func (a *app) authorityCommand() *cobra.Command {
-	return family("ca", "Manage the authorities for SSH certificates", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
+	return cli.Family("ca", "Manage the authorities for SSH certificates", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
 }
 
 // authorityView is an authority as recorded in the roster.
@@ -47,7 +48,7 @@ func (v authorityView) users() string {
 func authoritiesOf(r *identity.Roster) []authorityView {
 	views := []authorityView{}
 	for _, a := range r.Authorities {
-		views = append(views, authorityView{a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, lifetime(a.MaxLife()), a.Expires})
+		views = append(views, authorityView{a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, cli.Lifetime(a.MaxLife()), a.Expires})
 	}
 	return views
 }
@@ -57,34 +58,23 @@ func (a *app) authorityListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the authorities whose SSH certificates may sign",
 		Example: "  writ ca list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.cluster(cmd.Context())
+			_, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
 			all := authoritiesOf(roster)
-			return a.printList(terminal.List(all, all, func(v authorityView) string { return v.Name },
-				column("AUTHORITY", func(v authorityView) string { return v.Name }),
-				column("STATE", func(v authorityView) string { return string(v.State) }),
-				column("USERS (KEY IDS)", authorityView.users),
-				column("MAX LIFETIME", func(v authorityView) string { return v.MaxLifetime }),
-				column("EXPIRES", func(v authorityView) string { return day(v.Expires) }),
-				wide("KEY", func(v authorityView) string { return v.Fingerprint }),
+			return a.PrintList(terminal.List(all, all, func(v authorityView) string { return v.Name },
+				cli.Column("AUTHORITY", func(v authorityView) string { return v.Name }),
+				cli.Column("STATE", func(v authorityView) string { return string(v.State) }),
+				cli.Column("USERS (KEY IDS)", authorityView.users),
+				cli.Column("MAX LIFETIME", func(v authorityView) string { return v.MaxLifetime }),
+				cli.Column("EXPIRES", func(v authorityView) string { return day(v.Expires) }),
+				cli.Wide("KEY", func(v authorityView) string { return v.Fingerprint }),
 			), "the roster names no authority: `writ ca add` adds the first")
 		},
 	}
-}
-
-// lifetime formats a duration in whole seconds and omits trailing zero units: "1h", and 90 s as "1m30s".
-func lifetime(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []struct{ whole, short string }{{"m0s", "m"}, {"h0m", "h"}} {
-		if rest, ok := strings.CutSuffix(text, zero.whole); ok {
-			text = rest + zero.short
-		}
-	}
-	return text
 }
 
 // day formats the day of a time, "" for the zero time.
@@ -116,7 +106,7 @@ a certificate, and it can sign no roster.`,
 		Example: `  writ user add deploy --ci --role deployer --project web-shop
   writ ca add github --key ca.pub --user deploy --key-id 'repo:acme/shop:*' --max-lifetime 15m --valid 2160h
   writ ca add github --valid 2160h`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkNewName("certificate authority", args[0]); err != nil {
 				return err
@@ -133,7 +123,7 @@ a certificate, and it can sign no roster.`,
 			if valid > 0 {
 				grant.Expires = time.Now().Add(valid).UTC().Truncate(time.Second)
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -158,9 +148,9 @@ a certificate, and it can sign no roster.`,
 	f.StringSliceVar(&users, "user", nil, "machine of the roster for which it may make certificates (repeatable)")
 	f.StringArrayVar(&keyIDs, "key-id", nil, "key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
 	f.DurationVar(&life, "max-lifetime", 0, "how long a certificate may be valid in all, 24h at most; 1h for a new authority")
-	inRange(f, "max-lifetime", &life, time.Minute, identity.MaxCertificateLife)
+	cli.InRange(f, "max-lifetime", &life, time.Minute, identity.MaxCertificateLife)
 	f.DurationVar(&valid, "valid", 0, "how long its certificates count from now on; for ever if not given")
-	inRange(f, "valid", &valid, time.Second, longestGrant)
+	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
 	adopt.add(c)
 	return c
 }
@@ -180,9 +170,9 @@ Then the command waits until every datacenter has signed that the new roster is 
 A single certificate cannot be revoked: it ends by itself. The name and the key are never used again.`,
 		Example: `  writ ca remove github
   writ ca remove github --revoke`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}

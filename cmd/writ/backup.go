@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ/cmd/writ/internal/backup"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -20,9 +21,9 @@ and its rosters. The daemon goes on meanwhile. Keep the file as you keep a priva
 A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup: one
 whose disk is gone joins anew, as a new node.`,
 		Example: `  writ backup --data ./dc1 dc1.tar`,
-		Args:    exactly("FILE"),
+		Args:    cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := backup.Save(cmd.Context(), data, args[0], a.version)
+			m, err := backup.Save(cmd.Context(), data, args[0], a.Version)
 			if err != nil {
 				return err
 			}
@@ -30,7 +31,7 @@ whose disk is gone joins anew, as a new node.`,
 			return a.showManifest(m)
 		},
 	}
-	dataFlag(c, &data)
+	cli.DataFlag(c, &data)
 	return c
 }
 
@@ -53,9 +54,9 @@ before you start it again. Then it asks its nodes what they did since, and no se
 		Example: "  writ restore --data ./dc1 dc1.tar\n  writ restore --mark --data ./dc1",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if mark {
-				return exactly()(cmd, args)
+				return cli.Exactly()(cmd, args)
 			}
-			return exactly("FILE")(cmd, args)
+			return cli.Exactly("FILE")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if mark {
@@ -73,7 +74,7 @@ before you start it again. Then it asks its nodes what they did since, and no se
 			return a.showManifest(m)
 		},
 	}
-	dataFlag(c, &data)
+	cli.DataFlag(c, &data)
 	c.Flags().BoolVar(&mark, "mark", false, "only mark the journal of a supervisor as restored by other means")
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -24,11 +25,11 @@ type batchFlags struct {
 	serials    string // name of a file
 	most       int
 	validity   time.Duration
-	reason     reasonFlag
+	reason     cli.ReasonFlag
 }
 
 func (a *app) batchCommand() *cobra.Command {
-	return family("batch", "Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
+	return cli.Family("batch", "Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
 		a.batchCreateCommand(), a.batchListCommand(), a.batchRevokeCommand())
 }
 
@@ -48,18 +49,18 @@ batch list" afterwards: a number that a second machine reports as well is contes
 A datacenter with manual approval takes no batches: there each node is approved by its key.`,
 		Example: "  writ batch create --dc dc1 --serials rack7.txt --valid 1h\n" +
 			"  writ batch create --dc dc1 --serials inventory.txt --max 20 --reason \"rack 7 is set up\"",
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.createBatch(cmd.Context(), flags) },
 	}
 	f := c.Flags()
 	f.StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
-	inRange(f, "max", &flags.most, 0, most)
+	cli.InRange(f, "max", &flags.most, 0, cli.Most)
 	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long nodes are admitted, at most 24h")
-	inRange(f, "valid", &flags.validity, time.Second, identity.MaxBatchValidity)
-	flags.reason.add(c, "writ batch list")
+	cli.InRange(f, "valid", &flags.validity, time.Second, identity.MaxBatchValidity)
+	flags.reason.Add(c, "writ batch list")
 	return c
 }
 
@@ -68,8 +69,8 @@ func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.decideIn(ctx, flags.datacenter, func(dc *identity.Datacenter) identity.Statement {
-		a.Note("signing: a batch of %s admits at most %s to %s until %s", count(len(b.Serials), "serial number"), count(b.Most, "node"), dc.Name, clock(b.Until))
+	return cli.DecideIn(ctx, a.Env, flags.datacenter, func(dc *identity.Datacenter) identity.Statement {
+		a.Note("signing: a batch of %s admits at most %s to %s until %s", cli.Count(len(b.Serials), "serial number"), cli.Count(b.Most, "node"), dc.Name, cli.Clock(b.Until))
 		a.Note("%s", identity.BatchWarning)
 		s := identity.Statement{Reason: string(flags.reason)}
 		b.Statement(&s)
@@ -86,7 +87,7 @@ func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 	}
 	if flags.most > len(serials) {
 		return none, writ.Errorf(writ.CodeUsage, "--max %d is not possible", flags.most).
-			WithHint("the list has %s, and each admits one node", count(len(serials), "serial number"))
+			WithHint("the list has %s, and each admits one node", cli.Count(len(serials), "serial number"))
 	}
 	b := identity.Batch{ID: identity.NewBatchID(), Serials: serials, Most: flags.most, Until: time.Now().Add(flags.validity).UTC().Truncate(time.Second)}
 	if b.Most == 0 {
@@ -113,7 +114,7 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 		case serial == "":
 			continue
 		case redact.Holds(serial):
-			return nil, holdsSecret(fmt.Sprintf("line %d of %s", n, name))
+			return nil, cli.HoldsSecret(fmt.Sprintf("line %d of %s", n, name))
 		case !identity.ValidSerial(serial):
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is not a serial number of one machine", name, n, serial).
 				WithHint("one has %d to %d visible characters; texts such as \"Default string\" stand on many machines", identity.MinSerial, identity.MaxSerial)
@@ -126,7 +127,7 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "read %s: %v", name, err)
 	}
 	if len(all) < 1 || len(all) > identity.MaxBatchSerials {
-		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, count(len(all), "serial number")).WithHint("a batch has 1 to %d", identity.MaxBatchSerials)
+		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, cli.Count(len(all), "serial number")).WithHint("a batch has 1 to %d", identity.MaxBatchSerials)
 	}
 	slices.Sort(all)
 	return all, nil
@@ -160,9 +161,9 @@ func (a *app) batchListCommand() *cobra.Command {
 node has and another machine reports, with the name that this machine wants: one of both is a copy. Numbers that no machine
 has reported yet are not shown, because each of them admits a node.`,
 		Example: "  writ batch list --dc dc1",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -170,7 +171,7 @@ has reported yet are not shown, because each of them admits a node.`,
 			if err != nil {
 				return err
 			}
-			asked, err := answered(a, list.Items, func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
+			asked, err := cli.Answered(a.Env, list.Items, func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
 			if err != nil {
 				return err
 			}
@@ -180,33 +181,33 @@ has reported yet are not shown, because each of them admits a node.`,
 				names[d.Datacenter] = d.Name
 				batches = append(batches, d.Batches...)
 			}
-			return a.printList(batchTable(list, batches, names), unlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
+			return a.PrintList(batchTable(list, batches, names), cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only batches of this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 func batchTable(list api.BatchList, batches []api.Batch, names map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(list, batches, func(b api.Batch) string { return b.ID },
-		whole(column("BATCH", func(b api.Batch) string { return b.ID })),
-		column("DATACENTER", func(b api.Batch) string { return names[b.Datacenter] }),
-		column("STATE", func(b api.Batch) string { return batchState(b, time.Now()) }),
-		whole(column("UNTIL", func(b api.Batch) string { return clock(b.Until) })),
-		column("SERIALS", func(b api.Batch) string { return fmt.Sprint(b.Serials) }),
-		column("ADMITTED", func(b api.Batch) string { return fmt.Sprintf("%d of %d", len(b.Admitted), b.Max) }),
-		column("NODES", func(b api.Batch) string {
+		cli.Whole(cli.Column("BATCH", func(b api.Batch) string { return b.ID })),
+		cli.Column("DATACENTER", func(b api.Batch) string { return names[b.Datacenter] }),
+		cli.Column("STATE", func(b api.Batch) string { return batchState(b, time.Now()) }),
+		cli.Whole(cli.Column("UNTIL", func(b api.Batch) string { return cli.Clock(b.Until) })),
+		cli.Column("SERIALS", func(b api.Batch) string { return fmt.Sprint(b.Serials) }),
+		cli.Column("ADMITTED", func(b api.Batch) string { return fmt.Sprintf("%d of %d", len(b.Admitted), b.Max) }),
+		cli.Column("NODES", func(b api.Batch) string {
 			return eachNode(b.Admitted, func(n api.BatchNode) string { return n.Name })
 		}),
-		column("CONTESTED", func(b api.Batch) string {
+		cli.Column("CONTESTED", func(b api.Batch) string {
 			return eachNode(b.Contested, func(n api.BatchNode) string {
 				return fmt.Sprintf("%s (%s has it, %s asks)", n.Serial, n.Holder, n.Name)
 			})
 		}),
-		column("MADE BY", func(b api.Batch) string { return b.CreatedBy }),
-		wide("REASON", func(b api.Batch) string { return b.Reason }),
-		wide("VOID", func(b api.Batch) string { return b.Void }),
+		cli.Column("MADE BY", func(b api.Batch) string { return b.CreatedBy }),
+		cli.Wide("REASON", func(b api.Batch) string { return b.Reason }),
+		cli.Wide("VOID", func(b api.Batch) string { return b.Void }),
 	)
 }
 
@@ -236,25 +237,25 @@ func batchState(b api.Batch, now time.Time) string {
 
 func (a *app) batchRevokeCommand() *cobra.Command {
 	var datacenter string
-	var reason reasonFlag
+	var reason cli.ReasonFlag
 	c := &cobra.Command{
 		Use:   "revoke BATCH",
 		Short: "Revoke a batch",
 		Long: `Signs that a batch admits no more nodes. BATCH is its id, which "writ batch create" has said and "writ batch list" shows. Nodes that it has
 admitted stay. You need the role admin.`,
 		Example: "  writ batch revoke nbswy3dpeb3w6 --dc dc1 --reason \"the rack is complete\"",
-		Args:    exactly("BATCH"),
+		Args:    cli.Exactly("BATCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !identity.ValidTokenID(args[0]) { // batch ids have the same form
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a batch", args[0]).WithHint("`writ batch list` shows the ids")
 			}
-			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
+			return cli.DecideIn(cmd.Context(), a.Env, datacenter, func(*identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "batch/" + args[0], Decision: identity.DecisionRevoke, Reason: string(reason)}
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	reason.add(c, "")
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	reason.Add(c, "")
 	return c
 }

@@ -17,6 +17,7 @@ import (
 	"writ/cmd/writ/internal/bench"
 	"writ/cmd/writ/internal/bench/asynqpeer"
 	"writ/cmd/writ/internal/bench/peer"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
@@ -32,7 +33,7 @@ const minAsynqPoll = 2 * time.Millisecond
 func (a *app) benchCommands() []*cobra.Command { return []*cobra.Command{a.benchCommand()} }
 
 func (a *app) benchCommand() *cobra.Command {
-	var l logFlags
+	var l cli.LogFlags
 	s := bench.Speed{}
 	c := &cobra.Command{
 		Use:   "bench",
@@ -52,39 +53,39 @@ for what else they do.
 
 Programs of packages do not have this command: build writ from its source.`,
 		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles\n  writ bench --tls",
-		Args:    noSuchCommand,
+		Args:    cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(l)
+			log, err := cli.NewLog(a.Env, l)
 			if err != nil {
 				return err
 			}
 			if err := checkSpeed(s); err != nil {
 				return err
 			}
-			s.Version, s.Log, s.Errors, s.Note = a.version, log, a.Err, a.Note
+			s.Version, s.Log, s.Errors, s.Note = a.Version, log, a.Err, a.Note
 			return a.benchSpeed(cmd.Context(), s)
 		},
 	}
 	f := c.Flags()
 	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs of the measurement with many runs, per round; the others make fewer")
-	inRange(f, "runs", &s.Runs, 1, 1_000_000)
+	cli.InRange(f, "runs", &s.Runs, 1, 1_000_000)
 	f.IntVar(&s.InFlight, "in-flight", 50, "how many runs are in flight at a time")
-	inRange(f, "in-flight", &s.InFlight, 1, 10_000)
+	cli.InRange(f, "in-flight", &s.InFlight, 1, 10_000)
 	f.IntVar(&s.Slots, "slots", 64, "how many calls the node carries out at a time")
-	inRange(f, "slots", &s.Slots, 1, 10_000)
+	cli.InRange(f, "slots", &s.Slots, 1, 10_000)
 	f.IntVar(&s.Fan, "fan", 1000, "how many calls a run makes at once")
-	inRange(f, "fan", &s.Fan, 1, scripts.MaxCalls)
+	cli.InRange(f, "fan", &s.Fan, 1, scripts.MaxCalls)
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
-	inRange(f, "rounds", &s.Rounds, 1, 1000)
+	cli.InRange(f, "rounds", &s.Rounds, 1, 1000)
 	f.DurationVar(&s.Within, "within", 20*time.Second, "how long a measurement submits runs at most")
-	inRange(f, "within", &s.Within, time.Millisecond, longest)
+	cli.InRange(f, "within", &s.Within, time.Millisecond, cli.Longest)
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
 	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean interval at which bare asynq polls its empty queue")
-	inRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, longest)
+	cli.InRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, cli.Longest)
 	f.StringVar(&s.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
-	l.add(c, "error")
+	l.Add(c, "error")
 	c.AddCommand(a.benchWaitingCommand(), a.benchSupervisorCommand(), a.benchRunnerCommand(), a.benchAsynqCommand())
 	return c
 }
@@ -106,7 +107,7 @@ func checkSpeed(s bench.Speed) error {
 func (a *app) benchSpeed(ctx context.Context, s bench.Speed) error {
 	return inDirectory(&s.Data, func() error {
 		report, err := s.Run(ctx)
-		if isInterrupt(ctx, err) {
+		if cli.IsInterrupt(ctx, err) {
 			return terminal.Interrupted("")
 		}
 		if err != nil {
@@ -130,7 +131,7 @@ func inDirectory(dir *string, do func() error) (err error) {
 
 func (a *app) benchWaitingCommand() *cobra.Command {
 	var limit int64
-	var l logFlags
+	var l cli.LogFlags
 	w := bench.Waiting{}
 	c := &cobra.Command{
 		Use:   "waiting",
@@ -141,33 +142,33 @@ supervisor: its memory, its CPU while it is idle, the time of one more run, and 
 
 It fails if the supervisor ever had more memory than the limit.`,
 		Example: "  writ bench waiting\n  writ bench waiting --runs 5000 -o json",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(l)
+			log, err := cli.NewLog(a.Env, l)
 			if err != nil {
 				return err
 			}
-			w.Version, w.Log, w.Errors, w.Note = a.version, log, a.Err, a.Note
+			w.Version, w.Log, w.Errors, w.Note = a.Version, log, a.Err, a.Note
 			return a.benchWaiting(cmd.Context(), w, limit)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&w.Runs, "runs", 100_000, "how many runs wait")
-	inRange(f, "runs", &w.Runs, 1, most)
+	cli.InRange(f, "runs", &w.Runs, 1, cli.Most)
 	f.StringVar(&w.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
 	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "the most memory that the supervisor may have, in MiB")
-	inRange(f, "limit-mib", &limit, 1, most)
+	cli.InRange(f, "limit-mib", &limit, 1, cli.Most)
 	f.DurationVar(&w.Idle, "idle", 20*time.Second, "duration of the CPU measurement without load")
-	inRange(f, "idle", &w.Idle, time.Millisecond, longest)
+	cli.InRange(f, "idle", &w.Idle, time.Millisecond, cli.Longest)
 	f.StringVar(&w.Profile, "cpuprofile", "", "file for a profile of the first supervisor's CPU; it is not killed then, but stopped")
-	l.add(c, "error")
+	l.Add(c, "error")
 	return c
 }
 
 func (a *app) benchWaiting(ctx context.Context, w bench.Waiting, limit int64) error {
 	return inDirectory(&w.Data, func() error {
 		report, err := w.Run(ctx)
-		if isInterrupt(ctx, err) {
+		if cli.IsInterrupt(ctx, err) {
 			return terminal.Interrupted("")
 		}
 		if err != nil {
@@ -214,14 +215,14 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return nil, err
 		}
-		s.Version, s.Log = a.version, log
+		s.Version, s.Log = a.Version, log
 		return s.Run, nil
 	})
 	f := c.Flags()
 	f.StringVar(&s.Data, "data", "", "")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "")
 	f.StringVar(&s.Redis.URL, "redis", "", "")
-	fromEnvironment(f, "redis")
+	cli.FromEnvironment(f, "redis")
 	f.StringVar(&s.RedisListen, "redis-listen", "", "")
 	f.StringVar(&listen, "listen", "", "")
 	return c
@@ -236,7 +237,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		r.Token, r.Version, r.Log = token.String(), a.version, log
+		r.Token, r.Version, r.Log = token.String(), a.Version, log
 		return func(ctx context.Context, ready func()) error {
 			return r.Run(ctx, func([]writ.NodeDriver) { ready() })
 		}, nil
@@ -247,7 +248,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "")
 	f.StringVar(&join, "join", "", "")
 	f.StringVar(&r.Redis.URL, "redis", "", "")
-	fromEnvironment(f, "redis")
+	cli.FromEnvironment(f, "redis")
 	f.IntVar(&r.Slots, "slots", 0, "")
 	return c
 }
@@ -257,9 +258,9 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error)) *cobra.Command {
 	var profile string
 	c := &cobra.Command{
-		Use: name, Hidden: true, Args: exactly(),
+		Use: name, Hidden: true, Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(logFlags{level: "error", format: "text"})
+			log, err := cli.NewLog(a.Env, cli.LogFlags{Level: "error", Format: "text"})
 			if err != nil {
 				return err
 			}
@@ -280,7 +281,7 @@ func (a *app) benchAsynqCommand() *cobra.Command {
 	var p asynqpeer.Peer
 	var redis string
 	c := &cobra.Command{
-		Use: bench.AsynqName, Hidden: true, Args: exactly(),
+		Use: bench.AsynqName, Hidden: true, Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			end, err := p.Connect(redis)
 			if err != nil {
@@ -291,7 +292,7 @@ func (a *app) benchAsynqCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&redis, "redis", "", "")
-	fromEnvironment(f, "redis")
+	cli.FromEnvironment(f, "redis")
 	f.IntVar(&p.Slots, "slots", 0, "")
 	f.DurationVar(&p.Poll, "poll", 0, "")
 	f.BoolVar(&p.Journal, "journal", false, "")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"writ/cmd/writ/internal/bench"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -59,15 +60,15 @@ func speedText(r bench.SpeedReport, wideTable bool) string {
 	}
 	var b strings.Builder
 	b.WriteString(terminal.List(nil, rows, func(speedRow) string { return "" },
-		column("WORKLOAD", func(r speedRow) string { return r.workload }),
-		column("SYSTEM", func(r speedRow) string { return r.system }),
-		column("RUNS/S", func(r speedRow) string { return fmt.Sprintf("%.1f", r.RunsPerSecond) }),
-		column("CALLS/S", func(r speedRow) string { return fmt.Sprintf("%.0f", r.CallsPerSecond) }),
-		column("P50", func(r speedRow) string { return seconds(r.Time.P50) }),
-		column("P99", func(r speedRow) string { return seconds(r.Time.P99) }),
-		column("CPU/CALL", func(r speedRow) string { return fmt.Sprintf("%.0f µs", r.CPUPerCall) }),
-		column("WRIT/THIS", func(r speedRow) string { return fmt.Sprintf("%.2f", r.WritToThis) }),
-		wide("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
+		cli.Column("WORKLOAD", func(r speedRow) string { return r.workload }),
+		cli.Column("SYSTEM", func(r speedRow) string { return r.system }),
+		cli.Column("RUNS/S", func(r speedRow) string { return fmt.Sprintf("%.1f", r.RunsPerSecond) }),
+		cli.Column("CALLS/S", func(r speedRow) string { return fmt.Sprintf("%.0f", r.CallsPerSecond) }),
+		cli.Column("P50", func(r speedRow) string { return seconds(r.Time.P50) }),
+		cli.Column("P99", func(r speedRow) string { return seconds(r.Time.P99) }),
+		cli.Column("CPU/CALL", func(r speedRow) string { return fmt.Sprintf("%.0f µs", r.CPUPerCall) }),
+		cli.Column("WRIT/THIS", func(r speedRow) string { return fmt.Sprintf("%.2f", r.WritToThis) }),
+		cli.Wide("OF WHICH", func(r speedRow) string { return cpuText(r.CPUOf) }),
 	).Text(wideTable))
 	var fields []terminal.Field
 	for _, s := range r.Systems {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -31,7 +32,7 @@ const (
 )
 
 func (a *app) bootCommand() *cobra.Command {
-	return family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.clients(a.bootListCommand())[0], a.bootAssignCommand())
+	return cli.Family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.ClientCommands(a.bootListCommand())[0], a.bootAssignCommand())
 }
 
 func (a *app) bootServeCommand() *cobra.Command {
@@ -99,7 +100,7 @@ The image is read once. Start the server again with the next one: machines that 
 	f.StringVar(&report, "report", "", "token of writ token create --role boot-server, to report the machines that start to the supervisor. @FILE reads it from a file")
 	f.StringSliceVar(&reportTo, "report-to", nil, "address of the supervisor's node API for these reports; by default the one for machines")
 	machine.addShared(c)
-	fromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key", "report", "report-to")
+	cli.FromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key", "report", "report-to")
 	return c
 }
 
@@ -143,7 +144,7 @@ They are hints: any machine of that network can claim them for another. "writ no
 ASSIGNED says what became of the settings of a single machine. waits: for its next start. given: they were in its script.
 used, ignored: the machine says that it has started with them, or with others.`,
 		Example: "  writ boot list\n  writ boot list --boot-server http://10.77.9.1:7442 -o wide\n  writ boot list --dc dc1",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if datacenter != "" {
 				return a.listReportedBoots(cmd, datacenter)
@@ -153,7 +154,7 @@ used, ignored: the machine says that it has started with them, or with others.`,
 				return err
 			}
 			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) + ": `writ boot serve --help` explains how machines find the server"
-			if err := a.printList(bootTable(list, bootRows(list)), none); err != nil {
+			if err := a.PrintList(bootTable(list, bootRows(list)), none); err != nil {
 				return err
 			}
 			if list.Trouble != "" {
@@ -165,7 +166,7 @@ used, ignored: the machine says that it has started with them, or with others.`,
 	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress, "address of the boot server for operators, its --list-listen")
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter, whose boot servers report to it")
 	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -193,27 +194,27 @@ func bootTable(data any, rows []bootRow, more ...terminal.Column[bootRow]) termi
 	seconds := func(title, exact string, of func(bootRow) time.Duration) terminal.Column[bootRow] {
 		return terminal.Column[bootRow]{
 			Title: title, Name: exact,
-			Cell:  func(r bootRow) string { return shortDuration(of(r)) },
+			Cell:  func(r bootRow) string { return cli.ShortDuration(of(r)) },
 			Exact: func(r bootRow) string { return strconv.FormatInt(int64(of(r)/time.Second), 10) },
 		}
 	}
 	silent := seconds("SILENT", "silent_seconds", func(r bootRow) time.Duration { return r.heard })
 	silent.Wide = true
 	return terminal.List(data, rows, func(r bootRow) string { return r.Mac }, slices.Concat([]terminal.Column[bootRow]{
-		column("MACHINE", func(r bootRow) string { return r.Mac }),
-		column("NODE", func(r bootRow) string { return r.Node }),
-		column("STEP", func(r bootRow) string { return r.Step }),
+		cli.Column("MACHINE", func(r bootRow) string { return r.Mac }),
+		cli.Column("NODE", func(r bootRow) string { return r.Node }),
+		cli.Column("STEP", func(r bootRow) string { return r.Step }),
 		seconds("SINCE", "age_seconds", func(r bootRow) time.Duration { return r.since }),
 		silent,
-		wide("ADDRESS", func(r bootRow) string { return r.Address }),
-		wide("SERIAL", func(r bootRow) string { return r.Serial }),
-		wide("ASSET", func(r bootRow) string { return r.Asset }),
-		wide("UUID", func(r bootRow) string { return r.UUID }),
-		wide("STARTS", func(r bootRow) string { return strconv.Itoa(r.Starts) }),
-		column("ASSIGNED", func(r bootRow) string { return r.Assignment }),
-		wide("SETTINGS", func(r bootRow) string { return r.Assigned }),
+		cli.Wide("ADDRESS", func(r bootRow) string { return r.Address }),
+		cli.Wide("SERIAL", func(r bootRow) string { return r.Serial }),
+		cli.Wide("ASSET", func(r bootRow) string { return r.Asset }),
+		cli.Wide("UUID", func(r bootRow) string { return r.UUID }),
+		cli.Wide("STARTS", func(r bootRow) string { return strconv.Itoa(r.Starts) }),
+		cli.Column("ASSIGNED", func(r bootRow) string { return r.Assignment }),
+		cli.Wide("SETTINGS", func(r bootRow) string { return r.Assigned }),
 	}, more, []terminal.Column[bootRow]{
-		column("ADVICE", func(r bootRow) string { return r.Advice }),
+		cli.Column("ADVICE", func(r bootRow) string { return r.Advice }),
 	})...)
 }
 

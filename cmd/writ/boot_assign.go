@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/redact"
 	"writ/efi/bootserver"
@@ -31,7 +32,7 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 		Example: "  writ boot assign 52:54:00:77:00:50 --machines machines --name n1 --setting writ.address=10.77.0.4/24 --setting writ.gateway=10.77.0.1\n" +
 			"  writ boot assign serial=SN-0001 --machines machines --name n2\n" +
 			"  writ boot assign serial=SN-0001 --machines machines --none",
-		Args: exactly("MACHINE"),
+		Args: cli.Exactly("MACHINE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			to, err := bootserver.AssignedTo(args[0])
 			if err != nil {
@@ -83,7 +84,7 @@ func checkAssigned(words []string) error {
 	for _, word := range words {
 		switch name, value, _ := strings.Cut(word, "="); {
 		case redact.Holds(word):
-			return holdsSecret("the setting " + name)
+			return cli.HoldsSecret("the setting " + name)
 		case name == "writ.boot":
 			return writ.Errorf(writ.CodeUsage, "the boot server sets %s itself", name).WithHint("leave it out")
 		case name == "writ.supervisor":

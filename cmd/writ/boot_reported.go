@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 )
 
@@ -16,7 +17,7 @@ const bootServerAway = 30 * time.Second
 
 // listReportedBoots lists the machines that the boot servers of a datacenter have reported.
 func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return err
 	}
@@ -36,20 +37,20 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 	if len(dc.Servers) == 0 {
 		none = "no boot server reports to " + dc.Name + ": start one with `writ boot serve --report`"
 	}
-	table := bootTable(list, reportedRows(dc, now), column("BOOT SERVER", func(r bootRow) string { return r.server }))
-	if err := a.printList(table, none); err != nil {
+	table := bootTable(list, reportedRows(dc, now), cli.Column("BOOT SERVER", func(r bootRow) string { return r.server }))
+	if err := a.PrintList(table, none); err != nil {
 		return err
 	}
 	for _, s := range dc.Servers {
 		if silent := now.Sub(s.Heard); silent > bootServerAway {
-			a.Warn("the boot server %s has not reported since %s: its rows are from then", bootServerName(s), clock(s.Heard))
+			a.Warn("the boot server %s has not reported since %s: its rows are from then", bootServerName(s), cli.Clock(s.Heard))
 		}
 		if s.Trouble != "" {
 			a.Warn("%s: %s; the previous content stays in force", bootServerName(s), s.Trouble)
 		}
 	}
 	if more := dc.Total - len(dc.Machines); more > 0 {
-		a.Note("%s are left out", count(more, "machine"))
+		a.Note("%s are left out", cli.Count(more, "machine"))
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"writ/cmd/writ/internal/cli"
 )
 
 // groupCalls groups calls with the same state, reason and next command. The groups are in the order of their first
@@ -32,7 +34,7 @@ func callNumbers(calls []callReasons) string {
 			end++
 		}
 		if len(ranges) == most {
-			return fmt.Sprintf("%s and %s", strings.Join(ranges, ", "), count(len(calls)-i, "other"))
+			return fmt.Sprintf("%s and %s", strings.Join(ranges, ", "), cli.Count(len(calls)-i, "other"))
 		}
 		switch first, last := calls[i].Seq, calls[end].Seq; {
 		case first == last:

@@ -2,14 +2,13 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 )
@@ -26,7 +25,7 @@ const unsaved = "stdin.tengo"
 
 func (a *app) checkCommand() *cobra.Command {
 	var stdin, strict bool
-	var own moduleFlags
+	var own cli.ModuleFlags
 	cmd := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check scripts before they are signed",
@@ -42,7 +41,7 @@ In GitHub Actions it annotates the files besides.`,
 			case stdin && len(args) == 0:
 				args = []string{unsaved}
 			case stdin || len(args) == 0:
-				if err := exactly("FILE")(cmd, args); err != nil {
+				if err := cli.Exactly("FILE")(cmd, args); err != nil {
 					return err
 				}
 			}
@@ -51,12 +50,12 @@ In GitHub Actions it annotates the files besides.`,
 	}
 	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from standard input; FILE sets only its name and the directory of its modules")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
-	own.add(cmd)
+	own.Add(cmd)
 	return cmd
 }
 
-func (a *app) check(paths []string, own moduleFlags, stdin, strict bool) error {
-	modules, err := own.modules()
+func (a *app) check(paths []string, own cli.ModuleFlags, stdin, strict bool) error {
+	modules, err := own.Modules()
 	if err != nil {
 		return err
 	}
@@ -84,17 +83,17 @@ func (a *app) check(paths []string, own moduleFlags, stdin, strict bool) error {
 	if err != nil {
 		return err
 	}
-	if onGitHub() {
+	if cli.OnGitHub() {
 		for _, c := range all {
-			a.annotate(c.Report)
+			cli.Annotate(a.Env, c.Report)
 		}
 	}
 	var found []string
 	if mistakes > 0 {
-		found = append(found, count(mistakes, "error"))
+		found = append(found, cli.Count(mistakes, "error"))
 	}
 	if warnings > 0 {
-		found = append(found, count(warnings, "warning"))
+		found = append(found, cli.Count(warnings, "warning"))
 	}
 	if len(found) > 0 {
 		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "), strings.Join(badNames(all), ", ")).
@@ -232,38 +231,4 @@ func asGiven(value any) string {
 		words = append(words, fmt.Sprint(v))
 	}
 	return strings.Join(words, ",")
-}
-
-// annotate writes the diagnostics as annotations, which GitHub shows beside the lines of a file.
-func (a *app) annotate(report scripts.Report) {
-	for _, d := range report.Diagnostics {
-		text := d.Message
-		if d.Help != "" {
-			text += " (" + d.Help + ")"
-		}
-		a.annotation(string(d.Severity), d.Code, text, "file", d.File, "line", d.Line, "col", d.Column, "endColumn", d.Column+d.Width)
-	}
-}
-
-// annotation writes one annotation. about holds its location as pairs of property and value.
-func (a *app) annotation(severity, title, text string, about ...any) {
-	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	var properties []string
-	for i := 0; i+1 < len(about); i += 2 {
-		properties = append(properties, fmt.Sprintf("%v=%s", about[i], property.Replace(fmt.Sprint(about[i+1]))))
-	}
-	properties = append(properties, "title="+property.Replace(title))
-	a.Command(fmt.Sprintf("::%s %s::%s", severity, strings.Join(properties, ","), message.Replace(redact.Text(text))))
-}
-
-// onGitHub reports whether the command runs in a GitHub workflow, which reads annotations.
-func onGitHub() bool { return os.Getenv("GITHUB_ACTIONS") == "true" }
-
-// count formats a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
-	"io/fs"
 	"net/url"
 	"os"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
@@ -20,7 +19,7 @@ import (
 )
 
 func (a *app) contextCommand() *cobra.Command {
-	return family("context", "Choose between clusters", a.contextListCommand(), a.contextUseCommand(), a.contextAddCommand(),
+	return cli.Family("context", "Choose between clusters", a.contextListCommand(), a.contextUseCommand(), a.contextAddCommand(),
 		a.contextExportCommand(), a.contextImportCommand())
 }
 
@@ -35,9 +34,9 @@ func (a *app) contextListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the contexts of the configuration",
 		Example: "  writ context list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			file, err := a.configuration()
+			file, err := a.Configuration()
 			if err != nil {
 				return err
 			}
@@ -46,8 +45,8 @@ func (a *app) contextListCommand() *cobra.Command {
 				current := c.Name == file.Current || len(file.Contexts) == 1
 				all = append(all, contextView{withoutPasswords(c), current})
 			}
-			return a.printList(terminal.List(all, all, func(c contextView) string { return c.Name },
-				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return mark(c.Current) }},
+			return a.PrintList(terminal.List(all, all, func(c contextView) string { return c.Name },
+				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return cli.Mark(c.Current) }},
 				terminal.Column[contextView]{Title: "NAME", Cell: func(c contextView) string { return c.Name }},
 				terminal.Column[contextView]{Title: "SERVERS", Cell: func(c contextView) string { return strings.Join(c.Servers, " ") }},
 				terminal.Column[contextView]{Title: "PROJECT", Cell: func(c contextView) string { return c.Project }},
@@ -68,22 +67,14 @@ func withoutPasswords(c config.Context) config.Context {
 	return c
 }
 
-// mark formats a boolean in a table.
-func mark(is bool) string {
-	if is {
-		return "*"
-	}
-	return "-"
-}
-
 func (a *app) contextUseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "use NAME",
 		Short:   "Make a context the current one",
 		Example: "  writ context use work",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := a.configuration()
+			file, err := a.Configuration()
 			if err != nil {
 				return err
 			}
@@ -107,16 +98,16 @@ func (a *app) contextAddCommand() *cobra.Command {
 		Long: `Adds a context: --server says where its coordinators are, --cluster which cluster to trust. "writ init" prints
 the id of a cluster, and its client.yaml has it. Take the id from a source that you trust.`,
 		Example: "  writ context add work --server https://writ.example.org --cluster 6f1c… --project web-shop --key ~/.ssh/id_ed25519",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !writ.ValidName(args[0]) {
 				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", args[0]).WithHint("use lower-case letters, digits and hyphens")
 			}
-			file, err := config.Load(a.flags.config)
+			file, err := config.Load(a.Flags.Config)
 			if err != nil {
 				return err
 			}
-			key, err := client.AbsoluteSpec(a.flags.key)
+			key, err := client.AbsoluteSpec(a.Flags.Key)
 			if err != nil {
 				return err
 			}
@@ -125,7 +116,7 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 				c = *have
 			}
 			one := &config.File{Contexts: []config.Context{c}}
-			over := a.flags.overrides()
+			over := a.Flags.Overrides()
 			over.Key = key
 			c, err = one.Choose(c.Name, over)
 			if err != nil {
@@ -157,9 +148,9 @@ func (a *app) contextExportCommand() *cobra.Command {
 It also has the version and digest of the newest roster that you know. It is no secret. The other machine accepts only
 a chain of rosters that leads from the id through this version. Send it on a way where it cannot be changed.`,
 		Example: "  writ context export > work.yaml",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -202,7 +193,7 @@ func (a *app) contextImportCommand() *cobra.Command {
 		Long: `Adds a context from a file of "writ context export". A context of the same name is replaced only if it is one of the
 same cluster. It becomes the current one if there is none. --project chooses another project than the file.`,
 		Example: "  writ context import work.yaml --key ~/.ssh/id_ed25519\n  writ context import work.yaml --as office",
-		Args:    exactly("FILE"),
+		Args:    cli.Exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path := args[0]
 			if path == "-" {
@@ -220,14 +211,14 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).WithHint("`writ context export` on a machine that has it writes one")
 			}
 			one := in.Contexts[0]
-			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(a.flags.project, one.Project)
-			if one.Key, err = client.AbsoluteSpec(a.flags.key); err != nil {
+			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(a.Flags.Project, one.Project)
+			if one.Key, err = client.AbsoluteSpec(a.Flags.Key); err != nil {
 				return err
 			}
 			if !writ.ValidName(one.Name) {
 				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", one.Name).WithHint("give it another one with --as")
 			}
-			file, err := config.Load(a.flags.config)
+			file, err := config.Load(a.Flags.Config)
 			if err != nil {
 				return err
 			}
@@ -247,22 +238,4 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 	}
 	c.Flags().StringVar(&name, "as", "", "name of the context here; that in the file if not given")
 	return c
-}
-
-// configuration reads the file with contexts, for commands that do not create it. A file that was named explicitly must
-// exist. A missing default file counts as empty.
-func (e *Env) configuration() (*config.File, error) {
-	path := e.flags.config
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && path != config.DefaultPath() {
-		return nil, writ.Errorf(writ.CodeUsage, "the file %s of --config or WRIT_CONFIG does not exist", path).
-			WithHint("correct the path; `writ context add` and `writ context import` make a file")
-	}
-	return config.Load(path)
-}
-
-// overrides returns the context fields that flags and environment variables set.
-func (f *clientFlags) overrides() config.Context {
-	return config.Context{
-		Servers: f.servers, Cluster: writ.ClusterID(f.cluster), Project: f.project, Key: f.key,
-	}
 }

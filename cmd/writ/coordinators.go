@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -17,7 +18,7 @@ import (
 )
 
 func (a *app) coordinatorCommand() *cobra.Command {
-	return family("coordinator", "Manage the coordinators of the roster and their addresses", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
+	return cli.Family("coordinator", "Manage the coordinators of the roster and their addresses", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
 }
 
 // coordinatorView is a coordinator as recorded in the roster.
@@ -37,9 +38,9 @@ func (a *app) coordinatorListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the coordinators of the roster with their addresses",
 		Example: "  writ coordinator list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.cluster(cmd.Context())
+			_, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -47,11 +48,11 @@ func (a *app) coordinatorListCommand() *cobra.Command {
 			for _, c := range roster.Coordinators {
 				all = append(all, viewOfCoordinator(c))
 			}
-			return a.printList(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
-				column("COORDINATOR", func(c coordinatorView) string { return c.Name }),
-				column("ADDRESSES", func(c coordinatorView) string { return strings.Join(c.URLs, " ") }),
-				wide("KEY", func(c coordinatorView) string { return c.Key }),
-				wide("ID", func(c coordinatorView) string { return c.ID }),
+			return a.PrintList(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
+				cli.Column("COORDINATOR", func(c coordinatorView) string { return c.Name }),
+				cli.Column("ADDRESSES", func(c coordinatorView) string { return strings.Join(c.URLs, " ") }),
+				cli.Wide("KEY", func(c coordinatorView) string { return c.Key }),
+				cli.Wide("ID", func(c coordinatorView) string { return c.ID }),
 			), "the roster names no coordinator: `writ coordinator add` adds the first")
 		},
 	}
@@ -73,7 +74,7 @@ If the coordinator exists, it gets more addresses. So a coordinator on loopback 
 again with --listen and the address.`,
 		Example: `  writ coordinator add coord2 --url https://10.0.0.6:7440 --data coord2
   writ coordinator add coord1 --url https://writ.example.org:7440 --data ./cluster`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, roster, err := a.addCoordinator(cmd, args[0], data, addresses)
 			if err != nil {
@@ -135,7 +136,7 @@ func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []
 	if err != nil {
 		return nil, client.Amended{}, err
 	}
-	c, before, err := a.cluster(cmd.Context())
+	c, before, err := a.Cluster(cmd.Context())
 	if err != nil {
 		return nil, client.Amended{}, err
 	}
@@ -173,9 +174,9 @@ func (a *app) coordinatorRemoveCommand() *cobra.Command {
 reject it. The command asks another coordinator if it knows one. You are a root operator. Remove a coordinator that never comes back: supervisors
 keep events for it until then. The only one cannot be removed: no command would reach the cluster any more.`,
 		Example: "  writ coordinator remove coord2",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, before, err := a.cluster(cmd.Context())
+			c, before, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}

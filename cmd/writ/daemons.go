@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/daemon"
 	"writ/coord"
 	"writ/identity"
@@ -23,12 +24,12 @@ import (
 
 // daemonCommand completes a command that serves until it receives a signal.
 func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error) *cobra.Command {
-	var l logFlags
-	l.add(c, "info")
-	settingsFile(c)
-	c.Args = exactly()
+	var l cli.LogFlags
+	l.Add(c, "info")
+	cli.SettingsFile(c)
+	c.Args = cli.Exactly()
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := a.log(l)
+		log, err := cli.NewLog(a.Env, l)
 		if err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 		reports.Go(func() { daemon.ReportOnSignal(ctx, log) })
 		defer reports.Wait()
 		defer stop()
-		if err := serve(ctx, log); !isInterrupt(cmd.Context(), err) {
+		if err := serve(ctx, log); !cli.IsInterrupt(cmd.Context(), err) {
 			return err
 		}
 		log.Info("stopped")
@@ -81,12 +82,12 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: a.version, Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: a.Version, Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
 	f := c.Flags()
-	dataFlag(c, &data)
+	cli.DataFlag(c, &data)
 	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	metricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
@@ -97,13 +98,13 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "names at which clients and browsers reach it, in addition to --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, in bursts of twice that number. More wait for up to 5 s and are then refused. 0: no bound")
-	inRange(f, "project-rate", &projectRate, 0, most)
+	cli.InRange(f, "project-rate", &projectRate, 0, cli.Most)
 	f.Int64Var(&shareGiB, "datacenter-share", 0, "most GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
-	inRange(f, "datacenter-share", &shareGiB, 0, most)
+	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with webhooks: see docs/manual/webhooks.md")
 	f.BoolVar(&keyless, "keyless", false, "serve on loopback without coordinator.key and without a login, although the roster names coordinators: to give a coordinator a new key")
-	tracesFlags(c, &traces)
-	fromEnvironment(f, "ledger", "listen", "public-url", "tls-cert", "tls-key", "webhooks")
+	cli.TracesFlags(c, &traces)
+	cli.FromEnvironment(f, "ledger", "listen", "public-url", "tls-cert", "tls-key", "webhooks")
 	return c
 }
 
@@ -124,7 +125,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if s.Cluster, err = trustedCluster(cluster); err != nil {
 			return err
 		}
-		s.Version, s.Log = a.version, log
+		s.Version, s.Log = a.Version, log
 		for name, weight := range s.Weights {
 			if weight < 1 || weight > 1000 {
 				return writ.Errorf(writ.CodeUsage, "--project-weight %s=%d: a weight is from 1 to 1000", name, weight).
@@ -148,7 +149,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		return s.Run(ctx, func() {})
 	})
 	f := c.Flags()
-	dataFlag(c, &s.Data)
+	cli.DataFlag(c, &s.Data)
 	f.StringVar(&s.Name, "dc", "", "name of the datacenter, for registering")
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
@@ -161,16 +162,16 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	metricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names at which nodes reach it, in addition to addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
-	inRange(f, "max-open-runs", &s.MaxOpenRuns, 1, most)
+	cli.InRange(f, "max-open-runs", &s.MaxOpenRuns, 1, cli.Most)
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
-	inRange(f, "max-open-calls", &s.MaxOpenCalls, 1, most)
+	cli.InRange(f, "max-open-calls", &s.MaxOpenCalls, 1, cli.Most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
-	inRange(f, "keep-runs", &s.KeepRuns, time.Second, longestGrant)
+	cli.InRange(f, "keep-runs", &s.KeepRuns, time.Second, cli.LongestGrant)
 	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
 	f.BoolVar(&s.Held, "held", false, "begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
 	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
 		"node can stop the queue")
-	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
+	cli.FromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
 	return c
 }
 
@@ -192,7 +193,7 @@ log says which drivers there are, and why.`,
 		if r.Cluster, err = trustedCluster(cluster); err != nil {
 			return err
 		}
-		r.Version, r.Log = a.version, log
+		r.Version, r.Log = a.Version, log
 		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}
@@ -216,7 +217,7 @@ log says which drivers there are, and why.`,
 		})
 	})
 	f := c.Flags()
-	dataFlag(c, &r.Data)
+	cli.DataFlag(c, &r.Data)
 	f.StringVar(&r.Name, "name", hostName(), "name of the node")
 	f.Lookup("name").DefValue = "the name of this host"
 	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "addresses of the node APIs of the datacenter's supervisors, including standbys")
@@ -224,18 +225,18 @@ log says which drivers there are, and why.`,
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time. 0: the default")
-	inRange(f, "slots", &r.Slots, 0, most)
+	cli.InRange(f, "slots", &r.Slots, 0, cli.Most)
 	capacityFlags(c, &r.Capacity, "0: the capacity of the host")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes. Without it they get none")
 	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
 		"Without it, it fetches copies from the internet only")
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
-	inRange(f, "transfer-rate", &r.RateMiB, 0, most)
+	cli.InRange(f, "transfer-rate", &r.RateMiB, 0, cli.Most)
 	metricsFlag(c, &metrics, "It is on loopback only")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
-	tracesFlags(c, &r.Traces)
-	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
+	cli.TracesFlags(c, &r.Traces)
+	cli.FromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
 	return c
 }
 
@@ -243,7 +244,7 @@ log says which drivers there are, and why.`,
 // can reach.
 func metricsFlag(c *cobra.Command, address *string, beyond string) {
 	c.Flags().StringVar(address, "metrics-listen", "", "address of a listener for metrics and health alone, without login. "+beyond)
-	fromEnvironment(c.Flags(), "metrics-listen")
+	cli.FromEnvironment(c.Flags(), "metrics-listen")
 }
 
 // listenForMetrics opens the listener for metrics. Without an address it returns nil.
@@ -254,24 +255,15 @@ func listenForMetrics(address string) (net.Listener, error) {
 	return daemon.Listen(address)
 }
 
-// tracesFlags add the flags of the trace exporter.
-func tracesFlags(c *cobra.Command, s *tracing.Settings) {
-	f := c.Flags()
-	f.StringVar(&s.URL, "traces", "", "address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it, no traces are made")
-	f.Float64Var(&s.Ratio, "trace-ratio", 1, "part of the runs that are traced, chosen by their ids: 0.01 is one of a hundred")
-	inRange(f, "trace-ratio", &s.Ratio, 0, 1)
-	fromEnvironment(f, "traces", "trace-ratio")
-}
-
 // capacityFlags add the flags for the capacity that a node offers.
 func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) {
 	f := c.Flags()
 	f.Int64Var(&capacity.CPUs, "cpus", 0, "number of CPUs to offer; "+otherwise)
-	inRange(f, "cpus", &capacity.CPUs, 0, most)
+	cli.InRange(f, "cpus", &capacity.CPUs, 0, cli.Most)
 	f.Int64Var(&capacity.MemoryMiB, "memory-mib", 0, "memory to offer, in MiB; "+otherwise)
-	inRange(f, "memory-mib", &capacity.MemoryMiB, 0, most)
+	cli.InRange(f, "memory-mib", &capacity.MemoryMiB, 0, cli.Most)
 	f.Int64Var(&capacity.DiskGiB, "disk-gib", 0, "disk to offer, in GiB; "+otherwise)
-	inRange(f, "disk-gib", &capacity.DiskGiB, 0, most)
+	cli.InRange(f, "disk-gib", &capacity.DiskGiB, 0, cli.Most)
 }
 
 // hostName returns a valid node name for this host, or "".
@@ -294,7 +286,7 @@ func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; by default the CAs of the system")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
 	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
-	fromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
+	cli.FromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 
 // findRedis reads the address of Redis from the file that --redis names with an @. A missing address is an error.

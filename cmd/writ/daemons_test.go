@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -19,7 +20,7 @@ func TestNoDaemonLogsASecret(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		said := new(testenv.Log)
 		a := newApp(&terminal.Terminal{Err: said})
-		log, err := a.log(logFlags{level: "debug", format: format})
+		log, err := cli.NewLog(a.Env, cli.LogFlags{Level: "debug", Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}

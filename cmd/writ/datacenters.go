@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/terminal"
@@ -25,7 +25,7 @@ import (
 const askEvery = time.Second
 
 func (a *app) datacenterCommand() *cobra.Command {
-	c := family("dc", "Look at datacenters, add them and change their settings", a.datacenterListCommand(), a.datacenterShowCommand(), a.datacenterAddCommand(), a.datacenterSetCommand())
+	c := cli.Family("dc", "Look at datacenters, add them and change their settings", a.datacenterListCommand(), a.datacenterShowCommand(), a.datacenterAddCommand(), a.datacenterSetCommand())
 	c.Aliases = []string{"datacenter"}
 	return c
 }
@@ -36,9 +36,9 @@ func (a *app) datacenterListCommand() *cobra.Command {
 		Short: "List the datacenters with their health",
 		Example: `  writ dc list
   writ dc list -o json`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -46,47 +46,26 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roster, err := a.roster(cmd.Context(), c)
+			roster, err := a.Roster(cmd.Context(), c)
 			if err != nil { // an invalid roster must not hide the list
 				a.Warn("the holds are unknown: %v", err)
 			}
 			held := heldIn(cmd.Context(), c, roster)
-			return a.printList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
-				column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
-				column("REGION", func(d api.Datacenter) string { return d.Region }),
-				column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
-				column("SINCE", func(d api.Datacenter) string { return age(d.Connected) }),
-				column("LABELS", func(d api.Datacenter) string { return writ.LabelsText(d.Labels) }),
-				column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
-				column("HOLDS", func(d api.Datacenter) string { return held[d.ID] }),
-				wide("VERSION", func(d api.Datacenter) string { return d.Version }),
-				wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
-				wide("KEY", func(d api.Datacenter) string { return d.Key }),
-				wide("ID", func(d api.Datacenter) string { return string(d.ID) }),
+			return a.PrintList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
+				cli.Column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
+				cli.Column("REGION", func(d api.Datacenter) string { return d.Region }),
+				cli.Column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
+				cli.Column("SINCE", func(d api.Datacenter) string { return cli.Age(d.Connected) }),
+				cli.Column("LABELS", func(d api.Datacenter) string { return writ.LabelsText(d.Labels) }),
+				cli.Column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
+				cli.Column("HOLDS", func(d api.Datacenter) string { return held[d.ID] }),
+				cli.Wide("VERSION", func(d api.Datacenter) string { return d.Version }),
+				cli.Wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
+				cli.Wide("KEY", func(d api.Datacenter) string { return d.Key }),
+				cli.Wide("ID", func(d api.Datacenter) string { return string(d.ID) }),
 			), "the roster names no datacenter: `writ dc add` adds the first")
 		},
 	}
-}
-
-// datacentersNamed returns the datacenter with a name or id. An empty name selects all datacenters of the roster.
-func datacentersNamed(roster *identity.Roster, name string) ([]identity.Datacenter, error) {
-	if name == "" {
-		return roster.Datacenters, nil
-	}
-	only, err := client.Datacenter(roster, name)
-	if err != nil {
-		return nil, err
-	}
-	return []identity.Datacenter{*only}, nil
-}
-
-// eachDatacenter calls ask for all datacenters concurrently.
-func eachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datacenter)) {
-	var asking sync.WaitGroup
-	for i := range all {
-		asking.Go(func() { ask(i, &all[i]) })
-	}
-	asking.Wait()
 }
 
 func numberOrNone(n int) string {
@@ -120,11 +99,11 @@ With --key the public key of the supervisor comes from a file, and the command d
 		Example: `  writ dc add dc1 --region eu --label tier=edge
   writ dc add dc1 --region eu --token-file dc1.token
   writ dc add dc1 --region eu --key supervisor.pub`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Name = args[0]
 			var err error
-			if d.Labels, err = pairs(labels, "--label"); err != nil {
+			if d.Labels, err = cli.Pairs(labels, "--label"); err != nil {
 				return err
 			}
 			return a.addDatacenter(cmd.Context(), d)
@@ -137,7 +116,7 @@ With --key the public key of the supervisor comes from a file, and the command d
 	f.StringVar(&d.tokenFile, "token-file", "", "file to write the token to")
 	d.adopt.add(c)
 	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "how long to wait for the supervisor")
-	inRange(f, "wait", &d.wait, time.Second, longest)
+	cli.InRange(f, "wait", &d.wait, time.Second, cli.Longest)
 	return c
 }
 
@@ -151,10 +130,10 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err := checkNewName("region", d.Region); err != nil {
 		return err
 	}
-	if err := checkLabels(d.Labels, "--label"); err != nil {
+	if err := cli.CheckLabels(d.Labels, "--label"); err != nil {
 		return err
 	}
-	c, before, err := a.cluster(ctx)
+	c, before, err := a.Cluster(ctx)
 	if err != nil {
 		return err
 	}

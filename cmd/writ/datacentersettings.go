@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -29,9 +30,9 @@ func (a *app) datacenterShowCommand() *cobra.Command {
 		Long: `Shows what the newest roster says of a datacenter: its supervisor and its settings. Root operators sign it, and your machine verifies it.
 ` + "`writ dc set`" + ` changes a setting, and ` + "`writ dc list`" + ` shows how datacenters are now.`,
 		Example: "  writ dc show dc1\n  writ dc show dc1 -o json",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, roster, err := a.cluster(cmd.Context())
+			_, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -48,13 +49,13 @@ func (a *app) datacenterShowCommand() *cobra.Command {
 				terminal.Field{Title: "region", Value: d.Region},
 				terminal.Field{Title: "labels", Value: writ.LabelsText(d.Labels)},
 				terminal.Field{Title: "supervisor", Value: identity.Fingerprint(d.SupervisorKey)},
-				terminal.Field{Title: "enabled", Value: yesNo(d.Enabled)},
-				terminal.Field{Title: "manual approval", Value: yesNo(d.ManualApproval)},
+				terminal.Field{Title: "enabled", Value: cli.YesNo(d.Enabled)},
+				terminal.Field{Title: "manual approval", Value: cli.YesNo(d.ManualApproval)},
 				terminal.Field{Title: "nodes are silent after", Value: silence.Silent.String()},
 				terminal.Field{Title: "nodes are lost after", Value: silence.Lost.String()}))
 		},
 	}
-	c.ValidArgsFunction = a.completion(suggestDatacenters)
+	c.ValidArgsFunction = a.Completion(cli.SuggestDatacenters)
 	return c
 }
 
@@ -77,7 +78,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 		Example: `  writ dc set dc1 --manual-approval
   writ dc set dc1 --manual-approval=false
   writ dc set ship1 --silent-after 2m --lost-after 30m`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var settings client.DatacenterSettings
 			changed := cmd.Flags().Changed
@@ -93,7 +94,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 			if settings == (client.DatacenterSettings{}) {
 				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("`writ dc set --help` lists them")
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -110,7 +111,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 	f.BoolVar(&manual, "manual-approval", false, "a node that joins with a token waits for an approval, too")
 	f.DurationVar(&silent, "silent-after", usual.Silent, "how long a node is not heard until it is silent, and offline")
 	f.DurationVar(&lost, "lost-after", usual.Lost, "how long a node is not heard until it is lost")
-	c.ValidArgsFunction = a.completion(suggestDatacenters)
+	c.ValidArgsFunction = a.Completion(cli.SuggestDatacenters)
 	adopt.add(c)
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -38,7 +39,7 @@ type demoResult struct {
 
 func (a *app) demoCommand() *cobra.Command {
 	var keep bool
-	var l logFlags
+	var l cli.LogFlags
 	d := daemon.Dev{Datacenters: 1, Nodes: 2, Drivers: daemon.DriversAuto}
 	c := &cobra.Command{
 		Use:   "demo",
@@ -47,20 +48,20 @@ func (a *app) demoCommand() *cobra.Command {
 progress, verifies the signature on its result and prints the result. It ends by itself. With --keep it stays up
 until Ctrl-C.`,
 		Example: "  writ demo\n  writ demo --keep",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(l)
+			log, err := cli.NewLog(a.Env, l)
 			if err != nil {
 				return err
 			}
-			d.Version, d.Log, d.Note = a.version, log, a.Note
+			d.Version, d.Log, d.Note = a.Version, log, a.Note
 			return a.demo(cmd.Context(), d, keep)
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
 	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
-	inRange(c.Flags(), "simulate-speed", &d.Speed, 0, mostSpeed)
-	l.add(c, "error")
+	cli.InRange(c.Flags(), "simulate-speed", &d.Speed, 0, mostSpeed)
+	l.Add(c, "error")
 	return c
 }
 
@@ -154,7 +155,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 		return demoResult{}, err
 	}
 	datacenter := roster.Datacenters[0]
-	a.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, fingerprint(by.PublicKey()), datacenter.Name)
+	a.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, cli.Fingerprint(by.PublicKey()), datacenter.Name)
 	submission, err := c.Submit(ctx, signed)
 	if err != nil {
 		return demoResult{}, err
@@ -199,13 +200,13 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 // demoText formats the result of the demo.
 func demoText(r demoResult, keep bool) string {
 	calls := terminal.List(nil, r.Calls, func(writ.Call) string { return "" },
-		column("CALL", func(c writ.Call) string { return fmt.Sprint(c.Seq) }),
-		column("OPERATION", func(c writ.Call) string { return c.Operation }),
-		column("NAME", func(c writ.Call) string { return c.Name }),
-		column("NODE", func(c writ.Call) string { return c.NodeName }),
-		column("DRIVER", func(c writ.Call) string { return driverName(c) }),
-		column("TOOK", duration),
-		column("CHANGE", func(c writ.Call) string { return string(c.Change) }),
+		cli.Column("CALL", func(c writ.Call) string { return fmt.Sprint(c.Seq) }),
+		cli.Column("OPERATION", func(c writ.Call) string { return c.Operation }),
+		cli.Column("NAME", func(c writ.Call) string { return c.Name }),
+		cli.Column("NODE", func(c writ.Call) string { return c.NodeName }),
+		cli.Column("DRIVER", func(c writ.Call) string { return driverName(c) }),
+		cli.Column("TOOK", duration),
+		cli.Column("CHANGE", func(c writ.Call) string { return string(c.Change) }),
 	)
 	gone := " (it ends with the demo; --keep keeps it)"
 	if keep {

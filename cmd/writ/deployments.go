@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -16,7 +17,7 @@ import (
 )
 
 func (a *app) deploymentCommand() *cobra.Command {
-	return family("deployment", "Show deployments, which own the resources of their scripts", a.deploymentListCommand(), a.deploymentShowCommand())
+	return cli.Family("deployment", "Show deployments, which own the resources of their scripts", a.deploymentListCommand(), a.deploymentShowCommand())
 }
 
 func (a *app) deploymentListCommand() *cobra.Command {
@@ -25,18 +26,18 @@ func (a *app) deploymentListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the deployments that own resources, each with its newest run",
 		Example: "  writ deployment list\n  writ deployment list --project web-shop --dc dc1 -o json",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, where, err := a.deployments(cmd.Context(), api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
 			if err != nil {
 				return err
 			}
-			return a.printList(deploymentTable(all, where),
-				unlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
+			return a.PrintList(deploymentTable(all, where),
+				cli.UnlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only deployments in this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -46,7 +47,7 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 		Use:     "show NAME",
 		Short:   "Show a deployment: its newest run, and where its resources and runs are listed",
 		Example: "  writ deployment show web",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, where, err := a.deployments(cmd.Context(), api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
 			if err != nil {
@@ -62,9 +63,9 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 			}
 		},
 	}
-	c.ValidArgsFunction = a.completion(suggestDeployments)
+	c.ValidArgsFunction = a.Completion(cli.SuggestDeployments)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -80,15 +81,15 @@ func (a *app) noDeployment(ctx context.Context, name, datacenter string) error {
 
 // deployments lists all deployments that params select, and maps the ids of datacenters to names.
 func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams) ([]api.Deployment, map[writ.DatacenterID]string, error) {
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := datacenterNames(ctx, c)
+	names, err := cli.DatacenterNames(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	params.Project, params.Limit = api.Given(a.flags.project), api.Given(client.PageSize)
+	params.Project, params.Limit = api.Given(a.Flags.Project), api.Given(client.PageSize)
 	all, err := client.All(func(cursor string) ([]api.Deployment, string, error) {
 		params.Cursor = api.Given(cursor)
 		page, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &params))
@@ -99,16 +100,16 @@ func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams)
 
 func deploymentTable(all []api.Deployment, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(api.DeploymentPage{Items: all}, all, func(d api.Deployment) string { return d.Name },
-		column("NAME", func(d api.Deployment) string { return d.Name }),
-		minor(1, column("PROJECT", func(d api.Deployment) string { return d.ProjectName })),
-		column("DATACENTER", func(d api.Deployment) string { return datacenters[d.Datacenter] }),
-		column("RESOURCES", func(d api.Deployment) string { return fmt.Sprint(d.Resources) }),
-		column("REVISION", func(d api.Deployment) string { return revision(d.Revision) }),
-		ids(column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) })),
-		column("STATE", func(d api.Deployment) string { return string(newestRun(d).State) }),
-		column("AGE", func(d api.Deployment) string { return age(newestRun(d).Created) }),
-		wide("SCRIPT", func(d api.Deployment) string { return newestRun(d).Script }),
-		wide("SIGNER", func(d api.Deployment) string { return newestRun(d).Signer }),
+		cli.Column("NAME", func(d api.Deployment) string { return d.Name }),
+		cli.Minor(1, cli.Column("PROJECT", func(d api.Deployment) string { return d.ProjectName })),
+		cli.Column("DATACENTER", func(d api.Deployment) string { return datacenters[d.Datacenter] }),
+		cli.Column("RESOURCES", func(d api.Deployment) string { return fmt.Sprint(d.Resources) }),
+		cli.Column("REVISION", func(d api.Deployment) string { return revision(d.Revision) }),
+		cli.IDs(cli.Column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) })),
+		cli.Column("STATE", func(d api.Deployment) string { return string(newestRun(d).State) }),
+		cli.Column("AGE", func(d api.Deployment) string { return cli.Age(newestRun(d).Created) }),
+		cli.Wide("SCRIPT", func(d api.Deployment) string { return newestRun(d).Script }),
+		cli.Wide("SIGNER", func(d api.Deployment) string { return newestRun(d).Signer }),
 	)
 }
 
@@ -130,14 +131,14 @@ func newestRun(d api.Deployment) api.Run {
 
 func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName), count(d.Resources, "resource"),
+	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName), cli.Count(d.Resources, "resource"),
 		terminal.Clean(datacenters[d.Datacenter]))
 	if d.Revision > 0 {
 		fmt.Fprintf(&b, "  revision: %d\n", d.Revision)
 	}
 	if d.Run != nil {
 		fmt.Fprintf(&b, "  newest run: %s, %s, %s, signed by %s %s ago\n", d.Run.ID, d.Run.State, terminal.Clean(d.Run.Script),
-			terminal.Clean(d.Run.Signer), age(d.Run.Created))
+			terminal.Clean(d.Run.Signer), cli.Age(d.Run.Created))
 		if d.Run.Reason != "" {
 			fmt.Fprintf(&b, "    %s\n", terminal.Clean(d.Run.Reason))
 		}

@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 )
 
 func (a *app) devCommand() *cobra.Command {
 	d := daemon.Dev{Drivers: daemon.DriversAuto}
-	var l logFlags
+	var l cli.LogFlags
 	var listen string
 	c := &cobra.Command{
 		Use:   "dev",
@@ -24,9 +25,9 @@ One datacenter is called local, several are dc1, dc2 and so on. So another --dcs
 
 It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(l)
+			log, err := cli.NewLog(a.Env, l)
 			if err != nil {
 				return err
 			}
@@ -39,10 +40,10 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			if d.Listener, err = daemon.Listen(listen); err != nil {
 				return err
 			}
-			d.Version, d.Log, d.Note = a.version, log, a.Note
+			d.Version, d.Log, d.Note = a.Version, log, a.Note
 			daemon.Ease()
 			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
-			if isInterrupt(cmd.Context(), err) {
+			if cli.IsInterrupt(cmd.Context(), err) {
 				a.Note("stopped; everything is kept in %s", d.Data)
 				return nil
 			}
@@ -50,16 +51,16 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 		},
 	}
 	f := c.Flags()
-	l.add(c, "warn")
+	l.Add(c, "warn")
 	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for everything that must survive")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
-	inRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
+	cli.InRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
 	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
-	inRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
+	cli.InRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
 	capacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
 	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
-	fromEnvironment(f, "data", "listen")
+	cli.FromEnvironment(f, "data", "listen")
 	return c
 }
 
@@ -93,7 +94,7 @@ In another shell:
 `, cluster.URL, cluster.Client)
 	var words []string
 	for _, dir := range cluster.Removed {
-		words = append(words, shellWord(dir))
+		words = append(words, cli.ShellWord(dir))
 	}
 	if len(words) > 0 {
 		a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))

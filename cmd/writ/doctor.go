@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -119,7 +120,7 @@ With --journal it looks in the journal of a supervisor for runs that nothing wou
 journal.db in its data directory, or the address of a PostgreSQL database. The supervisor may be at work meanwhile, and nothing
 is changed. Every supervisor also looks for such runs by itself and logs them.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db\n  writ doctor --journal @journal.address",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
 			found = append(found, examineUnits(unitDirs)...)
@@ -136,10 +137,10 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(withoutDoctor(f.Fix))
 			}
 			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
-				column("CHECK", func(f finding) string { return f.Check }),
-				column("STATE", func(f finding) string { return f.State }),
-				column("DETAIL", finding.about),
-				column("FIX", func(f finding) string { return f.Fix })).
+				cli.Column("CHECK", func(f finding) string { return f.Check }),
+				cli.Column("STATE", func(f finding) string { return f.State }),
+				cli.Column("DETAIL", finding.about),
+				cli.Column("FIX", func(f finding) string { return f.Fix })).
 				WithLayout(func(width int) string { return findingsText(found, width) }))
 			if err != nil {
 				return err
@@ -166,7 +167,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 	imageFlags(c, &host)
 	enginesFlag(c, &host)
 	nameserverFlag(c, &host)
-	fromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users", "container-ids")
+	cli.FromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users", "container-ids")
 	return c
 }
 
@@ -224,7 +225,7 @@ func examineServer(ctx context.Context, c *client.Client) []finding {
 		case !ready.Ready:
 			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), mendFault
 		default:
-			f.State, f.Detail, f.Fix = healthy, "ready, answered in "+shortDuration(took), ""
+			f.State, f.Detail, f.Fix = healthy, "ready, answered in "+cli.ShortDuration(took), ""
 		}
 		found = append(found, f, clockFinding(response, began.Add(took/2)))
 		stop()
@@ -260,7 +261,7 @@ func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.
 	var found []finding
 	held := heldIn(ctx, c, roster)
 	for _, d := range list.Items {
-		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + age(d.Connected)}
+		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + cli.Age(d.Connected)}
 		if what := held[d.ID]; what != "" {
 			f.State, f.Detail, f.Fix = suspect, what, "`writ hold list` shows the holds and the commands that release them"
 		}
@@ -344,7 +345,7 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 
 func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity.Roster) finding {
 	f := finding{Check: "signing key", State: ill}
-	keys := a.keys()
+	keys := a.Keys()
 	keys.Passphrase = nil // the doctor only inspects the key
 	if c != nil && keys.Spec == "" {
 		keys.Spec = c.Context.Key
@@ -360,7 +361,7 @@ func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity
 		return f
 	}
 	defer key.Close()
-	f.State, f.Detail = healthy, key.Spec+" "+fingerprint(key.PublicKey())
+	f.State, f.Detail = healthy, key.Spec+" "+cli.Fingerprint(key.PublicKey())
 	if roster == nil {
 		return f
 	}
@@ -372,8 +373,6 @@ func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity
 	f.Fix = "a root operator: writ user add NAME --key '" + client.AuthorizedKey(key.PublicKey()) + "'"
 	return f
 }
-
-func fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 
 // examineEvaluator evaluates a script in a sandboxed child process, as a supervisor on this machine would, and reports
 // the sandbox layers.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/config"
 	"writ/identity"
 )
 
@@ -35,8 +35,8 @@ func (a *app) examineClient(ctx context.Context) []finding {
 
 // unconfigured reports whether neither the configuration nor a flag or variable names a cluster, a coordinator or a key, as on a new machine.
 func (a *app) unconfigured() (finding, bool) {
-	file, err := a.configuration()
-	if err != nil || !namesNothing(file, a.flags.context, a.flags.overrides()) {
+	file, err := a.Configuration()
+	if err != nil || !cli.NamesNothing(file, a.Flags.Context, a.Flags.Overrides()) {
 		return finding{}, false
 	}
 	return finding{
@@ -46,19 +46,14 @@ func (a *app) unconfigured() (finding, bool) {
 	}, true
 }
 
-// namesNothing reports whether the file has no context and no flag replaces one. A project does not select a cluster.
-func namesNothing(file *config.File, name string, over config.Context) bool {
-	return len(file.Contexts) == 0 && name == "" && len(over.Servers) == 0 && over.Cluster == "" && over.Key == ""
-}
-
 func (a *app) examineConfig() (*client.Client, finding) {
 	f := finding{Check: "configuration", State: ill}
-	file, err := a.configuration()
+	file, err := a.Configuration()
 	if err != nil {
 		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f
 	}
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/coord/remedy"
@@ -24,7 +25,7 @@ func examineNodes(ctx context.Context, c *client.Client) []finding {
 	if err != nil {
 		return nil // another finding covers the coordinator, or the reader may not list nodes
 	}
-	names, err := datacenterNames(ctx, c)
+	names, err := cli.DatacenterNames(ctx, c)
 	if err != nil {
 		return nil
 	}
@@ -46,7 +47,7 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 			unknown++
 			continue
 		case n.Liveness != writ.LivenessReady:
-			f.Detail = fmt.Sprintf("is %s since %s", n.Liveness, clock(n.LastBeat))
+			f.Detail = fmt.Sprintf("is %s since %s", n.Liveness, cli.Clock(n.LastBeat))
 		case n.Fault != "":
 			f.Detail = "takes no work: " + n.Fault
 		case n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB:
@@ -63,11 +64,11 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		found = append(found, f)
 	}
 	if unknown > 0 {
-		detail := "the state of " + count(unknown, "node") + " is unknown: " + awayText
+		detail := "the state of " + cli.Count(unknown, "node") + " is unknown: " + awayText
 		found = append(found, finding{Check: "nodes", State: suspect, Detail: detail, Fix: "writ dc list"})
 	}
 	if len(found) == 0 && admitted > 0 {
-		found = append(found, finding{Check: "nodes", State: healthy, Detail: fmt.Sprintf("%s, all ready", count(admitted, "node"))})
+		found = append(found, finding{Check: "nodes", State: healthy, Detail: fmt.Sprintf("%s, all ready", cli.Count(admitted, "node"))})
 	}
 	return found
 }
@@ -80,7 +81,7 @@ func examineRuns(ctx context.Context, c *client.Client) []finding {
 	if err != nil || len(stuck) == 0 {
 		return nil
 	}
-	text := count(len(stuck), "run")
+	text := cli.Count(len(stuck), "run")
 	if more != "" {
 		text = "more than " + text
 	}

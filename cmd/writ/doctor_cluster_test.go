@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 )
 
 func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
@@ -30,9 +31,9 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 		node("n8", func(n *writ.Node) { n.Disks = []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 5 << 30}} }),
 	}, names)
 	want := []finding{
-		{Check: "node n2", State: ill, Detail: "is lost since " + clock(now),
+		{Check: "node n2", State: ill, Detail: "is lost since " + cli.Clock(now),
 			Fix: "writ node lost n2 --dc dc1 (if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free)"},
-		{Check: "node n3", State: ill, Detail: "is silent since " + clock(now), Fix: "writ node show n3 --dc dc1"},
+		{Check: "node n3", State: ill, Detail: "is silent since " + cli.Clock(now), Fix: "writ node show n3 --dc dc1"},
 		{Check: "node n4", State: ill, Detail: "takes no work: the disk is full", Fix: "writ node show n4 --dc dc1"},
 		{Check: "node n5", State: suspect, Detail: "its disk is full: 10 of 10 GiB are reserved", Fix: "writ node show n5 --dc dc1"},
 		{Check: "node n7", State: suspect, Detail: "a disk is almost full: /srv has 1.0 of 100.0 GiB free", Fix: "writ node show n7 --dc dc1"},

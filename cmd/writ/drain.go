@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -29,7 +30,7 @@ drained. Its resources stay: draining moves none. A script that changes one of t
 With --wait the command waits until the supervisor of the datacenter has signed that the node is drained. If it has signed that the node is
 draining already, the command signs nothing and only waits. Resources and open calls are shown as the coordinator says.`,
 		Example: "  writ node drain n1\n  writ node drain n1 --wait --timeout 30m --reason \"a new disk\"",
-		Args:    exactly("NODE"),
+		Args:    cli.Exactly("NODE"),
 		PreRunE: func(*cobra.Command, []string) error {
 			if timeout > 0 && !wait {
 				return writ.Errorf(writ.CodeUsage, "--timeout %s needs --wait", timeout).WithHint("use both, as in --wait --timeout 30m")
@@ -44,7 +45,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 	node.add(a, c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the node is drained")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: longest time to wait; the node continues to drain (exit code 6)")
-	inRange(c.Flags(), "timeout", &timeout, time.Millisecond, longest)
+	cli.InRange(c.Flags(), "timeout", &timeout, time.Millisecond, cli.Longest)
 	return c
 }
 
@@ -83,7 +84,7 @@ func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, 
 	if err != nil || len(resources) == 0 {
 		return 0, err
 	}
-	a.Note("%s on %s, %s:", count(len(resources), "resource"), n.Name, becomes)
+	a.Note("%s on %s, %s:", cli.Count(len(resources), "resource"), n.Name, becomes)
 	for i, r := range resources {
 		if i == maxResources {
 			a.Note("  and %d more: `writ resource list --node %s`", len(resources)-i, n.Name)

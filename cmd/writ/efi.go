@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
@@ -100,7 +101,7 @@ func unquoted(value string) string {
 }
 
 func (a *app) efiCommand() *cobra.Command {
-	return family("efi", "Make images that start machines as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
+	return cli.Family("efi", "Make images that start machines as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
 }
 
 // builtImage is the output of `writ efi build`.
@@ -145,7 +146,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 		Example: `  apt-get download linux-image-6.1.0-56-cloud-amd64 systemd-boot-efi
   writ efi build --packages . --program writ-node --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
   writ efi build --kernel k/boot/vmlinuz-6.1.0-56-cloud-amd64 --modules k/lib/modules/6.1.0-56-cloud-amd64 --stub s/linuxx64.efi.stub --program writ-node`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			began := time.Now()
 			words, err := everyMachine.words()
@@ -164,7 +165,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if _, err := from.read(&parts); err != nil {
 				return err
 			}
-			a.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel), count(1+len(parts.Extra), "other file"))
+			a.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel), cli.Count(1+len(parts.Extra), "other file"))
 			made, err := parts.Build()
 			if err != nil {
 				return err
@@ -235,9 +236,9 @@ With --schema and without a recipe it prints the form of recipes as JSON Schema,
 		Example: "  writ efi recipe metal --packages . > node.yaml\n  writ efi build --packages . --program writ-node --recipe node.yaml\n  writ efi recipe --schema > recipe.schema.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if schema {
-				return exactly()(cmd, args)
+				return cli.Exactly()(cmd, args)
 			}
-			return exactly("RECIPE")(cmd, args)
+			return cli.Exactly("RECIPE")(cmd, args)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if schema {

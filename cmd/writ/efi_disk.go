@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
 	"writ/efi/disk"
@@ -58,7 +59,7 @@ A credential is a file with settings, a line for each, as writ.name=n1. The flag
 		Example: `  writ token create --dc dc1 > n1.token
   writ efi disk --image writ-node.efi --disk n1.img --name n1 --join @n1.token --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
   writ efi disk --image writ-node.efi --disk n1.img --credential n1.cred`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			node, err := os.ReadFile(source)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
 	"writ/efi/bootserver"
@@ -43,7 +44,7 @@ names the new one. Delete images that no machine needs any more.
 The settings of machines are in boot.ipxe, which everybody in the network can read. So they have no token: with
 --cluster a machine waits to be approved. With http:// others in the network can give machines another image.`,
 		Example: "  writ efi ipxe --image writ-node.efi --dir /srv/boot --url https://boot.example.org/writ --cluster ID --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			base, err := webAddress("url", at)
 			if err != nil {

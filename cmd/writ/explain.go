@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/internal/meant"
 	"writ/sal/catalog"
@@ -39,7 +40,7 @@ func (a *app) explainCommand() *cobra.Command {
 Of an operation (container.create) it tells the arguments with their types and bounds, the result and the errors. It also
 says what the operation can do to data, and shows an example.`,
 		Example: "  writ explain NO_CAPACITY\n  writ explain W0104\n  writ explain container.create",
-		Args:    atMost(1),
+		Args:    cli.AtMost(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return slices.Concat(codeNames(), everyOperation()), cobra.ShellCompDirectiveNoFileComp
 		},

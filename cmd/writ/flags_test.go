@@ -95,7 +95,7 @@ func TestSettingsKeepTheirText(t *testing.T) {
 		if err := cmd.Flags().Set("config", path); err != nil {
 			t.Fatal(err)
 		}
-		return cmd, a.fillFlags(cmd)
+		return cmd, a.FillFlags(cmd)
 	}
 	for _, value := range []string{"2026-01-31", "1.10", "no"} {
 		cmd, err := settings("name: " + value)

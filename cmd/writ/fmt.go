@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 )
@@ -34,7 +35,7 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exactly("FILE")(cmd, args)
+				return cli.Exactly("FILE")(cmd, args)
 			}
 			return a.format(args, f)
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -24,7 +25,7 @@ type scopeFlags struct {
 	project    string
 	deployment string
 	operation  string
-	reason     reasonFlag
+	reason     cli.ReasonFlag
 }
 
 func (s *scopeFlags) add(a *app, c *cobra.Command) {
@@ -33,12 +34,12 @@ func (s *scopeFlags) add(a *app, c *cobra.Command) {
 	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
 	f.StringVar(&s.deployment, "deployment", "", "only the work of this deployment, of --project or the project of the context")
 	f.StringVar(&s.operation, "operation", "", "only this operation, as machine.create, or all of a module, as machine")
-	s.reason.add(c, "writ hold list")
+	s.reason.Add(c, "writ hold list")
 	c.MarkFlagsMutuallyExclusive("project", "operation")
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	a.completeFlag(c, "deployment", suggestDeployments)
-	oneOf(c, "operation", operationNames()...)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	a.CompleteFlag(c, "deployment", cli.SuggestDeployments)
+	cli.OneOf(c, "operation", operationNames()...)
 }
 
 // operationNames lists the operations that nodes execute, and their modules.
@@ -73,7 +74,7 @@ holds, such a person releases.`,
   writ hold --deployment web --project shop
   writ hold --operation machine.create
   writ hold list`,
-		Args: noSuchCommand,
+		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.decideScope(cmd.Context(), scope, identity.DecisionHold)
 		},
@@ -98,7 +99,7 @@ The statement names the revision that you saw. If another person decided about t
 		Example: `  writ release --project shop
   writ release --operation volume
   writ release --dc dc1 --reason "the disks were replaced"`,
-		Args: noSuchCommand,
+		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.decideScope(cmd.Context(), scope, identity.DecisionRelease)
 		},
@@ -109,7 +110,7 @@ The statement names the revision that you saw. If another person decided about t
 
 // decideScope signs and submits a decision about the work in the scope of the flags.
 func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string) error {
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 	for _, over := range holds.Over(scope) {
 		a.Note("%s", heldText(over.Last(), over.Text()))
 	}
-	err = a.decide(ctx, c, statement)
+	err = cli.Decide(ctx, a.Env, c, statement)
 	if decision == identity.DecisionRelease && writ.CodeOf(err) == writ.CodeConflict {
 		return meantHold(ctx, c, roster, dc, scope, err)
 	}
@@ -170,7 +171,7 @@ func meantHold(ctx context.Context, c *client.Client, roster *identity.Roster, d
 func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 	all := "writ " + decision + " --dc " + datacenter
 	if s.reason != "" {
-		all += " --reason " + shellWord(string(s.reason))
+		all += " --reason " + cli.ShellWord(string(s.reason))
 	}
 	return writ.Errorf(writ.CodeUsage, "no flag selects the work to %s", decision).
 		WithHint("for the whole datacenter: %s; for a part of its work use --project, --deployment or --operation", all)
@@ -231,7 +232,7 @@ func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope ide
 	case s.project != "":
 		project, err = client.Project(roster, s.project)
 	case s.deployment != "":
-		project, err = projectOf(c, roster)
+		project, err = cli.ProjectOf(c, roster)
 	}
 	scope.Project = project.ID
 	return scope, project.Name, err
@@ -243,7 +244,7 @@ func heldText(d writ.Decision, what string) string {
 	if who == "" {
 		who = "the supervisor itself"
 	}
-	text := fmt.Sprintf("%s has held %s since %s", who, what, clock(d.Time))
+	text := fmt.Sprintf("%s has held %s since %s", who, what, cli.Clock(d.Time))
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
@@ -259,9 +260,9 @@ func (a *app) holdListCommand() *cobra.Command {
 
 Of a datacenter that does not answer, or whose coordinator shows what its supervisor has not signed, it lists nothing and says so.`,
 		Example: "  writ hold list\n  writ hold list --dc dc1 -o json",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.cluster(cmd.Context())
+			c, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -269,7 +270,7 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 			if err != nil {
 				return err
 			}
-			asked, untrue := answered(a, list.Items, func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
+			asked, untrue := cli.Answered(a.Env, list.Items, func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
 			if len(asked) == 0 && untrue != nil {
 				return untrue
 			}
@@ -277,28 +278,28 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 			for _, d := range asked {
 				rows = append(rows, heldRows(d)...)
 			}
-			err = a.printList(terminal.List(list, rows, func(h heldRow) string { return h.what },
-				column("DATACENTER", func(h heldRow) string { return h.datacenter }),
-				column("WHAT", func(h heldRow) string { return h.what }),
-				column("STATE", func(h heldRow) string { return h.state }),
-				column("SINCE", func(h heldRow) string { return age(h.last.Time) }),
-				column("BY", func(h heldRow) string { return h.last.Signer }),
-				column("REASON", func(h heldRow) string { return h.last.Reason }),
-				whole(column("RELEASE", func(h heldRow) string { return h.release })),
-				wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
-				wide("BY OPERATOR", func(h heldRow) string { return yesNo(h.byOperator) }),
-			), unlessSelected(cmd, "no holds are known: `writ hold` stops new work"))
+			err = a.PrintList(terminal.List(list, rows, func(h heldRow) string { return h.what },
+				cli.Column("DATACENTER", func(h heldRow) string { return h.datacenter }),
+				cli.Column("WHAT", func(h heldRow) string { return h.what }),
+				cli.Column("STATE", func(h heldRow) string { return h.state }),
+				cli.Column("SINCE", func(h heldRow) string { return cli.Age(h.last.Time) }),
+				cli.Column("BY", func(h heldRow) string { return h.last.Signer }),
+				cli.Column("REASON", func(h heldRow) string { return h.last.Reason }),
+				cli.Whole(cli.Column("RELEASE", func(h heldRow) string { return h.release })),
+				cli.Wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
+				cli.Wide("BY OPERATOR", func(h heldRow) string { return cli.YesNo(h.byOperator) }),
+			), cli.UnlessSelected(cmd, "no holds are known: `writ hold` stops new work"))
 			return cmp.Or(err, untrue)
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only holds of this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 // signedHolds requests the signed holds of each datacenter, or of the one with a name or id.
 func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string) (list api.HoldList, err error) {
-	asked, err := datacentersNamed(roster, datacenter)
+	asked, err := cli.DatacentersNamed(roster, datacenter)
 	if err != nil {
 		return list, err
 	}
@@ -307,7 +308,7 @@ func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster,
 		return list, err
 	}
 	list.Items = make([]api.DatacenterHolds, len(asked))
-	eachDatacenter(asked, func(i int, d *identity.Datacenter) {
+	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
 		holds, err := c.Holds(ctx, roster, d, projects)
 		list.Items[i] = api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
 		if err != nil {
@@ -343,7 +344,7 @@ func heldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[
 		case whole != nil && whole.Held:
 			held[d.Datacenter] = "is on hold: " + heldText(whole.Last(), "it")
 		case parts > 0:
-			held[d.Datacenter] = count(parts, "part") + " of its work on hold"
+			held[d.Datacenter] = cli.Count(parts, "part") + " of its work on hold"
 		}
 	}
 	return held

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -53,7 +53,7 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 		Example: `  writ init --data ./cluster
   writ init --data ./cluster --key ~/.ssh/id_work --name alice
   writ init --data ./cluster --new-key`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			coordinator, err := transport.Address("coordinator", server)
 			if err == nil {
@@ -70,19 +70,13 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 		},
 	}
 	f := c.Flags()
-	dataFlag(c, &data)
-	a.keyFlag(f)
+	cli.DataFlag(c, &data)
+	a.KeyFlag(f)
 	f.StringVar(&name, "name", userName(), "your name in the roster")
 	f.Lookup("name").DefValue = "your login name"
 	f.StringVar(&server, "coordinator", config.DefaultServer, "address where the coordinator will be")
 	f.BoolVar(&newKey, "new-key", false, "make a key in the data directory instead of using yours")
 	return c
-}
-
-// dataFlag adds the flag for a data directory.
-func dataFlag(c *cobra.Command, data *string) {
-	c.Flags().StringVar(data, "data", config.DefaultData(), "directory for everything that must survive")
-	fromEnvironment(c.Flags(), "data")
 }
 
 // userName returns a valid principal name for the current user.
@@ -103,7 +97,7 @@ func (a *app) found(ctx context.Context, data, name string, coordinator *url.URL
 		return founding{}, writ.Errorf(writ.CodeUsage, "%q cannot be a name in the roster", name).
 			WithHint("--name takes lower-case letters, digits and ._:/@-")
 	}
-	if newKey && a.flags.key != "" {
+	if newKey && a.Flags.Key != "" {
 		return founding{}, writ.Errorf(writ.CodeUsage, "--key and --new-key exclude each other")
 	}
 	data, err := filepath.Abs(data)
@@ -116,7 +110,7 @@ func (a *app) found(ctx context.Context, data, name string, coordinator *url.URL
 		}
 		return founding{}, err
 	}
-	keys := a.keys()
+	keys := a.Keys()
 	if newKey {
 		if err := config.MakeData(data); err != nil {
 			return founding{}, err
@@ -192,20 +186,4 @@ func (a *app) showFounding(data string, coordinator *url.URL, f founding) error 
 	}
 	a.Note("  export WRIT_CONFIG=%s\n  writ dc add dc1 --region here", f.Client)
 	return err
-}
-
-// keys returns where this command line looks for the signing key.
-func (e *Env) keys() client.Keys {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "/"
-	}
-	k := client.Keys{
-		Spec: e.flags.key, AgentSocket: os.Getenv("SSH_AUTH_SOCK"), Home: home,
-		Waiting: func(what string) { e.Note("… waiting for %s", what) },
-	}
-	if e.Interactive() {
-		k.Passphrase = func(path string) ([]byte, error) { return e.Passphrase(path) }
-	}
-	return k
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 )
 
@@ -38,7 +39,7 @@ func (a *app) cancelLeft(ctx context.Context, c *client.Client, id writ.RunID) e
 	}
 	cancel := client.AboutRun(run, "cancel")
 	cancel.Reason = "the command that submitted it ended before it"
-	return a.decide(ctx, c, cancel)
+	return cli.Decide(ctx, a.Env, c, cancel)
 }
 
 // holdOn prevents a second signal from ending the process during the cancellation of its run. Some CI systems signal

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/internal/meant"
 	"writ/scripts/library"
@@ -16,7 +17,7 @@ func (a *app) libraryCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the modules of the library",
 		Example: "  writ library list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			all := []library.Module{}
 			for _, name := range library.Names() {
@@ -24,8 +25,8 @@ func (a *app) libraryCommand() *cobra.Command {
 				all = append(all, m)
 			}
 			return a.Print(terminal.List(all, all, func(m library.Module) string { return m.Name },
-				column("MODULE", func(m library.Module) string { return m.Name }),
-				column("ABOUT", func(m library.Module) string { return m.About })))
+				cli.Column("MODULE", func(m library.Module) string { return m.Name }),
+				cli.Column("ABOUT", func(m library.Module) string { return m.About })))
 		},
 	}
 	show := &cobra.Command{
@@ -34,7 +35,7 @@ func (a *app) libraryCommand() *cobra.Command {
 		Long: `Prints the text of a module. It begins with its manual: what it does, takes and returns. NAME is the name that
 scripts import, with or without lib/. Without a version it is the newest.`,
 		Example: "  writ library show fleet\n  writ library show lib/fleet@1",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return library.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -46,7 +47,7 @@ scripts import, with or without lib/. Without a version it is the newest.`,
 			return a.Print(terminal.View{Data: m, Names: []string{m.Name}, Text: func(bool) string { return m.Text }})
 		},
 	}
-	return family("library", "The modules that come with writ, for import(\"lib/…\")", list, show)
+	return cli.Family("library", "The modules that come with writ, for import(\"lib/…\")", list, show)
 }
 
 // findModule finds a module by its name, with or without the prefix of the library.

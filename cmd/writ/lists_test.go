@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"writ"
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/test/testcluster"
 )
@@ -75,52 +74,19 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 	s.Says(0, []string{"nothing matches --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
 }
 
-// An empty list would mean that there are no items, and exit code 0 that all datacenters answered.
-func TestAListThatNoDatacenterAnsweredFails(t *testing.T) {
-	untrue := writ.Errorf(writ.CodeUnverified, "dc cannot be asked: you may not").WithHint("ask")
-	denied, away := writ.Errorf(writ.CodeRoleMissing, "you may not").WithHint("ask"), writ.Errorf(writ.CodeDatacenterAway, "no link")
-	for _, tt := range []struct {
-		owners  []*writ.Error
-		rest    int
-		want    writ.Code
-		warning string
-	}{
-		{nil, 0, "", ""},
-		{[]*writ.Error{nil, nil}, 2, "", ""},
-		{[]*writ.Error{denied, nil, away}, 1, "", "warning: dc cannot be asked: you may not\nwarning: dc cannot be asked: no link\n"},
-		{[]*writ.Error{denied}, 0, writ.CodeRoleMissing, ""},
-		{[]*writ.Error{untrue, nil, away}, 1, writ.CodeUnverified, "warning: dc cannot be asked: no link\n"},
-		{[]*writ.Error{away, untrue}, 0, writ.CodeUnverified, "warning: dc cannot be asked: no link\n"},
-		{[]*writ.Error{denied, away}, 0, writ.CodeRoleMissing, "warning: dc cannot be asked: no link\n"},
-	} {
-		var said bytes.Buffer
-		a := newApp(&terminal.Terminal{Err: &said})
-		rest, err := answered(a, tt.owners, func(err *writ.Error) (string, *writ.Error) { return "dc", err })
-		if len(rest) != tt.rest || writ.CodeOf(err) != tt.want || said.String() != tt.warning {
-			t.Errorf("%v: %v, %v, %q", tt.owners, rest, err, said.String())
-		}
-		if err != nil && (err.Error() != "dc cannot be asked: you may not" || writ.AsError(err).Hint != "ask") {
-			t.Errorf("%v: %v", tt.owners, err)
-		}
-	}
-	if denied.Message != "you may not" {
-		t.Errorf("the answer was changed: %v", denied)
-	}
-}
-
 // Lists that are not printed by a command named "list", and that the test above does not empty: those of a machine, and
 // any new one.
 func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 	for _, list := range []terminal.View{diskTable(nil), nicTable(nil)} {
 		var out, said bytes.Buffer
 		a := newApp(&terminal.Terminal{Out: &out, Err: &said, Format: terminal.Table})
-		if err := a.printList(list, "there is none"); err != nil || strings.Count(out.String(), "\n") != 1 || said.String() != "there is none\n" {
+		if err := a.PrintList(list, "there is none"); err != nil || strings.Count(out.String(), "\n") != 1 || said.String() != "there is none\n" {
 			t.Errorf("%q, %q, %v", out.String(), said.String(), err)
 		}
 		out.Reset()
 		said.Reset()
 		a.Format = terminal.JSON
-		if err := a.printList(list, "there is none"); err != nil || out.String() != "[]\n" || said.Len() > 0 {
+		if err := a.PrintList(list, "there is none"); err != nil || out.String() != "[]\n" || said.Len() > 0 {
 			t.Errorf("JSON: %q, %q, %v", out.String(), said.String(), err)
 		}
 	}
@@ -137,7 +103,7 @@ func TestEveryListIsPrintedByOneFunction(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(direct.FindAll(text, -1)); n != never[name] {
-			t.Errorf("%s prints %d lists without printList", name, n)
+			t.Errorf("%s prints %d lists without PrintList", name, n)
 		}
 	}
 }

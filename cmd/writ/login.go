@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -19,15 +20,15 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 --web prints an address that logs a browser in to the dashboard. It works once, for 30 seconds.
 --token prints a token for the header "Authorization: Bearer TOKEN". It works for 15 minutes.`,
 		Example: "  writ login --web\n  curl -H \"Authorization: Bearer $(writ login --token)\" https://writ.example.org:7440/v1/runs",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if web && token {
 				return writ.Errorf(writ.CodeUsage, "--web and --token exclude each other")
 			}
-			if err := a.showsTokens(); err != nil && (web || token) {
+			if err := cli.ShowsTokens(a.Env); err != nil && (web || token) {
 				return err
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -60,9 +61,9 @@ func (a *app) logoutCommand() *cobra.Command {
 		Use:     "logout",
 		Short:   "End the logins of this context, including browser logins made with them",
 		Example: "  writ logout",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -83,17 +84,17 @@ The command signs a small script that may read this log and do nothing else, and
 cancels the run. The datacenter journals the text as results of that run, and keeps it as
 long as the run.`,
 		Example: "  writ logs container/web\n  writ logs machine/db --follow --tail 20\n  writ logs container/web -o json | jq -r .next",
-		Args:    exactly("KIND/NAME"),
+		Args:    cli.Exactly("KIND/NAME"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.readLog(cmd.Context(), args[0], f) },
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
-	inRange(flags, "tail", &f.tail, 1, linesOfPart)
+	cli.InRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "", "begin behind this position (next in the output with -o json), instead of at the end")
 	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	c.ValidArgsFunction = a.completion(suggestLogs)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	c.ValidArgsFunction = a.Completion(suggestLogs)
 	return c
 }
 
@@ -119,11 +120,11 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 	case f.follow && a.Format == terminal.YAML:
 		return terminal.BadFormat(a.Format, "-o table", "-o json")
 	}
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	project, err := projectOf(c, roster)
+	project, err := cli.ProjectOf(c, roster)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
-	all, hint, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
+	all, hint, err := cli.ResourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +200,7 @@ type logPart struct {
 // run signs and submits a script, and prints the results until the run has ended. If it is interrupted, it cancels the
 // run.
 func (r *logReader) run(ctx context.Context) error {
-	roster, err := r.roster(ctx, r.client)
+	roster, err := r.Roster(ctx, r.client)
 	if err != nil {
 		return err
 	}

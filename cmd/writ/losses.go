@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -173,7 +174,7 @@ func (a *app) noteLosses(node string, losses []loss) {
 	if len(losses) == 0 {
 		return
 	}
-	a.Note("%s had resources or calls on %s. To recreate them:", count(len(losses), "owner"), node)
+	a.Note("%s had resources or calls on %s. To recreate them:", cli.Count(len(losses), "owner"), node)
 	for _, l := range losses {
 		a.Note("  %s", terminal.Clean(l.String()))
 	}

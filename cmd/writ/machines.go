@@ -3,13 +3,13 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -39,10 +39,10 @@ func (a *app) nodeNICsCommand() *cobra.Command {
 // hostCommand completes a command that shows a part of a node's report about its machine.
 func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View) *cobra.Command {
 	var datacenter string
-	c.Args = exactly("NODE")
-	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.Args = cli.Exactly("NODE")
+	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.client()
+		c, err := a.Client()
 		if err != nil {
 			return err
 		}
@@ -54,10 +54,10 @@ func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View
 			return writ.Errorf(writ.CodeNotFound, "the node %s has not described its machine", n.Name).
 				WithHint("a node does so within a minute after its start; if this one does not, upgrade its runner and its supervisor")
 		}
-		return a.printList(view(*n.Host), n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
+		return a.PrintList(view(*n.Host), n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -95,25 +95,25 @@ func diskTable(disks []writ.HostDisk) terminal.View {
 		}
 	}
 	return terminal.List(append([]writ.HostDisk{}, disks...), diskRows(disks), func(r diskRow) string { return r.name },
-		column("DISK", func(r diskRow) string { return r.indent + r.name }),
+		cli.Column("DISK", func(r diskRow) string { return r.indent + r.name }),
 		terminal.Column[diskRow]{
 			Title: "SIZE", Name: "bytes", Cell: func(r diskRow) string { return bytesText(r.bytes) },
 			Exact: func(r diskRow) string { return strconv.FormatInt(r.bytes, 10) },
 		},
-		column("ROTATES", of(func(d *writ.HostDisk) string { return yesNo(d.Rotational) })),
-		column("MODEL", of(func(d *writ.HostDisk) string { return d.Model })),
-		column("SERIAL", of(func(d *writ.HostDisk) string { return d.Serial })),
-		column("LABEL", func(r diskRow) string { return r.part.Label }),
-		column("MOUNTED", func(r diskRow) string { return r.part.Mounted }),
+		cli.Column("ROTATES", of(func(d *writ.HostDisk) string { return cli.YesNo(d.Rotational) })),
+		cli.Column("MODEL", of(func(d *writ.HostDisk) string { return d.Model })),
+		cli.Column("SERIAL", of(func(d *writ.HostDisk) string { return d.Serial })),
+		cli.Column("LABEL", func(r diskRow) string { return r.part.Label }),
+		cli.Column("MOUNTED", func(r diskRow) string { return r.part.Mounted }),
 	)
 }
 
 func nicTable(nics []writ.HostNIC) terminal.View {
 	return terminal.List(append([]writ.HostNIC{}, nics...), nics, func(n writ.HostNIC) string { return n.Name },
-		column("CARD", func(n writ.HostNIC) string { return n.Name }),
-		column("MAC", func(n writ.HostNIC) string { return n.MAC }),
-		column("DRIVER", func(n writ.HostNIC) string { return n.Driver }),
-		column("CARRIER", func(n writ.HostNIC) string { return yesNo(n.Carrier) }),
+		cli.Column("CARD", func(n writ.HostNIC) string { return n.Name }),
+		cli.Column("MAC", func(n writ.HostNIC) string { return n.MAC }),
+		cli.Column("DRIVER", func(n writ.HostNIC) string { return n.Driver }),
+		cli.Column("CARRIER", func(n writ.HostNIC) string { return cli.YesNo(n.Carrier) }),
 		terminal.Column[writ.HostNIC]{
 			Title: "SPEED", Name: "speed_mbit",
 			Cell: func(n writ.HostNIC) string {
@@ -128,15 +128,8 @@ func nicTable(nics []writ.HostNIC) terminal.View {
 			},
 			Exact: func(n writ.HostNIC) string { return strconv.FormatInt(n.SpeedMbit, 10) },
 		},
-		column("ADDRESSES", func(n writ.HostNIC) string { return strings.Join(n.Addresses, " ") }),
+		cli.Column("ADDRESSES", func(n writ.HostNIC) string { return strings.Join(n.Addresses, " ") }),
 	)
-}
-
-func yesNo(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return "no"
 }
 
 // hostOf returns a node's report about its machine, or the zero value if there is none.
@@ -152,16 +145,7 @@ func uptimeOf(n writ.Node) string {
 	if n.Liveness != writ.LivenessReady {
 		return ""
 	}
-	return age(hostOf(n).Booted)
-}
-
-// onlineShare formats the share of the time that a node was online, "99.98 %". It rounds down, so only full
-// availability is shown as 100 %.
-func onlineShare(o writ.Online) string {
-	if o.Of <= 0 || o.Seconds == o.Of {
-		return "100 %"
-	}
-	return fmt.Sprintf("%.2f %%", math.Floor(float64(o.Seconds)/float64(o.Of)*10_000)/100)
+	return cli.Age(hostOf(n).Booted)
 }
 
 // hostText writes a node's report about its machine.
@@ -171,11 +155,11 @@ func hostText(b *strings.Builder, n writ.Node) {
 		if text := uptimeOf(n); text != "" {
 			up = "up for " + text + ", "
 		}
-		fmt.Fprintf(b, "  machine: %s%s seen; boot id %s\n", up, count(n.Restarts, "restart"), terminal.Clean(n.Boot))
+		fmt.Fprintf(b, "  machine: %s%s seen; boot id %s\n", up, cli.Count(n.Restarts, "restart"), terminal.Clean(n.Boot))
 	}
 	if len(n.Online) > 0 {
 		last := n.Online[len(n.Online)-1]
-		fmt.Fprintf(b, "  online: %s of %s\n", onlineShare(last), last.Month)
+		fmt.Fprintf(b, "  online: %s of %s\n", cli.OnlineShare(last), last.Month)
 	}
 	if n.Host == nil {
 		return
@@ -202,6 +186,6 @@ func hostText(b *strings.Builder, n writ.Node) {
 	if h.MemoryMiB > 0 {
 		hardware = append(hardware, fmt.Sprintf("%d MiB of memory", h.MemoryMiB))
 	}
-	hardware = append(hardware, count(len(h.Disks), "disk"), count(len(h.NICs), "network card"))
+	hardware = append(hardware, cli.Count(len(h.Disks), "disk"), cli.Count(len(h.NICs), "network card"))
 	fmt.Fprintf(b, "    %s\n", terminal.Clean(strings.Join(hardware, ", ")))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/help"
 )
@@ -16,7 +17,7 @@ import (
 // manCommand prints or writes manual pages. It is hidden because packagers use it; users read the pages with man.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man [DIRECTORY]", Short: "Print the manual page, or write one for each command into a directory", Hidden: true, Args: atMost(1),
+		Use: "man [DIRECTORY]", Short: "Print the manual page, or write one for each command into a directory", Hidden: true, Args: cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.PrintText(help.Manual(cmd.Root(), homeless()))
@@ -25,7 +26,7 @@ func (a *app) manCommand() *cobra.Command {
 			if err != nil {
 				return writ.Errorf(writ.CodeUsage, "cannot write the manual pages: %v", err).WithHint("name a directory that you may write to")
 			}
-			a.Note("%s in %s", count(n, "page"), args[0])
+			a.Note("%s in %s", cli.Count(n, "page"), args[0])
 			return nil
 		},
 	}

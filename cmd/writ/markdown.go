@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -37,7 +38,7 @@ func shorten(text string, most int) string {
 	if end := strings.LastIndexByte(kept, '\n'); end > 0 {
 		kept = kept[:end]
 	}
-	return kept + fmt.Sprintf(note, count(strings.Count(text[len(kept):], "\n"), "line"))
+	return kept + fmt.Sprintf(note, cli.Count(strings.Count(text[len(kept):], "\n"), "line"))
 }
 
 // errorMarkdown formats an error below a title, for a comment or a summary.

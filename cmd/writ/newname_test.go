@@ -67,17 +67,6 @@ func TestSupervisorCommandLetsNodesIn(t *testing.T) {
 	}
 }
 
-func TestLabelsOfDatacentersAreProper(t *testing.T) {
-	for _, bad := range []map[string]string{{"Tier": "edge"}, {"tier": "two words"}, {"tier": strings.Repeat("a", 64)}} {
-		if err := checkLabels(bad, "--select"); writ.CodeOf(err) != writ.CodeUsage {
-			t.Errorf("%v: %v", bad, err)
-		}
-	}
-	if err := checkLabels(map[string]string{"tier": "edge", "region": "eu"}, "--select"); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestDeadlineHasWholeSeconds(t *testing.T) {
 	o := orderFlags{deadline: 1500 * time.Millisecond}
 	if err := o.check(); writ.CodeOf(err) != writ.CodeUsage {

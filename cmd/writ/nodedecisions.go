@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
@@ -15,16 +16,16 @@ import (
 // nodeFlags select the node of a decision.
 type nodeFlags struct {
 	client.NodeName
-	reason  reasonFlag
+	reason  cli.ReasonFlag
 	removed bool // removed nodes can be selected
 }
 
 func (n *nodeFlags) add(a *app, c *cobra.Command) {
-	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
 	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
-	n.reason.add(c, "writ node show")
+	n.reason.Add(c, "writ node show")
 }
 
 // nodeDecision returns the command of a decision about a node that takes only its name.
@@ -34,7 +35,7 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 		Use:     decision + " NODE",
 		Short:   short,
 		Example: "  writ node " + decision + " n1",
-		Args:    exactly("NODE"),
+		Args:    cli.Exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
 			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
@@ -75,10 +76,10 @@ func (a *app) nodeAdmission(decision, short string) *cobra.Command {
 		Short:   short,
 		Example: "  writ node " + decision + " n1 " + print + "\n  writ node " + decision + " n1 --dc dc1 --fingerprint " + print,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := atLeast("NODE")(cmd, args); err != nil {
+			if err := cli.AtLeast("NODE")(cmd, args); err != nil {
 				return err
 			}
-			return atMost(2)(cmd, args)
+			return cli.AtMost(2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
@@ -128,7 +129,7 @@ func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *i
 	if err := name.check(); err != nil {
 		return nil, nil, writ.Node{}, err
 	}
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return nil, nil, writ.Node{}, err
 	}
@@ -176,7 +177,7 @@ func (a *app) signAbout(ctx context.Context, c *client.Client, roster *identity.
 	statement.Reason = string(name.reason)
 	fill(&statement)
 	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
-	if err := a.decide(ctx, c, statement); err != nil {
+	if err := cli.Decide(ctx, a.Env, c, statement); err != nil {
 		return err
 	}
 	c.AwaitNodeNews(ctx, n, statement.Decision)
@@ -195,7 +196,7 @@ A script asks for them with the option labels: {labels: {disk: "ssd"}}. They cou
 resource stays on its node when labels change. A node cannot label itself, so an attacker on a node cannot draw
 work to it.`,
 		Example: "  writ node label n1 disk=ssd rack=a1\n  writ node label n1 rack-",
-		Args:    atLeast("NODE", "NAME=VALUE"),
+		Args:    cli.AtLeast("NODE", "NAME=VALUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := labelChange(args[1:])
 			if err != nil {
@@ -230,7 +231,7 @@ func labelChange(words []string) (identity.LabelChange, error) {
 			return change, writ.Errorf(writ.CodeUsage, "%q is not a change of a label", word).
 				WithHint("write disk=ssd to set one and disk- to remove it; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
 		case redact.Holds(value):
-			return change, holdsSecret("the label " + name)
+			return change, cli.HoldsSecret("the label " + name)
 		case seen[name]:
 			return change, writ.Errorf(writ.CodeUsage, "the label %s is named twice", name)
 		case set:

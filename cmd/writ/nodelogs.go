@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -42,7 +43,7 @@ Of a node that does not answer it prints the warnings that the node told last, a
 
 You need the role operator or admin in all projects. Lines are the node's own words, without a signature.`,
 		Example: "  writ node logs n1\n  writ node logs n1 --source kernel --since 10m\n  writ node logs n1 --level warn --follow",
-		Args:    exactly("NODE"),
+		Args:    cli.Exactly("NODE"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.printNodeLog(cmd.Context(), args[0], f) },
 	}
 	flags := c.Flags()
@@ -51,12 +52,12 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
 	flags.StringVar(&f.since, "since", "", "only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
-	inRange(flags, "tail", &f.tail, 1, mostNodeLines)
+	cli.InRange(flags, "tail", &f.tail, 1, mostNodeLines)
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	complete(c, "source", "runner", "boot", "kernel")
-	oneOf(c, "level", nodes.LogLevels...)
-	c.ValidArgsFunction = a.completion(suggestNodes)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	cli.Complete(c, "source", "runner", "boot", "kernel")
+	cli.OneOf(c, "level", nodes.LogLevels...)
+	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
 	return c
 }
 
@@ -64,7 +65,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 func (f *nodeLogFlags) params(now time.Time) (api.GetNodeLogParams, error) {
 	p := api.GetNodeLogParams{Source: api.Given(f.source), Level: api.Given(f.level), Lines: api.Given(f.tail)}
 	if f.since != "" {
-		since, err := sinceTime(f.since, now)
+		since, err := cli.SinceTime(f.since, now)
 		if err != nil {
 			return p, err
 		}
@@ -81,7 +82,7 @@ func (a *app) printNodeLog(ctx context.Context, name string, f nodeLogFlags) err
 	if err != nil {
 		return err
 	}
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (r *nodeLogReader) print(log api.NodeLog) error {
 		r.Warn("lines are missing: more were written than the node keeps")
 	}
 	if log.Away != "" {
-		r.Warn("node %s %s; these are its last warnings, sent %s ago", r.node.Name, log.Away, age(log.Told))
+		r.Warn("node %s %s; these are its last warnings, sent %s ago", r.node.Name, log.Away, cli.Age(log.Told))
 	}
 	return nil
 }

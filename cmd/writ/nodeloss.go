@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 )
@@ -61,7 +62,7 @@ func (a *app) nodeEnding(e ending, c *cobra.Command) *cobra.Command {
 	node := nodeFlags{removed: e.removed}
 	var yes bool
 	c.Use = e.decision + " NODE"
-	c.Args = exactly("NODE")
+	c.Args = cli.Exactly("NODE")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		node.Node = args[0]
 		return a.endNode(cmd.Context(), node, e, yes)
@@ -112,5 +113,5 @@ func (a *app) agreeToEnd(ctx context.Context, c *client.Client, n writ.Node, wha
 	if err != nil || !ready && has == 0 {
 		return err
 	}
-	return a.agree(what, yes)
+	return cli.Agree(a.Env, what, yes)
 }

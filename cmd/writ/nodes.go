@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/internal/meant"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	return family("node", "Look at nodes, admit them, take them out of service",
+	return cli.Family("node", "Look at nodes, admit them, take them out of service",
 		a.nodeListCommand(),
 		a.nodeShowCommand(),
 		a.nodeDisksCommand(),
@@ -43,9 +43,9 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Short: "List nodes by datacenter and name",
 		Example: `  writ node list
   writ node list --dc dc1 --admission pending`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -53,17 +53,17 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			datacenters, err := datacenterNames(cmd.Context(), c)
+			datacenters, err := cli.DatacenterNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			return a.printList(nodeTable(nodes, datacenters), unlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
+			return a.PrintList(nodeTable(nodes, datacenters), cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
 	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	oneOf(c, "admission", "pending", "approved", "rejected", "removed")
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	cli.OneOf(c, "admission", "pending", "approved", "rejected", "removed")
 	return c
 }
 
@@ -73,9 +73,9 @@ func (a *app) nodeShowCommand() *cobra.Command {
 		Use:     "show NODE",
 		Short:   "Show a node with its resources and its faults",
 		Example: "  writ node show n1",
-		Args:    exactly("NODE"),
+		Args:    cli.Exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := datacenterNames(cmd.Context(), c)
+			names, err := cli.DatacenterNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -91,9 +91,9 @@ func (a *app) nodeShowCommand() *cobra.Command {
 			return a.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: text})
 		},
 	}
-	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -109,17 +109,17 @@ func nodeText(n writ.Node, next step) string {
 	}
 	for _, w := range n.Stuck {
 		fmt.Fprintf(&b, "  stuck since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
-			clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
+			cli.Clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {
 		fmt.Fprintf(&b, "  %s\n", orphanText(o))
 	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	if !n.Joined.IsZero() {
-		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n", n.Joined.UTC().Format(time.DateOnly), age(n.Joined))
+		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n", n.Joined.UTC().Format(time.DateOnly), cli.Age(n.Joined))
 	}
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
-		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
+		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, cli.Count(n.Slots, "job"))
 	for _, d := range n.Disks {
 		fmt.Fprintf(&b, "  %s\n", diskText(d))
 	}
@@ -127,7 +127,7 @@ func nodeText(n writ.Node, next step) string {
 		fmt.Fprintf(&b, "  labels: %s\n", terminal.Clean(writ.LabelsText(n.Labels)))
 	}
 	for _, d := range n.Decided {
-		fmt.Fprintf(&b, "  %s\n", decisionText(d))
+		fmt.Fprintf(&b, "  %s\n", cli.DecisionText(d))
 	}
 	fmt.Fprintf(&b, "  joined %s, last heard of %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
 	hostText(&b, n)
@@ -157,16 +157,6 @@ func nodeText(n writ.Node, next step) string {
 	return b.String()
 }
 
-// decisionText formats a decision with its author and reason, "cordon by alice at 2026-03-01 12:00:00: the disk is
-// failing".
-func decisionText(d writ.Decision) string {
-	text := fmt.Sprintf("%s by %s at %s", d.Decision, d.Signer, clock(d.Time))
-	if d.Reason != "" {
-		text += ": " + d.Reason
-	}
-	return terminal.Clean(text)
-}
-
 // fenceText describes the state of the resources of a node that was declared lost.
 func fenceText(b *strings.Builder, f *writ.Fence) {
 	switch {
@@ -174,10 +164,10 @@ func fenceText(b *strings.Builder, f *writ.Fence) {
 		b.WriteString("  it is gone and was not heard of since: if its machine still runs, resources that were made again elsewhere run twice\n")
 	case f.Obeyed():
 		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped all that it ran, %s\n", f.Answered.UTC().Format(time.RFC3339),
-			count(f.Stopped, "resource"))
+			cli.Count(f.Stopped, "resource"))
 	default:
 		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped %s, but not everything:\n", f.Answered.UTC().Format(time.RFC3339),
-			count(f.Stopped, "resource"))
+			cli.Count(f.Stopped, "resource"))
 		for _, what := range f.Open {
 			fmt.Fprintf(b, "    %s\n", terminal.Clean(what))
 		}
@@ -190,7 +180,7 @@ func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 		fmt.Fprintf(b, "  overlay: %s in %s; %s\n", terminal.Clean(o.Address), terminal.Clean(o.Subnet), terminal.Clean(o.Detail))
 		if o.Running {
 			fmt.Fprintf(b, "    mycelium %s, process %d, for %s; %s sent to peers, %s received\n",
-				cmp.Or(terminal.Clean(o.Version), "of unknown version"), o.PID, age(o.Since), bytesText(o.Sent), bytesText(o.Received))
+				cmp.Or(terminal.Clean(o.Version), "of unknown version"), o.PID, cli.Age(o.Since), bytesText(o.Sent), bytesText(o.Received))
 		}
 		for _, p := range o.Peers {
 			fmt.Fprintf(b, "    peer %s, %s, %s; %s sent, %s received\n", terminal.Clean(p.Endpoint), terminal.Clean(p.Type), terminal.Clean(p.State), bytesText(p.Sent), bytesText(p.Received))
@@ -206,7 +196,7 @@ func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 		more(b, o.Selected-len(o.Routes), "route")
 	}
 	if n.Denied+n.Spoofed > 0 {
-		fmt.Fprintf(b, "  dropped at its ports: %s not allowed in, %s under a false address\n", count(int(n.Denied), "packet"), count(int(n.Spoofed), "packet"))
+		fmt.Fprintf(b, "  dropped at its ports: %s not allowed in, %s under a false address\n", cli.Count(int(n.Denied), "packet"), cli.Count(int(n.Spoofed), "packet"))
 	}
 	for _, p := range n.Ports {
 		fmt.Fprintf(b, "    %s on %s: %d not allowed in, %d under a false address\n", terminal.Clean(p.Owner), terminal.Clean(p.Network), p.Denied, p.Spoofed)
@@ -235,28 +225,28 @@ func bytesText(n int64) string {
 
 func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(api.NodePage{Items: nodes}, nodes, func(n writ.Node) string { return n.Name },
-		column("NODE", func(n writ.Node) string { return n.Name }),
-		column("DATACENTER", func(n writ.Node) string { return datacenters[n.Datacenter] }),
-		minor(1, column("ADMISSION", func(n writ.Node) string { return string(n.Admission) })),
-		column("SCHEDULING", func(n writ.Node) string { return string(n.Scheduling) }),
-		column("LIVENESS", func(n writ.Node) string { return string(n.Liveness) }),
-		minor(2, column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) })),
-		minor(3, column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) })),
-		minor(4, column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) })),
-		column("FAULT", func(n writ.Node) string { return faultOf(n) }),
-		wide("LABELS", func(n writ.Node) string { return writ.LabelsText(n.Labels) }),
-		wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
-		wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
-		wide("LAST BEAT", heardOf),
-		wide("VERSION", func(n writ.Node) string { return n.Version }),
-		wide("IMAGE", func(n writ.Node) string { return hostOf(n).Image }),
-		wide("SERIAL", func(n writ.Node) string { return hostOf(n).Serial }),
-		wide("KERNEL", func(n writ.Node) string { return hostOf(n).Kernel }),
-		wide("UPTIME", func(n writ.Node) string { return uptimeOf(n) }),
-		wide("RESTARTS", func(n writ.Node) string { return strconv.Itoa(n.Restarts) }),
-		wide("KEY", func(n writ.Node) string { return n.Key }),
-		wide("KEY AGE", func(n writ.Node) string { return age(n.Joined) }),
-		wide("ID", func(n writ.Node) string { return string(n.ID) }),
+		cli.Column("NODE", func(n writ.Node) string { return n.Name }),
+		cli.Column("DATACENTER", func(n writ.Node) string { return datacenters[n.Datacenter] }),
+		cli.Minor(1, cli.Column("ADMISSION", func(n writ.Node) string { return string(n.Admission) })),
+		cli.Column("SCHEDULING", func(n writ.Node) string { return string(n.Scheduling) }),
+		cli.Column("LIVENESS", func(n writ.Node) string { return string(n.Liveness) }),
+		cli.Minor(2, cli.Column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) })),
+		cli.Minor(3, cli.Column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) })),
+		cli.Minor(4, cli.Column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) })),
+		cli.Column("FAULT", func(n writ.Node) string { return faultOf(n) }),
+		cli.Wide("LABELS", func(n writ.Node) string { return writ.LabelsText(n.Labels) }),
+		cli.Wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
+		cli.Wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
+		cli.Wide("LAST BEAT", heardOf),
+		cli.Wide("VERSION", func(n writ.Node) string { return n.Version }),
+		cli.Wide("IMAGE", func(n writ.Node) string { return hostOf(n).Image }),
+		cli.Wide("SERIAL", func(n writ.Node) string { return hostOf(n).Serial }),
+		cli.Wide("KERNEL", func(n writ.Node) string { return hostOf(n).Kernel }),
+		cli.Wide("UPTIME", func(n writ.Node) string { return uptimeOf(n) }),
+		cli.Wide("RESTARTS", func(n writ.Node) string { return strconv.Itoa(n.Restarts) }),
+		cli.Wide("KEY", func(n writ.Node) string { return n.Key }),
+		cli.Wide("KEY AGE", func(n writ.Node) string { return cli.Age(n.Joined) }),
+		cli.Wide("ID", func(n writ.Node) string { return string(n.ID) }),
 	)
 }
 
@@ -272,7 +262,7 @@ func faultOf(n writ.Node) string {
 	case n.AlmostFullDisk() != nil:
 		return "a disk is almost full"
 	case len(n.Orphans) > 0:
-		return count(len(n.Orphans), "orphan")
+		return cli.Count(len(n.Orphans), "orphan")
 	}
 	return ""
 }
@@ -312,20 +302,10 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	case 1:
 		return found[0], nil
 	case 0:
-		return writ.Node{}, noNode(nameOrID, nodes)
+		return writ.Node{}, cli.NoNode(nameOrID, nodes)
 	default:
-		return writ.Node{}, severalNodes(nameOrID, len(found))
+		return writ.Node{}, cli.SeveralNodes(nameOrID, len(found))
 	}
-}
-
-// noNode returns the error for a name or id without a node.
-func noNode(nameOrID string, nodes []writ.Node) error {
-	return writ.Errorf(writ.CodeNotFound, "unknown node %q", nameOrID).
-		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
-}
-
-func severalNodes(nameOrID string, count int) error {
-	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
 }
 
 // findAny finds a node by its name or id, including removed nodes. Other nodes take precedence.
@@ -360,6 +340,6 @@ func heardOf(n writ.Node) string {
 	case n.LastBeat.IsZero():
 		return "never"
 	default:
-		return age(n.LastBeat) + " ago"
+		return cli.Age(n.LastBeat) + " ago"
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -24,7 +23,7 @@ import (
 
 // orderFlags hold the properties of an order. The commands payload, sign and submit have these flags.
 type orderFlags struct {
-	own         moduleFlags
+	own         cli.ModuleFlags
 	params      []string
 	paramsFile  string
 	datacenter  string
@@ -53,7 +52,7 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	o.addTask(a, c)
 	f := c.Flags()
 	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
-	inRange(f, "expires", &o.expires, time.Second, identity.MaxValidity)
+	cli.InRange(f, "expires", &o.expires, time.Second, identity.MaxValidity)
 	f.StringVar(&o.plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
@@ -90,7 +89,7 @@ func (o *orderFlags) check() error {
 
 // addTask adds the flags that describe the task.
 func (o *orderFlags) addTask(a *app, c *cobra.Command) {
-	o.own.add(c)
+	o.own.Add(c)
 	f := c.Flags()
 	f.StringArrayVarP(&o.params, "param", "p", nil, "parameter as name=value (repeatable)")
 	f.StringVar(&o.paramsFile, "params", "", "file (YAML or JSON) with parameters")
@@ -98,9 +97,9 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes: NAME, or NAME@BASE with the revision that the plan was made for")
 	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
-	inRange(f, "deadline", &o.deadline, time.Second, identity.MaxDeadline)
+	cli.InRange(f, "deadline", &o.deadline, time.Second, identity.MaxDeadline)
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
-	inRange(f, "max-calls", &o.maxCalls, 1, scripts.MaxCalls)
+	cli.InRange(f, "max-calls", &o.maxCalls, 1, scripts.MaxCalls)
 	f.Var(&o.destructive, "destructive", "allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
 		"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag
@@ -108,53 +107,9 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
 		panic(err) // the flag was defined above
 	}
-	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
-		return append(suggestDatacenters(ctx, c), anyDatacenter)
+	a.CompleteFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
+		return append(cli.SuggestDatacenters(ctx, c), anyDatacenter)
 	})
-}
-
-// client returns the client of the selected context. A signer is warned of roles that end soon.
-func (e *Env) client() (*client.Client, error) {
-	file, err := e.configuration()
-	if err != nil {
-		return nil, err
-	}
-	chosen, err := file.Choose(e.flags.context, e.flags.overrides())
-	if err != nil {
-		return nil, err
-	}
-	keys := e.keys()
-	keys.Spec = chosen.Key
-	c, err := client.New(chosen, filepath.Dir(e.flags.config), keys)
-	if err != nil {
-		return nil, err
-	}
-	c.Signs = e.warnOfRoles
-	c.HintIfAway(hintIfAway(file, namesNothing(file, e.flags.context, e.flags.overrides()), chosen.Name))
-	return c, nil
-}
-
-// hintIfAway returns the hint for a coordinator that does not answer, if the wrong context may be selected or the
-// default address was used. Otherwise it returns "".
-func hintIfAway(file *config.File, unconfigured bool, context string) string {
-	switch {
-	case unconfigured:
-		return "no cluster is configured, so the usual address was tried: set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`"
-	case len(file.Contexts) > 1 && context != "":
-		return fmt.Sprintf("the context %s names it: check the address and that it runs (`writ doctor`), or choose another context with --context; "+
-			"`writ context list` shows them", context)
-	}
-	return ""
-}
-
-// cluster returns the client of the selected context, and the newest roster of its cluster.
-func (e *Env) cluster(ctx context.Context) (*client.Client, *identity.Roster, error) {
-	c, err := e.client()
-	if err != nil {
-		return nil, nil, err
-	}
-	roster, err := e.roster(ctx, c)
-	return c, roster, err
 }
 
 // order builds the order from the flags. It requests the state of the datacenters only if it must choose one, and the
@@ -172,7 +127,7 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if order.Deployment, err = parseDeployment(o.deployment); err != nil {
 		return order, err
 	}
-	if order.Project, err = projectOf(c, roster); err != nil {
+	if order.Project, err = cli.ProjectOf(c, roster); err != nil {
 		return order, err
 	}
 	if order.Datacenter, err = a.chooseDatacenter(ctx, c, roster, o, &order); err != nil {
@@ -219,9 +174,9 @@ const anyDatacenter = "any"
 // unless order is nil.
 func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *identity.Roster, o *orderFlags,
 	order *client.Order) (writ.DatacenterID, error) {
-	labels, err := pairs(o.labels, "--select")
+	labels, err := cli.Pairs(o.labels, "--select")
 	if err == nil {
-		err = checkLabels(labels, "--select")
+		err = cli.CheckLabels(labels, "--select")
 	}
 	if err != nil {
 		return "", err
@@ -278,7 +233,7 @@ func (o *orderFlags) readParams(in *terminal.Terminal, known scripts.Params) (ma
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if holdsKey(given[name]) {
-			return nil, holdsSecret(fmt.Sprintf("the parameter %q", name))
+			return nil, cli.HoldsSecret(fmt.Sprintf("the parameter %q", name))
 		}
 	}
 	return given, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -47,13 +48,13 @@ func orphansOf(all []orphan, resources ...writ.ResourceID) []orphan {
 
 func orphanTable(orphans []orphan, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(orphanPage{orphans}, orphans, func(o orphan) string { return o.Name },
-		column("DATACENTER", func(o orphan) string { return datacenters[o.Datacenter] }),
-		column("NODE", func(o orphan) string { return o.NodeName }),
-		column("FOUND BY", func(o orphan) string { return o.Module }),
-		column("KIND", func(o orphan) string { return o.Kind }),
-		column("NAME", func(o orphan) string { return o.Name }),
-		wide("OF", func(o orphan) string { return o.Of }),
-		whole(column("TO REMOVE IT", func(o orphan) string { return removal(o.Orphan) })), // last because it may be long
+		cli.Column("DATACENTER", func(o orphan) string { return datacenters[o.Datacenter] }),
+		cli.Column("NODE", func(o orphan) string { return o.NodeName }),
+		cli.Column("FOUND BY", func(o orphan) string { return o.Module }),
+		cli.Column("KIND", func(o orphan) string { return o.Kind }),
+		cli.Column("NAME", func(o orphan) string { return o.Name }),
+		cli.Wide("OF", func(o orphan) string { return o.Of }),
+		cli.Whole(cli.Column("TO REMOVE IT", func(o orphan) string { return removal(o.Orphan) })), // last because it may be long
 	)
 }
 
@@ -92,7 +93,7 @@ func orphanFooter(orphans []orphan) string {
 	nodes = slices.Compact(nodes)
 	where := strings.Join(nodes[:min(len(nodes), 3)], ", ")
 	if more := len(nodes) - 3; more > 0 {
-		where += fmt.Sprintf(" and %s more", count(more, "node"))
+		where += fmt.Sprintf(" and %s more", cli.Count(more, "node"))
 	}
-	return fmt.Sprintf("\n%s on %s: `writ resource list --orphans` lists objects that belong to no resource, and how to remove them\n", count(len(orphans), "orphan"), where)
+	return fmt.Sprintf("\n%s on %s: `writ resource list --orphans` lists objects that belong to no resource, and how to remove them\n", cli.Count(len(orphans), "orphan"), where)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/oasdiff/yaml"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/dashboard/markup"
 	"writ/coord/webhook"
@@ -45,7 +46,7 @@ func TestOutputHasNoUnsafeCharacters(t *testing.T) {
 		Name string `json:"name"`
 	}
 	rows := []row{{unsafe}}
-	view := terminal.List(rows, rows, func(r row) string { return r.Name }, column("NAME", func(r row) string { return r.Name }))
+	view := terminal.List(rows, rows, func(r row) string { return r.Name }, cli.Column("NAME", func(r row) string { return r.Name }))
 	raw := view
 	raw.Text, raw.Markdown = func(bool) string { return unsafe }, func() string { return unsafe }
 	shown := map[string]string{}
@@ -71,14 +72,14 @@ func TestOutputHasNoUnsafeCharacters(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, format := range []string{"text", "json"} {
-		log, err := a.log(logFlags{"info", format})
+		log, err := cli.NewLog(a.Env, cli.LogFlags{Level: "info", Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}
 		log.Info(unsafe, "name", unsafe, "word", "a\u3164b")
 	}
 	shown["lines"], shown["logs"] = text("lines"), text("logs")
-	shown["completion"] = strings.Join(safeCompletions([]string{unsafe, "web\t" + unsafe}), "\n")
+	shown["completion"] = strings.Join(cli.SafeCompletions([]string{unsafe, "web\t" + unsafe}), "\n")
 	shown["dashboard"] = markup.Render(markup.P(markup.Title(unsafe), markup.Text(unsafe))).String()
 	shown["webhook"] = sentByWebhook(t, unsafe)
 

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
 
 func (a *app) userCommand() *cobra.Command {
-	return family("user", "Manage people, machines and their roles", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
+	return cli.Family("user", "Manage people, machines and their roles", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
 }
 
 // userView is a principal as recorded in the roster.
@@ -57,20 +58,20 @@ func (a *app) userListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the people and machines of the roster",
 		Example: "  writ user list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.cluster(cmd.Context())
+			_, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
 			users := usersOf(roster)
 			return a.Print(terminal.List(users, users, func(u userView) string { return u.Name },
-				column("USER", func(u userView) string { return u.Name }),
-				column("KIND", func(u userView) string { return string(u.Kind) }),
-				column("STATE", func(u userView) string { return string(u.State) }),
-				column("ROOT OPERATOR", func(u userView) string { return mark(u.Operator) }),
-				column("ROLES", func(u userView) string { return joined(u.Roles) }),
-				wide("KEYS", func(u userView) string { return keyList(u.Keys) }),
+				cli.Column("USER", func(u userView) string { return u.Name }),
+				cli.Column("KIND", func(u userView) string { return string(u.Kind) }),
+				cli.Column("STATE", func(u userView) string { return string(u.State) }),
+				cli.Column("ROOT OPERATOR", func(u userView) string { return cli.Mark(u.Operator) }),
+				cli.Column("ROLES", func(u userView) string { return joined(u.Roles) }),
+				cli.Wide("KEYS", func(u userView) string { return keyList(u.Keys) }),
 			))
 		},
 	}
@@ -139,7 +140,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
   writ user add ci-web --ci --key "ssh-ed25519 AAAA…" --role deployer --project web-shop
   writ user add deploy --ci --role deployer --project web-shop
   writ user add carol --key carol.pub --role operator --role admin --project '*'`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			public, err := a.publicKey(key)
 			if err != nil {
@@ -159,7 +160,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if grant.Roles, err = parseRoles(roles); err != nil {
 				return err
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -189,9 +190,9 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
 	f.BoolVar(&ci, "ci", false, "it is a machine, which needs no key of its own if an authority makes certificates for it")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
-	inRange(f, "valid", &valid, time.Second, longestGrant)
+	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
 	adopt.add(c)
-	oneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
 	return c
 }
 
@@ -217,7 +218,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
   writ user remove ci-web --revoke
   writ user remove alice --only SHA256:… --revoke
   writ user remove carol --role deployer --project web-shop`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(roles) == 0) != (len(projects) == 0) {
 				return writ.Errorf(writ.CodeUsage, "--role and --project belong together").
@@ -227,7 +228,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 			if err != nil {
 				return err
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -266,7 +267,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs: the key may be in wrong hands")
 	f.StringSliceVar(&roles, "role", nil, "only this role of theirs, in --project (repeatable)")
 	f.StringSliceVar(&projects, "project", nil, "name or id of a project of --role, '*' for the role on all projects (repeatable)")
-	oneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
 	for _, other := range []string{"only", "revoke"} {
 		c.MarkFlagsMutuallyExclusive("role", other)
 	}
@@ -334,7 +335,7 @@ func (a *app) showUser(r client.Amended, name string) (amendment, error) {
 }
 
 func (a *app) projectCommand() *cobra.Command {
-	return family("project", "Look at projects, and add them", a.projectListCommand(), a.projectAddCommand())
+	return cli.Family("project", "Look at projects, and add them", a.projectListCommand(), a.projectAddCommand())
 }
 
 // projectView is a project with the name of its tenant.
@@ -363,17 +364,17 @@ func (a *app) projectListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the projects of the roster",
 		Example: "  writ project list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.cluster(cmd.Context())
+			_, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
 			projects := projectsOf(roster)
-			return a.printList(terminal.List(projects, projects, func(p projectView) string { return p.Name },
-				column("PROJECT", func(p projectView) string { return p.Name }),
-				column("TENANT", func(p projectView) string { return p.Tenant }),
-				whole(column("ID", func(p projectView) string { return string(p.ID) })),
+			return a.PrintList(terminal.List(projects, projects, func(p projectView) string { return p.Name },
+				cli.Column("PROJECT", func(p projectView) string { return p.Name }),
+				cli.Column("TENANT", func(p projectView) string { return p.Tenant }),
+				cli.Whole(cli.Column("ID", func(p projectView) string { return string(p.ID) })),
 			), "the roster names no project: `writ project add` adds the first")
 		},
 	}
@@ -387,7 +388,7 @@ func (a *app) projectAddCommand() *cobra.Command {
 		Short: "Add a project to the roster",
 		Example: `  writ project add web-shop
   writ project add web-shop --tenant acme`,
-		Args: exactly("NAME"),
+		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{args[0], tenant} {
 				if name == "" {
@@ -397,7 +398,7 @@ func (a *app) projectAddCommand() *cobra.Command {
 					return err
 				}
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}

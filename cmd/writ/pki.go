@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -16,7 +17,7 @@ import (
 const warnBefore = 15 * 24 * time.Hour
 
 func (a *app) pkiCommand() *cobra.Command {
-	return family("pki", "Look at certificates, and replace them", a.pkiShowCommand(), a.pkiRotateCommand())
+	return cli.Family("pki", "Look at certificates, and replace them", a.pkiShowCommand(), a.pkiRotateCommand())
 }
 
 // shownCertificate is one certificate with its owner.
@@ -35,9 +36,9 @@ A node needs none: it shows the key with which it joined.
 
 The owners report this about themselves. Clients trust only the roster.`,
 		Example: "  writ pki show\n  writ pki show --dc dc1 -o json",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 			if err != nil {
 				return err
 			}
-			asked, err := answered(a, list.Items, func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
+			asked, err := cli.Answered(a.Env, list.Items, func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
 			if err != nil {
 				return err
 			}
@@ -54,30 +55,30 @@ The owners report this about themselves. Clients trust only the roster.`,
 				for _, one := range owner.Certificates {
 					all = append(all, shownCertificate{owner.Name, one})
 					if left := time.Until(one.Until); left < warnBefore {
-						a.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner", owner.Name, one.Of, clock(one.Until))
+						a.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner", owner.Name, one.Of, cli.Clock(one.Until))
 					}
 				}
 			}
-			return a.printList(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
-				column("OWNER", func(c shownCertificate) string { return c.Owner }),
-				column("OF", func(c shownCertificate) string { return c.Of }),
-				wide("FROM", func(c shownCertificate) string { return clock(c.From) }),
-				whole(column("UNTIL", func(c shownCertificate) string { return clock(c.Until) })),
-				whole(column("RENEWED FROM", func(c shownCertificate) string { return clock(c.Renew) })),
-				wide("AUTHORITY SINCE", func(c shownCertificate) string { return clock(c.Authority) }),
-				wide("ENDED BEFORE", func(c shownCertificate) string { return clock(c.Floor) }),
-				wide("NAME", func(c shownCertificate) string { return c.Name }),
-			), unlessSelected(cmd, "no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
+			return a.PrintList(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
+				cli.Column("OWNER", func(c shownCertificate) string { return c.Owner }),
+				cli.Column("OF", func(c shownCertificate) string { return c.Of }),
+				cli.Wide("FROM", func(c shownCertificate) string { return cli.Clock(c.From) }),
+				cli.Whole(cli.Column("UNTIL", func(c shownCertificate) string { return cli.Clock(c.Until) })),
+				cli.Whole(cli.Column("RENEWED FROM", func(c shownCertificate) string { return cli.Clock(c.Renew) })),
+				cli.Wide("AUTHORITY SINCE", func(c shownCertificate) string { return cli.Clock(c.Authority) }),
+				cli.Wide("ENDED BEFORE", func(c shownCertificate) string { return cli.Clock(c.Floor) }),
+				cli.Wide("NAME", func(c shownCertificate) string { return c.Name }),
+			), cli.UnlessSelected(cmd, "no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only certificates of this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 func (a *app) pkiRotateCommand() *cobra.Command {
 	var datacenter string
-	var reason reasonFlag
+	var reason cli.ReasonFlag
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the certificates of a datacenter, and end those from before",
@@ -89,15 +90,15 @@ This helps after a theft of the key of a certificate, for example from the direc
 key, which makes other authorities. That key is in the memory of the supervisor and beside its journal. Then give the datacenter another key in the
 roster. A node remembers which certificates count no more, also after a restart.`,
 		Example: "  writ pki rotate --dc dc1 --reason \"the key of Redis was in a backup\"",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.decideIn(cmd.Context(), datacenter, func(dc *identity.Datacenter) identity.Statement {
+			return cli.DecideIn(cmd.Context(), a.Env, datacenter, func(dc *identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: string(reason)}
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	reason.add(c, "")
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	reason.Add(c, "")
 	return c
 }

@@ -6,15 +6,14 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
-	"writ/internal/hidden"
 	"writ/sal/catalog"
 	"writ/scripts"
 )
@@ -129,7 +128,7 @@ func (a *app) readAndPlan(ctx context.Context, path string, p *planFlags) (*plan
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +215,7 @@ func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) 
 		roster, err = c.Rosters.Latest()
 		return roster, "--offline", err
 	}
-	roster, err = a.roster(ctx, c)
+	roster, err = a.Roster(ctx, c)
 	if writ.CodeOf(err) == writ.CodeUnreachable {
 		return nil, writ.AsError(err).Message, nil
 	}
@@ -299,13 +298,13 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 	if o.paramsFile != "" {
 		add("--params", o.paramsFile)
 	}
-	add("--module", o.own.words...)
+	add("--module", o.own.Words...)
 	add("--secret", o.secrets...)
-	if a.flags.context != "" {
-		add("--context", a.flags.context)
+	if a.Flags.Context != "" {
+		add("--context", a.Flags.Context)
 	}
-	if a.flags.project != "" {
-		add("--project", a.flags.project)
+	if a.Flags.Project != "" {
+		add("--project", a.Flags.Project)
 	}
 	switch {
 	case o.datacenter != "" && p.Datacenter != "":
@@ -333,7 +332,7 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 	}
 	add("--plan", p.Digest.String()[:digestDigits])
 	for i, w := range words {
-		words[i] = shellWord(w)
+		words[i] = cli.ShellWord(w)
 	}
 	return strings.Join(words, " ")
 }
@@ -341,31 +340,3 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 // digestDigits is the number of digits of a digest in a command. It is large enough that two plans of one user never
 // collide.
 const digestDigits = 16
-
-// shellWord quotes a word for a shell.
-func shellWord(w string) string {
-	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=@:,+%", r)
-	}
-	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !safe(r) }) {
-		return w
-	}
-	unseen := func(r rune) bool { return unicode.IsControl(r) || hidden.Is(r) }
-	if !strings.ContainsFunc(w, unseen) {
-		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	for _, r := range w {
-		switch {
-		case r == '\'' || r == '\\':
-			b.WriteString("\\" + string(r))
-		case unseen(r) && r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case unseen(r):
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return "$'" + b.String() + "'"
-}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -32,7 +33,7 @@ func (p *planned) failed() error {
 	first := refused[0]
 	e := writ.Errorf(first.Error.Code, "%s would fail: %s", p.title(first.Seq), first.Error.Message)
 	if len(refused) > 1 {
-		e.Message = fmt.Sprintf("%s would fail, %s first: %s", count(len(refused), "call"), p.title(first.Seq), first.Error.Message)
+		e.Message = fmt.Sprintf("%s would fail, %s first: %s", cli.Count(len(refused), "call"), p.title(first.Seq), first.Error.Message)
 	}
 	e.Hint = first.Error.Hint
 	exit := writ.ExitPlanUnplaced
@@ -57,7 +58,7 @@ func (p *planned) unplaced() error {
 	first := waiting[0]
 	e := writ.Errorf(writ.CodeNoCapacity, "no node can carry out %s now", p.title(first.Seq))
 	if len(waiting) > 1 {
-		e.Message = fmt.Sprintf("no node can carry out %s now, %s first", count(len(waiting), "call"), p.title(first.Seq))
+		e.Message = fmt.Sprintf("no node can carry out %s now, %s first", cli.Count(len(waiting), "call"), p.title(first.Seq))
 	}
 	if first.Reason != "" {
 		e.Message += ": " + first.Reason

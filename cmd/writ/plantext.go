@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/sal/catalog"
@@ -320,7 +321,7 @@ func (t *planText) destroys() {
 func (t *planText) summary() string {
 	text := t.counts()
 	if t.Preview == nil {
-		text = count(t.Summary["planned"], "call")
+		text = cli.Count(t.Summary["planned"], "call")
 	}
 	if h := t.seen().Horizon; h != nil {
 		text += ", and the part after " + terminal.Clean(h.Position)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -194,21 +195,7 @@ func duration(c writ.Call) string {
 	if c.Started.IsZero() || c.Ended.IsZero() {
 		return "-"
 	}
-	return shortDuration(c.Ended.Sub(c.Started))
-}
-
-// shortDuration formats a duration with a precision that suits people.
-func shortDuration(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
+	return cli.ShortDuration(c.Ended.Sub(c.Started))
 }
 
 func changeOf(c writ.Call) string {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/config"
 	"writ/internal/reach"
 )
@@ -41,7 +42,7 @@ func checkPublished(u *url.URL) error {
 // coordinatorCommand returns the command that starts a coordinator with the roster address u. For a DNS name, the
 // command has the placeholder ADDRESS, because the name does not show where the host listens.
 func coordinatorCommand(data string, u *url.URL) string {
-	command := "writ coord --data " + shellWord(data)
+	command := "writ coord --data " + cli.ShellWord(data)
 	if u.String() == config.DefaultServer {
 		return command
 	}

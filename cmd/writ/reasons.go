@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 	"writ/coord/remedy"
 	"writ/identity"
@@ -103,9 +104,9 @@ func (s *situation) whyOpen() string {
 	case len(open) == 0:
 		return "its script is evaluated next"
 	case len(open) > most:
-		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), count(len(s.calls), "call"), strings.Join(open[:most], ", "))
+		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), cli.Count(len(s.calls), "call"), strings.Join(open[:most], ", "))
 	}
-	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), count(len(s.calls), "call"), strings.Join(open, ", "))
+	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), cli.Count(len(s.calls), "call"), strings.Join(open, ", "))
 }
 
 // soon is the time before a deadline from which it is mentioned.
@@ -117,7 +118,7 @@ func (s *situation) hurry() string {
 	if s.run.Deadline.IsZero() || left > soon {
 		return ""
 	}
-	return fmt.Sprintf("; its deadline is in %s", shortDuration(max(left, 0)))
+	return fmt.Sprintf("; its deadline is in %s", cli.ShortDuration(max(left, 0)))
 }
 
 // whyCall explains the state of an open call.
@@ -147,17 +148,17 @@ func (s *situation) whyCall(c writ.Call) reason {
 		w := s.stuck(c)
 		return reason{
 			Why: fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about",
-				node, w.Operation, w.Seq, w.Run, clock(w.Since)),
+				node, w.Operation, w.Seq, w.Run, cli.Clock(w.Since)),
 			Next: remedy.Node(remedy.ShowNode, node, s.datacenter.Name),
 		}
 	case c.State == writ.CallRunning:
 		return reason{Why: fmt.Sprintf("%s has worked on it for %s, in attempt %d%s",
-			node, shortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": "))}
+			node, cli.ShortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": "))}
 	case c.State == writ.CallQueued && away != "":
 		return reason{Why: fmt.Sprintf("it was sent to %s, which %s", node, away), Next: s.nextAway(c)}
 	case c.State == writ.CallQueued && known:
 		return reason{Why: fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it",
-			node, count(depth.Running, "call"), max(depth.Queued-1, 0))}
+			node, cli.Count(depth.Running, "call"), max(depth.Queued-1, 0))}
 	case c.State == writ.CallQueued:
 		return reason{Why: "it was sent to " + node}
 	}
@@ -188,7 +189,7 @@ func (s *situation) endText(c writ.Call) string {
 	if c.EndBy.IsZero() {
 		return ""
 	}
-	return ", which its timeout ends by " + clock(c.EndBy)
+	return ", which its timeout ends by " + cli.Clock(c.EndBy)
 }
 
 // cancel returns the command that cancels the run.
@@ -222,7 +223,7 @@ func (s *situation) whyAway(id writ.NodeID) string {
 	case !known || n.Liveness == writ.LivenessUnknown || n.Liveness == writ.LivenessReady && n.Fault == "":
 		return ""
 	case n.Liveness != writ.LivenessReady:
-		return fmt.Sprintf("is %s since %s", n.Liveness, clock(n.LastBeat))
+		return fmt.Sprintf("is %s since %s", n.Liveness, cli.Clock(n.LastBeat))
 	default:
 		return "takes no work: " + n.Fault
 	}

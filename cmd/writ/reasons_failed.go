@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/remedy"
 )
 
@@ -21,7 +22,7 @@ func (s *situation) whyFailed() reason {
 		lost := s.lostNode(cause)
 		switch {
 		case s.isSplit(s.calls[f.Seq-1]):
-			next = command("writ check " + shellWord(run.Script)) // the script has to be edited first
+			next = command("writ check " + cli.ShellWord(run.Script)) // the script has to be edited first
 		case cause.Error != nil && remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
 			next, again = command(s.again().plan()), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
@@ -35,7 +36,7 @@ func (s *situation) whyFailed() reason {
 	case f.Code == writ.CodeScriptLimit: // a plan meets the same limit before any call is made
 		next, again = command(s.again().plan()), true
 	case remedy.EndsTheSameWay(f.Code):
-		next = command("writ check " + shellWord(run.Script))
+		next = command("writ check " + cli.ShellWord(run.Script))
 	case !remedy.ResumeHelps(f, run.Deadline, s.now):
 		next, again = command(s.again().submit()), true
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 	"writ/identity"
 )
@@ -129,7 +130,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
 		{"Hanging", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, because(progress("0 %")), func(c *writ.Call) { c.EndBy = now.Add(time.Hour) })}
-		}, "waits for 1", "writ run watch " + string(id), "in attempt 1, which its timeout ends by " + clock(now.Add(time.Hour)) + ": 0 % writ run cancel " + string(id)},
+		}, "waits for 1", "writ run watch " + string(id), "in attempt 1, which its timeout ends by " + cli.Clock(now.Add(time.Hour)) + ": 0 % writ run cancel " + string(id)},
 		{"FarOn", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}
 		}, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1: 64 of 2048 MiB are there"},
@@ -282,7 +283,7 @@ func TestAShellTakesWordsAsTheyAre(t *testing.T) {
 	words := []string{"plain", "", "it's", `a\b "c" $HOME`, "two\nlines\t'and' \\ more", "\u202eback", "*", "~"}
 	line := "printf '%s\\0'"
 	for _, w := range words {
-		line += " " + shellWord(w)
+		line += " " + cli.ShellWord(w)
 	}
 	c := exec.Command("bash", "-c", line)
 	c.Env = append(c.Environ(), "LC_ALL=C.UTF-8") // bash reads the line with the locale in which it starts

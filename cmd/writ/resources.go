@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,15 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
 func (a *app) resourceCommand() *cobra.Command {
-	return family("resource", "Show the resources that scripts have made", a.resourceListCommand(), a.resourceShowCommand())
+	return cli.Family("resource", "Show the resources that scripts have made", a.resourceListCommand(), a.resourceShowCommand())
 }
 
 func (a *app) resourceListCommand() *cobra.Command {
@@ -31,9 +30,9 @@ func (a *app) resourceListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List machines, containers, volumes, images, networks and databases",
 		Example: "  writ resource list --kind machine\n  writ resource list --node n1\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
@@ -51,10 +50,10 @@ func (a *app) resourceListCommand() *cobra.Command {
 				return kind != "" && o.Module != kind || node != "" && o.Node != id
 			})
 			if orphaned {
-				return a.printList(orphanTable(orphans, where.datacenters), unlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
+				return a.PrintList(orphanTable(orphans, where.datacenters), cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
 			}
 			resources, err := c.Resources(cmd.Context(), api.ListResourcesParams{
-				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter),
+				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.Flags.Project), Datacenter: api.Given(datacenter),
 				Deployment: api.Given(deployment), Node: api.Given(id),
 			})
 			if err != nil {
@@ -63,7 +62,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if drifted {
 				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
-			return a.printList(resourceTable(resources, orphans, where), unlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
+			return a.PrintList(resourceTable(resources, orphans, where), cli.UnlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
 		},
 	}
 	f := c.Flags()
@@ -73,30 +72,15 @@ func (a *app) resourceListCommand() *cobra.Command {
 	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	a.completeFlag(c, "node", suggestNodes)
-	a.completeFlag(c, "deployment", suggestDeployments)
-	oneOf(c, "kind", resourceKinds...)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	a.CompleteFlag(c, "node", cli.SuggestNodes)
+	a.CompleteFlag(c, "deployment", cli.SuggestDeployments)
+	cli.OneOf(c, "kind", resourceKinds...)
 	return c
 }
 
 // resourceKinds lists the kinds of resources that scripts create.
 var resourceKinds = []string{"machine", "container", "volume", "image", "network", "herodb"}
-
-// resourcesNamed returns the resources with a name among those that params select. There can be several, in different
-// projects or datacenters. If there are none, hint suggests another name.
-func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) (named []writ.Resource, hint string, err error) {
-	all, err := c.Resources(ctx, params)
-	for _, r := range all {
-		if r.Name == name {
-			named = append(named, r)
-		}
-	}
-	if len(named) == 0 {
-		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name }, "`writ resource list` shows the resources")
-	}
-	return named, hint, err
-}
 
 // locations holds the projects, datacenters and nodes of resources.
 type locations struct {
@@ -107,7 +91,7 @@ type locations struct {
 
 // fetchLocations requests the locations from the coordinator. datacenter is a name or id that limits the nodes, or "".
 func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (where locations, err error) {
-	if where.datacenters, err = datacenterNames(ctx, c); err != nil {
+	if where.datacenters, err = cli.DatacenterNames(ctx, c); err != nil {
 		return where, err
 	}
 	projects, err := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
@@ -141,9 +125,9 @@ func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", noNode(nameOrID, slices.Collect(maps.Values(p.nodes)))
+		return "", cli.NoNode(nameOrID, slices.Collect(maps.Values(p.nodes)))
 	default:
-		return "", severalNodes(nameOrID, len(found))
+		return "", cli.SeveralNodes(nameOrID, len(found))
 	}
 }
 
@@ -170,21 +154,21 @@ func (a *app) resourceShowCommand() *cobra.Command {
 		Use:     "show KIND/NAME",
 		Short:   "Show a resource, and its drift from the request",
 		Example: "  writ resource show machine/web-0",
-		Args:    exactly("KIND/NAME"),
+		Args:    cli.Exactly("KIND/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, name, ok := strings.Cut(args[0], "/")
 			if !ok {
 				return writ.Errorf(writ.CodeUsage, "%q names no resource", args[0]).WithHint("write kind and name, as machine/web-0")
 			}
 			if !slices.Contains(resourceKinds, kind) {
-				return notPossible("KIND/NAME", kind, resourceKinds)
+				return cli.NotPossible("KIND/NAME", kind, resourceKinds)
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
-			all, hint, err := resourcesNamed(cmd.Context(), c, api.ListResourcesParams{
-				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter),
+			all, hint, err := cli.ResourcesNamed(cmd.Context(), c, api.ListResourcesParams{
+				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.Flags.Project), Datacenter: api.Given(datacenter),
 			}, name)
 			if err != nil {
 				return err
@@ -204,9 +188,9 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			return a.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
 		},
 	}
-	c.ValidArgsFunction = a.completion(suggestResources)
+	c.ValidArgsFunction = a.Completion(cli.SuggestResources)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -220,7 +204,7 @@ func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.Resour
 	}
 	var named []writ.ResourceID
 	for _, p := range projects.Items {
-		if a.flags.project == "" || a.flags.project == p.Name || a.flags.project == string(p.ID) {
+		if a.Flags.Project == "" || a.Flags.Project == p.Name || a.Flags.Project == string(p.ID) {
 			named = append(named, writ.ResourceID{Project: p.ID, Kind: kind, Name: name})
 		}
 	}
@@ -257,10 +241,10 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 		fmt.Fprintf(&b, "  drift: %s\n", terminal.Clean(d))
 	}
 	for _, m := range slices.Backward(r.Mended) {
-		fmt.Fprintf(&b, "  mended %s ago: %s\n", age(m.Time), terminal.Clean(m.What))
+		fmt.Fprintf(&b, "  mended %s ago: %s\n", cli.Age(m.Time), terminal.Clean(m.What))
 	}
 	if more := alsoMended(r.Mended); more > 0 {
-		fmt.Fprintf(&b, "  and mended %s before that\n", count(int(more), "time"))
+		fmt.Fprintf(&b, "  and mended %s before that\n", cli.Count(int(more), "time"))
 	}
 	for _, o := range orphans {
 		fmt.Fprintf(&b, "  on node %s, %s\n", terminal.Clean(o.NodeName), orphanText(o.Orphan))
@@ -270,7 +254,7 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 		owner = "deployment " + r.Deployment
 	}
 	fmt.Fprintf(&b, "  uid %s, owned by %s\n", r.UID, owner)
-	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", age(r.Created), age(r.Updated), r.Run)
+	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", cli.Age(r.Created), cli.Age(r.Updated), r.Run)
 	return b.String()
 }
 
@@ -305,42 +289,30 @@ type resourcePage struct {
 
 func resourceTable(resources []writ.Resource, orphans []orphan, where locations) terminal.View {
 	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
-		column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
-		column("NAME", func(r writ.Resource) string { return r.Name }),
-		column("STATE", where.state),
-		column("ADDRESS", addressCell),
-		minor(3, column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) })),
-		minor(2, column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
-		column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
-		column("DRIVER", func(r writ.Resource) string {
+		cli.Column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
+		cli.Column("NAME", func(r writ.Resource) string { return r.Name }),
+		cli.Column("STATE", where.state),
+		cli.Column("ADDRESS", addressCell),
+		cli.Minor(3, cli.Column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) })),
+		cli.Minor(2, cli.Column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
+		cli.Column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
+		cli.Column("DRIVER", func(r writ.Resource) string {
 			return driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		}),
-		minor(1, column("AGE", func(r writ.Resource) string { return age(r.Created) })),
-		wide("EXIT", exitCell),
-		wide("CHANGED", func(r writ.Resource) string { return age(r.Updated) }),
-		wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
-		wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
-		wide("UID", func(r writ.Resource) string { return string(r.UID) }),
-		wide("MENDED", func(r writ.Resource) string {
+		cli.Minor(1, cli.Column("AGE", func(r writ.Resource) string { return cli.Age(r.Created) })),
+		cli.Wide("EXIT", exitCell),
+		cli.Wide("CHANGED", func(r writ.Resource) string { return cli.Age(r.Updated) }),
+		cli.Wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
+		cli.Wide("RUN", func(r writ.Resource) string { return string(r.Run) }),
+		cli.Wide("UID", func(r writ.Resource) string { return string(r.UID) }),
+		cli.Wide("MENDED", func(r writ.Resource) string {
 			if len(r.Mended) == 0 {
 				return ""
 			}
-			return age(r.Mended[len(r.Mended)-1].Time)
+			return cli.Age(r.Mended[len(r.Mended)-1].Time)
 		}),
 		// Last because the sentences may be long.
-		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
+		cli.Column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
 	)
 	return v.WithFooter(orphanFooter(orphans))
-}
-
-// compact formats values of scripts in one line.
-func compact(values map[string]any) string {
-	if len(values) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(values)
-	if err != nil {
-		return ""
-	}
-	return string(text)
 }

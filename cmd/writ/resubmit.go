@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 	"writ/identity"
 )
@@ -65,7 +66,7 @@ func (r resubmit) words(command, deployment string) []string {
 // shellLine quotes the words of a command for a shell.
 func shellLine(words []string) string {
 	for i, w := range words {
-		words[i] = shellWord(w)
+		words[i] = cli.ShellWord(w)
 	}
 	return strings.Join(words, " ")
 }

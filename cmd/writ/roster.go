@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
 
 func (a *app) rosterCommand() *cobra.Command {
-	return family("roster", "Look at the roster, and renew it", a.rosterShowCommand(), a.rosterRenewCommand())
+	return cli.Family("roster", "Look at the roster, and renew it", a.rosterShowCommand(), a.rosterRenewCommand())
 }
 
 // rosterView holds the header and settings of a roster.
@@ -46,9 +47,9 @@ func (a *app) rosterShowCommand() *cobra.Command {
 		Use:     "show",
 		Short:   "Show which roster is in force, when it expires, and which datacenters have it",
 		Example: "  writ roster show",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.cluster(cmd.Context())
+			c, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -68,9 +69,9 @@ valid for another 90 days. An expired roster stops new work in all datacenters, 
 Renew a roster from half of its life on. From then on every command that signs warns, the dashboard shows it, and
 the metric writ_roster_renew_seconds tells when.`,
 		Example: "  writ roster renew",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}

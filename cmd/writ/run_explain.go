@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -62,7 +63,7 @@ func (a *app) runExplainCommand() *cobra.Command {
 		Use:     "explain RUN",
 		Short:   "Explain why a run waits or failed, with the next command",
 		Example: "  writ run explain RUN",
-		Args:    exactly("RUN"),
+		Args:    cli.Exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			s, err := situationOf(ctx, c, id)
 			if err != nil {
@@ -199,13 +200,13 @@ func (r runReasons) text() string {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(terminal.CleanLines(r.excerpt), "\n", "\n    "))
 	}
 	for _, d := range r.Decided {
-		fmt.Fprintf(&b, "  decided: %s\n", decisionText(d))
+		fmt.Fprintf(&b, "  decided: %s\n", cli.DecisionText(d))
 	}
 	for _, group := range groupCalls(r.Calls) {
 		c := group[0]
 		fmt.Fprintf(&b, "  call %d, %s, is %s: %s\n", c.Seq, c.Title, c.State, terminal.Clean(c.Why))
 		if more := len(group) - 1; more > 0 {
-			fmt.Fprintf(&b, "    and %s: %s\n", count(more, "more call"), callNumbers(group[1:]))
+			fmt.Fprintf(&b, "    and %s: %s\n", cli.Count(more, "more call"), callNumbers(group[1:]))
 		}
 		if !c.Next.IsZero() && c.Next != r.Next {
 			writeNext(&b, "    ", c.Next.Line, c.Does)

@@ -3,13 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -41,10 +41,10 @@ func (l *runFilterFlags) add(a *app, c *cobra.Command) {
 	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
 	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	f.DurationVar(&l.stuck, "stuck", 0, "only open runs that are silent for this long or repeat a call, with the reason and the command that helps")
-	inRange(f, "stuck", &l.stuck, time.Second, longestStuck)
-	oneOf(c, "state", append([]string{openRuns}, runStates()...)...)
-	a.completeFlag(c, "dc", suggestDatacenters)
-	a.completeFlag(c, "deployment", suggestDeployments)
+	cli.InRange(f, "stuck", &l.stuck, time.Second, longestStuck)
+	cli.OneOf(c, "state", append([]string{openRuns}, runStates()...)...)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	a.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 }
 
 func (a *app) runListCommand() *cobra.Command {
@@ -58,17 +58,17 @@ func (a *app) runListCommand() *cobra.Command {
   writ run list --stuck 5m
   writ run list --text 'replicas=3'
   writ run list --limit 0 -o name`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			params, err := l.params(time.Now())
 			if err != nil {
 				return err
 			}
-			params.Project, params.Text = api.Given(a.flags.project), api.Given(l.text)
+			params.Project, params.Text = api.Given(a.Flags.Project), api.Given(l.text)
 			if l.why {
 				params.Why = api.Given(true)
 			}
-			return a.listRuns(cmd.Context(), params, l.limit, unlessSelected(cmd, "no runs: `writ submit` makes the first"))
+			return a.listRuns(cmd.Context(), params, l.limit, cli.UnlessSelected(cmd, "no runs: `writ submit` makes the first"))
 		},
 	}
 	l.add(a, c)
@@ -76,7 +76,7 @@ func (a *app) runListCommand() *cobra.Command {
 	f.StringVar(&l.text, "text", "", "only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
-	inRange(f, "limit", &l.limit, 0, client.MostListed)
+	cli.InRange(f, "limit", &l.limit, 0, client.MostListed)
 	return c
 }
 
@@ -98,7 +98,7 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 		params.State = append(params.State, api.RunState(s))
 	}
 	if l.since != "" {
-		since, err := sinceTime(l.since, now)
+		since, err := cli.SinceTime(l.since, now)
 		if err != nil {
 			return params, err
 		}
@@ -113,25 +113,6 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 
 // longestStuck is the maximum that coordinators accept.
 const longestStuck = 366 * 24 * time.Hour
-
-// sinceTime parses a time in the past: a duration, a day in the local time zone, or a timestamp.
-func sinceTime(text string, now time.Time) (time.Time, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
-			return now.AddDate(0, 0, -n), nil
-		}
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
-		return now.Add(-ago), nil
-	}
-	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
-		return day, nil
-	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
-	}
-	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q", text)
-}
 
 // openRuns is the flag value that selects all open states.
 const openRuns = "open"
@@ -148,11 +129,11 @@ func runStates() []string {
 }
 
 func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int, none string) error {
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return err
 	}
-	datacenters, err := datacenterNames(ctx, c)
+	datacenters, err := cli.DatacenterNames(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -160,9 +141,9 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 	if err != nil {
 		return err
 	}
-	why := wide("WHY", whyRun)
+	why := cli.Wide("WHY", whyRun)
 	why.Wide = params.Why == nil
-	next := wide("NEXT", func(r api.Run) string {
+	next := cli.Wide("NEXT", func(r api.Run) string {
 		if r.State.Ended() {
 			return ""
 		}
@@ -171,17 +152,17 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 	next.Wide = why.Wide
 	// The user asked for this column, and one cell is a command to copy.
 	next.Whole, next.Minor, why.Minor = true, -1, -1
-	return a.printList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
-		ids(column("RUN", func(r api.Run) string { return string(r.ID) })),
-		column("STATE", func(r api.Run) string { return string(r.State) }),
-		column("SCRIPT", func(r api.Run) string { return r.Script }),
-		column("DATACENTER", func(r api.Run) string { return datacenters[r.Datacenter] }),
-		minor(3, column("PROJECT", func(r api.Run) string { return r.ProjectName })),
-		minor(1, column("SIGNER", func(r api.Run) string { return r.Signer })),
-		column("AGE", func(r api.Run) string { return age(r.Created) }),
-		minor(2, column("TOOK", tookRun)),
-		column("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
-		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
+	return a.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
+		cli.IDs(cli.Column("RUN", func(r api.Run) string { return string(r.ID) })),
+		cli.Column("STATE", func(r api.Run) string { return string(r.State) }),
+		cli.Column("SCRIPT", func(r api.Run) string { return r.Script }),
+		cli.Column("DATACENTER", func(r api.Run) string { return datacenters[r.Datacenter] }),
+		cli.Minor(3, cli.Column("PROJECT", func(r api.Run) string { return r.ProjectName })),
+		cli.Minor(1, cli.Column("SIGNER", func(r api.Run) string { return r.Signer })),
+		cli.Column("AGE", func(r api.Run) string { return cli.Age(r.Created) }),
+		cli.Minor(2, cli.Column("TOOK", tookRun)),
+		cli.Column("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
+		cli.Wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
 		next,
 		why, // last because it is a sentence
 	), none)

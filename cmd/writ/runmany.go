@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -28,21 +29,21 @@ func (m *manyFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
 	f.IntVar(&m.most, "max", 50, fmt.Sprintf("limit of --all, at most %d: if it selects more runs, none is signed for", identity.MaxRuns))
-	inRange(f, "max", &m.most, 1, identity.MaxRuns)
+	cli.InRange(f, "max", &m.most, 1, identity.MaxRuns)
 	f.BoolVar(&m.yes, "yes", false, "do not ask")
 }
 
 // args requires one run, or --all without arguments.
 func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
 	if m.all {
-		return atMost(0)(cmd, args)
+		return cli.AtMost(0)(cmd, args)
 	}
 	for _, name := range []string{"state", "dc", "signer", "script", "deployment", "since", "stuck", "max", "yes"} {
 		if cmd.Flags().Changed(name) {
 			return writ.Errorf(writ.CodeUsage, "--%s is for --all", name).WithHint("use --all without RUN, or name one run without --%s", name)
 		}
 	}
-	return exactly("RUN")(cmd, args)
+	return cli.Exactly("RUN")(cmd, args)
 }
 
 // verb is an action on several runs.
@@ -63,7 +64,7 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 	if err != nil {
 		return err
 	}
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", statement.Datacenter)
 	}
 	what := fmt.Sprintf("%s these %d runs of project %s in %s", v.name, len(runs), runs[0].ProjectName, datacenter.Name)
-	if err := a.agree(what, m.yes); err != nil {
+	if err := cli.Agree(a.Env, what, m.yes); err != nil {
 		return err
 	}
 	by, err := c.Person(ctx, roster)
@@ -109,17 +110,6 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 		return err
 	}
 	return a.showMany(runs, answer)
-}
-
-// agree returns nil if the user agrees to sign: with --yes, or interactively.
-func (a *app) agree(what string, yes bool) error {
-	switch {
-	case yes:
-		return nil
-	case !a.Interactive():
-		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
-	}
-	return a.confirmSigning(what, "")
 }
 
 // selection returns the request parameters for the flags, restricted to states in which the action is possible.
@@ -142,7 +132,7 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 // inRoster replaces the names of project and datacenter by their ids in the roster, so that the coordinator cannot
 // decide whether a run matches.
 func inRoster(params *api.ListRunsParams, c *client.Client, roster *identity.Roster) error {
-	project, err := projectOf(c, roster)
+	project, err := cli.ProjectOf(c, roster)
 	if err != nil {
 		return err
 	}
@@ -159,11 +149,11 @@ func inRoster(params *api.ListRunsParams, c *client.Client, roster *identity.Ros
 
 func manyText(runs []api.Run) string {
 	return terminal.List(nil, runs, func(api.Run) string { return "" },
-		column("RUN", func(r api.Run) string { return string(r.ID) }),
-		column("STATE", func(r api.Run) string { return string(r.State) }),
-		column("SCRIPT", func(r api.Run) string { return r.Script }),
-		column("SIGNER", func(r api.Run) string { return r.Signer }),
-		column("AGE", func(r api.Run) string { return age(r.Created) })).Text(false)
+		cli.Column("RUN", func(r api.Run) string { return string(r.ID) }),
+		cli.Column("STATE", func(r api.Run) string { return string(r.State) }),
+		cli.Column("SCRIPT", func(r api.Run) string { return r.Script }),
+		cli.Column("SIGNER", func(r api.Run) string { return r.Signer }),
+		cli.Column("AGE", func(r api.Run) string { return cli.Age(r.Created) })).Text(false)
 }
 
 // outcome is the signed result for one of the runs.
@@ -199,9 +189,9 @@ func (a *app) showMany(runs []api.Run, answer writ.Answer) error {
 		all = append(all, outcome{r.ID, r.Script, why})
 	}
 	err := a.Print(terminal.List(all, all, func(o outcome) string { return string(o.Run) },
-		column("RUN", func(o outcome) string { return string(o.Run) }),
-		column("SCRIPT", func(o outcome) string { return o.Script }),
-		column("RESULT", outcome.String)))
+		cli.Column("RUN", func(o outcome) string { return string(o.Run) }),
+		cli.Column("SCRIPT", func(o outcome) string { return o.Script }),
+		cli.Column("RESULT", outcome.String)))
 	if err != nil {
 		return err
 	}

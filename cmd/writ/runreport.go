@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
@@ -99,7 +100,7 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 		name = script // the path is unique, the name of the script may not be
 	}
 	s := junit.Suite{Name: name, Began: run.Accepted, Took: max(run.Ended.Sub(run.Accepted), 0)}
-	class := classOf(name)
+	class := cli.ClassOf(name)
 	whole := junit.Case{Name: "run " + string(run.ID), Class: class, File: script, Took: s.Took}
 	failed := 0 // number of the call that ended the run
 	if f := end.Failure; f != nil {
@@ -116,9 +117,6 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 	}
 	return s
 }
-
-// classOf returns the class name of the tests of a script, as `writ test` uses it.
-func classOf(script string) string { return strings.TrimSuffix(filepath.ToSlash(script), ".tengo") }
 
 // placeOf describes where in the script a run failed. It returns "" if there is no position.
 func placeOf(f *writ.Failure) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
@@ -81,6 +82,6 @@ func testUnsubmitted(cause *writ.Error, w watchOptions) error {
 		return nil
 	}
 	failure := &junit.Problem{Message: fmt.Sprintf("%s: %s", cause.Code, cause.Message), Text: cause.Hint}
-	test := junit.Case{Name: "submit", Class: classOf(w.script), File: w.script, Failure: failure}
+	test := junit.Case{Name: "submit", Class: cli.ClassOf(w.script), File: w.script, Failure: failure}
 	return writeTests(w.junit, junit.Suite{Name: w.script, Began: time.Now(), Cases: []junit.Case{test}})
 }

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -22,9 +21,9 @@ func (a *app) runCommand() *cobra.Command {
 		"resume": {api.RunStateFailed},
 	}
 	for _, c := range one {
-		c.ValidArgsFunction = a.completion(suggestRuns(fitting[c.Name()]...))
+		c.ValidArgsFunction = a.Completion(cli.SuggestRuns(fitting[c.Name()]...))
 	}
-	all := family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
+	all := cli.Family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
 	all.Long = `Looks at runs, cancels and resumes them. RUN is the id of a run, or its first 4 characters or more if no other run begins with
 them, or @last. @last is the run that you submitted last from this computer with the same context and project. If there
 is none, it is the newest run of the project.
@@ -37,7 +36,7 @@ you. Where it cannot ask, say the whole id.`
 // onRun returns the handler of a command about the run in its first argument. It creates the client for the cluster.
 func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := a.client()
+		c, err := a.Client()
 		if err != nil {
 			return err
 		}
@@ -54,7 +53,7 @@ func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID
 // onRunToDecide returns an error.
 func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *client.Client, run api.Run) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := a.client()
+		c, err := a.Client()
 		if err != nil {
 			return err
 		}
@@ -74,68 +73,10 @@ func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *cli
 			return writ.Errorf(writ.CodeUsage, "%s stands for run %s according to the coordinator only, and a signature names one run", args[0], run.ID).
 				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer, decision, run.ID)
 		}
-		if err := a.confirmSigning(what, "`writ run list` shows the whole ids"); err != nil {
+		if err := cli.ConfirmSigning(a.Env, what, "`writ run list` shows the whole ids"); err != nil {
 			return err
 		}
 		return do(cmd.Context(), c, run)
-	}
-}
-
-// confirmSigning asks whether to sign what. It returns an error unless the answer is yes.
-func (a *app) confirmSigning(what, hint string) error {
-	yes, err := a.Confirm(what + "?")
-	switch {
-	case errors.Is(err, context.Canceled):
-		return terminal.Interrupted("nothing was signed")
-	case err != nil:
-		return fmt.Errorf("ask whether to %s: %w", what, err)
-	case !yes:
-		return writ.Errorf(writ.CodeUsage, "nothing was signed").WithHint("%s", hint)
-	}
-	return nil
-}
-
-// column returns a column of a table.
-func column[T any](title string, cell func(T) string) terminal.Column[T] {
-	return terminal.Column[T]{Title: title, Cell: cell}
-}
-
-func wide[T any](title string, cell func(T) string) terminal.Column[T] {
-	return terminal.Column[T]{Title: title, Cell: cell, Wide: true}
-}
-
-// minor makes a column optional in a narrow terminal. Columns with a higher rank are dropped first.
-func minor[T any](rank int, c terminal.Column[T]) terminal.Column[T] {
-	c.Minor = rank
-	return c
-}
-
-// whole prevents truncation of the cells of a column, because users copy them, or because a truncated time is useless.
-func whole[T any](c terminal.Column[T]) terminal.Column[T] {
-	c.Whole = true
-	return c
-}
-
-// ids marks a column of ids. Commands accept prefixes of these ids.
-func ids[T any](c terminal.Column[T]) terminal.Column[T] {
-	c.ID = true
-	return c
-}
-
-// age formats the time since t, "" for the zero time.
-func age(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	switch d := time.Since(t); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	}
 }
 
@@ -143,7 +84,7 @@ func tookRun(r api.Run) string {
 	if r.Ended.IsZero() || r.Accepted.IsZero() {
 		return ""
 	}
-	return shortDuration(r.Ended.Sub(r.Accepted))
+	return cli.ShortDuration(r.Ended.Sub(r.Accepted))
 }
 
 func whyRun(r api.Run) string {
@@ -153,27 +94,6 @@ func whyRun(r api.Run) string {
 	return r.Reason
 }
 
-// datacenterNames maps the ids of datacenters to their names.
-func datacenterNames(ctx context.Context, c *client.Client) (map[writ.DatacenterID]string, error) {
-	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[writ.DatacenterID]string)
-	for _, d := range list.Items {
-		names[d.ID] = d.Name
-	}
-	return names, nil
-}
-
-// clock formats a time in the local time zone.
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Local().Format("2006-01-02 15:04:05")
-}
-
 func (a *app) runWatchCommand() *cobra.Command {
 	var s submitFlags
 	c := &cobra.Command{
@@ -181,7 +101,7 @@ func (a *app) runWatchCommand() *cobra.Command {
 		Short: "Watch a run until it has ended, as submit does",
 		Example: `  writ run watch RUN
   writ run watch RUN --timeout 10m`,
-		Args: exactly("RUN"),
+		Args: cli.Exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			return a.watch(ctx, c, id, s.watchOptions)
 		}),
@@ -196,7 +116,7 @@ func (a *app) runLogsCommand() *cobra.Command {
 		Use:     "logs RUN",
 		Short:   "Print the lines that the script of a run wrote with run.log",
 		Example: "  writ run logs RUN --follow",
-		Args:    exactly("RUN"),
+		Args:    cli.Exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			if follow {
 				return a.followLogs(ctx, c, id)
@@ -223,7 +143,7 @@ func logText(lines []writ.LogLine, wide bool) string {
 	var b strings.Builder
 	for _, l := range lines {
 		if wide {
-			b.WriteString(clock(l.Time) + "  ")
+			b.WriteString(cli.Clock(l.Time) + "  ")
 		}
 		b.WriteString(terminal.Clean(l.Text) + "\n")
 	}
@@ -259,19 +179,19 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 			show(*e.Log)
 		}
 	}})
-	if isInterrupt(ctx, err) {
+	if cli.IsInterrupt(ctx, err) {
 		return terminal.Interrupted("")
 	}
 	return err
 }
 
 func (a *app) runCancelCommand() *cobra.Command {
-	var reason reasonFlag
+	var reason cli.ReasonFlag
 	var many manyFlags
 	one := a.onRunToDecide("cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
 		cancel := client.AboutRun(run, "cancel")
 		cancel.Reason = string(reason)
-		return a.decide(ctx, c, cancel)
+		return cli.Decide(ctx, a.Env, c, cancel)
 	})
 	c := &cobra.Command{
 		Use:   "cancel [RUN]",
@@ -290,21 +210,21 @@ The supervisor signs what it did to each.`,
 		},
 	}
 	many.add(a, c)
-	reason.add(c, "writ run show")
+	reason.Add(c, "writ run show")
 	return c
 }
 
 func (a *app) runResumeCommand() *cobra.Command {
 	var s submitFlags
-	var reason reasonFlag
+	var reason cli.ReasonFlag
 	var many manyFlags
 	one := a.onRunToDecide("resume", func(ctx context.Context, c *client.Client, before api.Run) error {
 		resume := client.AboutRun(before, "resume")
 		resume.Reason = string(reason)
 		if s.detach {
-			return a.decide(ctx, c, resume)
+			return cli.Decide(ctx, a.Env, c, resume)
 		}
-		answer, at, err := a.decision(ctx, c, resume)
+		answer, at, err := cli.Decision(ctx, a.Env, c, resume)
 		if err != nil {
 			return err
 		}
@@ -336,6 +256,6 @@ cancels open ones. It watches none of them.`,
 	many.add(a, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
-	reason.add(c, "writ run show")
+	reason.Add(c, "writ run show")
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 )
 
@@ -16,12 +17,12 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 		"2h": now.Add(-2 * time.Hour), "90m": now.Add(-90 * time.Minute), "7d": now.AddDate(0, 0, -7), "2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
 		"2026-03-01T12:00:00Z": time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	} {
-		if got, err := sinceTime(text, now); err != nil || !got.Equal(want) {
+		if got, err := cli.SinceTime(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"x", "-2h", "0s", "0d", "-1d", "999999d", "2026-13-01", "yesterday", "2026-03-01 12:00", "d"} {
-		if got, err := sinceTime(text, now); writ.CodeOf(err) != writ.CodeUsage {
+		if got, err := cli.SinceTime(text, now); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -21,7 +22,7 @@ func (a *app) runShowCommand() *cobra.Command {
 		Example: `  writ run show RUN
   writ run show @last
   writ run show RUN --values -o json`,
-		Args: exactly("RUN"),
+		Args: cli.Exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			return a.showRun(ctx, c, id, values)
 		}),
@@ -66,7 +67,7 @@ func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, valu
 			a.noteUnsure(end)
 		}
 	}
-	datacenters, err := datacenterNames(ctx, c)
+	datacenters, err := cli.DatacenterNames(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -130,36 +131,36 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 		{Title: "datacenter", Value: datacenter},
 		{Title: "project", Value: r.ProjectName},
 		{Title: "deployment", Value: deploymentOf(r)},
-		{Title: "signer", Value: signedBy(r.Signer, v.Certificate)},
+		{Title: "signer", Value: cli.SignedBy(r.Signer, v.Certificate)},
 		{Title: "plan", Value: planOf(r)},
-		{Title: "accepted", Value: clock(r.Accepted)},
-		{Title: "ended", Value: clock(r.Ended)},
+		{Title: "accepted", Value: cli.Clock(r.Accepted)},
+		{Title: "ended", Value: cli.Clock(r.Ended)},
 		{Title: "took", Value: tookRun(r)},
-		{Title: "deadline", Value: clock(r.Deadline), Wide: true},
+		{Title: "deadline", Value: cli.Clock(r.Deadline), Wide: true},
 		{Title: "payload", Value: r.Payload.String(), Wide: true},
 	}
 	for _, d := range r.Decided {
-		fields = append(fields, terminal.Field{Title: "decided", Value: decisionText(d)})
+		fields = append(fields, terminal.Field{Title: "decided", Value: cli.DecisionText(d)})
 	}
 	text := terminal.Fields(fields, wideTable)
 	if len(v.Calls) > 0 {
 		columns := []terminal.Column[api.CallValues]{
-			column("CALL", func(c api.CallValues) string { return fmt.Sprint(c.Seq) }),
-			column("OPERATION", func(c api.CallValues) string { return c.Operation }),
-			column("NAME", func(c api.CallValues) string { return c.Name }),
-			column("STATE", func(c api.CallValues) string { return string(c.State) }),
-			column("NODE", func(c api.CallValues) string { return c.NodeName }),
-			column("DRIVER", func(c api.CallValues) string { return driverName(c.Call) }),
-			column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
-			column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
-			column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
-			wide("ATTEMPT", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
-			wide("AT", func(c api.CallValues) string { return c.Position }),
+			cli.Column("CALL", func(c api.CallValues) string { return fmt.Sprint(c.Seq) }),
+			cli.Column("OPERATION", func(c api.CallValues) string { return c.Operation }),
+			cli.Column("NAME", func(c api.CallValues) string { return c.Name }),
+			cli.Column("STATE", func(c api.CallValues) string { return string(c.State) }),
+			cli.Column("NODE", func(c api.CallValues) string { return c.NodeName }),
+			cli.Column("DRIVER", func(c api.CallValues) string { return driverName(c.Call) }),
+			cli.Column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
+			cli.Column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
+			cli.Column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
+			cli.Wide("ATTEMPT", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
+			cli.Wide("AT", func(c api.CallValues) string { return c.Position }),
 		}
 		if values {
 			columns = append(columns,
-				column("ARGUMENTS", func(c api.CallValues) string { return compact(c.Args) }),
-				column("VALUES", func(c api.CallValues) string { return compact(c.Values) }))
+				cli.Column("ARGUMENTS", func(c api.CallValues) string { return cli.Compact(c.Args) }),
+				cli.Column("VALUES", func(c api.CallValues) string { return cli.Compact(c.Values) }))
 		}
 		view := terminal.List(nil, v.Calls, func(api.CallValues) string { return "" }, columns...)
 		text += "\n" + view.Text(wideTable)
@@ -176,14 +177,6 @@ func deploymentOf(r api.Run) string {
 		return r.Deployment
 	}
 	return fmt.Sprintf("%s, revision %d", r.Deployment, r.Revision)
-}
-
-// signedBy formats the signer, and the certificate if there is one.
-func signedBy(name string, c *identity.Certificate) string {
-	if c == nil {
-		return name
-	}
-	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
 }
 
 // planOf returns the digest of the plan that the run must match, or "".

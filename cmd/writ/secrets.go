@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -19,7 +20,7 @@ import (
 )
 
 func (a *app) secretCommand() *cobra.Command {
-	return family("secret", "Set and remove secrets of scripts", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+	return cli.Family("secret", "Set and remove secrets of scripts", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
 }
 
 // datacenterFlags select one or all datacenters.
@@ -32,7 +33,7 @@ func (p *datacenterFlags) add(a *app, c *cobra.Command) {
 	c.Flags().StringVar(&p.datacenter, "dc", "", "name or id of the datacenter")
 	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
 	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 }
 
 // chosen returns the selected datacenters.
@@ -67,13 +68,13 @@ argument, which every process of the host could read.
 A script gets the value with run.secret("NAME"), in the newest version at its signing. Sign and submit scripts
 again after you set a new value. Runs that were accepted before go on with their version.`,
 		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			value, err := a.secretValue(args[0], file)
 			if err != nil {
 				return err
 			}
-			a.Note("the value has %s", count(len(value), "byte"))
+			a.Note("the value has %s", cli.Count(len(value), "byte"))
 			return a.changeSecret(cmd.Context(), &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.SetSecret(ctx, by, dc, project, args[0], value)
 			})
@@ -138,11 +139,11 @@ func (a *app) askTwice(name string) ([]byte, error) {
 // changeSecret makes a change in every selected datacenter and reports the results.
 func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	project, err := projectOf(c, roster)
+	project, err := cli.ProjectOf(c, roster)
 	if err != nil {
 		return err
 	}
@@ -180,32 +181,23 @@ func inDatacenter(roster *identity.Roster, id writ.DatacenterID, err error) erro
 	return &e
 }
 
-// projectOf returns the project that the flags or the context select.
-func projectOf(c *client.Client, roster *identity.Roster) (identity.Project, error) {
-	name := c.Context.Project
-	if name == "" {
-		name = client.DefaultProject
-	}
-	return client.Project(roster, name)
-}
-
 func (a *app) secretListCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List secrets by name and version; their values are shown nowhere",
 		Example: "  writ secret list --project web-shop",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.cluster(cmd.Context())
+			c, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(a.flags.project)}))
+			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(a.Flags.Project)}))
 			if err != nil {
 				return err
 			}
-			asked, err := answered(a, list.Items, func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
+			asked, err := cli.Answered(a.Env, list.Items, func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
 			if err != nil {
 				return err
 			}
@@ -213,33 +205,33 @@ func (a *app) secretListCommand() *cobra.Command {
 			for _, d := range asked {
 				secrets = append(secrets, d.Secrets...)
 			}
-			return a.printList(secretTable(list, secrets, roster), unlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
+			return a.PrintList(secretTable(list, secrets, roster), cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only secrets of this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Roster) terminal.View {
 	return terminal.List(list, secrets, func(s writ.Secret) string { return identity.SecretRef(s.Name, s.Version) },
-		column("SECRET", func(s writ.Secret) string { return s.Name }),
-		column("VERSION", func(s writ.Secret) string { return strconv.Itoa(s.Version) }),
-		column("PROJECT", func(s writ.Secret) string {
+		cli.Column("SECRET", func(s writ.Secret) string { return s.Name }),
+		cli.Column("VERSION", func(s writ.Secret) string { return strconv.Itoa(s.Version) }),
+		cli.Column("PROJECT", func(s writ.Secret) string {
 			if p := roster.Project(s.Project); p != nil {
 				return p.Name
 			}
 			return string(s.Project)
 		}),
-		column("DATACENTER", func(s writ.Secret) string {
+		cli.Column("DATACENTER", func(s writ.Secret) string {
 			if d := roster.Datacenter(s.Datacenter); d != nil {
 				return d.Name
 			}
 			return string(s.Datacenter)
 		}),
-		column("SET BY", func(s writ.Secret) string { return s.SetBy }),
-		whole(column("SET", func(s writ.Secret) string { return s.Set.Local().Format(time.DateTime) })),
-		column("REMOVED", func(s writ.Secret) string {
+		cli.Column("SET BY", func(s writ.Secret) string { return s.SetBy }),
+		cli.Whole(cli.Column("SET", func(s writ.Secret) string { return s.Set.Local().Format(time.DateTime) })),
+		cli.Column("REMOVED", func(s writ.Secret) string {
 			if s.Removed.IsZero() {
 				return ""
 			}
@@ -271,7 +263,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 Calls that need it and were not sent yet fail. Containers and databases that got the value keep it: change it
 there first.`,
 		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, version, err := parseSecret(args[0])
 			if err != nil {

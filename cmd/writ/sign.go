@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -38,7 +39,7 @@ signature, and submit the result before it expires.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
-					return namedSigner(cmd.Context(), c, r, signer, typed(cmd.Flag("key")))
+					return namedSigner(cmd.Context(), c, r, signer, cli.IsTyped(cmd.Flag("key")))
 				}
 				by, err := c.Keys.Owner(cmd.Context(), r)
 				if err != nil {
@@ -88,7 +89,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	a.warnOfRoles(roster, signer.Name) // including a user who signs the text with another program
+	a.WarnOfRoles(roster, signer.Name) // including a user who signs the text with another program
 	a.endWithCertificate(signer.Certificate(roster), o)
 	order, err := a.order(ctx, c, roster, script, o)
 	if err != nil {
@@ -132,8 +133,8 @@ func (a *app) endWithCertificate(c *identity.Certificate, o *orderFlags) {
 }
 
 // readScript reads a script and shows its diagnostics. Only errors are returned as an error.
-func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
-	modules, err := own.modules()
+func (a *app) readScript(path string, own cli.ModuleFlags) (client.Script, error) {
+	modules, err := own.Modules()
 	if err != nil {
 		return client.Script{}, err
 	}
@@ -155,58 +156,10 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	if len(script.Report.Diagnostics) > 0 {
 		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))
 	}
-	if onGitHub() && script.Report.Errors() > 0 { // `writ check` also annotates warnings
-		a.annotate(script.Report)
+	if cli.OnGitHub() && script.Report.Errors() > 0 { // `writ check` also annotates warnings
+		cli.Annotate(a.Env, script.Report)
 	}
 	return script, script.Report.Err()
-}
-
-// roster returns the newest roster. If the coordinator is unreachable, it returns the newest one that was seen before,
-// so that scripts can be signed offline. Verifiers reject a roster that is too old.
-func (e *Env) roster(ctx context.Context, c *client.Client) (*identity.Roster, error) {
-	roster, err := c.Roster(ctx)
-	if writ.CodeOf(err) == writ.CodeUnreachable {
-		known, kerr := c.Rosters.Latest()
-		if kerr == nil && known != nil {
-			e.Warn("%v: using version %d of the roster, which was seen before", err, known.Version)
-			roster, err = known, nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	e.warnOfAge(roster, time.Now())
-	return roster, nil
-}
-
-// warnOfAge warns when half of the validity of a roster has passed.
-func (e *Env) warnOfAge(r *identity.Roster, now time.Time) {
-	switch {
-	case now.After(r.Expires):
-		e.warnOnce("version %d of the roster expired on %s: no datacenter accepts new work until a root operator signs the next one with `writ "+
-			"roster renew`",
-			r.Version, r.Expires.Format(time.DateOnly))
-	case now.After(r.RenewFrom()):
-		e.warnOnce("version %d of the roster expires on %s: a root operator should sign the next one with `writ roster renew`", r.Version,
-			r.Expires.Format(time.DateOnly))
-	}
-}
-
-// warnOfRoles warns the signer of roles that end within 30 days.
-func (e *Env) warnOfRoles(r *identity.Roster, who string) {
-	for _, role := range r.EndingRoles(time.Now()) {
-		if role.Principal == who {
-			e.warnOnce("%s: a root operator prolongs it with `%s`", role, role.Renew)
-		}
-	}
-}
-
-// warnOnce shows a warning unless it was shown before. A command that signs twice reads the roster twice.
-func (e *Env) warnOnce(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if _, again := e.warned.LoadOrStore(text, true); !again {
-		e.Warn("%s", text)
-	}
 }
 
 func (a *app) signCommand() *cobra.Command {

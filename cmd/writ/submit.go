@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
@@ -73,14 +74,14 @@ the run, both have the calls so far and why the run waits. If nothing was submit
 	c.Flags().BoolVar(&s.detach, "detach", false, "only submit, and print the id of the run")
 	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false, "cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
 	c.MarkFlagsMutuallyExclusive("detach", "cancel-on-exit")
-	tracesFlags(c, &s.traces)
+	cli.TracesFlags(c, &s.traces)
 	return c
 }
 
 // watchFlags adds the flags of a command that watches a run.
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "longest time to watch; the run continues (exit code 6)")
-	inRange(c.Flags(), "timeout", &s.timeout, time.Millisecond, longest)
+	cli.InRange(c.Flags(), "timeout", &s.timeout, time.Millisecond, cli.Longest)
 	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
 	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")
 	c.PreRunE = func(*cobra.Command, []string) error { // before the submission
@@ -99,7 +100,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	if s.cancel {
 		defer holdOn()()
 	}
-	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", a.version, slog.New(slog.NewTextHandler(a.Err, nil))
+	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", a.Version, slog.New(slog.NewTextHandler(a.Err, nil))
 	traces, err := tracing.Open(ctx, s.traces)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	if err != nil {
 		return err
 	}
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return err
 	}
@@ -251,7 +252,7 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w w
 		return a.failed(run, end.Failure, w.script, w.bundle)
 	}
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
-		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, clock(ended)).
+		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, cli.Clock(ended)).
 			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
 	if end.State != writ.RunSucceeded {
@@ -260,7 +261,7 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w w
 	}
 	run.Output = end.Output
 	a.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
-		run.ID, shortDuration(run.Ended.Sub(run.Accepted)), count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
+		run.ID, cli.ShortDuration(run.Ended.Sub(run.Accepted)), cli.Count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
 	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
 }
 
@@ -269,7 +270,7 @@ func verified(end client.End) string {
 	if end.Unsure == nil {
 		return "verified"
 	}
-	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
+	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", cli.Clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
 }
 
 // noteUnsure notes that a run may have been resumed after the end that is shown.
@@ -296,7 +297,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 		for _, at := range failure.Trace {
 			e.Message += "\n  called from " + at
 		}
-		if onGitHub() {
+		if cli.OnGitHub() {
 			a.annotateFailure(failure, script)
 		}
 	}
@@ -312,7 +313,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 // annotateFailure writes an annotation at the line where a run failed.
 func (a *app) annotateFailure(failure *writ.Failure, script string) {
 	if line, column := failedAt(failure, script); line != "" {
-		a.annotation("error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
+		cli.Annotation(a.Env, "error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
 	}
 }
 
@@ -320,8 +321,8 @@ func (a *app) annotateFailure(failure *writ.Failure, script string) {
 // script that called it. Without one it returns "".
 func failedAt(failure *writ.Failure, script string) (line, column string) {
 	for _, at := range append([]string{failure.Position}, failure.Trace...) {
-		rest, column := cutLast(at)
-		if name, line := cutLast(rest); name != "" && name == filepath.Base(script) {
+		rest, column := cli.CutLast(at)
+		if name, line := cli.CutLast(rest); name != "" && name == filepath.Base(script) {
 			return line, column
 		}
 	}
@@ -344,47 +345,4 @@ func outputText(output map[string]any) string {
 	}
 	slices.SortFunc(fields, func(a, b terminal.Field) int { return terminal.CompareNames(a.Title, b.Title) })
 	return terminal.Fields(fields, true)
-}
-
-// decide signs and submits a statement, and reports the result.
-func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement) error {
-	answer, _, err := a.decision(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	if a.Structured() {
-		return a.Print(terminal.View{Data: answer})
-	}
-	a.Done("%s", answer.Done)
-	a.Note("verified: signed by the supervisor")
-	return nil
-}
-
-// decideIn is decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
-func (a *app) decideIn(ctx context.Context, nameOrID string, about func(*identity.Datacenter) identity.Statement) error {
-	c, roster, err := a.cluster(ctx)
-	if err != nil {
-		return err
-	}
-	dc, err := client.TheDatacenter(roster, nameOrID)
-	if err != nil {
-		return err
-	}
-	s := about(dc)
-	s.Datacenter = dc.ID
-	return a.decide(ctx, c, s)
-}
-
-// decision signs and submits a statement. It returns the result that the supervisor has signed, and its time.
-func (a *app) decision(ctx context.Context, c *client.Client, s identity.Statement) (api.StatementAnswer, time.Time, error) {
-	roster, err := a.roster(ctx, c)
-	if err != nil {
-		return api.StatementAnswer{}, time.Time{}, err
-	}
-	by, err := c.Person(ctx, roster)
-	if err != nil {
-		return api.StatementAnswer{}, time.Time{}, err
-	}
-	defer by.Close()
-	return c.DecideAt(ctx, by, s)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 )
 
 func TestMistypedWordsGetSuggestions(t *testing.T) {
@@ -53,10 +54,10 @@ func usage(t *testing.T, args ...string) (text string, code int) {
 
 func TestUnknownNodeGetsSuggestion(t *testing.T) {
 	nodes := []writ.Node{{Name: "rack1-node1"}, {Name: "rack1-node2"}, {Name: "db1"}}
-	if hint := writ.AsError(noNode("rak1-node2", nodes)).Hint; !strings.Contains(hint, `did you mean "rack1-node2"?`) {
+	if hint := writ.AsError(cli.NoNode("rak1-node2", nodes)).Hint; !strings.Contains(hint, `did you mean "rack1-node2"?`) {
 		t.Errorf("%q", hint)
 	}
-	if hint := writ.AsError(noNode("zzz", nodes)).Hint; strings.Contains(hint, "did you mean") {
+	if hint := writ.AsError(cli.NoNode("zzz", nodes)).Hint; strings.Contains(hint, "did you mean") {
 		t.Errorf("%q", hint)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 )
@@ -83,7 +84,7 @@ resources, and what scripts write to their logs. Look through it before you give
 
 A command that fails is no error: what it says is in the file.`,
 		Example: "  writ support bundle\n  writ support bundle --run @last --log /var/log/writ/coord.log --file help.tar.gz",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			parts := slices.Clone(ofCluster)
 			for _, id := range runs {
@@ -116,15 +117,15 @@ A command that fails is no error: what it says is in the file.`,
 			}
 			a.Note("%s is written; look through it before you give it away", file)
 			return a.Print(terminal.List(views, views, func(v partView) string { return v.File },
-				column("FILE", func(v partView) string { return v.File }),
-				column("BYTES", func(v partView) string { return fmt.Sprint(v.Bytes) }),
-				column("EXIT", func(v partView) string { return fmt.Sprint(v.Exit) })))
+				cli.Column("FILE", func(v partView) string { return v.File }),
+				cli.Column("BYTES", func(v partView) string { return fmt.Sprint(v.Bytes) }),
+				cli.Column("EXIT", func(v partView) string { return fmt.Sprint(v.Exit) })))
 		},
 	}
 	c.Flags().StringVar(&file, "file", "", "file to write, which must not be there; writ-support-TIME.tar.gz if not given")
 	c.Flags().StringArrayVar(&runs, "run", nil, "run to include in detail (repeatable)")
 	c.Flags().StringArrayVar(&logs, "log", nil, "log file whose end is taken, up to 10 MiB (repeatable)")
-	return family("support", "Collect facts about the cluster for support", c)
+	return cli.Family("support", "Collect facts about the cluster for support", c)
 }
 
 // givenFlags returns the flags that select the cluster and the signer, as given on the command line.
@@ -138,7 +139,7 @@ func givenFlags(flags *pflag.FlagSet) (args []string) {
 }
 
 // collect runs the command of a part and stores its output.
-func (p *part) collect(env *Env, flags []string) error {
+func (p *part) collect(env *cli.Env, flags []string) error {
 	none, err := os.Open(os.DevNull)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
@@ -153,7 +154,7 @@ func (p *part) collect(env *Env, flags []string) error {
 	if p.command[0] != "version" { // version does not use a cluster
 		args = append(args, flags...)
 	}
-	p.exit = env.run(append(args, "--quiet"), none, out, out, os.Environ())
+	p.exit = env.Run(append(args, "--quiet"), none, out, out, os.Environ())
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read the output of %s: %w", p.command, err)
 	}

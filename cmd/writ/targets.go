@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 )
@@ -52,7 +53,7 @@ func (o *orderFlags) file(c *cobra.Command, args []string) error {
 		args[0], args[1] = args[1-i], args[i]
 		return nil
 	}
-	return exactly("FILE")(c, args)
+	return cli.Exactly("FILE")(c, args)
 }
 
 // areTargets reports whether an argument is a list of targets. A file with such a name needs the prefix ./.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/rehearsal"
@@ -30,8 +31,8 @@ type testFlags struct {
 	count    int
 	timeout  time.Duration
 	junit    string
-	own      moduleFlags
-	log      logFlags
+	own      cli.ModuleFlags
+	log      cli.LogFlags
 }
 
 func (a *app) testCommand() *cobra.Command {
@@ -79,12 +80,12 @@ annotates the files, too.`,
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every test and its output")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "stop after the first test that fails")
 	flags.IntVar(&f.count, "count", 1, "how often to run each test")
-	inRange(flags, "count", &f.count, 1, most)
+	cli.InRange(flags, "count", &f.count, 1, cli.Most)
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long one test may take")
-	inRange(flags, "timeout", &f.timeout, time.Millisecond, longest)
+	cli.InRange(flags, "timeout", &f.timeout, time.Millisecond, cli.Longest)
 	flags.StringVar(&f.junit, "junit", "", "file to write the results to as JUnit XML, for Jenkins, GitLab and others")
-	f.own.add(c)
-	f.log.add(c, "error")
+	f.own.Add(c)
+	f.log.Add(c, "error")
 	return c
 }
 
@@ -93,7 +94,7 @@ func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "--run %q is not a regular expression: %v", f.run, err)
 	}
-	modules, err := f.own.modules()
+	modules, err := f.own.Modules()
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	if err != nil {
 		return err
 	}
-	log, err := a.log(f.log)
+	log, err := cli.NewLog(a.Env, f.log)
 	if err != nil {
 		return err
 	}

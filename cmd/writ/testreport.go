@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
@@ -68,8 +69,8 @@ func (r *testReport) broken(report scripts.Report) {
 	f.OK, f.Diagnostics, f.errors = false, report.Diagnostics, report.Errors()
 	r.say("%s", report)
 	r.say("FAIL  %s  it cannot be understood", f.File)
-	if onGitHub() {
-		r.annotate(report)
+	if cli.OnGitHub() {
+		cli.Annotate(r.Env, report)
 	}
 }
 
@@ -95,7 +96,7 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 		return
 	}
 	r.say("--- %s: %s (%.2fs)%s", words[v.Outcome], v.Test, took.Seconds(), f.notesText(v.Notes, "    "))
-	if !onGitHub() {
+	if !cli.OnGitHub() {
 		return
 	}
 	for _, n := range v.Notes {
@@ -104,7 +105,7 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 			if line == 0 {
 				line, column = one.Line, 1
 			}
-			r.annotation("error", v.Test, n.Text, "file", f.File, "line", line, "col", column)
+			cli.Annotation(r.Env, "error", v.Test, n.Text, "file", f.File, "line", line, "col", column)
 		}
 	}
 }
@@ -112,23 +113,14 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 // lineOf returns the line and column of a position in this file. They are 0 for another file: the trace then has the
 // calling position.
 func (f *testedFile) lineOf(position string) (line, column int) {
-	rest, c := cutLast(position)
-	name, l := cutLast(rest)
+	rest, c := cli.CutLast(position)
+	name, l := cli.CutLast(rest)
 	if name != filepath.Base(f.File) {
 		return 0, 0
 	}
 	line, _ = strconv.Atoi(l)
 	column, _ = strconv.Atoi(c)
 	return line, column
-}
-
-// cutLast splits s at its last colon, if it has one.
-func cutLast(s string) (before, after string) {
-	i := strings.LastIndexByte(s, ':')
-	if i < 0 {
-		return s, ""
-	}
-	return s[:i], s[i+1:]
 }
 
 // notesText formats the notes of a test, each with its position. Failures include the source line.
@@ -204,13 +196,13 @@ func (r *testReport) conclude(junitPath string) error {
 		skipped = fmt.Sprintf(", %d skipped", n)
 	}
 	if n := counts[scripts.TestFailed]; n > 0 {
-		r.Bad("%d of %s failed%s", n, count(total, "test"), skipped)
+		r.Bad("%d of %s failed%s", n, cli.Count(total, "test"), skipped)
 	} else if total > 0 {
-		r.Done("%s passed%s", count(counts[scripts.TestPassed], "test"), skipped)
+		r.Done("%s passed%s", cli.Count(counts[scripts.TestPassed], "test"), skipped)
 	}
 	switch {
 	case mistakes > 0:
-		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", count(mistakes, "error"), strings.Join(broken, ", ")).
+		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", cli.Count(mistakes, "error"), strings.Join(broken, ", ")).
 			WithHint("`writ explain CODE` explains each code")
 	case counts[scripts.TestFailed] > 0:
 		return &terminal.ExitError{Exit: writ.ExitFailed}
@@ -245,12 +237,12 @@ func (r *testReport) writeJUnit(path string) error {
 
 // suite returns the file as a JUnit suite.
 func (f *testedFile) suite() junit.Suite {
-	class := classOf(f.File)
+	class := cli.ClassOf(f.File)
 	s := junit.Suite{Name: f.File, Began: f.began, Took: time.Duration(f.Seconds * float64(time.Second))}
 	if f.errors > 0 {
 		s.Cases = append(s.Cases, junit.Case{
 			Name: "check", Class: class, File: f.File,
-			Error: &junit.Problem{Message: count(f.errors, "error"), Text: scripts.Report{Diagnostics: f.Diagnostics}.String()},
+			Error: &junit.Problem{Message: cli.Count(f.errors, "error"), Text: scripts.Report{Diagnostics: f.Diagnostics}.String()},
 		})
 	}
 	for _, t := range f.Tests {

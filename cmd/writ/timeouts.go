@@ -27,7 +27,7 @@ func (a *app) warnOfTimeouts(r scripts.Report, deadline time.Duration) {
 	if len(all) > 1 {
 		others = fmt.Sprintf(", as %d more", len(all)-1)
 	}
-	a.warnOnce("%s%s, and the run ends after %s: use --deadline %s or more, or a shorter timeout", all[0], others, deadline, longest)
+	a.WarnOnce("%s%s, and the run ends after %s: use --deadline %s or more, or a shorter timeout", all[0], others, deadline, longest)
 }
 
 // neededDeadline names the deadline that a script needs, "" if the default is enough.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -37,7 +38,7 @@ type tokenFlags struct {
 }
 
 func (a *app) tokenCommand() *cobra.Command {
-	return family("token", "Make, list and revoke tokens for nodes to join", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return cli.Family("token", "Make, list and revoke tokens for nodes to join", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
@@ -54,9 +55,9 @@ With --role boot-server the token admits no node. A boot server reports with it 
 --report". Each boot server needs a token of its own.`,
 		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token\n" +
 			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token\n  writ token create --dc dc1 --role boot-server > boot.token",
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.showsTokens(); err != nil {
+			if err := cli.ShowsTokens(a.Env); err != nil {
 				return err
 			}
 			// If the reader has exited, the write returns an error instead, also for the note about the token.
@@ -69,22 +70,14 @@ With --role boot-server the token admits no node. A boot server reports with it 
 		},
 	}
 	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "purpose of the token: node or boot-server")
-	oneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
+	cli.OneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
-	inRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
+	cli.InRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
-	inRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
+	cli.InRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
 	return c
-}
-
-// showsTokens rejects output formats that do not contain the token, because it is shown only once.
-func (a *app) showsTokens() error {
-	if a.Structured() || a.Format == terminal.Table || a.Format == terminal.Wide {
-		return nil
-	}
-	return terminal.BadFormat(a.Format, "-o table", "-o json", "-o yaml")
 }
 
 // handOver prints a new token. If that fails, it revokes the token, because an unseen token would still admit a node.
@@ -102,13 +95,13 @@ func (a *app) handOver(ctx context.Context, t newToken) error {
 
 // revokeUnseen revokes a token. It prints no result, because the output is broken.
 func (a *app) revokeUnseen(ctx context.Context, t newToken) error {
-	c, err := a.client()
+	c, err := a.Client()
 	if err != nil {
 		return err
 	}
 	s := revocation(t.ID, "it could not be printed")
 	s.Datacenter = t.Datacenter
-	_, _, err = a.decision(ctx, c, s)
+	_, _, err = cli.Decision(ctx, a.Env, c, s)
 	return err
 }
 
@@ -146,7 +139,7 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 	if err := flags.check(); err != nil {
 		return newToken{}, err
 	}
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return newToken{}, err
 	}
@@ -166,10 +159,10 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 	dc := roster.Datacenter(id)
 	made := newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: flags.role, Expires: expires, Uses: flags.uses}
 	if flags.role == identity.TokenRoleBoot {
-		a.Done("with the token %s a boot server reports to %s until %s", token.ID, dc.Name, clock(expires))
+		a.Done("with the token %s a boot server reports to %s until %s", token.ID, dc.Name, cli.Clock(expires))
 		return made, nil
 	}
-	a.Done("token %s admits %s to %s until %s", token.ID, count(flags.uses, "node"), dc.Name, clock(expires))
+	a.Done("token %s admits %s to %s until %s", token.ID, cli.Count(flags.uses, "node"), dc.Name, cli.Clock(expires))
 	if dc.ManualApproval {
 		a.Note("%s also requires an approval of each node: `writ node list` shows waiting nodes", dc.Name)
 	}
@@ -184,13 +177,13 @@ func (a *app) tokenListCommand() *cobra.Command {
 		Long: `Lists the join tokens of each datacenter as its supervisor has signed them now. Of a datacenter that does not answer, or whose coordinator shows what its
 supervisor has not signed, it lists none and says so.`,
 		Example: "  writ token list --dc dc1",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.signedTokens(cmd.Context(), datacenter)
 			if err != nil {
 				return err
 			}
-			asked, untrue := answered(a, list.Items, func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
+			asked, untrue := cli.Answered(a.Env, list.Items, func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
 			if len(asked) == 0 && untrue != nil {
 				return untrue
 			}
@@ -200,35 +193,35 @@ supervisor has not signed, it lists none and says so.`,
 				names[d.Datacenter] = d.Name
 				tokens = append(tokens, d.Tokens...)
 			}
-			err = a.printList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
-				whole(column("TOKEN", func(t writ.JoinToken) string { return t.ID })),
-				column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
-				column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
-				whole(column("UNTIL", func(t writ.JoinToken) string { return clock(t.Expires) })),
-				column("USED", tokenUse),
-				column("NODES", func(t writ.JoinToken) string { return strings.Join(t.Nodes, " ") }),
-				column("MADE BY", func(t writ.JoinToken) string { return t.CreatedBy }),
-			), unlessSelected(cmd, "no join token is known: `writ token create` makes the first"))
+			err = a.PrintList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
+				cli.Whole(cli.Column("TOKEN", func(t writ.JoinToken) string { return t.ID })),
+				cli.Column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
+				cli.Column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
+				cli.Whole(cli.Column("UNTIL", func(t writ.JoinToken) string { return cli.Clock(t.Expires) })),
+				cli.Column("USED", tokenUse),
+				cli.Column("NODES", func(t writ.JoinToken) string { return strings.Join(t.Nodes, " ") }),
+				cli.Column("MADE BY", func(t writ.JoinToken) string { return t.CreatedBy }),
+			), cli.UnlessSelected(cmd, "no join token is known: `writ token create` makes the first"))
 			return cmp.Or(err, untrue)
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only tokens of this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 // signedTokens requests the tokens of each datacenter, or of the one with a name or id.
 func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.TokenList, err error) {
-	c, roster, err := a.cluster(ctx)
+	c, roster, err := a.Cluster(ctx)
 	if err != nil {
 		return list, err
 	}
-	asked, err := datacentersNamed(roster, datacenter)
+	asked, err := cli.DatacentersNamed(roster, datacenter)
 	if err != nil {
 		return list, err
 	}
 	list.Items = make([]api.DatacenterTokens, len(asked))
-	eachDatacenter(asked, func(i int, d *identity.Datacenter) {
+	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
 		tokens, err := c.Tokens(ctx, roster, d)
 		list.Items[i] = api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
 		if err != nil {
@@ -260,14 +253,14 @@ func tokenState(t writ.JoinToken, now time.Time) string {
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	var datacenter string
-	var reason reasonFlag
+	var reason cli.ReasonFlag
 	c := &cobra.Command{
 		Use:   "revoke TOKEN",
 		Short: "Revoke a join token",
 		Long: `Signs that a join token admits no more nodes. TOKEN is its id, which "writ token list" shows; it is the part between the first two dots. Nodes that it
 has admitted stay. A boot server does not report any more with its token, and what it has reported is forgotten. You need the role admin.`,
 		Example: "  writ token revoke nbswy3dpeb3w6 --dc dc1 --reason \"it was pasted into a chat\"",
-		Args:    exactly("TOKEN"),
+		Args:    cli.Exactly("TOKEN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
 			if strings.Contains(id, ".") {
@@ -276,13 +269,13 @@ has admitted stay. A boot server does not report any more with its token, and wh
 			if !identity.ValidTokenID(id) {
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a token", id).WithHint("`writ token list` shows the ids")
 			}
-			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
+			return cli.DecideIn(cmd.Context(), a.Env, datacenter, func(*identity.Datacenter) identity.Statement {
 				return revocation(id, string(reason))
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
-	reason.add(c, "")
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	reason.Add(c, "")
 	return c
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/spf13/cobra"
 
 	"writ/cmd/writ/internal/terminal"
@@ -110,7 +109,7 @@ var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	fill := func(cmd *cobra.Command, file string) error {
-		return errors.Join(cmd.Flags().Set("config", file), a.fillFlags(cmd))
+		return errors.Join(cmd.Flags().Set("config", file), a.FillFlags(cmd))
 	}
 	for name, words := range map[string][]string{"boot": {"boot", "serve"}, "coord": {"coord"}, "supervisor": {"supervisor"}, "runner": {"runner"}} {
 		cmd, _, err := a.root().Find(words)

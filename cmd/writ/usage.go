@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -30,20 +31,20 @@ creation to its deletion, busy or not. Simulated resources use nothing and are n
 With --nodes it shows for how much of the month each node was online. A node is offline once it is silent: after 5 s, or what
 the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which its supervisor was away does not count.`,
 		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant\n  writ usage --nodes --month 2026-11",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
 				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
 			}
-			c, err := a.client()
+			c, err := a.Client()
 			if err != nil {
 				return err
 			}
 			if ofNodes {
-				return a.printOnline(cmd.Context(), c, month, datacenter, unlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
+				return a.printOnline(cmd.Context(), c, month, datacenter, cli.UnlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
 			}
 			params := api.ListUsageParams{
-				Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
+				Project: api.Given(a.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
 			}
 			usage, err := client.All(func(cursor string) ([]api.Usage, string, error) {
 				params.Cursor = api.Given(cursor)
@@ -56,15 +57,15 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			if tenant != "" {
 				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
 			}
-			none := unlessSelected(cmd, "no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
+			none := cli.UnlessSelected(cmd, "no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
 			if by != byResource {
 				return a.printUsageBy(usage, by, none)
 			}
-			datacenters, err := datacenterNames(cmd.Context(), c)
+			datacenters, err := cli.DatacenterNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			return a.printList(usageTable(usage, datacenters), none)
+			return a.PrintList(usageTable(usage, datacenters), none)
 		},
 	}
 	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
@@ -74,9 +75,9 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	c.Flags().StringVar(&tenant, "tenant", "", "only usage by projects of this tenant")
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
-	oneOf(c, "by", byResource, byProject, byTenant)
+	cli.OneOf(c, "by", byResource, byProject, byTenant)
 	c.Flags().StringVar(&datacenter, "dc", "", "only usage in this datacenter")
-	a.completeFlag(c, "dc", suggestDatacenters)
+	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -112,7 +113,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 	var roster *identity.Roster // nil if the reader has no cluster to verify it
 	if c.Context.Cluster != "" {
 		var err error
-		if roster, err = a.roster(ctx, c); err != nil {
+		if roster, err = a.Roster(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -120,7 +121,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 	if err != nil {
 		return err
 	}
-	datacenters, err := datacenterNames(ctx, c)
+	datacenters, err := cli.DatacenterNames(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -132,22 +133,22 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 			}
 		}
 	}
-	return a.printList(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
-		column("NODE", func(n nodeMonth) string { return n.Node }),
-		column("DATACENTER", func(n nodeMonth) string { return n.Datacenter }),
-		column("MONTH", func(n nodeMonth) string { return n.Month }),
-		column("ONLINE", func(n nodeMonth) string { return onlineShare(n.Online) }),
+	return a.PrintList(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
+		cli.Column("NODE", func(n nodeMonth) string { return n.Node }),
+		cli.Column("DATACENTER", func(n nodeMonth) string { return n.Datacenter }),
+		cli.Column("MONTH", func(n nodeMonth) string { return n.Month }),
+		cli.Column("ONLINE", func(n nodeMonth) string { return cli.OnlineShare(n.Online) }),
 		amount("HOURS", "seconds", func(n nodeMonth) int64 { return n.Seconds }, hour, "%.1f"),
 		amount("OF HOURS", "of", func(n nodeMonth) int64 { return n.Of }, hour, "%.1f"),
-		column("NOW", func(n nodeMonth) string { return string(n.Liveness) }),
-		wide("OFFLINE AFTER", func(n nodeMonth) string {
+		cli.Column("NOW", func(n nodeMonth) string { return string(n.Liveness) }),
+		cli.Wide("OFFLINE AFTER", func(n nodeMonth) string {
 			if n.SilentAfter == 0 {
 				return ""
 			}
 			return time.Duration(n.SilentAfter * float64(time.Second)).String()
 		}),
-		wide("RESTARTS", func(n nodeMonth) string { return fmt.Sprint(n.Restarts) }),
-		wide("ID", func(n nodeMonth) string { return string(n.ID) }),
+		cli.Wide("RESTARTS", func(n nodeMonth) string { return fmt.Sprint(n.Restarts) }),
+		cli.Wide("ID", func(n nodeMonth) string { return string(n.ID) }),
 	), none)
 }
 
@@ -161,24 +162,24 @@ func silentAfter(roster *identity.Roster, datacenter writ.DatacenterID) float64 
 
 func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(api.UsagePage{Items: usage}, usage, func(u api.Usage) string { return string(u.Kind) + "/" + u.Name },
-		wide("TENANT", func(u api.Usage) string { return u.Tenant }),
-		column("PROJECT", func(u api.Usage) string {
+		cli.Wide("TENANT", func(u api.Usage) string { return u.Tenant }),
+		cli.Column("PROJECT", func(u api.Usage) string {
 			if u.ProjectName == "" {
 				return string(u.Project)
 			}
 			return u.ProjectName
 		}),
-		column("KIND", func(u api.Usage) string { return string(u.Kind) }),
-		column("NAME", func(u api.Usage) string { return u.Name }),
-		column("DATACENTER", func(u api.Usage) string { return datacenters[u.Datacenter] }),
+		cli.Column("KIND", func(u api.Usage) string { return string(u.Kind) }),
+		cli.Column("NAME", func(u api.Usage) string { return u.Name }),
+		cli.Column("DATACENTER", func(u api.Usage) string { return datacenters[u.Datacenter] }),
 		amount("CPU HOURS", "cpu_seconds", func(u api.Usage) int64 { return u.CPUSeconds }, hour, "%.2f"),
 		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u api.Usage) int64 { return u.MemoryMibSeconds }, hour*1024, "%.2f"),
 		amount("DISK GIB HOURS", "disk_gib_seconds", func(u api.Usage) int64 { return u.DiskGibSeconds }, hour, "%.2f"),
 		amount("RECEIVED GIB", "received", func(u api.Usage) int64 { return u.Received }, gib, "%.3f"),
 		amount("SENT GIB", "sent", func(u api.Usage) int64 { return u.Sent }, gib, "%.3f"),
-		wide("FIRST", func(u api.Usage) string { return u.First.UTC().Format(time.RFC3339) }),
-		wide("LAST", func(u api.Usage) string { return u.Last.UTC().Format(time.RFC3339) }),
-		wide("UID", func(u api.Usage) string { return string(u.UID) }),
+		cli.Wide("FIRST", func(u api.Usage) string { return u.First.UTC().Format(time.RFC3339) }),
+		cli.Wide("LAST", func(u api.Usage) string { return u.Last.UTC().Format(time.RFC3339) }),
+		cli.Wide("UID", func(u api.Usage) string { return string(u.UID) }),
 	)
 }
 
@@ -228,17 +229,17 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 
 // printUsageBy prints sums of usage.
 func (a *app) printUsageBy(usage []api.Usage, by, none string) error {
-	columns := []terminal.Column[usageSum]{column("TENANT", func(u usageSum) string { return u.Tenant })}
+	columns := []terminal.Column[usageSum]{cli.Column("TENANT", func(u usageSum) string { return u.Tenant })}
 	if by == byProject {
-		columns = append(columns, column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
+		columns = append(columns, cli.Column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
 	}
 	columns = append(columns,
-		column("RESOURCES", func(u usageSum) string { return fmt.Sprint(u.Resources) }),
+		cli.Column("RESOURCES", func(u usageSum) string { return fmt.Sprint(u.Resources) }),
 		amount("CPU HOURS", "cpu_seconds", func(u usageSum) int64 { return u.CPUSeconds }, hour, "%.2f"),
 		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u usageSum) int64 { return u.MemoryMiBSeconds }, hour*1024, "%.2f"),
 		amount("DISK GIB HOURS", "disk_gib_seconds", func(u usageSum) int64 { return u.DiskGiBSeconds }, hour, "%.2f"),
 		amount("RECEIVED GIB", "received", func(u usageSum) int64 { return u.Received }, gib, "%.3f"),
 		amount("SENT GIB", "sent", func(u usageSum) int64 { return u.Sent }, gib, "%.3f"))
 	all := sumUsage(usage, by)
-	return a.printList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...), none)
+	return a.PrintList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...), none)
 }

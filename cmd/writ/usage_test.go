@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/api"
 	"writ/identity"
 )
@@ -15,7 +16,7 @@ func TestOnlyAllOfTheTimeIsShownAsAHundredPercent(t *testing.T) {
 	for want, o := range map[string]writ.Online{
 		"100 %": {Seconds: 7, Of: 7}, "99.99 %": {Seconds: 999_999, Of: 1_000_000}, "50.00 %": {Seconds: 1, Of: 2}, "0.00 %": {Of: 9},
 	} {
-		if got := onlineShare(o); got != want {
+		if got := cli.OnlineShare(o); got != want {
 			t.Errorf("%+v is shown as %q, want %q", o, got, want)
 		}
 	}

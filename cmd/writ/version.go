@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 )
@@ -47,7 +48,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version, and the engines that this program can run",
 		Example: "  writ version",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionView{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, scripts.Engines()}
 			return a.Print(terminal.Record(v, v.Version,

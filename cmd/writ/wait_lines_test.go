@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/internal/testenv"
@@ -41,9 +42,9 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		"LostNode": {func(s *situation) {
 			s.nodes["n"] = lost
 			s.calls = []writ.Call{call(1, writ.CallQueued, none), call(2, writ.CallPlanned, none, 1)}
-		}, "… 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+		}, "… 1 volume.create v: it was sent to n1, which is lost since " + cli.Clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
-			"… 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+			"… 2 volume.create v: n1, where it goes, is lost since " + cli.Clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
 		"WithCommandFirst": {func(s *situation) {
 			s.calls = []writ.Call{call(1, writ.CallPlanned, retry), call(2, writ.CallPlanned, cordoned)}

@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/coord/webhook"
 	"writ/internal/meant"
 )
 
 func (a *app) webhookCommand() *cobra.Command {
-	return family("webhook", "Try the webhooks of a coordinator", a.webhookTestCommand())
+	return cli.Family("webhook", "Try the webhooks of a coordinator", a.webhookTestCommand())
 }
 
 func (a *app) webhookTestCommand() *cobra.Command {
@@ -24,7 +25,7 @@ func (a *app) webhookTestCommand() *cobra.Command {
 		Long: `Reads the file that "writ coord --webhooks" reads. Sends a message of the type test to the webhook with that name, or to all.
 It says of each whether the receiver took it. Nothing is sent again.`,
 		Example: "  writ webhook test --webhooks webhooks.yaml\n  writ webhook test chat-ops --webhooks webhooks.yaml",
-		Args:    atMost(1),
+		Args:    cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			endpoints, err := webhook.Read(file)
 			if err != nil {
@@ -38,7 +39,7 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 				}
 				endpoints = endpoints[i : i+1]
 			}
-			sender := &webhook.Sender{Version: a.version, Now: time.Now}
+			sender := &webhook.Sender{Version: a.Version, Now: time.Now}
 			var failed []error
 			for i := range endpoints {
 				name := endpoints[i].Name

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
@@ -28,9 +29,9 @@ func (a *app) whoamiCommand() *cobra.Command {
 		Long: `Shows whose key or certificate it is that commands sign with, by the roster, and which roles that person or machine has. Nothing is signed. For
 a certificate it names its key id, its authority and its end.`,
 		Example: "  writ whoami\n  writ whoami --key job_ed25519",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.cluster(cmd.Context())
+			c, roster, err := a.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -43,20 +44,20 @@ a certificate it names its key id, its authority and its end.`,
 			}
 			users := usersOf(roster)
 			u := users[slices.IndexFunc(users, func(u userView) bool { return u.Name == by.Name })]
-			v := selfView{u.Name, u.Kind, u.Operator, fingerprint(by.Key), by.Certificate(roster), u.Roles}
+			v := selfView{u.Name, u.Kind, u.Operator, cli.Fingerprint(by.Key), by.Certificate(roster), u.Roles}
 			if cert, ok := by.Key.(*ssh.Certificate); ok {
-				v.Key = fingerprint(cert.Key)
+				v.Key = cli.Fingerprint(cert.Key)
 			}
 			fields := []terminal.Field{
-				{Title: "user", Value: signedBy(v.Name, v.Certificate)},
+				{Title: "user", Value: cli.SignedBy(v.Name, v.Certificate)},
 				{Title: "kind", Value: string(v.Kind)},
 				{Title: "state", Value: string(u.State)},
-				{Title: "root operator", Value: mark(v.Operator)},
+				{Title: "root operator", Value: cli.Mark(v.Operator)},
 				{Title: "key", Value: v.Key},
 				{Title: "roles", Value: joined(v.Roles)},
 			}
 			if v.Certificate != nil {
-				fields = append(fields, terminal.Field{Title: "certificate ends", Value: clock(v.Certificate.Until)})
+				fields = append(fields, terminal.Field{Title: "certificate ends", Value: cli.Clock(v.Certificate.Until)})
 			}
 			return a.Print(terminal.Record(v, v.Name, fields...))
 		},

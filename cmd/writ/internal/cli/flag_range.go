@@ -1,8 +1,9 @@
-package main
+package cli
 
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -10,16 +11,27 @@ import (
 	"writ"
 )
 
+// Lifetime formats a duration in whole seconds and omits trailing zero units: "1h", and 90 s as "1m30s".
+func Lifetime(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []struct{ whole, short string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if rest, ok := strings.CutSuffix(text, zero.whole); ok {
+			text = rest + zero.short
+		}
+	}
+	return text
+}
+
 // Limits of flags without a limit of their own.
 const (
-	longest      = 366 * 24 * time.Hour // for waits
-	longestGrant = 100 * longest        // for permissions and records
-	most         = 1_000_000_000
+	Longest      = 366 * 24 * time.Hour // for waits
+	LongestGrant = 100 * Longest        // for permissions and records
+	Most         = 1_000_000_000
 )
 
-// inRange restricts a flag to values between least and most. The default may be outside of the range, to stand for a
+// InRange restricts a flag to values between least and most. The default may be outside of the range, to stand for a
 // computed value.
-func inRange[N int | int64 | float64 | time.Duration](flags *pflag.FlagSet, name string, value *N, least, most N) {
+func InRange[N int | int64 | float64 | time.Duration](flags *pflag.FlagSet, name string, value *N, least, most N) {
 	f := flags.Lookup(name)
 	f.Value = &ranged[N]{Value: f.Value, flag: f, value: value, least: least, most: most}
 	if f.DefValue == "0s" {
@@ -54,7 +66,7 @@ func (r *ranged[N]) possible() string {
 func boundText[N int | int64 | float64 | time.Duration](bound N) string {
 	switch b := any(bound).(type) {
 	case time.Duration:
-		return lifetime(b)
+		return Lifetime(b)
 	case float64:
 		return strconv.FormatFloat(b, 'f', -1, 64)
 	default:

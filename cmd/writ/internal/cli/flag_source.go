@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -9,24 +9,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"writ"
-	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/redact"
 	"writ/internal/yamltext"
 )
 
 // environmentMark is the annotation of a flag that names its environment variable.
 const environmentMark = "writ_environment"
 
-// fromEnvironment makes environment variables set flags: WRIT_SOME_THING sets --some-thing. It adds the variable to the
+// FromEnvironment makes environment variables set flags: WRIT_SOME_THING sets --some-thing. It adds the variable to the
 // help text.
-func fromEnvironment(flags *pflag.FlagSet, names ...string) {
+func FromEnvironment(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
 		if f == nil {
@@ -41,9 +37,9 @@ func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// fillFlags sets the flags that the command line does not set from the environment. A daemon then sets the remaining
+// FillFlags sets the flags that the command line does not set from the environment. A daemon then sets the remaining
 // ones from its configuration file.
-func (e *Env) fillFlags(cmd *cobra.Command) error {
+func (e *Env) FillFlags(cmd *cobra.Command) error {
 	err := fillFromEnvironment(cmd.Flags())
 	// If a command shadows an inherited flag, the inherited one still has its environment variable.
 	if err == nil {
@@ -80,8 +76,8 @@ func fillFromEnvironment(flags *pflag.FlagSet) (failed error) {
 	return failed
 }
 
-// typed reports whether a flag was set on the command line, and not by its environment variable.
-func typed(f *pflag.Flag) bool {
+// IsTyped reports whether a flag was set on the command line, and not by its environment variable.
+func IsTyped(f *pflag.Flag) bool {
 	return f.Changed && !slices.ContainsFunc(f.Annotations[environmentMark], func(variable string) bool { return os.Getenv(variable) == f.Value.String() })
 }
 
@@ -92,8 +88,8 @@ const settingsFlag = "config"
 // maxSettings limits the file with a daemon's settings, in bytes.
 const maxSettings = 1 << 20
 
-// settingsFile adds the flag for the settings file to a daemon.
-func settingsFile(cmd *cobra.Command) {
+// SettingsFile adds the flag for the settings file to a daemon.
+func SettingsFile(cmd *cobra.Command) {
 	cmd.Flags().String(settingsFlag, "", "file (YAML) with the values of flags that are not given")
 }
 
@@ -172,84 +168,3 @@ func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
 	}
 	return texts, nil
 }
-
-// reasonFlag is the reason for a decision. It is signed and stored permanently, so it must be one line of text without
-// secrets.
-type reasonFlag string
-
-// add adds the flag. shownBy names the command that shows the reason. The log of the supervisor has every reason.
-func (r *reasonFlag) add(c *cobra.Command, shownBy string) {
-	help := "one line, which the supervisor logs"
-	if shownBy != "" {
-		help = "one line, which " + shownBy + " and the log of the supervisor have"
-	}
-	c.Flags().Var(r, "reason", help)
-}
-
-// Type implements pflag.Value.
-func (r *reasonFlag) Type() string { return "string" }
-
-func (r *reasonFlag) String() string { return string(*r) }
-
-// Set rejects a reason that cannot be signed, or that must not be signed because it contains a secret.
-func (r *reasonFlag) Set(reason string) error {
-	if reason == "-" || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl) {
-		return writ.Errorf(writ.CodeUsage, "--reason %q cannot be signed", reason).
-			WithHint("give one line of text, without control characters, which is not a lone hyphen")
-	}
-	if redact.Holds(reason) {
-		return holdsSecret("--reason")
-	}
-	*r = reasonFlag(reason)
-	return nil
-}
-
-// holdsSecret returns the error for a secret in a field that other users can read.
-func holdsSecret(what string) error {
-	return writ.Errorf(writ.CodeUsage, "%s holds a private key, a token or a password, and others can read it for ever", what).
-		WithHint("leave it out; `writ secret set NAME` keeps one for scripts, encrypted to the supervisor")
-}
-
-// pairs parses "name=value" words into a map. Values that contain a secret are rejected.
-func pairs(words []string, what string) (map[string]string, error) {
-	if len(words) == 0 {
-		return nil, nil
-	}
-	m := make(map[string]string, len(words))
-	for _, w := range words {
-		name, value, ok := strings.Cut(w, "=")
-		if !ok || name == "" {
-			return nil, writ.Errorf(writ.CodeUsage, "%s %q is not of the form name=value", what, w).
-				WithHint("write the name, an equals sign and the value, without spaces")
-		}
-		if _, twice := m[name]; twice {
-			return nil, writ.Errorf(writ.CodeUsage, "%s %q is given twice", what, name).WithHint("leave one of them out")
-		}
-		if redact.Holds(w) {
-			return nil, holdsSecret(what)
-		}
-		m[name] = value
-	}
-	return m, nil
-}
-
-// checkLabels rejects labels that are invalid for a datacenter.
-func checkLabels(labels map[string]string, flag string) error {
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		if !writ.ValidLabel(name, labels[name]) {
-			return writ.Errorf(writ.CodeUsage, "%s %s=%s is not a label that a datacenter can have", flag, name, labels[name]).
-				WithHint("write tier=edge: names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
-		}
-	}
-	return nil
-}
-
-// moduleFlags hold the user's modules that are not in the directory of the script. Every command that reads scripts has
-// these flags.
-type moduleFlags struct{ words []string }
-
-func (m *moduleFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVar(&m.words, "module", nil, "module of your own as NAME=FILE, for import(\"NAME\"); others are looked for beside the script (repeatable)")
-}
-
-func (m *moduleFlags) modules() (client.Modules, error) { return client.ParseModules(m.words) }

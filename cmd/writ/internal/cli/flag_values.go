@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -13,12 +13,19 @@ import (
 	"writ/internal/meant"
 )
 
+// Complete registers fixed values of a flag for shell completion.
+func Complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag was defined by the caller
+	}
+}
+
 // valuesMark is the annotation of a flag with its possible values.
 const valuesMark = "writ_values"
 
-// oneOf restricts a flag to fixed values, which shells complete. checkFlags rejects other values.
-func oneOf(cmd *cobra.Command, flag string, values ...string) {
-	complete(cmd, flag, values...)
+// OneOf restricts a flag to fixed values, which shells complete. checkFlags rejects other values.
+func OneOf(cmd *cobra.Command, flag string, values ...string) {
+	Complete(cmd, flag, values...)
 	flags := cmd.Flags()
 	if flags.Lookup(flag) == nil {
 		flags = cmd.PersistentFlags()
@@ -41,7 +48,7 @@ func checkValues(flags *pflag.FlagSet) (err error) {
 		}
 		for _, value := range given {
 			if !slices.Contains(possible, value) {
-				err = notPossible("--"+f.Name, value, possible)
+				err = NotPossible("--"+f.Name, value, possible)
 				return
 			}
 		}
@@ -52,8 +59,8 @@ func checkValues(flags *pflag.FlagSet) (err error) {
 // mostNamed is the largest number of possible values that a hint lists.
 const mostNamed = 12
 
-// notPossible returns the error for an invalid value of an enumeration.
-func notPossible(what, value string, possible []string) error {
+// NotPossible returns the error for an invalid value of an enumeration.
+func NotPossible(what, value string, possible []string) error {
 	hint := "it must be one of " + strings.Join(possible, ", ")
 	switch question := meant.Question(value, possible); {
 	case len(possible) > mostNamed && question != "":

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// printList prints a list. For an empty list, tables are followed by none, a sentence about the command that creates
+// PrintList prints a list. For an empty list, tables are followed by none, a sentence about the command that creates
 // the first item. Other formats contain only the empty list.
-func (e *Env) printList(list terminal.View, none string) error {
+func (e *Env) PrintList(list terminal.View, none string) error {
 	if err := e.Print(list); err != nil {
 		return err
 	}
@@ -27,9 +27,9 @@ func (e *Env) printList(list terminal.View, none string) error {
 // modes lists flags of list commands that do not select items: they change the kind or the number of the items.
 var modes = []string{"orphans", "nodes", "by", "limit", "why"}
 
-// unlessSelected returns the sentence of printList for a command with selecting flags. If one is set, items may exist
+// UnlessSelected returns the sentence of printList for a command with selecting flags. If one is set, items may exist
 // that it excludes.
-func unlessSelected(cmd *cobra.Command, none string) string {
+func UnlessSelected(cmd *cobra.Command, none string) string {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if own := cmd.LocalNonPersistentFlags().Lookup(f.Name) != nil; (own || f.Name == "project") && !slices.Contains(modes, f.Name) {
@@ -42,10 +42,10 @@ func unlessSelected(cmd *cobra.Command, none string) string {
 	return "nothing matches " + strings.Join(given, " and ")
 }
 
-// answered returns the owners of a list (mostly datacenters) that answered, and warns of the others. The command
+// Answered returns the owners of a list (mostly datacenters) that answered, and warns of the others. The command
 // returns err at its end: the error of the first owner if none answered, or the error of an owner with an invalid
 // signature.
-func answered[T any](a *app, owners []T, failure func(T) (name string, err *writ.Error)) (those []T, err error) {
+func Answered[T any](env *Env, owners []T, failure func(T) (name string, err *writ.Error)) (those []T, err error) {
 	var failed []*writ.Error
 	for _, o := range owners {
 		name, why := failure(o)
@@ -64,7 +64,7 @@ func answered[T any](a *app, owners []T, failure func(T) (name string, err *writ
 		err, failed = failed[0], failed[1:]
 	}
 	for _, f := range failed {
-		a.Warn("%v", f)
+		env.Warn("%v", f)
 	}
 	return those, err
 }

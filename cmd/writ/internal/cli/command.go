@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+)
+
+const (
+	Everyday       = "everyday"
+	Administration = "admin"
+	Daemons        = "daemons"
+)
+
+// Family returns a command that only has subcommands.
+func Family(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  NoSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// NoSuchCommand rejects arguments of a command that only has subcommands.
+func NoSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := writ.Errorf(writ.CodeUsage, "unknown command %q", cmd.CommandPath()+" "+args[0])
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+		return err.WithHint("did you mean `%s %s`?", cmd.CommandPath(), close[0])
+	}
+	return err.WithHint("`%s --help` lists the commands", cmd.CommandPath())
+}
+
+// Exactly requires the named arguments and no others. The error names the missing argument.
+func Exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := AtLeast(names...)(cmd, args); err != nil {
+			return err
+		}
+		return AtMost(len(names))(cmd, args)
+	}
+}
+
+// AtLeast requires the named arguments. The last one may be repeated. The error names the missing or empty argument.
+func AtLeast(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
+		}
+		if i := slices.Index(args, ""); i >= 0 && len(names) > 0 {
+			return writ.Errorf(writ.CodeUsage, "%s is empty", names[min(i, len(names)-1)]).WithHint("a variable may not be set; %s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// AtMost allows at most n arguments.
+func AtMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[n]).WithHint("%s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// IsInterrupt reports whether a command ended because the user interrupted it.
+func IsInterrupt(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled))
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// Agree returns nil if the user agrees to sign: with --yes, or interactively.
+func Agree(env *Env, what string, yes bool) error {
+	switch {
+	case yes:
+		return nil
+	case !env.Interactive():
+		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
+	}
+	return ConfirmSigning(env, what, "")
+}
+
+// ConfirmSigning asks whether to sign what. It returns an error unless the answer is yes.
+func ConfirmSigning(env *Env, what, hint string) error {
+	yes, err := env.Confirm(what + "?")
+	switch {
+	case errors.Is(err, context.Canceled):
+		return terminal.Interrupted("nothing was signed")
+	case err != nil:
+		return fmt.Errorf("ask whether to %s: %w", what, err)
+	case !yes:
+		return writ.Errorf(writ.CodeUsage, "nothing was signed").WithHint("%s", hint)
+	}
+	return nil
+}
+
+// Decide signs and submits a statement, and reports the result.
+func Decide(ctx context.Context, env *Env, c *client.Client, s identity.Statement) error {
+	answer, _, err := Decision(ctx, env, c, s)
+	if err != nil {
+		return err
+	}
+	if env.Structured() {
+		return env.Print(terminal.View{Data: answer})
+	}
+	env.Done("%s", answer.Done)
+	env.Note("verified: signed by the supervisor")
+	return nil
+}
+
+// DecideIn is decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
+func DecideIn(ctx context.Context, env *Env, nameOrID string, about func(*identity.Datacenter) identity.Statement) error {
+	c, roster, err := env.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	dc, err := client.TheDatacenter(roster, nameOrID)
+	if err != nil {
+		return err
+	}
+	s := about(dc)
+	s.Datacenter = dc.ID
+	return Decide(ctx, env, c, s)
+}
+
+// Decision signs and submits a statement. It returns the result that the supervisor has signed, and its time.
+func Decision(ctx context.Context, env *Env, c *client.Client, s identity.Statement) (api.StatementAnswer, time.Time, error) {
+	roster, err := env.Roster(ctx, c)
+	if err != nil {
+		return api.StatementAnswer{}, time.Time{}, err
+	}
+	by, err := c.Person(ctx, roster)
+	if err != nil {
+		return api.StatementAnswer{}, time.Time{}, err
+	}
+	defer by.Close()
+	return c.DecideAt(ctx, by, s)
+}

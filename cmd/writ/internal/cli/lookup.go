@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/meant"
+)
+
+// DatacentersNamed returns the datacenter with a name or id. An empty name selects all datacenters of the roster.
+func DatacentersNamed(roster *identity.Roster, name string) ([]identity.Datacenter, error) {
+	if name == "" {
+		return roster.Datacenters, nil
+	}
+	only, err := client.Datacenter(roster, name)
+	if err != nil {
+		return nil, err
+	}
+	return []identity.Datacenter{*only}, nil
+}
+
+// EachDatacenter calls ask for all datacenters concurrently.
+func EachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datacenter)) {
+	var asking sync.WaitGroup
+	for i := range all {
+		asking.Go(func() { ask(i, &all[i]) })
+	}
+	asking.Wait()
+}
+
+// NoNode returns the error for a name or id without a node.
+func NoNode(nameOrID string, nodes []writ.Node) error {
+	return writ.Errorf(writ.CodeNotFound, "unknown node %q", nameOrID).
+		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
+}
+
+func SeveralNodes(nameOrID string, count int) error {
+	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
+}
+
+// ResourcesNamed returns the resources with a name among those that params select. There can be several, in different
+// projects or datacenters. If there are none, hint suggests another name.
+func ResourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) (named []writ.Resource, hint string, err error) {
+	all, err := c.Resources(ctx, params)
+	for _, r := range all {
+		if r.Name == name {
+			named = append(named, r)
+		}
+	}
+	if len(named) == 0 {
+		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name }, "`writ resource list` shows the resources")
+	}
+	return named, hint, err
+}
+
+// SinceTime parses a time in the past: a duration, a day in the local time zone, or a timestamp.
+func SinceTime(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
+		return day, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q", text)
+}
+
+// DatacenterNames maps the ids of datacenters to their names.
+func DatacenterNames(ctx context.Context, c *client.Client) (map[writ.DatacenterID]string, error) {
+	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[writ.DatacenterID]string)
+	for _, d := range list.Items {
+		names[d.ID] = d.Name
+	}
+	return names, nil
+}
+
+// ProjectOf returns the project that the flags or the context select.
+func ProjectOf(c *client.Client, roster *identity.Roster) (identity.Project, error) {
+	name := c.Context.Project
+	if name == "" {
+		name = client.DefaultProject
+	}
+	return client.Project(roster, name)
+}

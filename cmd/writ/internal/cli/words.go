@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+	"writ/internal/hidden"
+)
+
+// Count formats a number with its noun.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Mark formats a boolean in a table.
+func Mark(is bool) string {
+	if is {
+		return "*"
+	}
+	return "-"
+}
+
+func Fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
+
+func YesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// OnlineShare formats the share of the time that a node was online, "99.98 %". It rounds down, so only full
+// availability is shown as 100 %.
+func OnlineShare(o writ.Online) string {
+	if o.Of <= 0 || o.Seconds == o.Of {
+		return "100 %"
+	}
+	return fmt.Sprintf("%.2f %%", math.Floor(float64(o.Seconds)/float64(o.Of)*10_000)/100)
+}
+
+// DecisionText formats a decision with its author and reason, "cordon by alice at 2026-03-01 12:00:00: the disk is
+// failing".
+func DecisionText(d writ.Decision) string {
+	text := fmt.Sprintf("%s by %s at %s", d.Decision, d.Signer, Clock(d.Time))
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return terminal.Clean(text)
+}
+
+// ShellWord quotes a word for a shell.
+func ShellWord(w string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=@:,+%", r)
+	}
+	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !safe(r) }) {
+		return w
+	}
+	unseen := func(r rune) bool { return unicode.IsControl(r) || hidden.Is(r) }
+	if !strings.ContainsFunc(w, unseen) {
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, r := range w {
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString("\\" + string(r))
+		case unseen(r) && r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case unseen(r):
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return "$'" + b.String() + "'"
+}
+
+// ShortDuration formats a duration with a precision that suits people.
+func ShortDuration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// Compact formats values of scripts in one line.
+func Compact(values map[string]any) string {
+	if len(values) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// Age formats the time since t, "" for the zero time.
+func Age(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	switch d := time.Since(t); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// Clock formats a time in the local time zone.
+func Clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// SignedBy formats the signer, and the certificate if there is one.
+func SignedBy(name string, c *identity.Certificate) string {
+	if c == nil {
+		return name
+	}
+	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
+}
