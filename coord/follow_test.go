@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -71,9 +71,9 @@ type forgedRosters struct {
 	signed atomic.Pointer[[]byte] // nil until then
 }
 
-func (f *forgedRosters) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
+func (f *forgedRosters) RosterLinks(ctx context.Context, after int) ([]chain.Entry, error) {
 	if f.signed.Load() != nil && after > 0 {
-		return []identity.RosterLink{{Version: after + 1}}, nil
+		return []chain.Entry{{Version: after + 1}}, nil
 	}
 	return f.Ledger.RosterLinks(ctx, after)
 }

@@ -69,7 +69,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	if d := roster.DatacenterOf(b.Key); d != nil {
+	if d := roster.Datacenters.Of(b.Key); d != nil {
 		return nil, writ.Errorf(writ.CodeConflict, "the roster already has this key, for the datacenter %s", d.Name).
 			WithHint("start the supervisor with --dc %s, or give another one an empty --data", d.Name)
 	}

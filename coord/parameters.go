@@ -52,7 +52,7 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 	if err != nil {
 		return "", err
 	}
-	if d := roster.DatacenterNamed(text); d != nil {
+	if d := roster.Datacenters.Named(text); d != nil {
 		return d.ID, nil
 	}
 	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).
@@ -80,7 +80,7 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 	if err != nil {
 		return nil, err
 	}
-	readable := slices.DeleteFunc(roster.ProjectsNamed(text), func(p identity.Project) bool { return !who.Reads(p.ID) })
+	readable := slices.DeleteFunc(roster.Projects.Named(text), func(p identity.Project) bool { return !who.Reads(p.ID) })
 	switch len(readable) {
 	case 1:
 		return []writ.ProjectID{readable[0].ID}, nil

@@ -22,6 +22,7 @@ import (
 
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/testenv"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/nodes"
@@ -90,7 +91,7 @@ func (p *fixture) addVersions(n int) {
 		}
 		texts[newest.Version] = signed
 	}
-	path, err := newest.PathWithin(have, identity.RosterPage, func(version int) ([]byte, error) { return texts[version], nil })
+	path, err := newest.Chain().PathWithin(have, chain.PageSize, func(version int) ([]byte, error) { return texts[version], nil })
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -244,10 +245,10 @@ type rosterBackend struct {
 }
 
 func (b rosterBackend) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	return b.from.rosters.Current().Path(after, func(version int) ([]byte, error) { return b.from.Ledger.Roster(ctx, version) })
+	return b.from.rosters.Current().Chain().Path(after, func(version int) ([]byte, error) { return b.from.Ledger.Roster(ctx, version) })
 }
 
 func (b rosterBackend) RosterPage(after int) (start, newest int) {
 	roster := b.from.rosters.Current()
-	return roster.PageStart(after), roster.Version
+	return roster.Chain().PageStart(after), roster.Version
 }

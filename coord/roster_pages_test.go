@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"writ/coord/rosters"
-	"writ/identity"
+	"writ/identity/chain"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
@@ -22,7 +22,7 @@ type countedRosters struct {
 	reads atomic.Int32
 }
 
-func (c *countedRosters) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
+func (c *countedRosters) RosterLinks(ctx context.Context, after int) ([]chain.Entry, error) {
 	c.reads.Add(1)
 	return c.Ledger.RosterLinks(ctx, after)
 }

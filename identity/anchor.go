@@ -38,7 +38,7 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	if a.Version == 0 {
 		return roster, nil
 	}
-	return roster, roster.checkSeen(a.Version, a.Digest)
+	return roster, roster.Chain().CheckSeen(a.Version, a.Digest)
 }
 
 // Holds returns ROSTER_FORK if the verified chain of r has another roster under the anchor's version. It does not check
@@ -47,7 +47,7 @@ func (a Anchor) Holds(r *Roster) error {
 	if a.Version == 0 {
 		return nil
 	}
-	return r.checkSeen(a.Version, a.Digest)
+	return r.Chain().CheckSeen(a.Version, a.Digest)
 }
 
 // String formats the version and the digest as "3.6f1c…", or "" without a version. It omits the cluster.

@@ -3,6 +3,8 @@ package identity
 import (
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"writ"
 	"writ/identity/header"
 )
@@ -53,4 +55,86 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 			header.OrDash(string(datacenter)), v.Datacenter)
 	}
 	return a, who.is(a.Signer, certificate, v.Roster, m)
+}
+
+// identified is the signer of a signature, as far as the signature proves it.
+type identified struct {
+	principal    *Principal       // for a plain key
+	cert         *ssh.Certificate // for a certificate
+	authority    *Authority       // that issued cert
+	key          ssh.PublicKey    // of the signature: plain, or the certificate
+	userVerified bool
+}
+
+// proof returns the properties of the signature that rights depend on.
+func (i identified) proof() proof {
+	return proof{userVerified: i.userVerified, certificate: i.cert != nil}
+}
+
+// certificate describes the certificate, nil for a plain key.
+func (i identified) certificate() *Certificate {
+	if i.cert == nil {
+		return nil
+	}
+	return certificateOf(i.cert, i.authority)
+}
+
+// name returns the owner of the signing key.
+func (i identified) name() string {
+	if i.authority != nil {
+		return "authority " + i.authority.Name
+	}
+	return nameOf(i.principal)
+}
+
+// is checks that the signer named in the text made the signature, with the certificate named in the text.
+func (i identified) is(signer string, certificate writ.Digest, r *Roster, m moment) error {
+	p := i.principal
+	if i.cert != nil {
+		if !i.authority.standsFor(i.cert, signer) {
+			return badCertificate("the certificate %s of the authority %s does not stand for %s", i.cert.KeyId, i.authority.Name, signer)
+		}
+		p = r.Principal(signer)
+	}
+	if p == nil || p.Name != signer {
+		return unknownSigner("the text names the signer %s, but the key belongs to %s", signer, nameOf(p))
+	}
+	if err := checkNamed(i.key, certificate); err != nil {
+		return err
+	}
+	return usable(p.State, p.Name, m)
+}
+
+func identify(r *Roster, key ssh.PublicKey, m moment) (identified, error) {
+	if cert, ok := key.(*ssh.Certificate); ok {
+		authority, err := certified(r, cert, m)
+		return identified{key: key, cert: cert, authority: authority}, err
+	}
+	owner := r.owners()[string(key.Marshal())]
+	if owner.principal == nil {
+		return identified{}, unknownSigner("the roster has no key %s", ssh.FingerprintSHA256(key))
+	}
+	if err := usable(owner.state, "the key "+ssh.FingerprintSHA256(key), m); err != nil {
+		return identified{}, err
+	}
+	return identified{key: key, principal: owner.principal}, nil
+}
+
+// usable checks the state of a key, principal or authority.
+func usable(state State, what string, m moment) error {
+	switch {
+	case state == Active, state == Removed && m.later:
+		return nil
+	case state == Removed:
+		return unknownSigner("%s was removed from the roster", what)
+	default:
+		return revokedSigner("%s was revoked", what)
+	}
+}
+
+func nameOf(p *Principal) string {
+	if p == nil {
+		return "another principal"
+	}
+	return p.Name
 }

@@ -75,19 +75,22 @@ var keyIDPattern = regexp.MustCompile(`^([!-)+-~]{1,128}|[!-)+-~]{2,127}[!-)+-/:
 // as "repo:acme/shop:*".
 func ValidKeyIDPattern(s string) bool { return keyIDPattern.MatchString(s) }
 
-// AuthorityNamed returns the authority with a name, or nil.
-func (r *Roster) AuthorityNamed(name string) *Authority {
-	return find(r.Authorities, func(a *Authority) bool { return a.Name == name })
+// Authorities is a list of authorities.
+type Authorities []Authority
+
+// Named returns the authority with a name, or nil.
+func (l Authorities) Named(name string) *Authority {
+	return find(l, func(a *Authority) bool { return a.Name == name })
 }
 
 // authorityOf returns the authority that issued a certificate, or nil. Only the key identifies an authority.
-func (r *Roster) authorityOf(cert *ssh.Certificate) *Authority {
+func authorityOf(r *Roster, cert *ssh.Certificate) *Authority {
 	return r.owners()[string(cert.SignatureKey.Marshal())].authority
 }
 
 // authorities writes the lines of the formats v1 and v2.
 func (w *rosterWriter) authorities() {
-	machines := w.roster.machineKeys()
+	machines := machineKeys(w.roster)
 	names := map[string]bool{}
 	var authorities []string
 	for _, a := range w.roster.Authorities {
@@ -108,7 +111,7 @@ func (w *rosterWriter) authorities() {
 }
 
 // machineKeys maps the keys of the root, supervisors and coordinators to their owners.
-func (r *Roster) machineKeys() map[string]string {
+func machineKeys(r *Roster) map[string]string {
 	keys := make(map[string]string)
 	add := func(key ssh.PublicKey, whose string) {
 		if key != nil {
@@ -196,7 +199,7 @@ func (r *rosterReader) authorityLimits() {
 
 // authority returns the authority that a line names.
 func (r *rosterReader) authority(name string) *Authority {
-	a := r.roster.AuthorityNamed(name)
+	a := r.roster.Authorities.Named(name)
 	if a == nil {
 		r.Fail("unknown authority %q", header.Clip(name))
 	}

@@ -29,13 +29,13 @@ func TestRosterWithAuthorityLimitsHasFormatThree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r.Authorities[0].KeyIDs, have.AuthorityNamed("forge").KeyIDs); diff != "" {
+	if diff := cmp.Diff(r.Authorities[0].KeyIDs, have.Authorities.Named("forge").KeyIDs); diff != "" {
 		t.Error(diff)
 	}
-	if a := have.AuthorityNamed("forge"); a.MaxLife() != 20*time.Minute || !a.Expires.Equal(noon.Add(24*time.Hour)) {
+	if a := have.Authorities.Named("forge"); a.MaxLife() != 20*time.Minute || !a.Expires.Equal(noon.Add(24*time.Hour)) {
 		t.Errorf("%+v", a)
 	}
-	if a := have.AuthorityNamed("old-forge"); a.MaxLife() != MaxCertificateLife || !a.Expires.IsZero() || a.KeyIDs != nil {
+	if a := have.Authorities.Named("old-forge"); a.MaxLife() != MaxCertificateLife || !a.Expires.IsZero() || a.KeyIDs != nil {
 		t.Errorf("%+v", a)
 	}
 	golden(t, "roster-v3.writ", signRoster(t, r, "root"))

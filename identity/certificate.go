@@ -55,7 +55,7 @@ func FormatFor(certificate writ.Digest) Format {
 // CertificateOf returns the certificate that signed a submission, or nil for a plain key. It is for submissions that
 // were already accepted, so it does not check whether the certificate is still valid. The text must name the
 // certificate, the signature must match, and an authority of the roster, in any state, must have issued it.
-func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
+func CertificateOf(r *Roster, signed []byte) (*Certificate, error) {
 	text, armored, err := Split(signed)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 	if !ok {
 		return nil, nil
 	}
-	a := r.authorityOf(cert)
+	a := authorityOf(r, cert)
 	if a == nil {
 		return nil, badCertificate("no authority of the roster issued the certificate")
 	}
@@ -85,8 +85,8 @@ func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 // CertificateOwner returns the principal that a certificate stands for and the certificate's description. The principal
 // is the first one that both the certificate and its authority name, or "" if there is none. CertificateOwner does not
 // check whether the certificate is valid now.
-func (r *Roster) CertificateOwner(cert *ssh.Certificate) (string, *Certificate) {
-	a := r.authorityOf(cert)
+func CertificateOwner(r *Roster, cert *ssh.Certificate) (string, *Certificate) {
+	a := authorityOf(r, cert)
 	if a == nil {
 		return "", nil
 	}
@@ -102,15 +102,15 @@ func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
 	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC()}
 }
 
-// CertificateCounts returns nil if a text signed by the certificate now would be accepted, or else the reason.
-func (r *Roster) CertificateCounts(cert *ssh.Certificate, now time.Time) error {
-	_, err := r.certified(cert, moment{at: now, now: now})
+// CheckCertificate returns nil if a text signed by the certificate now would be accepted, or else the reason.
+func CheckCertificate(r *Roster, cert *ssh.Certificate, now time.Time) error {
+	_, err := certified(r, cert, moment{at: now, now: now})
 	return err
 }
 
 // certified checks a certificate, except for the principal, and returns the authority that issued it.
-func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) {
-	a := r.authorityOf(cert)
+func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
+	a := authorityOf(r, cert)
 	if a == nil {
 		return nil, badCertificate("no authority of the roster issued the certificate")
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/chain"
 	"writ/internal/testenv"
 )
 
@@ -65,14 +66,14 @@ func TestCertificateDescribesTheSigner(t *testing.T) {
 	if want.String() != "certificate repo:acme/shop:1 of authority forge" {
 		t.Error(want)
 	}
-	later, err := v.Roster.CertificateOf(signed)
+	later, err := CertificateOf(v.Roster, signed)
 	if diff := cmp.Diff(want, later); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if plain, err := v.Roster.CertificateOf(signText(t, testSigner("alice"), ScriptNamespace, testPayload())); plain != nil || err != nil {
+	if plain, err := CertificateOf(v.Roster, signText(t, testSigner("alice"), ScriptNamespace, testPayload())); plain != nil || err != nil {
 		t.Errorf("of a plain key: %v, %v", plain, err)
 	}
-	if name, c := v.Roster.CertificateOwner(job(t, nil).PublicKey().(*ssh.Certificate)); name != "ci/shop" || c == nil || *c != *want {
+	if name, c := CertificateOwner(v.Roster, job(t, nil).PublicKey().(*ssh.Certificate)); name != "ci/shop" || c == nil || *c != *want {
 		t.Errorf("the owner is %q, by %v", name, c)
 	}
 	golden(t, "payload-v3.writ", signed)
@@ -144,7 +145,7 @@ func TestAuthorityIsIdentifiedByItsKey(t *testing.T) {
 	cert := job(t, nil).PublicKey().(*ssh.Certificate)
 	cert.SignatureKey = certify(t, "forge", "forge", nil).PublicKey() // a certificate instead of the authority's key
 	if _, err := parseKeyBlob(cert.Marshal()); err == nil {
-		if _, err := v.Roster.certified(cert, moment{at: v.now(), now: v.now()}); err == nil {
+		if _, err := certified(v.Roster, cert, moment{at: v.now(), now: v.now()}); err == nil {
 			t.Error("an authority with a certificate is accepted")
 		}
 	}
@@ -175,13 +176,13 @@ func TestCertificateCannotBeSwappedOrStripped(t *testing.T) {
 		if _, err := v.Author(ScriptNamespace, with(key)); writ.CodeOf(err) != writ.CodeSignatureInvalid {
 			t.Errorf("%s: a refusal would bind the author: %v", name, err)
 		}
-		if c, err := v.Roster.CertificateOf(with(key)); writ.CodeOf(err) != writ.CodeSignatureInvalid {
+		if c, err := CertificateOf(v.Roster, with(key)); writ.CodeOf(err) != writ.CodeSignatureInvalid {
 			t.Errorf("%s: shown as %v, %v", name, c, err)
 		}
 	}
 	_, err = v.Submission(with(testPublic("a job")))
 	wantCode(t, err, writ.CodeSignerUnknown)
-	_, err = v.Roster.CertificateOf(with(testPublic("a job")))
+	_, err = CertificateOf(v.Roster, with(testPublic("a job")))
 	wantCode(t, err, writ.CodeSignatureInvalid)
 
 	// The roster also has the job's key as a plain key of the robot. The text names a certificate.
@@ -319,7 +320,7 @@ func TestCertificateGetsNoAdminRole(t *testing.T) {
 		t.Errorf("a deployer cancels a run: %v", err)
 	}
 	robot(Admin)
-	v.Roster.digest = writ.Digest{}
+	v.Roster.digest, v.Roster.chain = writ.Digest{}, chain.Chain{} // computed from the changed roster
 	wantCode(t, sign(job(t, nil), "node/"+nodeID, "approve"), writ.CodeRoleMissing)
 	wantCode(t, sign(job(t, nil), "node/"+nodeID, "cordon"), writ.CodeRoleMissing)
 	robot(Operator)
@@ -366,17 +367,17 @@ func TestCertificateLoginEndsWithItsCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Roster.Reads(login, noon.Add(15*time.Minute-time.Second)); err != nil {
+	if _, err := login.Reads(v.Roster, noon.Add(15*time.Minute-time.Second)); err != nil {
 		t.Error(err)
 	}
-	_, err = v.Roster.Reads(login, noon.Add(15*time.Minute))
+	_, err = login.Reads(v.Roster, noon.Add(15*time.Minute))
 	wantCode(t, err, writ.CodeExpired)
 	powerful := *v.Roster
 	powerful.Bindings = append(slices.Clone(powerful.Bindings), Binding{Principal: "ci/shop", Role: Admin, Project: AllProjects})
-	if projects, err := powerful.Reads(login, noon); err != nil || slices.Contains(projects, AllProjects) {
+	if projects, err := login.Reads(&powerful, noon); err != nil || slices.Contains(projects, AllProjects) {
 		t.Errorf("by the role admin it reads %v, %v", projects, err)
 	}
-	wantCode(t, powerful.AllowsLogin(login, ActionScheduleNodes, "", noon), writ.CodeRoleMissing)
+	wantCode(t, login.Allows(&powerful, ActionScheduleNodes, "", noon), writ.CodeRoleMissing)
 	if err := powerful.Allows("ci/shop", ActionScheduleNodes, "", noon); err != nil {
 		t.Error(err)
 	}
@@ -441,6 +442,6 @@ func TestCertificatesOfSSHKeygenAreAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = roster.certified(host.(*ssh.Certificate), moment{at: now, now: now})
+	_, err = certified(roster, host.(*ssh.Certificate), moment{at: now, now: now})
 	wantCode(t, err, writ.CodeSignerUnknown)
 }

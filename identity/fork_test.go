@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/chain"
 )
 
-// chain applies changes to the first roster, one after the other, verifies the versions and returns all of them.
-func chain(t *testing.T, changes ...func(next *Roster)) []*Roster {
+// versions applies changes to the first roster, one after the other, verifies the versions and returns all of them.
+func versions(t *testing.T, changes ...func(next *Roster)) []*Roster {
 	t.Helper()
 	first, err := VerifyRoster(nil, signRoster(t, testRoster(), "root"), noon)
 	if err != nil {
@@ -42,8 +43,8 @@ func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 		}
 	}
 	recovery := func(next *Roster) { next.Previous, next.Version = writ.Digest{}, next.Version+2 }
-	here := chain(t, project("a"), project("b"), recovery) // 1, 2, 3, 6
-	there := chain(t, project("c"), project("d"), project("e"), project("f"))
+	here := versions(t, project("a"), project("b"), recovery) // 1, 2, 3, 6
+	there := versions(t, project("c"), project("d"), project("e"), project("f"))
 	digest := func(r *Roster) writ.Digest {
 		d, err := r.Digest()
 		if err != nil {
@@ -65,7 +66,7 @@ func TestTextSignedUnderAForkIsRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []error
-			var forks Forks
+			var forks chain.Forks
 			v := testVerifier(t)
 			v.Roster = tt.verifier
 			v.Forked = func(signer string, err error) {

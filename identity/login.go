@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/ed25519"
 	"encoding/hex"
-	"slices"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -139,7 +138,7 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 		return nil, writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this coordinator version %d", l.Roster, v.Roster.Version).
 			WithHint("submit the newer roster here too, or wait until it arrives")
 	}
-	if err := v.Roster.checkSeen(l.Roster, l.RosterDigest); err != nil {
+	if err := v.Roster.Chain().CheckSeen(l.Roster, l.RosterDigest); err != nil {
 		if v.Forked != nil {
 			v.Forked(who.name(), err)
 		}
@@ -160,15 +159,15 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 		return nil, err
 	}
 	verified := &VerifiedLogin{l, key}
-	_, err = v.Roster.Reads(verified, m.at)
+	_, err = verified.Reads(v.Roster, m.at)
 	return verified, err
 }
 
-// Reads returns the projects that a login may read at a time, by this roster; see Readable. It fails if the signing key
-// was removed or its certificate has expired.
-func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error) {
+// Reads returns the projects that the login may read at a time by a roster, or only AllProjects. It fails if the signing
+// key was removed or its certificate has expired.
+func (l *VerifiedLogin) Reads(r *Roster, at time.Time) ([]writ.ProjectID, error) {
 	m := moment{at: at, now: at}
-	who, err := (&Verifier{Roster: r}).identify(l.Key, m)
+	who, err := identify(r, l.Key, m)
 	if err != nil {
 		return nil, err
 	}
@@ -176,60 +175,14 @@ func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error)
 		return nil, err
 	}
 	if !at.Before(l.Until) {
-		return nil, writ.Errorf(writ.CodeLoginRequired, "the session of %s ended at %s", l.Signer, header.FormatTime(l.Until)).WithHint("log in again: writ login")
+		return nil, writ.Errorf(writ.CodeLoginRequired, "the session of %s ended at %s",
+			l.Signer, header.FormatTime(l.Until)).WithHint("log in again: writ login")
 	}
-	return r.readable(l.Signer, at, who.proof())
+	return r.rightsOf(l.Signer, at, who.proof()).readable()
 }
 
-// AllowsLogin is Allows for a login. The role admin does not count for a certificate.
-func (r *Roster) AllowsLogin(l *VerifiedLogin, action Action, project writ.ProjectID, at time.Time) error {
+// Allows is Roster.Allows for the login. The role admin does not count for a certificate.
+func (l *VerifiedLogin) Allows(r *Roster, action Action, project writ.ProjectID, at time.Time) error {
 	_, certified := l.Key.(*ssh.Certificate)
-	return r.allowsNamed(l.Signer, action, project, at, proof{userVerified: true, certificate: certified})
-}
-
-// reads reports whether a principal may read a project at a time.
-func (r *Roster) reads(principal string, project writ.ProjectID, at time.Time) bool {
-	projects, err := r.Readable(principal, at)
-	return err == nil && (slices.Contains(projects, AllProjects) || slices.Contains(projects, project))
-}
-
-// Readable returns the projects that a principal may read at a time, or only AllProjects. Root operators may read all.
-// The errors are those of Allows: SIGNER_UNKNOWN, SIGNER_REVOKED, and ROLE_MISSING if there are no projects.
-func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, error) {
-	return r.readable(principal, at, proof{userVerified: true})
-}
-
-func (r *Roster) readable(principal string, at time.Time, by proof) ([]writ.ProjectID, error) {
-	p := r.Principal(principal)
-	if p == nil {
-		return nil, unknownSigner("the roster has no principal %q", header.Clip(principal))
-	}
-	if err := usable(p.State, principal, moment{}); err != nil {
-		return nil, err
-	}
-	if slices.Contains(r.Operators, principal) {
-		return []writ.ProjectID{AllProjects}, nil
-	}
-	var projects []writ.ProjectID
-	var expired *Binding
-	for i, b := range r.Bindings {
-		switch {
-		case b.Principal != principal || !slices.Contains(RoleActions[b.Role], ActionRead):
-		case !b.Expires.IsZero() && !at.Before(b.Expires):
-			expired = laterOf(expired, &r.Bindings[i])
-		case by.certificate && b.Role == Admin:
-		case b.Project == AllProjects:
-			return []writ.ProjectID{AllProjects}, nil
-		case !slices.Contains(projects, b.Project):
-			projects = append(projects, b.Project)
-		}
-	}
-	if len(projects) == 0 && expired != nil {
-		return nil, r.roleExpired(expired)
-	}
-	if len(projects) == 0 {
-		return nil, writ.Errorf(writ.CodeRoleMissing, "%s has no role with read access", principal).
-			WithHint("a root operator can bind one: writ user add %s --role viewer --project NAME", principal)
-	}
-	return projects, nil
+	return r.rightsOf(l.Signer, at, proof{userVerified: true, certificate: certified}).allowNamed(action, project)
 }

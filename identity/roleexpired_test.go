@@ -21,7 +21,7 @@ func TestExpiredRoleIsNamed(t *testing.T) {
 		},
 	}
 	const want, again = "the role deployer of eve on web-shop expired at 2026-03-01 12:00:00", "writ user add eve --role deployer --project web-shop --destructive"
-	_, reads := r.Readable("eve", at)
+	_, reads := r.rightsOf("eve", at, proof{userVerified: true}).readable()
 	for name, err := range map[string]error{"Submit": r.Allows("eve", ActionSubmit, "p", at), "Read": reads} {
 		e := writ.AsError(err)
 		if e == nil || e.Code != writ.CodeRoleMissing || e.Message != want || !strings.HasSuffix(e.Hint, again) {

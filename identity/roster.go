@@ -9,6 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/chain"
 )
 
 const (
@@ -60,19 +61,16 @@ type Roster struct {
 	// every signature.
 	UserVerification []Role
 	Principals       []Principal
-	Authorities      []Authority
+	Authorities      Authorities
 	Tenants          []Tenant
-	Projects         []Project
+	Projects         Projects
 	Bindings         []Binding
-	Datacenters      []Datacenter
-	Coordinators     []Coordinator // requires at least the format v2
+	Datacenters      Datacenters
+	Coordinators     Coordinators // requires at least the format v2
 
 	byKey  map[string]keyOwner // set by the parser; see owners
 	digest writ.Digest         // of the parsed text; zero in a roster under construction
-	before *ancestor           // earlier versions, newest first
-
-	waypoint  bool  // in the verified chain; see isWaypointAfter
-	waypoints []int // waypoints of the verified chain, ascending
+	chain  chain.Chain         // set by VerifyRoster; see Chain
 }
 
 // Principal is a person or machine that signs.
@@ -158,10 +156,13 @@ func (r *Roster) Project(id writ.ProjectID) *Project {
 	return find(r.Projects, func(p *Project) bool { return p.ID == id })
 }
 
-// ProjectsNamed lists the projects with a name. Several tenants may use the same name.
-func (r *Roster) ProjectsNamed(name string) []Project {
+// Projects is a list of projects.
+type Projects []Project
+
+// Named lists the projects with a name. Several tenants may use the same name.
+func (l Projects) Named(name string) []Project {
 	var found []Project
-	for _, p := range r.Projects {
+	for _, p := range l {
 		if p.Name == name {
 			found = append(found, p)
 		}
@@ -174,14 +175,17 @@ func (r *Roster) Datacenter(id writ.DatacenterID) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return d.ID == id })
 }
 
-// DatacenterNamed returns the datacenter with a name, or nil.
-func (r *Roster) DatacenterNamed(name string) *Datacenter {
-	return find(r.Datacenters, func(d *Datacenter) bool { return d.Name == name })
+// Datacenters is a list of datacenters.
+type Datacenters []Datacenter
+
+// Named returns the datacenter with a name, or nil.
+func (l Datacenters) Named(name string) *Datacenter {
+	return find(l, func(d *Datacenter) bool { return d.Name == name })
 }
 
-// DatacenterOf returns the datacenter whose supervisor has this key, or nil.
-func (r *Roster) DatacenterOf(supervisor ed25519.PublicKey) *Datacenter {
-	return find(r.Datacenters, func(d *Datacenter) bool { return supervisor.Equal(d.SupervisorKey) })
+// Of returns the datacenter whose supervisor has this key, or nil.
+func (l Datacenters) Of(supervisor ed25519.PublicKey) *Datacenter {
+	return find(l, func(d *Datacenter) bool { return supervisor.Equal(d.SupervisorKey) })
 }
 
 // Coordinator returns the coordinator with an id, or nil.
@@ -189,20 +193,23 @@ func (r *Roster) Coordinator(id string) *Coordinator {
 	return find(r.Coordinators, func(c *Coordinator) bool { return c.ID == id })
 }
 
-// CoordinatorOf returns the coordinator with a key, or nil.
-func (r *Roster) CoordinatorOf(key ed25519.PublicKey) *Coordinator {
-	return find(r.Coordinators, func(c *Coordinator) bool { return key.Equal(c.Key) })
+// Coordinators is a list of coordinators.
+type Coordinators []Coordinator
+
+// Of returns the coordinator with a key, or nil.
+func (l Coordinators) Of(key ed25519.PublicKey) *Coordinator {
+	return find(l, func(c *Coordinator) bool { return key.Equal(c.Key) })
 }
 
-// CoordinatorNamed returns the coordinator with a name, or nil.
-func (r *Roster) CoordinatorNamed(name string) *Coordinator {
-	return find(r.Coordinators, func(c *Coordinator) bool { return c.Name == name })
+// Named returns the coordinator with a name, or nil.
+func (l Coordinators) Named(name string) *Coordinator {
+	return find(l, func(c *Coordinator) bool { return c.Name == name })
 }
 
-// CoordinatorAt returns the coordinator with an address, or nil.
-func (r *Roster) CoordinatorAt(address string) *Coordinator {
+// At returns the coordinator with an address, or nil.
+func (l Coordinators) At(address string) *Coordinator {
 	address = CoordinatorURL(address)
-	return find(r.Coordinators, func(c *Coordinator) bool { return slices.Contains(c.URLs, address) })
+	return find(l, func(c *Coordinator) bool { return slices.Contains(c.URLs, address) })
 }
 
 // CoordinatorURL returns an address in the form that rosters use: lower case, without a trailing slash, and without the
@@ -223,6 +230,14 @@ func (r *Roster) Digest() (writ.Digest, error) {
 	return writ.DigestOf(text), nil
 }
 
+// textDigest returns the digest of the roster's text. For a parsed roster it is already computed.
+func (r *Roster) textDigest() (writ.Digest, error) {
+	if !r.digest.IsZero() {
+		return r.digest, nil
+	}
+	return r.Digest()
+}
+
 // Successor returns a copy of r as the next version, ready to be changed and signed.
 func (r *Roster) Successor(now time.Time) (*Roster, error) {
 	text, err := r.Text()
@@ -236,7 +251,7 @@ func (r *Roster) Successor(now time.Time) (*Roster, error) {
 	next.byKey, next.digest = nil, writ.Digest{}
 	next.Version++
 	next.Previous = writ.DigestOf(text)
-	next.History = nextHistory(r.History, next.Previous)
+	next.History = chain.History(r.History, next.Previous)
 	next.Created = now.UTC().Truncate(time.Second)
 	next.Expires = next.Created.Add(RosterValidity)
 	return next, nil

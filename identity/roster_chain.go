@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity/chain"
 )
 
 // RosterChain is a verified roster with the links that prove it from version 1. The zero value is empty.
@@ -26,7 +27,7 @@ func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (
 	}
 	texts := make(map[int][]byte)
 	for _, link := range c.Links {
-		if version, _, err := LinkVersions(link); err == nil {
+		if version, _, err := chain.Versions(link); err == nil {
 			texts[version] = link
 		}
 	}
@@ -41,14 +42,80 @@ func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (
 		newest = next
 		texts[next.Version] = link
 	}
-	if err := newest.notExpired(now); err != nil || newest == c.Newest {
+	if err := notExpired(newest, now); err != nil || newest == c.Newest {
 		return c, err
 	}
-	path, err := newest.WholePath(func(version int) ([]byte, error) {
+	path, err := newest.Chain().WholePath(func(version int) ([]byte, error) {
 		if texts[version] == nil {
 			return nil, badRoster("the text of version %d is missing", version)
 		}
 		return texts[version], nil
 	})
 	return RosterChain{newest, path}, err
+}
+
+// VerifyRosters verifies a chain of links, version 1 first, against the pin of a join token. It returns the newest
+// roster, which must not have expired at now. Versions that a recovery skips may be missing.
+func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, error) {
+	if len(links) == 0 {
+		return nil, badRoster("there is none")
+	}
+	var last *Roster
+	for i, link := range links {
+		at := time.Time{} // only the newest must still be valid
+		if i == len(links)-1 {
+			at = now
+		}
+		next, err := follow(pin, last, link, at)
+		if err != nil {
+			return nil, err
+		}
+		last = next
+	}
+	return last, nil
+}
+
+// follow verifies the next link of a chain that starts at the pin.
+func follow(pin writ.ClusterID, last *Roster, link []byte, now time.Time) (*Roster, error) {
+	next, err := VerifyRoster(last, link, now)
+	if err != nil {
+		return nil, err
+	}
+	if next.Cluster != pin {
+		return nil, writ.Errorf(writ.CodeWrongCluster,
+			"the roster belongs to the cluster %s, the pin names %s", next.Cluster, pin).
+			WithHint("check the address, or ask for a token of the right cluster")
+	}
+	return next, nil
+}
+
+// LoadRosters verifies a stored chain, version 1 first, and returns the newest roster, which may have expired. It reads
+// only the texts of waypoints and of the newest version, by calling text.
+func LoadRosters(pin writ.ClusterID, entries []chain.Entry, text func(version int) ([]byte, error)) (*Roster, error) {
+	return FollowRosters(pin, nil, entries, text)
+}
+
+// FollowRosters is LoadRosters for versions that follow last. Without entries it returns last.
+func FollowRosters(
+	pin writ.ClusterID, last *Roster, entries []chain.Entry, text func(version int) ([]byte, error),
+) (*Roster, error) {
+	var skipped []writ.Digest
+	for i, e := range entries {
+		if !e.Waypoint && i < len(entries)-1 {
+			skipped = append(skipped, e.Digest)
+			continue
+		}
+		signed, err := text(e.Version)
+		if err != nil {
+			return nil, err
+		}
+		if last, err = follow(pin, last, chain.Join(skipped, signed), time.Time{}); err != nil {
+			return nil, err
+		}
+		skipped = nil
+		if last.Version != e.Version {
+			return nil, badRoster("the store has version %d in the place of version %d", last.Version, e.Version)
+		}
+	}
+	return last, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/identity/chain"
 )
 
 // Rosters that fill several pages are sent page by page, and all of them are read.
@@ -23,14 +24,14 @@ func TestPathComesInPages(t *testing.T) {
 	}
 	for after := range 10 {
 		pages := 0
-		all, err := CollectPages(after, func(after int) ([][]byte, error) {
+		all, err := chain.CollectPages(after, func(after int) ([][]byte, error) {
 			pages++
 			page := c.path(after)
 			size := 0
 			for _, link := range page {
 				size += len(link)
 			}
-			if size > RosterPage+MaxSigned {
+			if size > chain.PageSize+MaxSigned {
 				t.Errorf("a page has %d bytes", size)
 			}
 			return page, nil
@@ -42,7 +43,7 @@ func TestPathComesInPages(t *testing.T) {
 			t.Errorf("all came in %d page", pages)
 		}
 	}
-	if _, err := CollectPages(0, func(int) ([][]byte, error) { return [][]byte{c.signed[9], c.signed[9], c.signed[9], c.signed[9]}, nil }); writ.CodeOf(err) != writ.CodeRosterInvalid {
+	if _, err := chain.CollectPages(0, func(int) ([][]byte, error) { return [][]byte{c.signed[9], c.signed[9], c.signed[9], c.signed[9]}, nil }); writ.CodeOf(err) != writ.CodeRosterInvalid {
 		t.Errorf("the same page again and again: %v", err)
 	}
 }
@@ -94,7 +95,7 @@ func TestPageServesAllItsCallers(t *testing.T) {
 		if have != nil && have.Version != after {
 			continue // skipped by the recovery
 		}
-		start := c.newest.PageStart(after)
+		start := c.newest.Chain().PageStart(after)
 		if pages[start] == nil {
 			pages[start] = c.path(after)
 		}
@@ -110,16 +111,5 @@ func TestPageServesAllItsCallers(t *testing.T) {
 	}
 	if len(pages) > 20 {
 		t.Errorf("%d pages for %d versions", len(pages), c.newest.Version)
-	}
-}
-
-func TestPageStartIsNearItsCaller(t *testing.T) {
-	r := &Roster{Version: 5000, waypoints: []int{1, 30, 4096}}
-	for _, test := range []struct{ after, start int }{
-		{-1, 0}, {0, 0}, {1, 1}, {2, 1}, {20, 14}, {28, 28}, {29, 29}, {30, 30}, {3999, 3968}, {4095, 4095}, {4096, 4096}, {4500, 4488}, {4998, 4998}, {4999, 4999}, {5000, 5000}, {5001, 5000},
-	} {
-		if start := r.PageStart(test.after); start != test.start {
-			t.Errorf("after version %d: the page starts after %d, want %d", test.after, start, test.start)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/identity/chain"
 	"writ/identity/header"
 )
 
@@ -73,7 +74,7 @@ func (c *signedChain) at(version int) (r *Roster) {
 
 func (c *signedChain) path(after int) [][]byte {
 	c.t.Helper()
-	path, err := c.newest.Path(after, c.text)
+	path, err := c.newest.Chain().Path(after, c.text)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -114,11 +115,11 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 			}
 		}
 		for v := 1; v <= 12; v++ { // it knows every version as if it had followed all of them
-			if err := r.checkSeen(v, writ.DigestOf([]byte("another"))); writ.CodeOf(err) != writ.CodeRosterFork {
+			if err := r.Chain().CheckSeen(v, writ.DigestOf([]byte("another"))); writ.CodeOf(err) != writ.CodeRosterFork {
 				t.Errorf("from version %d: a fork of version %d is not noticed: %v", after, v, err)
 			}
 			d, _ := c.at(v).Digest()
-			if err := r.checkSeen(v, d); err != nil {
+			if err := r.Chain().CheckSeen(v, d); err != nil {
 				t.Errorf("from version %d: version %d: %v", after, v, err)
 			}
 		}
@@ -130,12 +131,12 @@ func TestSkipNeedsTheSkippedDigests(t *testing.T) {
 	c.projects(4, "alice", "bob")
 	other := newSignedChain(t)
 	other.projects(4, "alice", "bob")
-	path, err := c.newest.PathWithin(2, RosterPage, c.text)
+	path, err := c.newest.Chain().PathWithin(2, chain.PageSize, c.text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	link := path[0]
-	skipped, signed, err := splitLink(link)
+	skipped, signed, err := chain.Split(link)
 	if err != nil || len(skipped) != 2 {
 		t.Fatalf("%d skipped, %v", len(skipped), err)
 	}
@@ -147,11 +148,11 @@ func TestSkipNeedsTheSkippedDigests(t *testing.T) {
 	}{
 		"from a fork":           {other.at(2), link},
 		"without digests":       {c.at(2), signed},
-		"with fewer digests":    {c.at(2), newLink(skipped[1:], signed)},
-		"with a wrong digest":   {c.at(2), newLink(wrong, signed)},
-		"with swapped digests":  {c.at(2), newLink([]writ.Digest{skipped[1], skipped[0]}, signed)},
+		"with fewer digests":    {c.at(2), chain.Join(skipped[1:], signed)},
+		"with a wrong digest":   {c.at(2), chain.Join(wrong, signed)},
+		"with swapped digests":  {c.at(2), chain.Join([]writ.Digest{skipped[1], skipped[0]}, signed)},
 		"as the first":          {nil, link},
-		"signed by one of them": {c.at(2), newLink(skipped, signRoster(t, c.newest, "alice"))},
+		"signed by one of them": {c.at(2), chain.Join(skipped, signRoster(t, c.newest, "alice"))},
 	} {
 		if _, err := VerifyRoster(bad.from, bad.link, noon); writ.CodeOf(err) != writ.CodeRosterInvalid {
 			t.Errorf("%s: %v", name, err)
@@ -197,7 +198,7 @@ func TestVersionsWithoutHistoryAreNotSkipped(t *testing.T) {
 	c.projects(3, "alice", "bob") // 13, 14, 15
 	var versions []int
 	for _, link := range c.path(0) {
-		v, _, err := LinkVersions(link)
+		v, _, err := chain.Versions(link)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,11 +211,11 @@ func TestVersionsWithoutHistoryAreNotSkipped(t *testing.T) {
 	if err != nil || r.Version != 15 {
 		t.Fatalf("%v", err)
 	}
-	loaded, err := LoadRosters(c.newest.Cluster, r.NewLinks(0), c.text)
+	loaded, err := LoadRosters(c.newest.Cluster, r.Chain().Entries(0), c.text)
 	if err != nil || loaded.Version != 15 {
 		t.Fatalf("%v", err)
 	}
-	if err := loaded.checkSeen(11, writ.DigestOf(nil)); writ.CodeOf(err) != writ.CodeRosterFork {
+	if err := loaded.Chain().CheckSeen(11, writ.DigestOf(nil)); writ.CodeOf(err) != writ.CodeRosterFork {
 		t.Errorf("a version that the recovery left out: %v", err)
 	}
 }
@@ -226,14 +227,14 @@ func TestPathIsIndependentOfVersions(t *testing.T) {
 	for range 40 {
 		c.next(func(*Roster) {}, "alice", "bob")
 		reads := 0
-		path, err := c.newest.Path(0, func(version int) ([]byte, error) {
+		path, err := c.newest.Chain().Path(0, func(version int) ([]byte, error) {
 			reads++
 			return c.signed[version], nil
 		})
 		if err != nil || reads != 2 || len(path) != 2 {
 			t.Fatalf("version %d: %d reads, %d links, %v", c.newest.Version, reads, len(path), err)
 		}
-		if extra := len(path[1]) - len(SignedRoster(path[1])); extra > 32*c.newest.Version {
+		if extra := len(path[1]) - len(chain.Signed(path[1])); extra > 32*c.newest.Version {
 			t.Errorf("version %d: the link has %d bytes besides its roster", c.newest.Version, extra)
 		}
 	}
@@ -242,7 +243,7 @@ func TestPathIsIndependentOfVersions(t *testing.T) {
 func TestStoredChainIsVerified(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(4, "alice", "bob")
-	links := c.newest.NewLinks(0)
+	links := c.newest.Chain().Entries(0)
 	if r, err := LoadRosters(c.newest.Cluster, links, c.text); err != nil || r.Version != 5 {
 		t.Fatalf("%v", err)
 	}
@@ -254,7 +255,7 @@ func TestStoredChainIsVerified(t *testing.T) {
 	if _, err := LoadRosters(c.newest.Cluster, slices.Delete(slices.Clone(links), 2, 3), c.text); writ.CodeOf(err) != writ.CodeRosterInvalid {
 		t.Errorf("a version less: %v", err)
 	}
-	if got := c.newest.NewLinks(4); len(got) != 1 || got[0].Version != 5 {
+	if got := c.newest.Chain().Entries(4); len(got) != 1 || got[0].Version != 5 {
 		t.Errorf("after version 4: %v", got)
 	}
 }

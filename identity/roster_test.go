@@ -153,7 +153,7 @@ func TestRosterWithCoordinatorsHasFormatTwo(t *testing.T) {
 	if diff := cmp.Diff(r.Coordinators, have.Coordinators); diff != "" {
 		t.Error(diff)
 	}
-	if have.Coordinator(nodeID) == nil || have.CoordinatorOf(supervisorKey("front")) == nil || have.CoordinatorOf(supervisorKey("graz")) != nil {
+	if have.Coordinator(nodeID) == nil || have.Coordinators.Of(supervisorKey("front")) == nil || have.Coordinators.Of(supervisorKey("graz")) != nil {
 		t.Error("a coordinator is not found by its id and key")
 	}
 	old := strings.Replace(string(text), "writ-roster: v2", "writ-roster: v1", 1)
@@ -377,16 +377,16 @@ func TestRosterChainLeadsFromThePin(t *testing.T) {
 
 func TestRosterFinds(t *testing.T) {
 	r := testRoster()
-	if d := r.DatacenterOf(supervisorKey("graz")); d == nil || d.ID != grazID {
+	if d := r.Datacenters.Of(supervisorKey("graz")); d == nil || d.ID != grazID {
 		t.Errorf("DatacenterOf = %v", d)
 	}
-	if d := r.DatacenterNamed("vienna"); d == nil || d.ID != viennaID {
+	if d := r.Datacenters.Named("vienna"); d == nil || d.ID != viennaID {
 		t.Errorf("DatacenterNamed = %v", d)
 	}
-	if p := r.ProjectsNamed("mail"); len(p) != 1 || p[0].ID != mailID {
+	if p := r.Projects.Named("mail"); len(p) != 1 || p[0].ID != mailID {
 		t.Errorf("ProjectsNamed = %v", p)
 	}
-	if r.DatacenterOf(nil) != nil || r.DatacenterNamed("x") != nil || r.Datacenter("") != nil || r.Project("") != nil || r.Principal("") != nil {
+	if r.Datacenters.Of(nil) != nil || r.Datacenters.Named("x") != nil || r.Datacenter("") != nil || r.Project("") != nil || r.Principal("") != nil {
 		t.Error("found what is not there")
 	}
 }

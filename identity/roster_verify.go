@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/identity/chain"
 	"writ/identity/header"
 )
 
@@ -40,7 +41,7 @@ func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
 // The roster must not have expired at now; the zero time disables this check, for stored rosters. The error is
 // ROSTER_INVALID unless the text or a signature is malformed.
 func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error) {
-	skipped, signed, err := splitLink(link)
+	skipped, signed, err := chain.Split(link)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +58,7 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 	if err != nil {
 		return nil, err
 	}
-	next.follows(previous)
-	if err := next.notExpired(now); err != nil {
+	if err := notExpired(next, now); err != nil {
 		return nil, err
 	}
 	return next, nil
@@ -80,13 +80,14 @@ func verifyFirst(text []byte, armored [][]byte, skipped []writ.Digest) (*Roster,
 	case len(keys) == 0:
 		return nil, badRoster("version 1 is not signed by the root that it names")
 	}
+	first.follow(nil, nil)
 	return first, nil
 }
 
 // verifySuccessor verifies a version that follows previous and the skipped versions. It parses the text only if a
 // signer of previous has signed it.
 func verifySuccessor(previous *Roster, text []byte, armored [][]byte, skipped []writ.Digest) (*Roster, error) {
-	keys, err := verifySignatures(text, armored, previous.isSigner())
+	keys, err := verifySignatures(text, armored, signersAfter(previous))
 	if err != nil {
 		return nil, err
 	}
@@ -97,26 +98,24 @@ func verifySuccessor(previous *Roster, text []byte, armored [][]byte, skipped []
 	if err != nil {
 		return nil, err
 	}
-	skipped, ok := skippedFrom(previous, next.Version-1-len(skipped), skipped)
+	skipped, ok := previous.Chain().SkipKnown(next.Version-1-len(skipped), skipped)
 	if !ok && next.Version > previous.Version {
 		return nil, followsAnother(next, previous)
 	}
-	if err := next.succeeds(previous, keys, skipped); err != nil {
+	if err := (succession{previous, next, skipped, keys}).check(); err != nil {
 		return nil, err
 	}
-	next.before = previous.asAncestor()
-	for i, digest := range skipped {
-		next.before = &ancestor{version: previous.Version + 1 + i, digest: digest, before: next.before}
-	}
+	next.follow(previous, skipped)
 	return next, nil
 }
 
 // notExpired returns ROSTER_INVALID if the roster has expired at now. The zero time disables the check.
-func (r *Roster) notExpired(now time.Time) error {
+func notExpired(r *Roster, now time.Time) error {
 	if now.IsZero() || !now.After(r.Expires) {
 		return nil
 	}
-	return badRoster("version %d expired on %s, and the clock of this machine says %s", r.Version, header.FormatTime(r.Expires), header.FormatTime(now)).
+	return badRoster("version %d expired on %s, and the clock of this machine says %s",
+		r.Version, header.FormatTime(r.Expires), header.FormatTime(now)).
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }
 
@@ -155,8 +154,9 @@ func verifySignatures(text []byte, armored [][]byte, counts func(key string) boo
 	return keys, nil
 }
 
-// isSigner returns a function that reports whether a signature by a key, in its wire form, counts for the next version.
-func (r *Roster) isSigner() func(key string) bool {
+// signersAfter returns a function that reports whether a signature by a key, in its wire form, counts for the version
+// after r.
+func signersAfter(r *Roster) func(key string) bool {
 	root, owners := string(r.Root.Marshal()), r.owners()
 	return func(key string) bool {
 		o := owners[key]
@@ -164,47 +164,55 @@ func (r *Roster) isSigner() func(key string) bool {
 	}
 }
 
-func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ.Digest) error {
-	if r.Cluster != previous.Cluster { // this implies the same root, because the cluster's id is the hash of the root
+// succession is a claim that a roster follows previous and the skipped versions. keys signed its text.
+type succession struct {
+	previous, next *Roster
+	skipped        []writ.Digest
+	keys           []ssh.PublicKey
+}
+
+// check returns nil if the claim is true, and enough signers of previous signed the roster.
+func (s succession) check() error {
+	previous, next := s.previous, s.next
+	if next.Cluster != previous.Cluster { // this implies the same root, because the cluster's id is the hash of the root
 		return badRoster("it belongs to another cluster")
 	}
-	if r.Version <= previous.Version {
-		return badRoster("version %d is not newer than version %d", r.Version, previous.Version)
+	if next.Version <= previous.Version {
+		return badRoster("version %d is not newer than version %d", next.Version, previous.Version)
 	}
-	root := r.signedByRoot(keys)
-	if r.Previous.IsZero() {
-		if !root || len(skipped) > 0 {
-			return badRoster("version %d is a recovery and not signed by the root", r.Version)
+	root := s.signedByRoot()
+	if next.Previous.IsZero() {
+		if !root || len(s.skipped) > 0 {
+			return badRoster("version %d is a recovery and not signed by the root", next.Version)
 		}
 		return nil
 	}
-	if err := r.continues(previous, skipped); err != nil {
+	if err := s.continues(); err != nil {
 		return err
 	}
-	if n := previous.operatorsAmong(keys); !root && n < previous.Threshold {
-		return badRoster("version %d is signed by %d root operators of version %d, %d are needed", r.Version, n, previous.Version, previous.Threshold)
+	if n := s.operators(); !root && n < previous.Threshold {
+		return badRoster("version %d is signed by %d root operators of version %d, %d are needed",
+			next.Version, n, previous.Version, previous.Threshold)
 	}
 	return nil
 }
 
-// continues checks that r follows the skipped versions, and that these follow previous.
-func (r *Roster) continues(previous *Roster, skipped []writ.Digest) error {
-	if r.Version != previous.Version+1+len(skipped) || len(skipped) > 0 && r.History.IsZero() {
-		return badRoster("version %d cannot follow version %d", r.Version, previous.Version)
+// continues checks that the roster follows the skipped versions, and that these follow previous.
+func (s succession) continues() error {
+	previous, next := s.previous, s.next
+	if next.Version != previous.Version+1+len(s.skipped) || len(s.skipped) > 0 && next.History.IsZero() {
+		return badRoster("version %d cannot follow version %d", next.Version, previous.Version)
 	}
 	before, err := previous.textDigest()
 	if err != nil {
 		return err
 	}
-	if len(skipped) > 0 {
-		before = skipped[len(skipped)-1]
+	history := chain.History(chain.History(previous.History, before), s.skipped...)
+	if len(s.skipped) > 0 {
+		before = s.skipped[len(s.skipped)-1]
 	}
-	history, err := previous.historyAfter(skipped)
-	if err != nil {
-		return err
-	}
-	if r.Previous != before || !r.History.IsZero() && r.History != history {
-		return followsAnother(r, previous)
+	if next.Previous != before || !next.History.IsZero() && next.History != history {
+		return followsAnother(next, previous)
 	}
 	return nil
 }
@@ -214,56 +222,22 @@ func followsAnother(next, previous *Roster) error {
 		WithHint("the root can sign a recovery version")
 }
 
-// operatorsAmong counts the root operators (people, not keys) with an active key among keys.
-func (r *Roster) operatorsAmong(keys []ssh.PublicKey) int {
-	owners := r.owners()
+// operators counts the root operators of previous (people, not keys) with an active key among keys.
+func (s succession) operators() int {
+	owners := s.previous.owners()
 	signed := map[string]bool{}
-	for _, key := range keys {
+	for _, key := range s.keys {
 		o := owners[string(key.Marshal())]
-		if o.principal != nil && o.state == Active && slices.Contains(r.Operators, o.principal.Name) {
+		if o.principal != nil && o.state == Active && slices.Contains(s.previous.Operators, o.principal.Name) {
 			signed[o.principal.Name] = true
 		}
 	}
 	return len(signed)
 }
 
-func (r *Roster) signedByRoot(keys []ssh.PublicKey) bool {
-	root := r.Root.Marshal()
-	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), root) })
-}
-
-// VerifyRosters verifies a chain of links, version 1 first, against the pin of a join token. It returns the newest
-// roster, which must not have expired at now. Versions that a recovery skips may be missing.
-func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, error) {
-	if len(links) == 0 {
-		return nil, badRoster("there is none")
-	}
-	var last *Roster
-	for i, link := range links {
-		at := time.Time{} // only the newest must still be valid
-		if i == len(links)-1 {
-			at = now
-		}
-		next, err := follow(pin, last, link, at)
-		if err != nil {
-			return nil, err
-		}
-		last = next
-	}
-	return last, nil
-}
-
-// follow verifies the next link of a chain that starts at the pin.
-func follow(pin writ.ClusterID, last *Roster, link []byte, now time.Time) (*Roster, error) {
-	next, err := VerifyRoster(last, link, now)
-	if err != nil {
-		return nil, err
-	}
-	if next.Cluster != pin {
-		return nil, writ.Errorf(writ.CodeWrongCluster, "the roster belongs to the cluster %s, the pin names %s", next.Cluster, pin).
-			WithHint("check the address, or ask for a token of the right cluster")
-	}
-	return next, nil
+func (s succession) signedByRoot() bool {
+	root := s.next.Root.Marshal()
+	return slices.ContainsFunc(s.keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), root) })
 }
 
 func badRoster(format string, args ...any) *writ.Error {

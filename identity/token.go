@@ -73,7 +73,7 @@ func (t Token) Admits(roster *Roster, d *Datacenter) error {
 			t.Roster, roster.Version).
 			WithHint("wait until the supervisor has the newer roster")
 	}
-	return roster.checkSeen(t.Roster, t.RosterDigest)
+	return roster.Chain().CheckSeen(t.Roster, t.RosterDigest)
 }
 
 func nameIn(r *Roster, id writ.DatacenterID) string {

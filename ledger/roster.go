@@ -5,6 +5,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 )
 
 // Rosters stores every version of the roster forever, and the content of the newest version as rows that can be listed.
@@ -15,7 +16,7 @@ type Rosters interface {
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
 	// RosterLinks lists the versions after a version, oldest first. It includes skipped versions, whose texts the
 	// ledger does not have.
-	RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error)
+	RosterLinks(ctx context.Context, after int) ([]chain.Entry, error)
 	// Roster returns the signed bytes of a version. The error is NOT_FOUND for a version without a text.
 	Roster(ctx context.Context, version int) ([]byte, error)
 	// Regions lists the regions of the newest roster by name.

@@ -17,6 +17,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/identity/envelope"
 	"writ/internal/sleep"
 	"writ/supervisor/nodes"
@@ -231,7 +232,7 @@ func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (i
 	if known.Newest != nil {
 		after = known.Newest.Version
 	}
-	links, err := identity.CollectPages(after, func(after int) ([][]byte, error) { return api.Rosters(ctx, after) })
+	links, err := chain.CollectPages(after, func(after int) ([][]byte, error) { return api.Rosters(ctx, after) })
 	if err != nil {
 		return known, fmt.Errorf("fetch rosters: %w", err)
 	}

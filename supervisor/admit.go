@@ -340,7 +340,7 @@ func admitted(uses int) string {
 
 // Rosters implements nodes.Backend.
 func (s *Supervisor) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	return s.roster.Load().Path(after, s.rosterText(ctx))
+	return s.roster.Load().Chain().Path(after, s.rosterText(ctx))
 }
 
 // Gone implements nodes.Members.
@@ -352,7 +352,7 @@ func (s *Supervisor) Gone(node writ.NodeID) bool {
 // RosterPage implements nodes.Members.
 func (s *Supervisor) RosterPage(after int) (start, newest int) {
 	roster := s.roster.Load()
-	return roster.PageStart(after), roster.Version
+	return roster.Chain().PageStart(after), roster.Version
 }
 
 // Account implements nodes.Backend.

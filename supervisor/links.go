@@ -99,7 +99,7 @@ func (d *dialers) list() map[string]*link.Dialer {
 
 // keysAt returns the keys that a roster has for an address: that of its coordinator or, if it has none there, of all coordinators.
 func keysAt(r *identity.Roster, address string) string {
-	if c := r.CoordinatorAt(address); c != nil {
+	if c := r.Coordinators.At(address); c != nil {
 		return c.ID + string(c.Key)
 	}
 	var keys []string
@@ -130,7 +130,7 @@ func (s *Supervisor) coordinators() []string {
 	var all, known []string
 	unclear := false
 	for _, address := range s.Coordinators {
-		c := roster.CoordinatorAt(address)
+		c := roster.Coordinators.At(address)
 		switch {
 		case c != nil:
 			known = append(known, c.ID)

@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
@@ -20,7 +21,7 @@ var anyTime time.Time
 
 // loadRosters verifies the chain of rosters in the journal against the pin, and adopts newer rosters from outside.
 func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
-	var links []identity.RosterLink
+	var links []chain.Entry
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		links, err = tx.RosterLinks()
 		return err
@@ -127,7 +128,7 @@ func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, err
 
 // adopt puts a verified roster into force. What is on disk with it says which open runs it has not checked; Run checks them.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
-	signed := identity.SignedRoster(link)
+	signed := chain.Signed(link)
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster, signed) })
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)

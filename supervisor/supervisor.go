@@ -21,6 +21,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/fair"
 	"writ/internal/limit"
 	"writ/internal/sleep"
@@ -90,8 +91,8 @@ type Supervisor struct {
 	Config
 	epoch         int64
 	roster        atomic.Pointer[identity.Roster]
-	forks         identity.Forks // of the roster, that were logged
-	adopting      sync.Mutex     // one roster at a time comes into force
+	forks         chain.Forks // of the roster, that were logged
+	adopting      sync.Mutex  // one roster at a time comes into force
 	former        formerAddresses
 	relink        chan struct{} // holds one if the coordinators of the roster may have changed
 	unchecked     chan struct{} // holds one if a roster came into force since the last look for runs to check

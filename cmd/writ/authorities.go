@@ -128,7 +128,7 @@ a certificate, and it can sign no roster.`,
 				return err
 			}
 			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
-				if next.AuthorityNamed(args[0]) == nil && grant.Life == 0 {
+				if next.Authorities.Named(args[0]) == nil && grant.Life == 0 {
 					grant.Life = certificateLife
 				}
 				return client.AddAuthority(next, args[0], public, grant)

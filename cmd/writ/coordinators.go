@@ -80,7 +80,7 @@ again with --listen and the address.`,
 			if err != nil {
 				return err
 			}
-			added := roster.CoordinatorAt(addresses[0])
+			added := roster.Coordinators.At(addresses[0])
 			if added == nil {
 				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0]).
 					WithHint("`writ coordinator list` shows its coordinators; then repeat the command")
@@ -180,7 +180,7 @@ keep events for it until then. The only one cannot be removed: no command would 
 			if err != nil {
 				return err
 			}
-			if gone := before.CoordinatorNamed(args[0]); gone != nil {
+			if gone := before.Coordinators.Named(args[0]); gone != nil {
 				c.Avoid(gone)
 			}
 			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })

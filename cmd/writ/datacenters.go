@@ -137,7 +137,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	if have := before.DatacenterNamed(d.Name); have != nil {
+	if have := before.Datacenters.Named(d.Name); have != nil {
 		return writ.Errorf(writ.CodeConflict, "version %d of the roster has a datacenter %s already; its supervisor has the key %s",
 			before.Version, d.Name, identity.Fingerprint(have.SupervisorKey)).
 			WithHint("if its supervisor does not run yet, start it: writ supervisor --data DIR --dc %s --coordinator %s --redis URL, where DIR "+
@@ -159,7 +159,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	added := roster.DatacenterNamed(d.Name)
+	added := roster.Datacenters.Named(d.Name)
 	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, identity.Fingerprint(key))}
 	a.showSigned(roster, m)
 	err = a.Print(terminal.Record(added.Datacenter, string(added.ID),

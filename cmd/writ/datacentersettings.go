@@ -102,7 +102,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 			if err != nil {
 				return err
 			}
-			m := amendment{change: fmt.Sprintf("in %s %s", args[0], settingsText(roster.DatacenterNamed(args[0]))), before: "goes by its earlier settings"}
+			m := amendment{change: fmt.Sprintf("in %s %s", args[0], settingsText(roster.Datacenters.Named(args[0]))), before: "goes by its earlier settings"}
 			a.showSigned(roster, m)
 			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},

@@ -154,7 +154,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	})
 	order := client.Order{
 		Script:     client.NewScript("small.tengo", []byte("run := import(\"run\")\nrun.output({answer: 42})\n")),
-		Datacenter: alice.Roster.DatacenterNamed("dc1").ID, Project: alice.Roster.Projects[0],
+		Datacenter: alice.Roster.Datacenters.Named("dc1").ID, Project: alice.Roster.Projects[0],
 		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
 	}
 	return c, func() []byte {

@@ -96,7 +96,7 @@ func (g *Gate) viewerIn(ctx context.Context, s *session, token tokenSum) (*Viewe
 	if err != nil {
 		return nil, err
 	}
-	projects, err := roster.Reads(s.login, g.Logins.Now())
+	projects, err := s.login.Reads(roster, g.Logins.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (g *Gate) admitScheduler(r *http.Request) (*Viewer, error) {
 		return nil, err
 	}
 	signer := who.session.login.Signer
-	if roster.AllowsLogin(who.session.login, identity.ActionScheduleNodes, "", g.Logins.Now()) != nil {
+	if who.session.login.Allows(roster, identity.ActionScheduleNodes, "", g.Logins.Now()) != nil {
 		return nil, writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it is for operators and admins of all projects", r.URL.Path, signer).
 			WithHint("a root operator can bind the role: writ user add %s --role operator --project '*'", signer)
 	}
@@ -187,6 +187,6 @@ func (g *Gate) HasLogin(r *http.Request) bool {
 func (g *Gate) May(login *identity.VerifiedLogin) func(action identity.Action, project writ.ProjectID) bool {
 	roster := g.Rosters.Current()
 	return func(action identity.Action, project writ.ProjectID) bool {
-		return roster != nil && roster.AllowsLogin(login, action, project, g.Logins.Now()) == nil
+		return roster != nil && login.Allows(roster, action, project, g.Logins.Now()) == nil
 	}
 }

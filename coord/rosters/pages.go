@@ -45,9 +45,9 @@ func (s *Store) PageAfter(ctx context.Context, caller string, after int) (Page, 
 	if err != nil {
 		return Page{}, err
 	}
-	start := newest.PageStart(after)
+	start := newest.Chain().PageStart(after)
 	return s.page(ctx, caller, fmt.Sprintf("%d/%d", start, newest.Version), newest, func(ctx context.Context) ([][]byte, error) {
-		return newest.Path(start, textOf(ctx, s.Ledger))
+		return newest.Chain().Path(start, textOf(ctx, s.Ledger))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/broadcast"
 	"writ/internal/pagecache"
 	"writ/ledger"
@@ -32,13 +33,13 @@ type Store struct {
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
 	pages   *pagecache.Cache
-	forks   identity.Forks // already logged
+	forks   chain.Forks // already logged
 }
 
 // Ledger is the part of ledger.Ledger that a Store uses.
 type Ledger interface {
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
-	RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error)
+	RosterLinks(ctx context.Context, after int) ([]chain.Entry, error)
 	Roster(ctx context.Context, version int) ([]byte, error)
 	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
 }
@@ -82,7 +83,7 @@ func (s *Store) load(ctx context.Context) (*identity.Roster, error) {
 
 // Texts is the part of ledger.Rosters that Load reads.
 type Texts interface {
-	RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error)
+	RosterLinks(ctx context.Context, after int) ([]chain.Entry, error)
 	Roster(ctx context.Context, version int) ([]byte, error)
 }
 
@@ -136,7 +137,7 @@ func (s *Store) Add(ctx context.Context, link []byte) (version int, err error) {
 	if next == previous {
 		return next.Version, nil
 	}
-	if err := s.Ledger.AddRoster(ctx, next, identity.SignedRoster(link)); err != nil {
+	if err := s.Ledger.AddRoster(ctx, next, chain.Signed(link)); err != nil {
 		return 0, err
 	}
 	s.adopt(previous, next)
@@ -197,5 +198,5 @@ func (s *Store) PathWithin(ctx context.Context, version, max int) ([][]byte, err
 	if err != nil {
 		return nil, err
 	}
-	return newest.PathWithin(version, max, textOf(ctx, s.Ledger))
+	return newest.Chain().PathWithin(version, max, textOf(ctx, s.Ledger))
 }

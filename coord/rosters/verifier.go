@@ -34,7 +34,7 @@ func (s *Store) CertificateOf(ctx context.Context, signed []byte) (*identity.Cer
 	if err != nil {
 		return nil, err
 	}
-	return roster.CertificateOf(signed)
+	return identity.CertificateOf(roster, signed)
 }
 
 // DatacenterName returns the name of a datacenter in the newest roster, or its id.

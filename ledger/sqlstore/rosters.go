@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
 	"writ/ledger"
@@ -44,7 +45,7 @@ func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed [
 		if err != nil {
 			return err
 		}
-		for _, l := range roster.NewLinks(newest) {
+		for _, l := range roster.Chain().Entries(newest) {
 			_, err := tx.ExecContext(ctx, `
 				INSERT INTO roster_links (version, digest, waypoint)
 				VALUES ($1, $2, $3)
@@ -99,7 +100,7 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 
 // RosterLinks lists the versions after a version. A version without a row in roster_links was stored by an earlier
 // version of writ.
-func (s *Store) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
+func (s *Store) RosterLinks(ctx context.Context, after int) ([]chain.Entry, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT version, digest, waypoint
 		FROM roster_links
@@ -109,7 +110,7 @@ func (s *Store) RosterLinks(ctx context.Context, after int) ([]identity.RosterLi
 		FROM rosters
 		WHERE version > $1 AND NOT EXISTS (SELECT 1 FROM roster_links WHERE roster_links.version = rosters.version)
 		ORDER BY version`, after)
-	return collect(rows, err, func(rows scanner) (l identity.RosterLink, err error) {
+	return collect(rows, err, func(rows scanner) (l chain.Entry, err error) {
 		digest := ""
 		if err := rows.Scan(&l.Version, &digest, &l.Waypoint); err != nil || digest == "" {
 			return l, err

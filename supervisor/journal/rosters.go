@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 )
 
 // AddRoster stores a verified roster with its signed text, and the digests of the versions that the journal lacks
@@ -18,7 +19,7 @@ func (tx *Tx) AddRoster(roster *identity.Roster, signed []byte) error {
 	if err := tx.exec(`INSERT INTO rosters (version, signed) VALUES ($1, $2)`, roster.Version, signed); err != nil {
 		return err
 	}
-	for _, l := range roster.NewLinks(newest) {
+	for _, l := range roster.Chain().Entries(newest) {
 		err := tx.exec(`
 			INSERT INTO roster_links (version, digest, waypoint)
 			VALUES ($1, $2, $3)
@@ -47,7 +48,7 @@ func (tx *Tx) Roster(version int) (signed []byte, err error) {
 
 // RosterLinks lists all versions up to the newest text, oldest first. It includes skipped versions, whose texts the
 // journal does not have. A version without a row in roster_links was stored by an earlier version of writ.
-func (tx *Tx) RosterLinks() (links []identity.RosterLink, err error) {
+func (tx *Tx) RosterLinks() (links []chain.Entry, err error) {
 	rows, err := tx.QueryContext(tx.ctx, `
 		SELECT version, digest, waypoint
 		FROM roster_links
@@ -62,7 +63,7 @@ func (tx *Tx) RosterLinks() (links []identity.RosterLink, err error) {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var l identity.RosterLink
+		var l chain.Entry
 		digest := ""
 		if err := rows.Scan(&l.Version, &digest, &l.Waypoint); err != nil {
 			return nil, err

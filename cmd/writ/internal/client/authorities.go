@@ -24,7 +24,7 @@ type AuthorityGrant struct {
 
 // AddAuthority adds an authority to a roster, or changes what the certificates of one may do.
 func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g AuthorityGrant) error {
-	a := r.AuthorityNamed(name)
+	a := r.Authorities.Named(name)
 	switch {
 	case a == nil && key == nil:
 		return writ.Errorf(writ.CodeUsage, "the roster has no authority %q, so a key is needed", name).
@@ -34,7 +34,7 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 			WithHint("--user NAME, after `writ user add NAME --ci --role deployer --project PROJECT`")
 	case a == nil:
 		r.Authorities = append(r.Authorities, identity.Authority{Name: name, State: identity.Active, Key: key})
-		a = r.AuthorityNamed(name)
+		a = r.Authorities.Named(name)
 	case a.State != identity.Active:
 		return writ.Errorf(writ.CodeConflict, "the authority %s is %s in the roster", name, a.State).
 			WithHint("names are never given again: choose another one, and another key if this one may be in wrong hands")
@@ -99,7 +99,7 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 
 // RemoveAuthority takes an authority out of use: Removed ends nothing that was accepted, Revoked cancels it. What is revoked stays so.
 func RemoveAuthority(r *identity.Roster, name string, state identity.State) error {
-	a := r.AuthorityNamed(name)
+	a := r.Authorities.Named(name)
 	if a == nil {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no authority %q", name).
 			WithHint("%s", meant.Among(name, r.Authorities, func(a identity.Authority) string { return a.Name }, "`writ ca list` shows them"))
@@ -115,7 +115,7 @@ func (c *Client) CertificateOf(ctx context.Context, roster *identity.Roster, run
 	if err != nil {
 		return nil, err
 	}
-	return roster.CertificateOf(signed)
+	return identity.CertificateOf(roster, signed)
 }
 
 // MayHaveCertificate reports whether a certificate can have signed a run: its signer is a machine for which an authority makes certificates.

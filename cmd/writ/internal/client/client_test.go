@@ -90,7 +90,7 @@ func (w *fixture) health(connected ...string) []api.Datacenter {
 func TestDatacenterIsChosenAndExplained(t *testing.T) {
 	w := newFixture(t)
 	queues := []api.DatacenterQueues{{
-		Datacenter: w.alice.Roster.DatacenterNamed("graz").ID,
+		Datacenter: w.alice.Roster.Datacenters.Named("graz").ID,
 		Queues:     []writ.QueueDepth{{Planned: 1, Queued: 2}, {Running: 4}},
 	}}
 	for _, tt := range []struct {
@@ -159,7 +159,7 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 	if got := lacks(nil, nil); got != "" {
 		t.Errorf("a script that needs nothing: %q", got)
 	}
-	graz, linz := w.alice.Roster.DatacenterNamed("graz"), w.alice.Roster.DatacenterNamed("linz")
+	graz, linz := w.alice.Roster.Datacenters.Named("graz"), w.alice.Roster.Datacenters.Named("linz")
 	full := map[writ.DatacenterID]string{linz.ID: "no node has 4 CPUs left"}
 	busy := []api.DatacenterQueues{{Datacenter: graz.ID, Queues: []writ.QueueDepth{{Planned: 9}}}}
 	choice, err := choose(w.alice.Roster, nil, w.health("graz", "linz"), busy, full)
@@ -214,7 +214,7 @@ func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
 
 func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 	w := newFixture(t)
-	graz := w.alice.Roster.DatacenterNamed("graz")
+	graz := w.alice.Roster.Datacenters.Named("graz")
 	payload := writ.DigestOf([]byte("a payload"))
 	summary := writ.Summary{
 		Run: writ.RunIDOf(payload), Datacenter: graz.ID, Payload: payload, State: writ.RunSucceeded, Output: map[string]any{"n": int64(1) << 60},
@@ -236,7 +236,7 @@ func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 	other.Run = writ.RunIDOf(writ.DigestOf([]byte("another payload")))
 	later.State = writ.RunFailed
 	elsewhere := summary
-	elsewhere.Datacenter = w.alice.Roster.DatacenterNamed("linz").ID
+	elsewhere.Datacenter = w.alice.Roster.Datacenters.Named("linz").ID
 	for what, change := range map[string]func(r *api.Run){
 		"nothing signed":                     func(r *api.Run) { r.Summary = nil },
 		"the envelope of another datacenter": func(r *api.Run) { r.Summary = signed(w.datacenters["linz"], envelope.Summary, summary) },
@@ -367,7 +367,7 @@ func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 	w.amend(t, func(next *identity.Roster) error {
 		return AddCoordinator(next, "coord2", public, []string{"https://more.test"})
 	})
-	if got := w.alice.Roster.CoordinatorAt("https://more.test"); got == nil || len(got.URLs) != 3 {
+	if got := w.alice.Roster.Coordinators.At("https://more.test"); got == nil || len(got.URLs) != 3 {
 		t.Errorf("with one more address it is %+v", got)
 	}
 	last := func(r *identity.Roster) error { return RemoveCoordinator(r, "coord2") }

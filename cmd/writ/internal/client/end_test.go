@@ -20,7 +20,7 @@ import (
 func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
-	graz := roster.DatacenterNamed("graz")
+	graz := roster.Datacenters.Named("graz")
 	payload := writ.DigestOf([]byte("a payload"))
 	id := writ.RunIDOf(payload)
 	end := func(state writ.RunState, ended int64) []byte {
@@ -52,7 +52,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		"it failed again":                {stands(func(s *link.RunStanding) { s.Summary = writ.DigestOf(second) }), writ.CodeUnverified, true, ""},
 		"an answer from before":          {stands(func(s *link.RunStanding) { s.Nonce = make([]byte, writ.ClientNonce) }), writ.CodeUnverified, false, ""},
 		"about another run":              {stands(func(s *link.RunStanding) { s.Run = writ.RunIDOf(writ.Digest{}) }), writ.CodeUnverified, false, ""},
-		"about another datacenter":       {stands(func(s *link.RunStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified, false, ""},
+		"about another datacenter":       {stands(func(s *link.RunStanding) { s.Datacenter = roster.Datacenters.Named("linz").ID }), writ.CodeUnverified, false, ""},
 		"of another cluster":             {stands(func(s *link.RunStanding) { s.Cluster = "x" }), writ.CodeUnverified, false, ""},
 		"of another kind":                {func([]byte) (any, int) { return api.RunStanding{Proof: first}, http.StatusOK }, writ.CodeUnverified, false, ""},
 		"without a proof":                {func([]byte) (any, int) { return api.RunStanding{}, http.StatusOK }, writ.CodeUnverified, false, ""},

@@ -223,7 +223,7 @@ func AddProject(r *identity.Roster, name, tenant string) error {
 		}
 		owner = r.Tenants[i].ID
 	}
-	for _, p := range r.ProjectsNamed(name) {
+	for _, p := range r.Projects.Named(name) {
 		if p.Tenant == owner {
 			return nil
 		}
@@ -234,14 +234,14 @@ func AddProject(r *identity.Roster, name, tenant string) error {
 
 // AddDatacenter adds a datacenter with the key of its supervisor, with an id of its own.
 func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey) error {
-	if have := r.DatacenterNamed(d.Name); have != nil {
+	if have := r.Datacenters.Named(d.Name); have != nil {
 		if have.SupervisorKey.Equal(key) {
 			return nil
 		}
 		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s with another supervisor already", d.Name).
 			WithHint("choose another name; `writ dc list` shows the datacenters")
 	}
-	if have := r.DatacenterOf(key); have != nil {
+	if have := r.Datacenters.Of(key); have != nil {
 		return writ.Errorf(writ.CodeConflict, "the key belongs to the supervisor of %s already", have.Name).
 			WithHint("start the supervisor of the new datacenter with an empty --data, where it makes a key of its own")
 	}
@@ -278,7 +278,7 @@ func SetDatacenter(r *identity.Roster, datacenter string, settings DatacenterSet
 
 // FindDatacenter finds a datacenter of a roster by its name.
 func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, error) {
-	d := r.DatacenterNamed(name)
+	d := r.Datacenters.Named(name)
 	if d == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "there is no datacenter %q", name).WithHint("%s", meantDatacenter(r, name))
 	}
@@ -291,13 +291,13 @@ func addressTaken(c *identity.Coordinator, address string) error {
 
 // AddCoordinator adds a coordinator to a roster, or more addresses to one that is there with this key.
 func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls []string) error {
-	if have := r.CoordinatorNamed(name); have != nil {
+	if have := r.Coordinators.Named(name); have != nil {
 		if !have.Key.Equal(key) {
 			return writ.Errorf(writ.CodeConflict, "there is a coordinator %s already, with another key", name).
 				WithHint("choose another name, or remove that one first with `writ coordinator remove %s`", name)
 		}
 		for _, u := range urls {
-			if at := r.CoordinatorAt(u); at == nil {
+			if at := r.Coordinators.At(u); at == nil {
 				have.URLs = append(have.URLs, u)
 			} else if at.ID != have.ID {
 				return addressTaken(at, u)
@@ -305,11 +305,11 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 		}
 		return nil
 	}
-	if have := r.CoordinatorOf(key); have != nil {
+	if have := r.Coordinators.Of(key); have != nil {
 		return writ.Errorf(writ.CodeConflict, "the key is that of the coordinator %s already", have.Name).WithHint("use another --data directory")
 	}
 	for _, u := range urls {
-		if have := r.CoordinatorAt(u); have != nil {
+		if have := r.Coordinators.At(u); have != nil {
 			return addressTaken(have, u)
 		}
 	}
@@ -337,7 +337,7 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 	if p := r.Project(writ.ProjectID(nameOrID)); p != nil {
 		return *p, nil
 	}
-	switch named := r.ProjectsNamed(nameOrID); len(named) {
+	switch named := r.Projects.Named(nameOrID); len(named) {
 	case 1:
 		return named[0], nil
 	case 0:
@@ -353,7 +353,7 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 func Datacenter(r *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
 	d := r.Datacenter(writ.DatacenterID(nameOrID))
 	if d == nil {
-		d = r.DatacenterNamed(nameOrID)
+		d = r.Datacenters.Named(nameOrID)
 	}
 	if d == nil {
 		err := writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %q", nameOrID)

@@ -18,7 +18,7 @@ func (c *Client) Reads(ctx context.Context, roster *identity.Roster) ([]writ.Pro
 	}
 	now := time.Now()
 	login := &identity.Login{Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity)} // one of now
-	return roster.Reads(&identity.VerifiedLogin{Login: login, Key: by.Key}, now)
+	return (&identity.VerifiedLogin{Login: login, Key: by.Key}).Reads(roster, now)
 }
 
 // ListedHolds asks the coordinator what is on hold in a datacenter whose supervisor does not sign that. A coordinator that lies about it gets no more

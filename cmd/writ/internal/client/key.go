@@ -207,7 +207,7 @@ func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
 	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
 		return writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one: what an expired certificate signs is refused")
 	}
-	return r.CertificateCounts(cert, now)
+	return identity.CheckCertificate(r, cert, now)
 }
 
 // Certificate returns the certificate that signs, nil for a plain key.
@@ -216,7 +216,7 @@ func (s Signatory) Certificate(r *identity.Roster) *identity.Certificate {
 	if !ok {
 		return nil
 	}
-	_, c := r.CertificateOwner(cert)
+	_, c := identity.CertificateOwner(r, cert)
 	return c
 }
 
@@ -287,7 +287,7 @@ func (k Keys) expand(path string) string {
 // PrincipalOf returns the name under which a key or certificate may sign, "" if the roster does not know it.
 func PrincipalOf(r *identity.Roster, key ssh.PublicKey) string {
 	if cert, ok := key.(*ssh.Certificate); ok {
-		name, _ := r.CertificateOwner(cert)
+		name, _ := identity.CertificateOwner(r, cert)
 		return name
 	}
 	for _, p := range r.Principals {

@@ -210,7 +210,7 @@ func TestFounderMayDoEverything(t *testing.T) {
 	if got := PrincipalOf(roster, public); got != "alice" {
 		t.Errorf("the key belongs to %q", got)
 	}
-	if len(verified.ProjectsNamed(DefaultProject)) != 1 {
+	if len(verified.Projects.Named(DefaultProject)) != 1 {
 		t.Errorf("projects: %v", verified.Projects)
 	}
 }
@@ -341,7 +341,7 @@ func TestAnAuthorityHasMachinesAndAKeyOfItsOwn(t *testing.T) {
 			roster = &next
 		}
 	}
-	if a := roster.AuthorityNamed("forge"); len(a.KeyIDs) != 0 || a.Life != time.Hour || a.Expires.IsZero() {
+	if a := roster.Authorities.Named("forge"); len(a.KeyIDs) != 0 || a.Life != time.Hour || a.Expires.IsZero() {
 		t.Errorf("%+v", a)
 	}
 	if err := AddPrincipal(roster, "bob", identity.Person, ca, Grant{}); writ.CodeOf(err) != writ.CodeConflict {
@@ -350,8 +350,8 @@ func TestAnAuthorityHasMachinesAndAKeyOfItsOwn(t *testing.T) {
 	if err := RemoveAuthority(roster, "forge", identity.Revoked); err != nil {
 		t.Fatal(err)
 	}
-	if err := RemoveAuthority(roster, "forge", identity.Removed); err != nil || roster.AuthorityNamed("forge").State != identity.Revoked {
-		t.Errorf("it was revoked, and is %s, %v", roster.AuthorityNamed("forge").State, err)
+	if err := RemoveAuthority(roster, "forge", identity.Removed); err != nil || roster.Authorities.Named("forge").State != identity.Revoked {
+		t.Errorf("it was revoked, and is %s, %v", roster.Authorities.Named("forge").State, err)
 	}
 	if err := AddAuthority(roster, "forge", nil, AuthorityGrant{Principals: deploy}); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("a revoked one is added again: %v", err)

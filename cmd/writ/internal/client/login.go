@@ -151,7 +151,7 @@ func challenged(ctx context.Context, at *api.Client, address string, roster *ide
 			WithHint("check the address; nothing was signed")
 	}
 	c := all[0]
-	self, there := roster.Coordinator(c.Coordinator), roster.CoordinatorAt(address)
+	self, there := roster.Coordinator(c.Coordinator), roster.Coordinators.At(address)
 	if self == nil || there != nil && there.ID != self.ID || envelope.IDOf(self.Key) != by || c.URL != address || !bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
 		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified, "the challenge for the login is for another coordinator, address or client").
 			WithHint("check the address; nothing was signed")

@@ -26,7 +26,7 @@ func signedBy(t *testing.T, key ed25519.PrivateKey, kind envelope.Kind, records 
 func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
-	graz, linz := roster.DatacenterNamed("graz"), roster.DatacenterNamed("linz")
+	graz, linz := roster.Datacenters.Named("graz"), roster.Datacenters.Named("linz")
 	statement := identity.Statement{
 		Datacenter: graz.ID, Subject: "run/" + string(writ.RunIDOf(writ.Digest{})), Decision: "cancel",
 		Seen: identity.SeenRun("a.tengo", roster.Projects[0].ID, roster.Projects[0].Name, time.Time{}),
@@ -99,7 +99,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 func TestOnlyAnAdoptionWithThisNonceIsBelieved(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
-	graz := roster.DatacenterNamed("graz")
+	graz := roster.Datacenters.Named("graz")
 	digest, err := roster.Digest()
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestOnlyAnAdoptionWithThisNonceIsBelieved(t *testing.T) {
 		"this one":                 {"graz", func(*writ.Adoption) {}, ""},
 		"with another nonce":       {"graz", func(a *writ.Adoption) { a.Nonce = []byte("x") }, writ.CodeUnverified},
 		"of another datacenter":    {"linz", func(*writ.Adoption) {}, writ.CodeUnverified},
-		"about another datacenter": {"graz", func(a *writ.Adoption) { a.Datacenter = roster.DatacenterNamed("linz").ID }, writ.CodeUnverified},
+		"about another datacenter": {"graz", func(a *writ.Adoption) { a.Datacenter = roster.Datacenters.Named("linz").ID }, writ.CodeUnverified},
 		"of another cluster":       {"graz", func(a *writ.Adoption) { a.Cluster = "x" }, writ.CodeUnverified},
 		"of another roster":        {"graz", func(a *writ.Adoption) { a.Digest = writ.DigestOf(nil) }, writ.CodeRosterFork},
 	} {

@@ -7,6 +7,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/chain"
 )
 
 // noClusterHint tells a person without a context how to get one.
@@ -29,7 +30,7 @@ func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, dialTime)
 	defer stop()
-	links, err := identity.CollectPages(after, func(after int) ([][]byte, error) { return c.rosterPage(ctx, known, after) })
+	links, err := chain.CollectPages(after, func(after int) ([][]byte, error) { return c.rosterPage(ctx, known, after) })
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (c *Client) handIn(ctx context.Context, after int) error {
 		return err
 	}
 	for _, link := range links {
-		version, _, err := identity.LinkVersions(link)
+		version, _, err := chain.Versions(link)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
-	graz := roster.DatacenterNamed("graz")
+	graz := roster.Datacenters.Named("graz")
 	n := writ.Node{ID: "n1", Datacenter: graz.ID, Name: "web1", Key: "SHA256:x"}
 	stands := func(change func(s *link.NodeStanding)) func(nonce []byte) (any, int) {
 		return func(nonce []byte) (any, int) {
@@ -38,7 +38,7 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 		"about another node":       {stands(func(s *link.NodeStanding) { s.Node = "n2" }), writ.CodeUnverified},
 		"under another name":       {stands(func(s *link.NodeStanding) { s.Name = "web2" }), writ.CodeUnverified},
 		"with another key":         {stands(func(s *link.NodeStanding) { s.Key = "SHA256:y" }), writ.CodeUnverified},
-		"about another datacenter": {stands(func(s *link.NodeStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified},
+		"about another datacenter": {stands(func(s *link.NodeStanding) { s.Datacenter = roster.Datacenters.Named("linz").ID }), writ.CodeUnverified},
 		"of another cluster":       {stands(func(s *link.NodeStanding) { s.Cluster = "x" }), writ.CodeUnverified},
 		"by another supervisor": {func(nonce []byte) (any, int) {
 			return api.NodeStanding{Proof: signedBy(t, w.datacenters["linz"], envelope.NodeStanding, link.NodeStanding{Nonce: nonce})}, http.StatusOK
@@ -70,7 +70,7 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
-	graz := roster.DatacenterNamed("graz")
+	graz := roster.Datacenters.Named("graz")
 	stands := func(by string, kind envelope.Kind, change func(s *link.TokenStanding)) func(nonce []byte) (any, int) {
 		return func(nonce []byte) (any, int) {
 			s := link.TokenStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Nonce: nonce, Tokens: []link.StandingToken{{ID: "a", CreatedBy: "alice", Uses: 2, Nodes: []string{"n1"}}}}
@@ -86,7 +86,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 		"these are the tokens":  {stands("graz", envelope.TokenStanding, same), ""},
 		"an answer from before": {stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Nonce = make([]byte, writ.ClientNonce) }), writ.CodeUnverified},
 		"about another datacenter": {
-			stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified,
+			stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Datacenter = roster.Datacenters.Named("linz").ID }), writ.CodeUnverified,
 		},
 		"of another cluster":    {stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Cluster = "x" }), writ.CodeUnverified},
 		"by another supervisor": {stands("linz", envelope.TokenStanding, same), writ.CodeUnverified},
@@ -116,7 +116,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
-	graz, shop := roster.DatacenterNamed("graz"), roster.Projects[0].ID
+	graz, shop := roster.Datacenters.Named("graz"), roster.Projects[0].ID
 	stands := func(by string, kind envelope.Kind, change func(s *link.HoldStanding)) func(nonce []byte) (any, int) {
 		return func(nonce []byte) (any, int) {
 			s := link.HoldStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Projects: []writ.ProjectID{shop}, Nonce: nonce, Holds: []link.Hold{
@@ -136,7 +136,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
 		"of fewer projects":     {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Projects, s.Holds = nil, nil }), writ.CodeUnverified},
 		"of more projects":      {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Projects[0] = "*" }), writ.CodeUnverified},
 		"about another datacenter": {
-			stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified,
+			stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Datacenter = roster.Datacenters.Named("linz").ID }), writ.CodeUnverified,
 		},
 		"of another cluster":    {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Cluster = "x" }), writ.CodeUnverified},
 		"by another supervisor": {stands("linz", envelope.HoldStanding, same), writ.CodeUnverified},

@@ -109,8 +109,8 @@ func TestAKeyIsNotKept(t *testing.T) {
 	}
 }
 
-// roster returns a chain of signed rosters.
-func chain(t *testing.T, versions int) (writ.ClusterID, [][]byte) {
+// signedRosters returns a chain of signed rosters.
+func signedRosters(t *testing.T, versions int) (writ.ClusterID, [][]byte) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -139,7 +139,7 @@ func chain(t *testing.T, versions int) (writ.ClusterID, [][]byte) {
 }
 
 func TestRostersGoForwardOnly(t *testing.T) {
-	cluster, signed := chain(t, 12)
+	cluster, signed := signedRosters(t, 12)
 	r := RostersIn(t.TempDir(), cluster)
 	if latest, err := r.Latest(); latest != nil || err != nil {
 		t.Fatalf("empty: %v, %v", latest, err)
@@ -159,7 +159,7 @@ func TestRostersGoForwardOnly(t *testing.T) {
 	if again, err := identity.VerifyRosters(r.Cluster, have, time.Time{}); err != nil || again.Version != 12 {
 		t.Errorf("the files prove %v, %v", again, err)
 	}
-	_, other := chain(t, 1)
+	_, other := signedRosters(t, 1)
 	if _, err := r.Add(other...); err == nil {
 		t.Error("the roster of another cluster was kept")
 	}
@@ -170,7 +170,7 @@ func TestRostersGoForwardOnly(t *testing.T) {
 
 // A folder of an earlier version of writ has a file for every version. The next roster removes those that it does not need.
 func TestOldRosterFilesAreCompacted(t *testing.T) {
-	cluster, signed := chain(t, 12)
+	cluster, signed := signedRosters(t, 12)
 	r := RostersIn(t.TempDir(), cluster)
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestOldRosterFilesAreCompacted(t *testing.T) {
 }
 
 func TestFirstRosterMustBeThatOfTheCluster(t *testing.T) {
-	_, signed := chain(t, 1)
+	_, signed := signedRosters(t, 1)
 	r := RostersIn(t.TempDir(), cluster)
 	if _, err := r.Add(signed...); writ.CodeOf(err) != writ.CodeWrongCluster {
 		t.Errorf("%v, want WRONG_CLUSTER", err)
@@ -216,7 +216,7 @@ func TestDirectoryAsConfigurationIsAMistakeOfThePerson(t *testing.T) {
 }
 
 func TestChangedRosterOnDiskIsNoticed(t *testing.T) {
-	cluster, signed := chain(t, 1)
+	cluster, signed := signedRosters(t, 1)
 	r := RostersIn(t.TempDir(), cluster)
 	if _, err := r.Add(signed...); err != nil {
 		t.Fatal(err)

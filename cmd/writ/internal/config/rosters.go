@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/internal/failpoint"
 )
 
@@ -77,7 +78,7 @@ func (r Rosters) readLinks() (links [][]byte, err error) {
 			return nil, err
 		}
 		links = append(links, link)
-		_, follows, err := identity.LinkVersions(link)
+		_, follows, err := chain.Versions(link)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Path(versions[i]), err)
 		}
@@ -169,7 +170,7 @@ func (r Rosters) store(have, links [][]byte) error {
 	}
 	needed := make(map[int]bool)
 	for _, link := range links {
-		version, _, err := identity.LinkVersions(link)
+		version, _, err := chain.Versions(link)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func SupervisorJoined(data string) bool {
 		return false
 	}
 	latest, err := rosters.Latest()
-	return err == nil && latest != nil && latest.DatacenterOf(PublicKey(key)) != nil
+	return err == nil && latest != nil && latest.Datacenters.Of(PublicKey(key)) != nil
 }
 
 // trustedRosters returns the rosters of the trusted cluster. A flag, the token or the data directory names it.
@@ -69,7 +69,7 @@ func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters
 		return nil, err
 	}
 	if latest != nil {
-		if d := latest.DatacenterOf(public); d != nil {
+		if d := latest.Datacenters.Of(public); d != nil {
 			return d, nil
 		}
 	}
@@ -162,7 +162,7 @@ func askOne(ctx context.Context, by *http.Client, address string, rosters config
 		return nil, err
 	}
 	if latest != nil {
-		if d := latest.DatacenterOf(registration.Key); d != nil {
+		if d := latest.Datacenters.Of(registration.Key); d != nil {
 			return d, nil
 		}
 	}

@@ -83,7 +83,7 @@ func (c *Coord) find(roster *identity.Roster) (*identity.Coordinator, ed25519.Pr
 	if err != nil {
 		return nil, nil, err
 	}
-	return roster.CoordinatorOf(PublicKey(key)), key, nil
+	return roster.Coordinators.Of(PublicKey(key)), key, nil
 }
 
 // firstAddress returns the address by which a coordinator is known: the first with TLS, if it has one. One from before it had TLS leads nowhere.

@@ -147,7 +147,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	}
 	var nodes []devNode
 	for i := range d.Datacenters {
-		datacenter := person.Roster.DatacenterNamed(d.datacenterName(i))
+		datacenter := person.Roster.Datacenters.Named(d.datacenterName(i))
 		more, err := d.startDatacenter(ctx, all, coordinator.URL(), datacenter)
 		if err != nil {
 			return DevCluster{}, err

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"writ"
-	"writ/identity"
+	"writ/identity/chain"
 	"writ/supervisor/journal"
 )
 
@@ -59,7 +59,7 @@ func clusterInJournal(ctx context.Context, store storeLocation) (cluster writ.Cl
 		if err != nil {
 			return err
 		}
-		cluster, err = identity.LinkCluster(signed)
+		cluster, err = chain.Cluster(signed)
 		return err
 	})
 	if _, invalid := writ.ParseDigest(string(cluster)); invalid != nil { // a database is not trusted, and people read the id

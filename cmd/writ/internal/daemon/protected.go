@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"writ/cmd/writ/internal/config"
-	"writ/identity"
+	"writ/identity/chain"
 	"writ/supervisor"
 )
 
@@ -57,7 +57,7 @@ func (s *Supervisor) keep(ctx context.Context, super *supervisor.Supervisor, ros
 	if latest != nil {
 		after = latest.Version
 	}
-	links, err := identity.CollectPages(after, func(after int) ([][]byte, error) { return super.Rosters(ctx, after) })
+	links, err := chain.CollectPages(after, func(after int) ([][]byte, error) { return super.Rosters(ctx, after) })
 	if err == nil {
 		_, err = rosters.Add(links...)
 	}

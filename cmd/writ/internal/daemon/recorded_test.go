@@ -205,7 +205,7 @@ func wantRecordedJournal(t *testing.T, j *journal.Journal, runs []ledger.Run, ro
 			return err
 		}
 		own, err := identity.LoadRosters(roster.Cluster, links, tx.Roster)
-		if err == nil && (own.Version != roster.Version || len(own.NewLinks(0)) != len(links)) {
+		if err == nil && (own.Version != roster.Version || len(own.Chain().Entries(0)) != len(links)) {
 			t.Errorf("the journal has %d versions of the roster up to %d, the ledger those up to %d", len(links), own.Version, roster.Version)
 		}
 		return err

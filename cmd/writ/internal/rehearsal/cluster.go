@@ -171,7 +171,7 @@ func (s *cluster) project(ctx context.Context, name string) (identity.Project, e
 		name = client.DefaultProject
 	}
 	signed, err := client.Successor(s.super.Roster(), s.person, time.Now(), func(next *identity.Roster) error {
-		if len(next.ProjectsNamed(name)) == 0 {
+		if len(next.Projects.Named(name)) == 0 {
 			next.Projects = append(next.Projects, identity.Project{ID: projectID(name), Name: name})
 		}
 		return nil

@@ -22,6 +22,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/identity/pki"
 	"writ/internal/failpoint"
 	"writ/internal/reach"
@@ -213,7 +214,7 @@ func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
 func Coordinator(roster *identity.Roster, address string) pki.Name {
 	want := pki.Name{Role: pki.Coordinator}
 	if roster != nil {
-		if c := roster.CoordinatorAt(address); c != nil {
+		if c := roster.Coordinators.At(address); c != nil {
 			want.ID = c.ID
 		}
 	}
@@ -305,7 +306,7 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) ([][]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
-	return identity.CollectPages(after, func(after int) ([][]byte, error) { return t.Fetch(ctx, t.unverified, server, after) })
+	return chain.CollectPages(after, func(after int) ([][]byte, error) { return t.Fetch(ctx, t.unverified, server, after) })
 }
 
 // Fetch asks the server at a URL for the signed rosters after a version, oldest first, by a client that verifies nothing.

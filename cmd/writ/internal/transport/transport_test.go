@@ -32,6 +32,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/chain"
 	"writ/identity/pki"
 )
 
@@ -122,7 +123,7 @@ func serve(t *testing.T, rosters *[][]byte, cluster writ.ClusterID, secure *tls.
 // firstPage returns as many rosters as fit into one answer.
 func firstPage(signed [][]byte) [][]byte {
 	n := 0
-	for n < len(signed) && identity.IsLastPage(signed[:n]) {
+	for n < len(signed) && chain.IsLastPage(signed[:n]) {
 		n++
 	}
 	return signed[:n]
@@ -369,7 +370,7 @@ func TestManyRostersComeInPages(t *testing.T) {
 	}
 	next := newKey(t)
 	c.change(func(r *identity.Roster) { r.Coordinators[0].Key = next.Public().(ed25519.PublicKey) })
-	if size := len(bytes.Join(c.signed, nil)); size < identity.RosterPage {
+	if size := len(bytes.Join(c.signed, nil)); size < chain.PageSize {
 		t.Fatalf("all rosters have %d bytes, want two pages", size)
 	}
 	newest := c.signed
@@ -480,7 +481,7 @@ func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 		t.Errorf("the coordinator at its address: %v", err)
 	}
 	swapped := *c.roster
-	swapped.Coordinators = []identity.Coordinator{*c.roster.CoordinatorOf(second.Public().(ed25519.PublicKey))}
+	swapped.Coordinators = []identity.Coordinator{*c.roster.Coordinators.Of(second.Public().(ed25519.PublicKey))}
 	thief := serve(t, &rosters, c.roster.Cluster, by(second, &swapped))
 	if err := tr.post(thief.URL); err != nil {
 		t.Errorf("a coordinator at an address that nobody has: %v", err)

@@ -1,10 +1,10 @@
-package identity
+package chain
 
 import "writ"
 
-// RosterPage is the size of a page of links, in bytes. A page ends with the link that reaches this size, so it has at
+// PageSize is the size of a page of links, in bytes. A page ends with the link that reaches this size, so it has at
 // most 1.7 MiB. A smaller page is the last one.
-const RosterPage = 1 << 20
+const PageSize = 1 << 20
 
 // maxPath limits the links that a client reads from an unverified server, in bytes.
 const maxPath = 64 << 20
@@ -15,7 +15,7 @@ func IsLastPage(page [][]byte) bool {
 	for _, link := range page {
 		size += len(link)
 	}
-	return size < RosterPage
+	return size < PageSize
 }
 
 // CollectPages reads all pages of links after a version. read returns one page. Each page must end with a newer version;
@@ -36,12 +36,13 @@ func CollectPages(after int, read func(after int) ([][]byte, error)) (all [][]by
 		if size > maxPath {
 			return nil, writ.Errorf(writ.CodeTooLarge, "the server gives more than %d bytes of rosters", maxPath)
 		}
-		newest, _, err := LinkVersions(page[len(page)-1])
+		newest, _, err := Versions(page[len(page)-1])
 		if err != nil {
 			return nil, err
 		}
 		if newest <= after {
-			return nil, writ.Errorf(writ.CodeRosterInvalid, "the server was asked for rosters after version %d, and gives version %d", after, newest)
+			return nil, writ.Errorf(writ.CodeRosterInvalid,
+				"the server was asked for rosters after version %d, and gives version %d", after, newest)
 		}
 		after = newest
 	}

@@ -1,4 +1,4 @@
-package identity
+package chain
 
 import (
 	"bytes"
@@ -8,14 +8,11 @@ import (
 	"writ/identity/header"
 )
 
-// A link is a signed roster as it is sent and stored. If it does not directly follow the reader's version, the digests
-// of the skipped versions precede the text. The history in the roster proves them.
-
 // linkPrefix starts each link that skips versions. No signed text starts with it.
 const linkPrefix = "writ-roster-skips-v1\x00"
 
-// newLink puts the digests of skipped versions before a signed roster.
-func newLink(skipped []writ.Digest, signed []byte) []byte {
+// Join returns the link of a signed roster. It puts the digests of skipped versions before the text.
+func Join(skipped []writ.Digest, signed []byte) []byte {
 	if len(skipped) == 0 {
 		return signed
 	}
@@ -28,8 +25,8 @@ func newLink(skipped []writ.Digest, signed []byte) []byte {
 	return append(link, signed...)
 }
 
-// splitLink returns the digests of the versions that a link skips, oldest first, and its signed roster.
-func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
+// Split returns the digests of the versions that a link skips, oldest first, and its signed roster.
+func Split(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	rest, ok := bytes.CutPrefix(link, []byte(linkPrefix))
 	if !ok {
 		return nil, link, nil
@@ -39,7 +36,7 @@ func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	}
 	n := binary.BigEndian.Uint32(rest)
 	rest = rest[4:]
-	if n == 0 || n >= milestone || len(rest) < int(n)*len(writ.Digest{}) {
+	if n == 0 || n >= Milestone || len(rest) < int(n)*len(writ.Digest{}) {
 		return nil, nil, header.Malformed("the link of a roster skips %d versions and has %d bytes", n, len(rest))
 	}
 	skipped = make([]writ.Digest, n)
@@ -49,31 +46,30 @@ func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	return skipped, rest, nil
 }
 
-// skippedFrom drops the digests up to the version of previous. skipped starts with the version after follows. It
-// returns false if skipped has another digest for the version of previous.
-func skippedFrom(previous *Roster, follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
-	known := previous.Version - follows
+// SkipKnown drops the digests up to the newest version of c. skipped starts with the version after follows. It returns
+// false if skipped has another digest for the newest version.
+func (c Chain) SkipKnown(follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
+	known := c.newest.Version - follows
 	if known <= 0 {
 		return skipped, true
 	}
-	digest, err := previous.textDigest()
-	if err != nil || known > len(skipped) || skipped[known-1] != digest {
+	if known > len(skipped) || c.newest.Digest.IsZero() || skipped[known-1] != c.newest.Digest {
 		return nil, false
 	}
 	return skipped[known:], true
 }
 
-// SignedRoster returns the signed roster of a link, without the digests of the versions that it skips.
-func SignedRoster(link []byte) []byte {
-	if _, signed, err := splitLink(link); err == nil {
+// Signed returns the signed roster of a link, without the digests of the versions that it skips.
+func Signed(link []byte) []byte {
+	if _, signed, err := Split(link); err == nil {
 		return signed
 	}
 	return link
 }
 
-// LinkCluster returns the cluster of a link's roster. It verifies no signature.
-func LinkCluster(link []byte) (writ.ClusterID, error) {
-	_, signed, err := splitLink(link)
+// Cluster returns the cluster of a link's roster. It verifies no signature.
+func Cluster(link []byte) (writ.ClusterID, error) {
+	_, signed, err := Split(link)
 	if err != nil {
 		return "", err
 	}
@@ -82,10 +78,10 @@ func LinkCluster(link []byte) (writ.ClusterID, error) {
 	return writ.ClusterID(r.One("cluster")), r.Err()
 }
 
-// LinkVersions returns the version of a link's roster, and the version that the link follows: 0 for a roster without a
+// Versions returns the version of a link's roster, and the version that the link follows: 0 for a roster without a
 // predecessor. It verifies no signature.
-func LinkVersions(link []byte) (version, follows int, err error) {
-	skipped, signed, err := splitLink(link)
+func Versions(link []byte) (version, follows int, err error) {
+	skipped, signed, err := Split(link)
 	if err != nil {
 		return 0, 0, err
 	}

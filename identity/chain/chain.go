@@ -1,0 +1,156 @@
+// Package chain holds the versions that lead to a roster: their digests, the history that proves them, and the links in
+// which rosters are sent and stored. A link is a signed roster. If it does not directly follow the reader's version, it
+// also has the digests of the versions that it skips. A verifier needs the texts of few versions, the waypoints. The
+// package must not know the content of rosters, nor signatures: package identity verifies them and decides which
+// version is a waypoint.
+package chain
+
+import (
+	"math/bits"
+	"slices"
+
+	"writ"
+)
+
+// Entry describes a version of a verified chain in a store.
+type Entry struct {
+	Version  int
+	Digest   writ.Digest // of the text
+	Waypoint bool        // its text is needed to verify later versions
+}
+
+// Chain is the versions of a verified roster up to its own. It is immutable. The zero value has no version.
+type Chain struct {
+	newest    *element
+	waypoints []int // ascending
+}
+
+// element is a version in a chain.
+type element struct {
+	Entry
+	unproven bool // the roster names no history
+	before   *element
+}
+
+// New returns a chain of one version. proven means that the roster names its history.
+func New(e Entry, proven bool) Chain {
+	c := Chain{newest: &element{Entry: e, unproven: !proven}}
+	if e.Waypoint {
+		c.waypoints = []int{e.Version}
+	}
+	return c
+}
+
+// Then returns the chain of the version that follows c and the skipped versions.
+func (c Chain) Then(skipped []writ.Digest, e Entry, proven bool) Chain {
+	before := c.newest
+	for i, digest := range skipped {
+		before = &element{Entry: Entry{Version: c.newest.Version + 1 + i, Digest: digest}, before: before}
+	}
+	next := Chain{&element{e, !proven, before}, slices.Clip(c.waypoints)}
+	if !proven && !c.newest.Waypoint {
+		next.waypoints = append(next.waypoints, c.newest.Version)
+	}
+	if e.Waypoint {
+		next.waypoints = append(next.waypoints, e.Version)
+	}
+	return next
+}
+
+// At returns the part of c that ends with a version, without the index of waypoints. ok is false for an unknown version.
+func (c Chain) At(version int) (part Chain, e Entry, ok bool) {
+	l := c.newest
+	for l != nil && l.Version > version {
+		l = l.before
+	}
+	if l == nil || l.Version != version {
+		return Chain{}, Entry{}, false
+	}
+	return Chain{newest: l}, l.Entry, true
+}
+
+// IsEmpty reports whether c has no version.
+func (c Chain) IsEmpty() bool { return c.newest == nil }
+
+// Entries returns the versions that are newer than after, for a store that has all earlier ones. If version after has
+// become a waypoint, it is returned again.
+func (c Chain) Entries(after int) []Entry {
+	entries := c.since(after - 1)
+	if len(entries) > 0 && entries[0].Version == after && !entries[0].Waypoint {
+		return entries[1:]
+	}
+	return entries
+}
+
+// since returns the versions that are newer than after, oldest first. The newest is marked as a waypoint only if a later
+// version needs its text.
+func (c Chain) since(after int) []Entry {
+	n := 0
+	for l := c.newest; l != nil && l.Version > after; l = l.before {
+		n++
+	}
+	entries := make([]Entry, n)
+	unproven := false // the next version has no history, so its verifier needs this text
+	for l := c.newest; n > 0; l = l.before {
+		n--
+		entries[n] = l.Entry
+		entries[n].Waypoint = l.Waypoint || unproven
+		unproven = l.unproven
+	}
+	return entries
+}
+
+// PageStart returns the version after which the page for a caller with version after starts. It rounds after down, so
+// that a server builds few pages for many callers. The caller gets fewer digests that it already has than digests that
+// it lacks, and no waypoint twice.
+func (c Chain) PageStart(after int) int {
+	newest := c.newest.Version
+	if after >= newest {
+		return newest
+	}
+	last, next := 0, newest
+	at, _ := slices.BinarySearch(c.waypoints, after+1)
+	if at < len(c.waypoints) {
+		next = c.waypoints[at]
+	}
+	if at > 0 {
+		last = c.waypoints[at-1]
+	}
+	distance := 1 << bits.Len(uint(next-after-1)) // a power of two
+	return max(last, next-distance)
+}
+
+// Path returns one page of the links that lead from version after to the newest: all waypoints and the newest itself.
+// text returns the signed roster of a version. All versions with the same PageStart have the same page.
+func (c Chain) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
+	return c.PathWithin(c.PageStart(after), PageSize, text)
+}
+
+// WholePath returns the links that lead to the newest version from version 1.
+func (c Chain) WholePath(text func(version int) ([]byte, error)) ([][]byte, error) {
+	return c.PathWithin(0, 0, text)
+}
+
+// PathWithin returns the links after a version, without rounding. It ends with the link that reaches size bytes; 0
+// means all.
+func (c Chain) PathWithin(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
+	path := [][]byte{}
+	var skipped []writ.Digest
+	total := 0
+	for _, e := range c.since(after) {
+		if !e.Waypoint && e.Version != c.newest.Version {
+			skipped = append(skipped, e.Digest)
+			continue
+		}
+		signed, err := text(e.Version)
+		if err != nil {
+			return nil, err
+		}
+		path = append(path, Join(skipped, Signed(signed)))
+		skipped = nil
+		if total += len(path[len(path)-1]); size > 0 && total >= size {
+			break
+		}
+	}
+	return path, nil
+}
