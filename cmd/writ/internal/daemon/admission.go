@@ -16,10 +16,11 @@ import (
 	"writ/identity"
 )
 
-// askCoordinatorEvery is the pause between two looks whether the roster names a supervisor that waits for it.
+// askCoordinatorEvery is the pause between two checks whether the roster names a waiting supervisor.
 const askCoordinatorEvery = time.Second
 
-// SupervisorJoined reports whether the rosters that are kept in a data directory name the supervisor there: then it needs no token.
+// SupervisorJoined reports whether the stored rosters of a data directory name its supervisor. Such a supervisor needs
+// no token.
 func SupervisorJoined(data string) bool {
 	path := filepath.Join(data, supervisorKeyFile)
 	if _, err := os.Stat(path); err != nil {
@@ -60,8 +61,8 @@ func (s *Supervisor) trustedRosters(ctx context.Context, store storeLocation) (c
 	return config.RostersIn(s.Data, pin), nil
 }
 
-// awaitDatacenter returns the datacenter that the roster gives to this key. If it gives none, it registers with the coordinators and
-// waits.
+// awaitDatacenter returns the datacenter of this key in the roster. If the roster lacks the key, it registers with the
+// coordinators and waits.
 func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey) (*identity.Datacenter, error) {
 	public := PublicKey(key)
 	latest, err := rosters.Latest()
@@ -107,14 +108,14 @@ func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters
 	}
 }
 
-// coordinators is how coordinators are reached that rosters name.
+// coordinators returns a client for the coordinators that the rosters name.
 func coordinators(rosters config.Rosters) *http.Client {
 	return &http.Client{Transport: &transport.Transport{
 		Rosters: rosters, Anchor: identity.Anchor{Cluster: rosters.Cluster}, Want: transport.Coordinator, Fetch: transport.FromCoordinator, PublicNames: true,
 	}}
 }
 
-// registration is what the supervisor says of itself. The token proves it to the person who made the token.
+// registration returns the request for a place in the roster. The token proves it to its creator.
 func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration {
 	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: make([]byte, identity.NonceSize), URL: s.nodeAPI()}
 	_, _ = rand.Read(r.Nonce) // never fails
@@ -125,7 +126,7 @@ func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration 
 	return r
 }
 
-// ask fetches what is new of the roster from the first coordinator that answers, and registers there if it does not name the key yet.
+// ask fetches new rosters from the first coordinator that answers. If they lack the key, it registers there.
 func (s *Supervisor) ask(ctx context.Context, by *http.Client, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
 	var last error
 	for _, address := range s.Coordinators {
@@ -133,7 +134,7 @@ func (s *Supervisor) ask(ctx context.Context, by *http.Client, rosters config.Ro
 		if d != nil || err == nil {
 			return d, nil
 		}
-		if last == nil || writ.AsError(last).Retryable() { // what ends the wait is told before what may pass
+		if last == nil || writ.AsError(last).Retryable() { // a final error wins over a temporary one
 			last = err
 		}
 	}
@@ -167,7 +168,7 @@ func askOne(ctx context.Context, by *http.Client, address string, rosters config
 		}
 	}
 	_, err = api.Answer[api.Registration](client.Register(ctx, registration))
-	if writ.CodeOf(err) == writ.CodeConflict { // it was taken into the roster since: the next look finds it there
+	if writ.CodeOf(err) == writ.CodeConflict { // the key is in the roster since then: the next check finds it
 		return nil, nil
 	}
 	return nil, err

@@ -13,13 +13,14 @@ import (
 	"writ/efi/bootserver"
 )
 
-// maxAssignments bounds a file with the settings of single machines.
+// maxAssignments limits the file with the settings of single machines, in bytes.
 const maxAssignments = 4 << 20
 
-// AssignmentsFile has the settings of single machines, and is read again when it has changed. What it said before counts while it cannot be read.
+// AssignmentsFile reads the settings of single machines from a file, and again after each change. While the file is
+// unreadable or invalid, the last valid settings apply.
 type AssignmentsFile struct {
 	Path  string
-	Check func(words []string) error // refuses settings that no machine can use, or must not be told
+	Check func(words []string) error // rejects invalid or forbidden settings
 
 	mu   sync.Mutex
 	made time.Time // of the file that was read, with its size
@@ -28,7 +29,7 @@ type AssignmentsFile struct {
 	err  error
 }
 
-// Read returns what the file says, or said last with the reason why it cannot be read. A file that is not there says nothing.
+// Read returns the settings, or the last valid ones with the error. A missing file means no settings.
 func (f *AssignmentsFile) Read() (*bootserver.Assignments, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +66,7 @@ func (f *AssignmentsFile) failed(err error) error {
 	return writ.Errorf(writ.CodeUsage, "the settings of machines in %s cannot be used: %s", f.Path, text).WithHint("%s", e.Hint)
 }
 
-// ReadAssignments returns the text of such a file.
+// ReadAssignments returns the text of a file with settings.
 func ReadAssignments(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -22,36 +22,37 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// How often a boot server reports: machines that start are followed by the second. Very many of them cost a supervisor more than they are worth.
+// The intervals and limits of reports. A pause per machine bounds the load of the supervisor.
 const (
 	bootReportEvery   = 2 * time.Second
-	bootMachineTakes  = time.Millisecond // besides, for each machine
+	bootMachineTakes  = time.Millisecond // added for each machine
 	maxReportedAdvice = 700
 	maxReportedWord   = 200
 )
 
-// BootReports tells the supervisor of a datacenter which machines start. Each report has all of them, so a supervisor that has forgotten what it was
-// told knows it again after one.
+// BootReports sends the list of starting machines to the supervisor of a datacenter. Each report is complete, so a
+// restarted supervisor needs only one.
 type BootReports struct {
-	Supervisors []string // URLs of the node APIs of its supervisors, of which one serves
+	Supervisors []string // URLs of the node APIs of its supervisors; one of them serves
 	Token       identity.Token
 	Name        string        // of this host
 	Every       time.Duration // bootReportEvery if 0
 	Log         *slog.Logger
 
 	apis  []*nodes.Client
-	at    int            // in apis, of the one that answered last
-	next  nodes.BootNext // zero if it has to be asked for
+	at    int            // index in apis of the last one that answered
+	next  nodes.BootNext // zero if it must be requested
 	lines limit.Lines
 	away  bool
 }
 
-// NewBootReports returns what reports with a token. Only the supervisor of the datacenter of the token is told anything.
+// NewBootReports returns the reports of a boot server with a token. They go only to the supervisor of the token's
+// datacenter.
 func NewBootReports(token identity.Token, supervisors []string, log *slog.Logger) (*BootReports, error) {
 	if token.Datacenter == "" {
 		return nil, writ.Errorf(writ.CodeTokenInvalid, "the token is for a supervisor, not for a boot server").WithHint("make one with `writ token create --role boot-server`")
 	}
-	_, key, err := ed25519.GenerateKey(nil) // the token proves who reports; a certificate of no node says nothing
+	_, key, err := ed25519.GenerateKey(nil) // the token authenticates the reports; the key is only for TLS
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func NewBootReports(token identity.Token, supervisors []string, log *slog.Logger
 	return b, nil
 }
 
-// Run reports what list says until ctx ends.
+// Run reports the result of list until ctx ends.
 func (b *BootReports) Run(ctx context.Context, list func() bootserver.List) {
 	for {
 		said := list()
@@ -85,7 +86,7 @@ func (b *BootReports) Run(ctx context.Context, list func() bootserver.List) {
 	}
 }
 
-// note logs whether reports arrive, when that changes, and now and then while they do not.
+// note logs when reports begin or cease to arrive, and repeats the failure at a limited rate.
 func (b *BootReports) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -99,14 +100,14 @@ func (b *BootReports) note(ctx context.Context, err error) {
 	b.away = err != nil
 }
 
-// report tells all of a list. The next supervisor is told the next time, if this one does not answer or serve.
+// report sends a list. If this supervisor does not answer or serve, the next report goes to the next one.
 func (b *BootReports) report(ctx context.Context, said bootserver.List) error {
 	text, err := encodeBootList(b.Name, said)
 	if err != nil {
 		return err
 	}
 	err = b.send(ctx, text)
-	if writ.CodeOf(err) == writ.CodeConflict { // it was started again, or has taken a report whose answer was lost
+	if writ.CodeOf(err) == writ.CodeConflict { // the supervisor restarted, or an answer was lost
 		b.next = nodes.BootNext{}
 		err = b.send(ctx, text)
 	}
@@ -131,7 +132,7 @@ func (b *BootReports) send(ctx context.Context, text []byte) error {
 	return api.ReportBoots(ctx, c, func() ([]byte, error) { return text, nil })
 }
 
-// encodeBootList returns a list as a supervisor reads it: as many machines as fit, those whose step is the newest.
+// encodeBootList encodes a list for a supervisor. If it is too long, the machines with the oldest steps are omitted.
 func encodeBootList(name string, said bootserver.List) ([]byte, error) {
 	report := link.BootReport{Name: name, Image: said.Image, Trouble: progress.Text(said.Trouble, maxReportedAdvice), Machines: link.BootMachines{}}
 	for _, r := range said.Machines[:min(len(said.Machines), link.MaxBootMachines)] {

@@ -21,19 +21,19 @@ import (
 // BootServer is a boot server as a process.
 type BootServer struct {
 	Machines     net.Listener
-	Operators    net.Listener // for the list, without login and TLS
+	Operators    net.Listener // for the list of machines, without login and TLS
 	Image        []byte
 	Words        []string         // the command line of the kernel
-	Assigned     *AssignmentsFile // settings of single machines; nil if none has any
-	URL          string           // how machines reach it; by the address that they ask if ""
-	TLSCert      string           // file with a certificate that machines know, "" for none
+	Assigned     *AssignmentsFile // settings of single machines; nil for none
+	URL          string           // base URL for machines; "" means the address that they request
+	TLSCert      string           // file with a certificate that machines trust, "" for none
 	TLSKey       string           // file with its key
 	AllowedHosts []string
-	Reports      *BootReports // to the supervisor of the datacenter; nil if it is told nothing
+	Reports      *BootReports // to the supervisor of the datacenter; nil for none
 	Log          *slog.Logger
 }
 
-// Run serves until ctx ends, and returns nil then. ready is called when the listeners are about to be served.
+// Run serves until ctx ends, and then returns nil. It calls ready just before it accepts requests.
 func (b *BootServer) Run(ctx context.Context, ready func()) error {
 	defer b.Machines.Close()
 	defer b.Operators.Close()
@@ -65,7 +65,7 @@ func (b *BootServer) Run(ctx context.Context, ready func()) error {
 	return group.Wait()
 }
 
-// certify returns how the server speaks TLS, nil if it does not.
+// certify returns the TLS configuration, nil without a certificate.
 func (b *BootServer) certify(ctx context.Context) (*tls.Config, error) {
 	at, err := url.Parse(b.URL)
 	if err != nil {
@@ -85,5 +85,6 @@ func (b *BootServer) certify(ctx context.Context) (*tls.Config, error) {
 	if err := public.open(ctx); err != nil {
 		return nil, err
 	}
-	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return public.get() }, MinVersion: tls.VersionTLS12}, nil // many versions of iPXE know no later one
+	// Many versions of iPXE support no later one.
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return public.get() }, MinVersion: tls.VersionTLS12}, nil
 }

@@ -8,10 +8,11 @@ import (
 	"writ/supervisor"
 )
 
-// certificates are those of a datacenter: of its supervisor, and of its Redis if the supervisor issues that.
+// certificates lists and rotates the certificates of a datacenter: of its supervisor, and of its Redis if the
+// supervisor issues it.
 type certificates struct {
 	issuer *pki.Issuer
-	redis  *redisTLS // nil if its certificate comes from somewhere else, or if it has none
+	redis  *redisTLS // nil if Redis has no certificate, or one of another issuer
 }
 
 var _ supervisor.Certificates = certificates{}

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// runBound runs a child that the kernel ends with this process, even if this one is killed. The kernel watches the thread that made
-// the child, so the thread is kept until the child is gone.
+// runBound runs a child that the kernel ends with this process, even after SIGKILL. The kernel watches the thread that
+// started the child, so the thread stays locked until the child ends.
 func runBound(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -4,5 +4,6 @@ package daemon
 
 import "os/exec"
 
-// runBound runs a child until it ends. Where the kernel cannot end it with this process it survives when this one is killed.
+// runBound runs a child until it ends. It survives the death of this process, because the system offers no way to bind
+// it.
 func runBound(cmd *exec.Cmd) error { return cmd.Run() }

@@ -30,7 +30,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// The files of a coordinator in its data directory: its ledger, and the key to which its certificates lead.
+// The files of a coordinator in its data directory: its ledger, and the key that signs its certificates.
 const (
 	coordLedger        = "ledger.db"
 	coordinatorKeyFile = "coordinator.key"
@@ -39,34 +39,34 @@ const (
 // Coord is a coordinator as a process.
 type Coord struct {
 	Data         string // directory of its ledger
-	Ledger       string // postgres:// URL of its ledger, or @FILE with one; a file in Data if ""
+	Ledger       string // postgres:// URL of its ledger, or @FILE with one; "" means a file in Data
 	Listener     net.Listener
 	Metrics      net.Listener // for metrics and health, without login, and without TLS on loopback; nil for none
-	PublicURL    string       // how supervisors and browsers reach it; the listener's address if ""
-	TLSCert      string       // file with a certificate that browsers know, "" for none
+	PublicURL    string       // URL for supervisors and browsers; "" means the listener's address
+	TLSCert      string       // file with a certificate that browsers trust, "" for none
 	TLSKey       string       // file with its key
-	Coordinators []string     // others of the cluster
-	Rosters      [][]byte     // signed, oldest first; those that the ledger lacks are added
+	Coordinators []string     // other coordinators of the cluster
+	Rosters      [][]byte     // signed, oldest first; added to the ledger if missing there
 	Cluster      writ.ClusterID
-	AllowedHosts []string // further names by which clients and browsers ask for it
+	AllowedHosts []string // further host names for clients and browsers
 	Webhooks     string   // file with settings of webhooks, "" for none
 	Traces       tracing.Settings
-	ProjectRate  float64       // submissions of one project a second, without bound if 0
-	ShareGiB     int64         // of the ledger for the events of one datacenter, by its disk if 0
-	Grace        time.Duration // of requests, once it is told to end; see coord.Coordinator
+	ProjectRate  float64       // submissions per second and project; 0 means unlimited
+	ShareGiB     int64         // part of the ledger for the events of one datacenter; 0 means a share of the disk
+	Grace        time.Duration // time for in-flight requests after shutdown begins; see coord.Coordinator
 	Keyless      bool          // serve on loopback without a key and login, although the roster names coordinators
 	Version      string
 	Log          *slog.Logger
-	// SkipEarlyCheckForTest makes it pass on what it would refuse.
+	// SkipEarlyCheckForTest accepts submissions that the coordinator would reject.
 	SkipEarlyCheckForTest bool
 }
 
-// URL is where the coordinator can be reached, unless the roster says so.
+// URL returns the address of the coordinator, unless the roster has another one.
 func (c *Coord) URL() string {
 	return cmp.Or(c.PublicURL, "http://"+c.Listener.Addr().String())
 }
 
-// CoordinatorKey returns the key of the coordinator in a data directory, and makes it if there is none.
+// CoordinatorKey returns the key of the coordinator in a data directory. It creates a missing key.
 func CoordinatorKey(data string) (ed25519.PrivateKey, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func CoordinatorKey(data string) (ed25519.PrivateKey, error) {
 	return identity.LoadOrCreateKey(filepath.Join(data, coordinatorKeyFile))
 }
 
-// find returns what the roster says of the coordinator with the key in the data directory, nil if that is nothing.
+// find returns the roster's entry for the key in the data directory, or nil.
 func (c *Coord) find(roster *identity.Roster) (*identity.Coordinator, ed25519.PrivateKey, error) {
 	if _, err := os.Stat(filepath.Join(c.Data, coordinatorKeyFile)); roster == nil || errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
@@ -86,7 +86,8 @@ func (c *Coord) find(roster *identity.Roster) (*identity.Coordinator, ed25519.Pr
 	return roster.Coordinators.Of(PublicKey(key)), key, nil
 }
 
-// firstAddress returns the address by which a coordinator is known: the first with TLS, if it has one. One from before it had TLS leads nowhere.
+// firstAddress returns the address to show for a coordinator: the first with TLS, else the first. An address from
+// before TLS leads nowhere.
 func firstAddress(self *identity.Coordinator) string {
 	for _, address := range self.URLs {
 		if strings.HasPrefix(address, "https:") {
@@ -96,7 +97,7 @@ func firstAddress(self *identity.Coordinator) string {
 	return self.URLs[0]
 }
 
-// issuerOf issues the certificates with which a coordinator listens that the roster names, nil if all of its addresses are without TLS.
+// issuerOf returns the issuer of the certificates of a coordinator in the roster, nil if none of its addresses has TLS.
 func issuerOf(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.PrivateKey) (*pki.Issuer, error) {
 	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: cluster, Role: pki.Coordinator, ID: self.ID}}
 	secure := false
@@ -136,7 +137,7 @@ func (c *Coord) certify(ctx context.Context, to *coord.Config) error {
 	return nil
 }
 
-// hostsOf returns the hosts in URLs and names.
+// hostsOf returns the hosts of URLs and host names.
 func hostsOf(all []string) (hosts []string) {
 	for _, name := range all {
 		if u, err := url.Parse(name); err == nil && u.Host != "" {
@@ -147,7 +148,7 @@ func hostsOf(all []string) (hosts []string) {
 	return hosts
 }
 
-// Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
+// Run serves until ctx ends, and then returns nil. It calls ready just before it accepts requests.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
 	where, err := claimStore(c.Data, ledgerKept, "ledger", c.Ledger)
@@ -178,7 +179,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err := c.checkCoordinatorKey(roster, self); err != nil {
 		return err
 	}
-	if self != nil && c.PublicURL == "" && !onLoopback(c.Listener.Addr()) { // one that only this machine reaches is where it listens
+	// On loopback the listener's address is right.
+	if self != nil && c.PublicURL == "" && !onLoopback(c.Listener.Addr()) {
 		c.PublicURL = firstAddress(self)
 	}
 	disk := &metrics.Disk{Data: c.Data, Store: where.file}
@@ -231,7 +233,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 			"fix", "name this host in --public-url as other machines do")
 	}
 	if err := config.CheckListen(c.Listener.Addr()); err != nil {
-		return err // before anybody waits for it
+		return err // before a client connects
 	}
 	coordinator, err := coord.New(config)
 	if err != nil {
@@ -258,7 +260,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	return group.Wait()
 }
 
-// newest returns the newest roster once the given links are added to a ledger whose newest roster is have. Both may be missing: then it is nil.
+// newest returns the newest roster after the given links are added to a ledger whose newest roster is have. It returns
+// nil if both are missing.
 func newest(have *identity.Roster, given [][]byte) (*identity.Roster, error) {
 	if have == nil {
 		cluster, err := clusterOf(given)
@@ -280,8 +283,8 @@ func newest(have *identity.Roster, given [][]byte) (*identity.Roster, error) {
 	return have, nil
 }
 
-// RostersFor returns the rosters that a coordinator begins with: those of files, or else those in its data directory. The cluster is
-// that of the first one; a coordinator is told by its operator what to serve.
+// RostersFor returns the initial rosters of a coordinator: those in files, or else those in its data directory. The
+// first roster determines the cluster.
 func RostersFor(data string, files []string) ([][]byte, writ.ClusterID, error) {
 	var signed [][]byte
 	for _, path := range files {

@@ -1,4 +1,4 @@
-// Package daemon puts the processes of writ together: a coordinator, a supervisor, a runner, each from the packages that it is
-// made of, the stores and drivers chosen here and nowhere else, and all of them in one process for `writ dev`. It must not know the
-// command line. Everything is decided by what a Config says; nothing runs before Run.
+// Package daemon assembles the processes of writ: coordinator, supervisor, runner, boot server, and all of them in one
+// process for `writ dev`. It is the only place that chooses stores and drivers. It must not know the command line. A
+// process is a struct of settings; it starts in Run.
 package daemon

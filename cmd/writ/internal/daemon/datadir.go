@@ -12,8 +12,8 @@ import (
 	"writ/internal/storelock"
 )
 
-// keptFile is a file of a data directory that a daemon creates only once. Without it the daemon would silently get a new
-// identity or lose its records.
+// keptFile is a file of a data directory that a daemon creates only once. Without it the daemon would silently get a
+// new identity or lose its records.
 type keptFile struct {
 	name     string
 	role     string   // for the message: "coordinator"
@@ -63,8 +63,8 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// checkCoordinatorKey refuses to serve without the key of a coordinator that the roster names. Such a process would serve reads on
-// loopback without a login.
+// checkCoordinatorKey refuses to serve without the key of a coordinator that the roster names. Such a process would
+// serve reads on loopback without a login.
 func (c *Coord) checkCoordinatorKey(roster *identity.Roster, self *identity.Coordinator) error {
 	if roster == nil || len(roster.Coordinators) == 0 || self != nil {
 		return nil

@@ -24,52 +24,53 @@ import (
 const (
 	devKeyFile    = "dev.key"
 	devClientFile = "client.yaml"
-	devImages     = "images" // a directory of files that may be images
+	devImages     = "images" // directory of files that scripts may use as images
 )
 
-// How long jobs may go on once a development cluster was told to end, and then requests that its supervisors and its coordinator are answering, one
-// process after the other. Somebody waits for their prompt; what is cut off begins again with the next start.
+// The time for running jobs after shutdown begins, and then for in-flight requests of each supervisor and the
+// coordinator. It is short because a person waits. Jobs that are cut off are repeated after the next start.
 const (
 	devGrace        = 2 * time.Second
 	devRequestGrace = 500 * time.Millisecond
 )
 
-// DevName is the name of the person of a development cluster.
+// DevName is the name of the person in a development cluster.
 const DevName = "dev"
 
-// devCapacity is what a development node offers whose drivers mostly simulate: an example must fit on a small laptop.
+// devCapacity is the capacity of a development node with simulated drivers. Each example must fit on a small laptop.
 var devCapacity = writ.Capacity{CPUs: 32, MemoryMiB: 64 << 10, DiskGiB: 1000}
 
-// Dev is a whole cluster in one process, made of the same parts as one process per role. What it makes survives in its data directory.
+// Dev is a whole cluster in one process, built from the same parts as separate processes. Its state stays in its data
+// directory.
 type Dev struct {
 	Data        string
 	Listener    net.Listener // of the coordinator
 	Datacenters int
 	Nodes       int // of each datacenter
 	Drivers     Drivers
-	Capacity    writ.Capacity // of each node. Parts that are 0 are measured with DriversHost, and plenty with others
-	Host        HostConfig    // for DriversHost: there may be one node only then
+	Capacity    writ.Capacity // of each node; zero parts are measured with DriversHost, and large otherwise
+	Host        HostConfig    // for DriversHost, which allows only one node
 	Speed       float64       // of simulated drivers
 	Version     string
 	Log         *slog.Logger
-	// Note is told what was started, in sentences for people.
+	// Note prints what was started, for people.
 	Note func(format string, args ...any)
 }
 
-// DevCluster is what runs then.
+// DevCluster describes a running development cluster.
 type DevCluster struct {
 	URL     string // of the coordinator and its dashboard
-	Client  string // path of the configuration for clients
+	Client  string // path of the client configuration
 	Cluster writ.ClusterID
-	Drivers []writ.NodeDriver // of every node
-	Nodes   int               // that work, or did when it began
-	Removed []string          // data directories of nodes that were removed: without one, its node joins anew
+	Drivers []writ.NodeDriver // the same on every node
+	Nodes   int               // admitted nodes at the start
+	Removed []string          // data directories of removed nodes; delete one to join the node anew
 }
 
-// regions give development datacenters something to be chosen by.
+// regions are the regions of development datacenters, to demonstrate placement.
 var regions = []string{"north", "south", "east", "west"}
 
-// devNode is one node to be run.
+// devNode is a node to start.
 type devNode struct {
 	datacenter *identity.Datacenter
 	name       string
@@ -77,10 +78,11 @@ type devNode struct {
 	redis      redisqueue.Server
 }
 
-// Run makes the cluster if there is none, runs it until ctx ends, and returns nil then. ready is called when everything serves.
+// Run creates the cluster if necessary, runs it until ctx ends, and then returns nil. It calls ready when everything
+// serves.
 func (d *Dev) Run(ctx context.Context, ready func(DevCluster)) (err error) {
 	defer d.Listener.Close()
-	lock, err := lockStore(d.Data, devKeyFile) // before client.yaml says that the cluster is here
+	lock, err := lockStore(d.Data, devKeyFile) // before client.yaml names this cluster
 	if err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (d *Dev) Run(ctx context.Context, ready func(DevCluster)) (err error) {
 	cluster, err := d.start(serving, all)
 	switch {
 	case serving.Err() != nil:
-		return nil // stop says what failed, if anything did
+		return nil // stop returns the failure, if any
 	case err != nil:
 		return err
 	}
@@ -115,7 +117,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 		return DevCluster{}, config.Unwritable(data, fmt.Errorf("make the directory of images: %w", err))
 	}
 	d.Host.ImageDirs = append(d.Host.ImageDirs, images)
-	if d.Drivers != DriversHost { // those of a host can give no more than it has
+	if d.Drivers != DriversHost { // a host's drivers offer its real capacity
 		d.Capacity = writ.Capacity{
 			CPUs:      cmp.Or(d.Capacity.CPUs, devCapacity.CPUs),
 			MemoryMiB: cmp.Or(d.Capacity.MemoryMiB, devCapacity.MemoryMiB),
@@ -165,7 +167,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	}, err
 }
 
-// datacenterName names the datacenters: "local" if there is one, dc1, dc2 … otherwise.
+// datacenterName returns "local" for the only datacenter, otherwise dc1, dc2 and so on.
 func (d *Dev) datacenterName(i int) string {
 	if d.Datacenters == 1 {
 		return "local"
@@ -173,8 +175,8 @@ func (d *Dev) datacenterName(i int) string {
 	return fmt.Sprintf("dc%d", i+1)
 }
 
-// notStarted lists the datacenters that earlier starts with other numbers of datacenters have made. They are in every list from then on, with nodes
-// that are lost.
+// notStarted lists the datacenters of earlier starts with another number of datacenters. They stay in all lists, with
+// lost nodes.
 func (d *Dev) notStarted(roster *identity.Roster) (names []string) {
 	started := make(map[string]bool)
 	for i := range d.Datacenters {
@@ -190,8 +192,8 @@ func (d *Dev) notStarted(roster *identity.Roster) (names []string) {
 
 func (d *Dev) datacenterDir(name string) string { return filepath.Join(d.Data, name) }
 
-// addCoordinator adds the coordinator to a roster, so that reading needs a login here as anywhere else. The address is that of the first start: at
-// another one the coordinator says itself where it listens.
+// addCoordinator adds the coordinator to a roster, so that reading needs a login as in a real cluster. The roster keeps
+// the address of the first start. At another address the coordinator uses its listener's address.
 func (d *Dev) addCoordinator(next *identity.Roster) error {
 	key, err := CoordinatorKey(filepath.Join(d.Data, "coord"))
 	if err != nil || len(next.Coordinators) > 0 {
@@ -200,7 +202,7 @@ func (d *Dev) addCoordinator(next *identity.Roster) error {
 	return client.AddCoordinator(next, "local", PublicKey(key), []string{"http://" + d.Listener.Addr().String()})
 }
 
-// govern makes the key and the rosters: the first version when there is none, and one more when datacenters are missing in it.
+// govern creates the key and the first roster if they are missing, and a new version if the roster lacks datacenters.
 func (d *Dev) govern() (*client.Person, config.Rosters, error) {
 	path := filepath.Join(d.Data, devKeyFile)
 	private, err := identity.LoadOrCreateKey(path)
@@ -256,7 +258,7 @@ func (d *Dev) addDatacenters(next *identity.Roster) error {
 	return nil
 }
 
-// writeClient leaves the configuration for clients, and returns the client of this process.
+// writeClient writes the client configuration, and returns a client for this process.
 func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rosters) (*client.Client, error) {
 	one := config.Context{
 		Name: DevName, Servers: []string{url}, Cluster: rosters.Cluster, Project: client.DefaultProject, Key: person.Spec,
@@ -268,7 +270,7 @@ func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rost
 	return client.New(one, d.Data, client.Keys{})
 }
 
-// startDatacenter starts Redis and the supervisor of a datacenter, and returns the nodes that belong to it.
+// startDatacenter starts Redis and the supervisor of a datacenter, and returns its nodes.
 func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator string, datacenter *identity.Datacenter) ([]devNode, error) {
 	dir := d.datacenterDir(datacenter.Name)
 	redis, stand, err := d.startRedis(ctx, all, datacenter.Name, filepath.Join(dir, "redis"))
@@ -302,7 +304,7 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 	return nodes, nil
 }
 
-// copyRosters gives a supervisor the rosters that it shall believe in.
+// copyRosters copies the trusted rosters into the data directory of a supervisor.
 func copyRosters(from, to string) error {
 	have, err := config.FindRosters(from)
 	if err != nil {
@@ -316,7 +318,7 @@ func copyRosters(from, to string) error {
 	return err
 }
 
-// startRedis starts the Redis of a datacenter, and returns whether it is a stand-in.
+// startRedis starts the Redis of a datacenter. stand reports whether it is the stand-in.
 func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir string) (server redisqueue.Server, stand bool, err error) {
 	redis := &Redis{Dir: dir, Log: d.Log.With("process", "redis")}
 	about := ""
@@ -332,8 +334,8 @@ func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir st
 	return server, stand, err
 }
 
-// startNodes joins the nodes that have not joined yet, each with a token of its own, and starts them. It returns the drivers of one of
-// them: they are all alike.
+// startNodes starts the nodes. A new node joins with its own token. It returns the drivers, which are the same on every
+// node.
 func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, person *client.Person, nodes []devNode) ([]writ.NodeDriver, error) {
 	var drivers []writ.NodeDriver
 	for _, n := range nodes {
@@ -356,7 +358,7 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 				return err
 			}
 			d.Note("node %s in %s is not there any more: %v", n.name, n.datacenter.Name, err)
-			<-ctx.Done() // the others go on without it
+			<-ctx.Done() // the other nodes keep running
 			return nil
 		})
 		if err != nil {
@@ -371,11 +373,11 @@ func (d *Dev) nodeDir(n devNode) string {
 	return filepath.Join(d.datacenterDir(n.datacenter.Name), n.name)
 }
 
-// awaitNodes waits until every node has said that it is there, so that the first script finds them. It returns the directories of those that were
-// removed: these are not waited for.
+// awaitNodes waits until every node is ready, so that the first script finds all of them. It returns the directories of
+// removed nodes without waiting for them.
 func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode) (removed []string, err error) {
 	for _, n := range nodes {
-		key := runner.PlaceOf(d.nodeDir(n)).Fingerprint // one that was removed may have had the name before
+		key := runner.PlaceOf(d.nodeDir(n)).Fingerprint // a removed node may have had the same name
 		err := retry(ctx, func() error {
 			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name)})
 			if err != nil {
@@ -404,7 +406,7 @@ func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode)
 	return removed, nil
 }
 
-// retry calls do until it succeeds, fails for good, or ctx ends.
+// retry calls do until it succeeds, returns a final error, or ctx ends.
 func retry(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -419,10 +421,10 @@ func retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// tokenFor makes a token for a node, "" if it has joined already. It waits until the datacenter is connected.
+// tokenFor creates a token for a node, "" if it has joined. It waits until the datacenter is connected.
 func (d *Dev) tokenFor(ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode) (string, error) {
 	if _, err := runner.Join(ctx, runner.Joining{Dir: dir, Log: d.Log}); writ.CodeOf(err) != writ.CodeUsage {
-		return "", err // it is a member, or broken; USAGE says that it needs a token
+		return "", err // a member, or broken; USAGE means that a token is needed
 	}
 	var text string
 	err := retry(ctx, func() error {

@@ -8,7 +8,8 @@ import (
 	"writ/runner/hardware"
 )
 
-// disksBelow returns a function that measures the disk of a node's data directory, and each disk that is mounted at a directory of its drivers.
+// disksBelow returns a function that measures the disk of a node's data directory, and each disk that is mounted at a
+// directory of a driver.
 func disksBelow(data string) func() []writ.Disk {
 	return func() []writ.Disk {
 		dirs := []string{data}

@@ -20,22 +20,22 @@ import (
 	"writ/sal/volume"
 )
 
-// Drivers says which drivers a node gets.
+// Drivers is a choice of drivers for a node.
 type Drivers string
 
 // The choices.
 const (
-	DriversAuto      Drivers = "auto"      // real ones for what needs nothing but a directory, simulated ones for the rest
-	DriversSimulated Drivers = "simulated" // simulated ones only: nothing on the host is touched
-	// DriversHost are real ones only, also those that change the host itself: its links and rules, its containers, its machines. What the host
-	// lacks the tool for, the node does not do.
+	DriversAuto      Drivers = "auto"      // real drivers that need only a directory, simulated ones for the rest
+	DriversSimulated Drivers = "simulated" // only simulated drivers: the host does not change
+	// DriversHost means only real drivers, including those that change links, rules, containers and machines of the
+	// host. The node lacks the modules whose tools the host lacks.
 	DriversHost Drivers = "host"
 )
 
 // AllDrivers lists the choices.
 var AllDrivers = []Drivers{DriversAuto, DriversSimulated, DriversHost}
 
-// Set takes a choice that somebody typed.
+// Set parses a choice.
 func (d *Drivers) Set(choice string) error {
 	if !slices.Contains(AllDrivers, Drivers(choice)) {
 		return fmt.Errorf("use one of %v", AllDrivers)
@@ -46,30 +46,31 @@ func (d *Drivers) Set(choice string) error {
 
 func (d *Drivers) String() string { return string(*d) }
 
-// Type is what the help of a command shows of the value.
+// Type returns the name of the value's type in help texts.
 func (d *Drivers) Type() string { return "string" }
 
-// driverConfig is what drivers are made of.
+// driverConfig holds the settings of drivers.
 type driverConfig struct {
 	Choice Drivers
-	Dir    string  // everything of theirs is below it
-	Speed  float64 // of simulated ones: what realistic durations are multiplied with
+	Dir    string  // parent directory of all drivers' data
+	Speed  float64 // of simulated drivers: factor of realistic durations
 	Host   HostConfig
 	Log    *slog.Logger
 }
 
-// drivers are those of a node, with what they need besides being called.
+// drivers holds the drivers of a node and their background work.
 type drivers struct {
 	all []sal.Driver
-	// lacking are those with which the node makes nothing new, each with what it lacks; it has only those of them that look after something.
+	// lacking lists the modules that create nothing new here, each with the reason. Drivers with existing resources are
+	// also in all.
 	lacking []writ.NodeDriver
-	// services keep processes of the node running; each serves until its context ends.
+	// services are background tasks of drivers. Each runs until its context ends.
 	services []func(ctx context.Context) error
-	// close frees what they hold.
+	// close releases the resources of the drivers.
 	close func() error
 }
 
-// openDrivers returns at most one driver for each module. This is the only place that names them.
+// openDrivers returns at most one driver for each module. Only this function names the drivers.
 func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -94,7 +95,7 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	case DriversHost:
 		err = d.openHost(ctx, c, dir)
 	default:
-		panic("no choice of drivers: " + c.Choice) // Set takes no others
+		panic("no choice of drivers: " + c.Choice) // Set accepts no other choice
 	}
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	return d, nil
 }
 
-// simulate adds a simulated driver for each module that has none.
+// simulate adds a simulated driver for each missing module.
 func (d *drivers) simulate(c driverConfig, dir, why string) error {
 	for _, module := range simulated.Modules {
 		if slices.ContainsFunc(d.all, func(d sal.Driver) bool { return d.Describe().Module == module }) {
@@ -122,14 +123,14 @@ func (d *drivers) simulate(c driverConfig, dir, why string) error {
 	return nil
 }
 
-// storage is what the other drivers of a node need of its disk.
+// storage holds the drivers of the node's disk, which other drivers use.
 type storage struct {
 	trees   sal.Trees
 	images  *image.Driver
 	volumes *volume.Driver
 }
 
-// shares returns an error if projects were to have shares of a disk that nothing can bound.
+// shares rejects disk shares that cannot be enforced.
 func shares(c driverConfig, dir string) error {
 	if c.Host.ImageGiB < 0 {
 		return writ.Errorf(writ.CodeUsage, "images cannot have %d GiB of the disk", c.Host.ImageGiB)
@@ -148,7 +149,7 @@ func shares(c driverConfig, dir string) error {
 		WithHint("put the data directory of the node on btrfs before its first volume, or leave --project-disk away; writ doctor says what is missing")
 }
 
-// openStorage chooses between btrfs and plain directories. A node keeps the kind that it has volumes of.
+// openStorage chooses between btrfs and plain directories. A node with volumes keeps their kind.
 func openStorage(dir string, c driverConfig) storage {
 	host := c.Host
 	pool, records := filepath.Join(dir, "pool"), filepath.Join(dir, "volumes")
@@ -169,7 +170,7 @@ func openStorage(dir string, c driverConfig) storage {
 	return storage{trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")}}
 }
 
-// besides sums up the bytes of a project outside of the pool: archives of volumes and snapshots of machines.
+// besides adds up the bytes of a project outside of the pool: archives of volumes and snapshots of machines.
 func besides(dir, volumes string) func(writ.ProjectID) (int64, error) {
 	archives := &volume.Driver{Dir: volumes}
 	machines := &cloudhypervisor.Driver{Dir: machineDir(dir)}
@@ -188,7 +189,7 @@ func machineDir(dir string) string { return filepath.Join(dir, "machine") }
 
 func (s storage) drivers() []sal.Driver { return []sal.Driver{s.images, s.volumes} }
 
-// hasRecords reports whether a volume driver has made anything in its directory.
+// hasRecords reports whether a driver has records in its directory.
 func hasRecords(dir string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, "records"))
 	return err == nil && len(entries) > 0

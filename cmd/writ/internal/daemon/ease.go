@@ -2,8 +2,8 @@ package daemon
 
 import "runtime"
 
-// Ease lets this process spend its time on its work. A store waits for its disk in a system call, in which everything else would stand still
-// with one processor.
+// Ease uses at least two threads for Go code. With a single one, a store that waits for its disk in a system call would
+// block everything else.
 func Ease() {
 	if runtime.GOMAXPROCS(0) < 2 {
 		runtime.GOMAXPROCS(2)

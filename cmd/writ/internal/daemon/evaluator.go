@@ -7,9 +7,10 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// Evaluator carries out passes and knows what holds the scripts.
+// Evaluator carries out passes and reports the confinement of scripts.
 type Evaluator interface {
 	scripts.Evaluator
-	// Confinement says what confines those that are evaluated; nil means nothing. The error says why none can be.
+	// Confinement returns the layers that confine evaluated scripts; nil means none. The error gives the reason if
+	// confinement is impossible.
 	Confinement(ctx context.Context) (evaluator.Layers, error)
 }

@@ -8,8 +8,8 @@ import (
 	"writ/scripts/evaluator"
 )
 
-// NewEvaluator evaluates in this process: a binary with the race detector, which only tests are, does not start under the children's
-// limit on memory.
+// NewEvaluator evaluates in this process. A binary with the race detector, used only by tests, cannot start under the
+// memory limit of the children.
 func NewEvaluator(*slog.Logger, map[string]int) (Evaluator, func() error) {
 	return new(evaluator.InProcess), func() error { return nil }
 }

@@ -30,9 +30,9 @@ import (
 	"writ/sal/netdev"
 )
 
-// HostConfig is what the drivers that change a host are told about it.
+// HostConfig holds the settings of drivers that change a host.
 type HostConfig struct {
-	OverlayPeers []string // of mycelium: where its daemon connects to
+	OverlayPeers []string // addresses that mycelium connects to
 	// OverlayNoDiscovery keeps mycelium from peering with daemons that it finds on the wire.
 	OverlayNoDiscovery bool
 	// OverlayDiscoverOn names the only interfaces on which mycelium searches for peers.
@@ -43,22 +43,25 @@ type HostConfig struct {
 	ImageGiB          int64    // limits fetched images; a quarter of the disk if 0. For DriversAuto too
 	ImageDirs         []string // directories whose files every project may use as images. For DriversAuto too
 	ImageAllow        []string // address ranges of image servers outside the internet. For DriversAuto too
-	// ProcessUsers are the numbers of users that processes of drivers run as, "200000-265535"; "none" for that of the runner. If empty they are
-	// numbers that hardly anybody has, where that is possible.
+	// ProcessUsers is the range of user numbers for processes of drivers, "200000-265535"; "none" means the runner's
+	// user. If empty, rarely used numbers are chosen where that is possible.
 	ProcessUsers string
-	// ContainerIDs are the numbers of users of which each container gets userns.Many, likewise; "none" for those of the host.
+	// ContainerIDs is the range of user numbers for containers, userns.Many for each; "none" means the host's users. If
+	// empty, rarely used numbers are chosen where that is possible.
 	ContainerIDs string
-	// Engines serve new databases, best first; all that the host has and that keep their secret if there are none named.
+	// Engines lists the engines for new databases, best first. If empty, all engines of the host that protect their
+	// secret are used.
 	Engines []string
-	// Nameservers are addresses of those that containers and machines are told of; those of the host if there are none, and "none" for nobody.
+	// Nameservers lists the nameservers for containers and machines; "none" means no nameserver. The default is the
+	// host's nameservers.
 	Nameservers []string
-	Above       string // the directory above the node's that is writ's as well; "" for none
+	Above       string // parent directory that also belongs to writ; "" for none
 }
 
-// hostDrivers are all drivers that change a host, whether it has what they need or not.
+// hostDrivers holds all drivers that change a host, even if their requirements are missing.
 type hostDrivers struct {
 	storage    storage
-	bounded    *btrfs.Pool // of volumes; the storage may have others
+	bounded    *btrfs.Pool // of volumes; the storage may use plain directories
 	overlay    *mycelium.Node
 	networks   *netdev.Driver
 	machines   *cloudhypervisor.Driver
@@ -66,7 +69,7 @@ type hostDrivers struct {
 	databases  *herodb.Driver
 }
 
-// newHost returns the drivers. None of them has done anything yet.
+// newHost returns the drivers. It does not touch the host.
 func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
@@ -80,7 +83,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
-	if c.Host.ProcessUsers == "" && machines.Off == nil { // whoever names some hears of it when something starts
+	if c.Host.ProcessUsers == "" && machines.Off == nil { // an explicit choice fails when something starts
 		machines.Off = confine.Usable([]string{"cloud-hypervisor"}, []string{"/dev/kvm", "/dev/net/tun"})
 	}
 	if c.Host.ProcessUsers == "" && databases.Off == nil {
@@ -94,7 +97,7 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	return h
 }
 
-// overlay returns the host's place in the overlay.
+// overlay returns the driver of the overlay.
 func (c driverConfig) overlay(dir string) *mycelium.Node {
 	return &mycelium.Node{
 		Dir: dir, Log: c.Log, Outlive: true, Step: failpoint.Step("mycelium"),
@@ -102,10 +105,10 @@ func (c driverConfig) overlay(dir string) *mycelium.Node {
 	}
 }
 
-// Engines are the names of the engines that databases can have.
+// Engines returns the names of the engines of databases.
 func Engines() []string { return herodb.EngineNames() }
 
-// check refuses what no host could be told.
+// check rejects settings that are invalid on every host.
 func (c driverConfig) check() error {
 	known := herodb.EngineNames()
 	for i, name := range c.Host.Engines {
@@ -135,17 +138,17 @@ func (c driverConfig) check() error {
 	return nil
 }
 
-// silent reports whether nobody is to be told a nameserver.
+// silent reports whether no nameserver is announced.
 func (h HostConfig) silent() bool { return slices.Equal(h.Nameservers, []string{"none"}) }
 
-// nameservers are told to what is on networks.
+// nameservers returns a function that lists the nameservers for networks, nil for none.
 func (c driverConfig) nameservers() func() []netip.Addr {
 	if c.Host.silent() {
 		return nil
 	}
 	var named []netip.Addr
 	for _, text := range c.Host.Nameservers {
-		if server, err := netip.ParseAddr(text); err == nil { // check has seen the others
+		if server, err := netip.ParseAddr(text); err == nil { // check has rejected invalid ones
 			named = append(named, server)
 		}
 	}
@@ -155,7 +158,7 @@ func (c driverConfig) nameservers() func() []netip.Addr {
 	return func() []netip.Addr { return named }
 }
 
-// accounts are the users of the processes of a node that keeps its data in a directory, to which they have to come.
+// accounts returns the users of driver processes. They must be able to enter the data directory.
 func (c driverConfig) accounts(data string) *confine.Accounts {
 	a := c.numbers(data)
 	if a.Used() {
@@ -164,20 +167,20 @@ func (c driverConfig) accounts(data string) *confine.Accounts {
 	return a
 }
 
-// numbers are the users of processes that need not come anywhere.
+// numbers returns the users of driver processes, without a check of the data directory.
 func (c driverConfig) numbers(data string) *confine.Accounts {
 	a := own("process-users", cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast)))
 	a.Top = cmp.Or(c.Host.Above, data)
 	return a
 }
 
-// The numbers of containers if nobody says others: behind those of processes, for the same reasons, for 700 containers.
+// The default user numbers of 700 containers, behind those of processes.
 const (
 	firstContainerID = 2011000000
 	lastContainerID  = firstContainerID + 700*userns.Many - 1
 )
 
-// containerIDs are the users of containers.
+// containerIDs returns the users of containers.
 func (c driverConfig) containerIDs() *confine.Accounts {
 	a := own("container-ids", cmp.Or(c.Host.ContainerIDs, fmt.Sprintf("%d-%d", firstContainerID, lastContainerID)))
 	if a.Used() && a.Last-a.SharedGroup+1 < userns.Many {
@@ -186,7 +189,7 @@ func (c driverConfig) containerIDs() *confine.Accounts {
 	return a
 }
 
-// own are numbers that a flag says and that nobody else on this host has.
+// own parses the value of a flag with user numbers. No user of this host may have one of them.
 func own(flag, text string) *confine.Accounts {
 	switch {
 	case text == noUsers:
@@ -202,10 +205,11 @@ func own(flag, text string) *confine.Accounts {
 	return a
 }
 
-// noUsers says that processes shall run as the runner does.
+// noUsers is the value of a flag that runs processes as the runner's user.
 const noUsers = "none"
 
-// checkUsers refuses users that somebody asked for and that there cannot be: he would not want processes to run as root instead.
+// checkUsers rejects explicit user numbers that cannot be used, because running processes as root instead would be
+// unsafe.
 func (c driverConfig) checkUsers(data string) error {
 	asked := func(text string) bool { return text != "" && text != noUsers }
 	users, ids := c.accounts(data), c.containerIDs()
@@ -223,11 +227,12 @@ func (c driverConfig) checkUsers(data string) error {
 	return nil
 }
 
-// usersFile is where the nodes of a host say which numbers they have: each locks its own.
+// usersFile holds the user numbers of the host's nodes: each node locks its own.
 const usersFile = "/run/writ-users"
 
-// claimUsers makes sure that no other node of this host gives its processes the same users, as long as this one lives: who broke out of a
-// machine here would have one there. Nodes in network namespaces of their own share the host's users all the same.
+// claimUsers reserves the user numbers of this node on this host while it runs. A process that escapes from a machine
+// here could otherwise attack a machine of another node. Nodes in separate network namespaces share the host's users
+// too.
 func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, error) {
 	var claims closers
 	for _, what := range []struct {
@@ -251,7 +256,7 @@ func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, e
 	return claims, nil
 }
 
-// closers are closed together.
+// closers closes several things together.
 type closers []io.Closer
 
 func (all closers) Close() error {
@@ -262,13 +267,13 @@ func (all closers) Close() error {
 	return err
 }
 
-// withNetworks gives networks to the drivers that make use of them.
+// withNetworks connects the drivers that use networks to the driver of networks.
 func (h *hostDrivers) withNetworks() {
 	h.databases.Networks, h.containers.Networks, h.machines.Networks = h.networks, h.networks, h.networks
 }
 
-// needs are those of every driver, by module, in the order in which one builds on another. They are asked for when they are looked for: what
-// a driver needs may be another one.
+// needs lists every driver by module, in order of dependency. Each one's needs are evaluated late, because they may
+// include another driver.
 func (h *hostDrivers) needs() []moduleNeeds {
 	return []moduleNeeds{
 		{"image", h.storage.images},
@@ -281,13 +286,13 @@ func (h *hostDrivers) needs() []moduleNeeds {
 	}
 }
 
-// moduleNeeds is a driver that needs something. The overlay has no operations, and is called a module all the same.
+// moduleNeeds is a driver with requirements. The overlay counts as a module although it has no operations.
 type moduleNeeds struct {
 	module string
 	needs.Needy
 }
 
-// examine looks for all that the drivers need, and gives them networks if there can be any.
+// examine checks all requirements, and connects the networks if they are available.
 func (h *hostDrivers) examine(ctx context.Context) []needs.Finding {
 	var all []needs.Finding
 	for _, m := range h.needs() {
@@ -300,8 +305,7 @@ func (h *hostDrivers) examine(ctx context.Context) []needs.Finding {
 	return all
 }
 
-// HostNeeds looks for all that the drivers of a node with DriversHost need of this host, if the node kept its data in a directory. It
-// changes nothing.
+// HostNeeds checks all requirements of a node with DriversHost and this data directory, without changing the host.
 func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs.Finding, err error) {
 	dir, err := filepath.Abs(hostDir(data))
 	if err != nil {
@@ -316,16 +320,16 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 	return h.examine(ctx), nil
 }
 
-// hostDir is where the drivers of a node keep what they have.
+// hostDir returns the directory of the drivers' data.
 func hostDir(data string) string { return filepath.Join(data, "host") }
 
-// hostMark is a name that one process of a network namespace can have at a time, for as long as it lives.
+// hostMark is an abstract socket that only one process of a network namespace can have.
 const hostMark = "@writ-host"
 
-// claimHost makes sure that no other node changes this host: two would take each other's links away.
+// claimHost ensures that no other node changes this host. Two nodes would remove each other's links.
 func claimHost() (io.Closer, error) {
 	if runtime.GOOS != "linux" {
-		return io.NopCloser(nil), nil // the drivers do nothing there
+		return io.NopCloser(nil), nil // the drivers have no effect there
 	}
 	mark, err := net.Listen("unix", hostMark)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -335,8 +339,8 @@ func claimHost() (io.Closer, error) {
 	return mark, err
 }
 
-// openHost adds every driver that this host has what it needs for. What it lacks is logged, with what helps. A driver that has made something
-// here looks after it all the same, and makes nothing new.
+// openHost adds every driver whose requirements the host meets, and logs the missing requirements with their fixes. A
+// driver with existing resources is added too, but creates nothing new.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
 	if err := c.check(); err != nil {
 		return err
@@ -377,7 +381,7 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		module, dir string
 	}{{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir}, {h.machines, "machine", h.machines.Dir}} {
 		keeps := one.dir != "" && hasRecords(one.dir)
-		if lacks[one.module] && !(keeps && one.module == "container") { // the daemon of containers may start after the node
+		if lacks[one.module] && !(keeps && one.module == "container") { // containerd may start after the node
 			d.lacking = append(d.lacking, writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
 		}
 		if keeps {
@@ -394,7 +398,7 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		h.machines.Others = []sal.Users{h.containers}
 	}
 	if !lacks["machine"] {
-		h.withNetworks() // it cannot do without
+		h.withNetworks() // machines always need networks
 		d.services = append(d.services, h.machines.Run)
 		h.storage.volumes.Users = append(h.storage.volumes.Users, h.machines)
 		h.storage.images.Users = append(h.storage.images.Users, h.machines)

@@ -8,7 +8,8 @@ import (
 	"writ"
 )
 
-// checkImages refuses what would open more to scripts than images, and what cannot be read. The data are those of the node.
+// checkImages rejects image directories that would expose other files to scripts, and invalid ranges. data is the
+// node's data directory.
 func (h HostConfig) checkImages(data string) error {
 	for _, dir := range h.imageDirs() {
 		if !filepath.IsAbs(dir) {
@@ -24,7 +25,7 @@ func (h HostConfig) checkImages(data string) error {
 	return err
 }
 
-// imageDirs are the directories, as they are compared with paths.
+// imageDirs returns the cleaned image directories.
 func (h HostConfig) imageDirs() (all []string) {
 	for _, dir := range h.ImageDirs {
 		all = append(all, filepath.Clean(dir))
@@ -32,13 +33,13 @@ func (h HostConfig) imageDirs() (all []string) {
 	return all
 }
 
-// imageRanges are the ranges. checkImages has seen those that are none.
+// imageRanges returns the address ranges. checkImages has rejected invalid ones.
 func (h HostConfig) imageRanges() []netip.Prefix {
 	all, _ := parseRanges("image-allow", h.ImageAllow)
 	return all
 }
 
-// parseRanges reads what a flag says of ranges of addresses.
+// parseRanges parses the address ranges of a flag.
 func parseRanges(flag string, texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := parseRange(text)
@@ -60,7 +61,7 @@ func parseRange(text string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// withoutLinks is a path without links in it, as far as it is there.
+// withoutLinks resolves the symbolic links in the existing part of a path.
 func withoutLinks(path string) string {
 	if found, err := filepath.EvalSymlinks(path); err == nil {
 		return found
@@ -71,7 +72,7 @@ func withoutLinks(path string) string {
 	return path
 }
 
-// within reports whether a path is a directory or something below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	name, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(name)

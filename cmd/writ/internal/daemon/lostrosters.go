@@ -18,8 +18,8 @@ func SupervisorUsed(data string) bool {
 	return exists(filepath.Join(data, supervisorJournal)) || exists(filepath.Join(data, protectedFile)) || exists(filepath.Join(data, markFile))
 }
 
-// missingRosters returns the error for a supervisor that has no roster and was not given the id of its cluster. It is USAGE for a new
-// supervisor, otherwise DATA_INCOMPLETE with the id that the journal has.
+// missingRosters returns the error for a supervisor that has no roster and was not given the id of its cluster. It is
+// USAGE for a new supervisor, otherwise DATA_INCOMPLETE with the id that the journal has.
 func (s *Supervisor) missingRosters(ctx context.Context, store storeLocation) *writ.Error {
 	cluster, err := clusterInJournal(ctx, store)
 	if !SupervisorUsed(s.Data) && (err != nil || cluster == "") {
@@ -36,7 +36,8 @@ func (s *Supervisor) missingRosters(ctx context.Context, store storeLocation) *w
 		"compare it first with `writ context list -o wide`, where you work with the cluster", cluster)
 }
 
-// clusterInJournal returns the cluster of the newest roster in a journal, "" without a valid one. It verifies no signature.
+// clusterInJournal returns the cluster of the newest roster in a journal, "" without a valid one. It verifies no
+// signature.
 func clusterInJournal(ctx context.Context, store storeLocation) (cluster writ.ClusterID, err error) {
 	open := journal.OpenToRead
 	if store.file != "" {
@@ -62,7 +63,8 @@ func clusterInJournal(ctx context.Context, store storeLocation) (cluster writ.Cl
 		cluster, err = chain.Cluster(signed)
 		return err
 	})
-	if _, invalid := writ.ParseDigest(string(cluster)); invalid != nil { // a database is not trusted, and people read the id
+	// A database is not trusted, and people read the id.
+	if _, invalid := writ.ParseDigest(string(cluster)); invalid != nil {
 		return "", err
 	}
 	return cluster, err

@@ -14,18 +14,18 @@ import (
 	"writ/supervisor/journal"
 )
 
-// markFile is how far a supervisor's journal has come, as far as was seen.
+// markFile holds the last known head of a supervisor's journal.
 const markFile = "journal.mark"
 
-// marks are the files beside a supervisor's key that say what is known of its journal. What an operator said there is never removed; the mark
-// names what was heard of it.
+// marks stores the known state of a supervisor's journal in files beside its key. The note of an operator about a
+// restored journal is never removed; the mark names the last note that was applied.
 type marks struct{ dir string }
 
 var _ supervisor.Marks = marks{}
 
 type markText struct {
 	journal.Head
-	Heard string `json:"heard,omitempty"` // of what operators said, the last
+	Heard string `json:"heard,omitempty"` // the last applied note
 }
 
 func (m marks) Read() (mark supervisor.Mark, err error) {
@@ -57,7 +57,7 @@ func (m marks) Heard() error {
 	return m.keep(text)
 }
 
-// said returns what an operator said last, "" if none did.
+// said returns the operator's last note, or "".
 func (m marks) said() (string, error) {
 	text, err := os.ReadFile(filepath.Join(m.dir, backup.RestoredMark))
 	if errors.Is(err, fs.ErrNotExist) {

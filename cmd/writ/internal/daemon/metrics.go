@@ -11,8 +11,8 @@ import (
 	"writ"
 )
 
-// metricsListener returns the listener for metrics of a part as it is where only this machine reaches it, and with TLS elsewhere: metrics have names of
-// nodes and people. A part that speaks no TLS refuses such an address; lacks says why it does not, and hint what to do besides.
+// metricsListener returns the listener for metrics: plain on loopback, and with TLS elsewhere, because metrics contain
+// names of nodes and people. Without TLS it rejects other addresses; lacks gives the reason, and hint an alternative.
 func metricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (net.Listener, error) {
 	switch {
 	case l == nil || onLoopback(l.Addr()):
@@ -24,10 +24,10 @@ func metricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (ne
 	return tls.NewListener(l, secure), nil
 }
 
-// metricsGrace is how long answers with metrics may take once a part is told to end.
+// metricsGrace limits the time for in-flight requests for metrics after shutdown begins.
 const metricsGrace = time.Second
 
-// serveMetrics serves metrics until ctx ends. Without a listener there is nothing to do.
+// serveMetrics serves metrics until ctx ends. It does nothing without a listener.
 func serveMetrics(ctx context.Context, l net.Listener, handler http.Handler, log *slog.Logger) error {
 	if l == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"writ/runner/nodelog"
 )
 
-// keepLog keeps what a runner logs in a ring below its data directory. It returns the log that does so, and what ends it: with the error with which the
-// runner ends, which others are told by the program, not by the log.
+// keepLog also writes a runner's log to a ring below its data directory. It returns the combined logger and a function
+// that ends the writing. That function logs the error that ended the runner, which the program prints elsewhere.
 func keepLog(ctx context.Context, data string, log *slog.Logger) (both *slog.Logger, kept *nodelog.Log, end func(error), err error) {
 	kept = &nodelog.Log{Dir: filepath.Join(data, logring.Dir), Redact: redact.Text}
 	if err := os.MkdirAll(kept.Dir, 0o700); err != nil {

@@ -15,15 +15,15 @@ import (
 	"writ/runner"
 )
 
-// nodeTrust is what a node knows of the supervisor that it talks to. Until it has joined, these are the rosters that led from its token, or from the
-// id of its cluster, to the supervisor; then they are those of the member.
+// nodeTrust verifies the supervisor of a node. Before the node has joined, it uses the rosters that lead from the token
+// or the cluster's id to the supervisor. Then it uses the member's rosters.
 type nodeTrust struct {
 	log        *slog.Logger
 	own        *tls.Certificate // of the node's key
 	anchor     identity.Anchor
-	datacenter writ.DatacenterID // "" if the node does not know where it will belong
+	datacenter writ.DatacenterID // "" if not known yet
 
-	floors pki.Floors       // of the supervisor and of Redis: their certificates end together
+	floors pki.Floors       // of the supervisor and of Redis: they are revoked together
 	now    func() time.Time // of the certificates of others; time.Now if nil
 
 	mu     sync.Mutex
@@ -33,7 +33,7 @@ type nodeTrust struct {
 
 var _ transport.Rosters = (*nodeTrust)(nil)
 
-// newNodeTrust begins with a token, or without one with a cluster. The node has the key.
+// newNodeTrust starts from a token, or without a token from a cluster. key is the node's key.
 func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID, log *slog.Logger) (*nodeTrust, error) {
 	own, err := pki.Bare(key)
 	if err != nil {
@@ -51,7 +51,7 @@ func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID, 
 	return t, nil
 }
 
-// client reaches the node API, and nothing that is not the supervisor's. It shows the node's key there.
+// client returns a client for the node API that accepts only the supervisor. It presents the node's key.
 func (t *nodeTrust) client() *http.Client {
 	return &http.Client{Transport: &transport.Transport{
 		Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor,
@@ -59,7 +59,7 @@ func (t *nodeTrust) client() *http.Client {
 	}}
 }
 
-// joined says that the node is a member. What it sees of ended certificates is kept, for its next start.
+// joined switches to the rosters of a member. It stores later revocations of certificates for the next start.
 func (t *nodeTrust) joined(m *runner.Member) {
 	t.mu.Lock()
 	t.member, t.early, t.datacenter = m, identity.RosterChain{}, m.Datacenter()
@@ -75,8 +75,8 @@ func (t *nodeTrust) joined(m *runner.Member) {
 	})
 }
 
-// redis decides about the Redis that answers: it must be that of the datacenter or, if it shows a certificate of no cluster, have one for its name
-// by an authority of this system.
+// redis verifies the certificate of Redis. It must be the datacenter's, or a certificate of a system authority for the
+// host name.
 func (t *nodeTrust) redis(host string, s tls.ConnectionState) error {
 	v := transport.Verifier{Rosters: t, Floors: &t.floors, PublicNames: true, Now: t.now, Want: func(*identity.Roster) pki.Name {
 		return pki.Name{Role: pki.Redis, Datacenter: t.supervisor(nil, "").Datacenter}
@@ -84,7 +84,7 @@ func (t *nodeTrust) redis(host string, s tls.ConnectionState) error {
 	return v.Verify(host, s.PeerCertificates)
 }
 
-// supervisor wants the supervisor of the datacenter, wherever it is.
+// supervisor returns the expected name: the supervisor of the datacenter at any address.
 func (t *nodeTrust) supervisor(*identity.Roster, string) pki.Name {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (t *nodeTrust) Latest() (*identity.Roster, error) {
 	return t.early.Newest, nil
 }
 
-// version is that of the newest roster, 0 if there is none.
+// version returns the version of the newest roster, 0 without one.
 func (t *nodeTrust) version() int {
 	if r, err := t.Latest(); r != nil && err == nil {
 		return r.Version

@@ -8,36 +8,37 @@ import (
 	"sync"
 )
 
-// processes runs what depends on each other in one process: each begins when those before it are ready, and they are stopped in
-// reverse order, so that nothing is missing to anything while it ends. Peers do not need each other and are stopped at the same time: each
-// may take its whole grace.
+// processes runs dependent processes inside this one. Each starts when the earlier ones are ready. They stop in reverse
+// order, so that no process loses a dependency while it ends. Peers are independent and stop at the same time, each
+// within its whole grace.
 type processes struct {
 	mu      sync.Mutex
-	running [][]*process       // those of one element are peers
-	peers   bool               // the last element takes more
-	end     context.CancelFunc // of the context that they share: called when one ended by itself
+	running [][]*process       // the processes of one element are peers
+	peers   bool               // the last element accepts more peers
+	end     context.CancelFunc // of the shared context: called when a process ends by itself
 }
 
 type process struct {
 	name string
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // once done
+	err  error // valid when done is closed
 }
 
-// newProcesses returns processes and a context that ends when ctx does or one of them ends by itself: what still waits for it then waits
-// in vain.
+// newProcesses returns processes, and a context that ends with ctx or when a process ends by itself. Waits for other
+// processes use this context.
 func newProcesses(ctx context.Context) (*processes, context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	return &processes{end: end}, ctx
 }
 
-// start starts a process and returns when it is ready. run must call ready once, serve until its context ends, and return nil then.
+// start starts a process and returns when it is ready. run must call ready once, serve until its context ends, and then
+// return nil.
 func (p *processes) start(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
 	return p.launch(ctx, name, false, run)
 }
 
-// startPeer is start for a peer of those that were started by startPeer since the last start.
+// startPeer starts a peer of the processes that startPeer has started since the last start.
 func (p *processes) startPeer(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
 	return p.launch(ctx, name, true, run)
 }
@@ -74,7 +75,7 @@ func (p *processes) launch(ctx context.Context, name string, peer bool, run func
 	}
 }
 
-// stop stops all processes, the last one first, and returns what went wrong with any.
+// stop stops all processes, the last one first, and returns their errors.
 func (p *processes) stop() error {
 	p.end()
 	p.mu.Lock()

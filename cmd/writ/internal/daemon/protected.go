@@ -13,17 +13,17 @@ import (
 	"writ/supervisor"
 )
 
-// protectedFile says that the journal carries authentication codes. It is beside the key, where a database that belongs to somebody else cannot take
-// it away.
+// protectedFile records that the journal has authentication codes. It is beside the key, where an attacker with write
+// access to the database cannot remove it.
 const protectedFile = "journal.protected"
 
-// What protectedFile says. Earlier versions wrote the first line only.
+// The content of protectedFile. Earlier versions wrote only the first line.
 const (
 	rowsProtected   = "The journal of this supervisor carries authentication codes. Without this file it would take records without one, once.\n"
 	valuesProtected = "So do its values that decide something.\n"
 )
 
-// isProtected reports whether the journal of a data directory, and its values, are known to carry authentication codes.
+// isProtected reports whether the rows and values of a data directory's journal are known to have authentication codes.
 func isProtected(data string) (rows, values bool, err error) {
 	text, err := os.ReadFile(filepath.Join(data, protectedFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -32,7 +32,7 @@ func isProtected(data string) (rows, values bool, err error) {
 	return err == nil, strings.Contains(string(text), valuesProtected), err
 }
 
-// noteProtected notes that the journal of a data directory carries authentication codes.
+// noteProtected records that the journal of a data directory has authentication codes.
 func noteProtected(data string) error {
 	_, all, err := isProtected(data)
 	if all || err != nil {
@@ -44,7 +44,8 @@ func noteProtected(data string) error {
 	return nil
 }
 
-// keep notes in the data directory what a database must not take away: that the journal is protected, and the rosters that it has.
+// keep stores facts in the data directory that an attacker with write access to the database must not remove: the
+// protection of the journal, and its rosters.
 func (s *Supervisor) keep(ctx context.Context, super *supervisor.Supervisor, rosters config.Rosters) error {
 	if err := noteProtected(s.Data); err != nil {
 		return err

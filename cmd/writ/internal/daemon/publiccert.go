@@ -14,26 +14,27 @@ import (
 	"writ"
 )
 
-// lookEvery is how often the files of a certificate are looked at, at most.
+// lookEvery is the minimum interval between two checks of the certificate's files.
 const lookEvery = 5 * time.Second
 
-// publicCertificate is the certificate of a server that others know by its authority, as browsers do. Another program renews it: when its files change, they are read again.
-// If they are no pair then, the last good one stays. Fill in the upper fields, then call open.
+// publicCertificate is a server's certificate of an authority that browsers or machines trust. Another program renews
+// its files, which are read again after a change. If they are invalid then, the last valid certificate stays. Set the
+// upper fields, then call open.
 type publicCertificate struct {
 	certFile, keyFile string
-	hosts             []string // by which the server can be reached
-	what              string   // "the certificate for browsers", in texts
+	hosts             []string // host names of the server
+	what              string   // for messages: "the certificate for browsers"
 	log               *slog.Logger
 	now               func() time.Time
 
 	current atomic.Pointer[tls.Certificate]
 	looking sync.Mutex // held while files are read; handshakes do not wait for it
-	next    time.Time  // when to look again
+	next    time.Time  // time of the next check
 	seen    [2]os.FileInfo
-	fault   string // why the files of the last look could not be used
+	fault   string // error of the last check, "" for none
 }
 
-// open reads the certificate. It returns USAGE if that cannot be used.
+// open reads the certificate. An invalid one is a USAGE error.
 func (p *publicCertificate) open(ctx context.Context) error {
 	p.looking.Lock()
 	defer p.looking.Unlock()
@@ -44,20 +45,20 @@ func (p *publicCertificate) open(ctx context.Context) error {
 	return nil
 }
 
-// get returns the newest certificate that can be used.
+// get returns the newest valid certificate.
 func (p *publicCertificate) get() (*tls.Certificate, error) {
 	p.look()
 	return p.current.Load(), nil
 }
 
-// times returns from when and until when it can be used.
+// times returns the validity period of the certificate.
 func (p *publicCertificate) times() (from, until time.Time) {
 	p.look()
 	leaf := p.current.Load().Leaf
 	return leaf.NotBefore, leaf.NotAfter
 }
 
-// look reads the files again if they have changed, or could not be used before. Who comes while another one looks goes on with what there is.
+// look reads the files again if they have changed or were invalid. A concurrent caller uses the current certificate.
 func (p *publicCertificate) look() {
 	if !p.looking.TryLock() {
 		return
@@ -71,7 +72,7 @@ func (p *publicCertificate) look() {
 	if p.fault == "" && slices.EqualFunc(files[:], p.seen[:], sameFile) {
 		return
 	}
-	p.seen = files // before they are read: what changes meanwhile is read at the next look
+	p.seen = files // before reading: later changes are found by the next check
 	ctx := context.Background()
 	err := p.load(ctx)
 	if err == nil {
@@ -86,7 +87,7 @@ func (p *publicCertificate) look() {
 	}
 }
 
-// load reads both files and takes them if they are a pair.
+// load reads both files and uses them if they match.
 func (p *publicCertificate) load(ctx context.Context) *writ.Error {
 	certificate, err := os.ReadFile(p.certFile)
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *publicCertificate) unreadable(err error) *writ.Error {
 		WithHint("let the user of this process read the files of --tls-cert and --tls-key")
 }
 
-// warn logs what is wrong with a pair that works.
+// warn logs problems of a usable certificate.
 func (p *publicCertificate) warn(ctx context.Context, pair *tls.Certificate) {
 	if info, err := os.Stat(p.keyFile); err == nil && info.Mode().Perm()&0o037 != 0 {
 		p.log.WarnContext(ctx, "others on this machine can use the key of "+p.what, "file", p.keyFile, "mode", info.Mode().Perm(), "fix", "chmod 0640 "+p.keyFile)
@@ -123,17 +124,17 @@ func (p *publicCertificate) warn(ctx context.Context, pair *tls.Certificate) {
 	}
 }
 
-// stat returns what there is to see of the files without reading them, nil for a file that is not there.
+// stat returns the metadata of the files, nil for a missing file.
 func (p *publicCertificate) stat() (files [2]os.FileInfo) {
 	for i, path := range []string{p.certFile, p.keyFile} {
-		if info, err := os.Stat(path); err == nil { // the error shows when the file is read
+		if info, err := os.Stat(path); err == nil { // load returns the error
 			files[i] = info
 		}
 	}
 	return files
 }
 
-// sameFile reports whether a file has not been written or replaced.
+// sameFile reports whether a file was neither written nor replaced.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

@@ -11,14 +11,15 @@ import (
 	"writ/internal/reach"
 )
 
-// publicAddress is how others reach a coordinator that listens at an address.
+// publicAddress compares the public URL of a coordinator with its listener.
 type publicAddress struct {
 	url    string // of --public-url, or "" if it was not given
 	listen netip.AddrPort
 	secure bool // it speaks TLS
 }
 
-// newPublicAddress compares a URL with a listener. It returns a value without a URL if one of them is unusual: other checks refuse those.
+// newPublicAddress returns the comparison of a URL with a listener. It has no URL if one of them is unusual, because
+// other checks reject those.
 func newPublicAddress(publicURL string, listener net.Addr, secure bool) publicAddress {
 	at, err := netip.ParseAddrPort(listener.String())
 	if err != nil {
@@ -27,8 +28,8 @@ func newPublicAddress(publicURL string, listener net.Addr, secure bool) publicAd
 	return publicAddress{publicURL, netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), secure}
 }
 
-// check rejects a URL that leads to the listener with the wrong scheme. Any other URL may be the address of a proxy. own reports whether an address
-// belongs to this host.
+// check rejects a URL that leads to the listener with the wrong scheme. Any other URL may be the address of a proxy.
+// own reports whether an address belongs to this host.
 func (p publicAddress) check(own func(netip.Addr) bool) error {
 	u, err := url.Parse(p.url)
 	if p.url == "" || err != nil || !p.leadsHere(u, own) {
@@ -67,7 +68,7 @@ func (p publicAddress) misleads() bool {
 	return p.url != "" && err == nil && reach.Loopback(u.Hostname()) && !p.listen.Addr().IsLoopback()
 }
 
-// ownAddress reports whether an address is of this host.
+// ownAddress reports whether an address belongs to this host.
 func ownAddress(ip netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

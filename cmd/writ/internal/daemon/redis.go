@@ -23,26 +23,26 @@ import (
 	"writ/runner/queue/redisqueue"
 )
 
-// redisStart is how long a redis-server may take to answer; a start takes some 10 ms, more with a long append-only file.
+// redisStart limits the start of a redis-server. It usually takes 10 ms, and more with a long append-only file.
 const redisStart = 30 * time.Second
 
-// Redis is for those who have none of their own: a redis-server, as a child of this process, if the machine has one. Else it is a stand-in
-// inside this process, which programs of a release do not have.
+// Redis runs a Redis for a datacenter without its own: a redis-server as a child of this process, if it is installed.
+// Otherwise it is a stand-in inside this process, which release builds lack.
 type Redis struct {
-	Dir    string // of a server's files
-	Socket bool   // it listens at a socket in Dir only; a machine without redis-server has none
+	Dir    string // directory of the server's files
+	Socket bool   // listen only at a socket in Dir; requires redis-server
 	Log    *slog.Logger
 }
 
-// Started is a Redis that serves.
+// Started describes a serving Redis.
 type Started struct {
-	URL   string // with a login that may do everything
-	About string // in words, what it is
-	PID   int    // of the server, 0 for the stand-in, which is in this process
-	Stand bool   // it is the stand-in, which has no accounts
+	URL   string // with an unrestricted login
+	About string // description for people
+	PID   int    // of the server; 0 for the stand-in in this process
+	Stand bool   // the stand-in, which has no accounts
 }
 
-// Run serves until ctx ends, and returns nil then.
+// Run serves until ctx ends, and then returns nil.
 func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 	if path, err := exec.LookPath("redis-server"); err == nil {
 		server, err := newRedisServer(path, r.Dir, r.Log)
@@ -63,13 +63,13 @@ func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 	return standIn(ctx, ready)
 }
 
-// redisServer is a child process for those who have no Redis of their own. It listens on loopback, behind a password that only this
-// process knows, and keeps its append-only file in a directory of the datacenter.
+// redisServer is a child process. It listens on loopback with a password that only this process knows, and stores its
+// append-only file in a directory of the datacenter.
 type redisServer struct {
 	path     string // of the program
 	dir      string
 	log      *slog.Logger
-	port     int // 0 if it listens at its socket only
+	port     int // 0 if it listens only at its socket
 	password string
 }
 
@@ -87,10 +87,10 @@ func newRedisServer(path, dir string, log *slog.Logger) (*redisServer, error) {
 	return &redisServer{path: path, dir: dir, log: log, port: port, password: hex.EncodeToString(secret[:])}, nil
 }
 
-// socket is where a server without a port is.
+// socket returns the path of a server's socket.
 func (r *redisServer) socket() string { return filepath.Join(r.dir, "redis.sock") }
 
-// URL is where the server is while it runs. It holds the password.
+// URL returns the address of the running server. It contains the password.
 func (r *redisServer) URL() string {
 	if r.port == 0 {
 		u := url.URL{Scheme: "unix", User: url.UserPassword("", r.password), Path: r.socket()}
@@ -100,8 +100,8 @@ func (r *redisServer) URL() string {
 	return u.String()
 }
 
-// Run keeps the server running until ctx ends, and calls ready once, with its process, when it answers for the first time. A server that
-// dies is started again: nothing is lost with it. It is an error if it does not start at all.
+// Run keeps the server running until ctx ends. It calls ready once, with the process id, when the server first answers.
+// A server that dies is restarted, because it loses no data. A failed first start is an error.
 func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 	for first := true; ; first = false {
 		err := r.serve(ctx, func(pid int) {
@@ -126,7 +126,7 @@ func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 
 var errNotReady = errors.New("redis-server did not start")
 
-// serve runs the server once. It is stopped politely when ctx ends.
+// serve runs the server once, and stops it with SIGTERM when ctx ends.
 //
 //failpoint:none it writes the log of redis-server
 func (r *redisServer) serve(ctx context.Context, ready func(pid int)) error {
@@ -138,7 +138,8 @@ func (r *redisServer) serve(ctx context.Context, ready func(pid int)) error {
 	output := &readyWriter{file: logFile, ready: make(chan struct{})}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(ctx, r.path, "-") // settings on standard input: the password must not stand in a list of processes
+	// The settings go to standard input, because a list of processes must not show the password.
+	cmd := exec.CommandContext(ctx, r.path, "-")
 	cmd.Stdin = strings.NewReader(r.settings())
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -171,11 +172,12 @@ func (r *redisServer) settings() string {
 		"appendfsync everysec",
 		`save ""`,
 		"maxmemory-policy noeviction",
-		"maxmemory 1gb", // 64 MiB for each node, as docs/manual/redis.md has it, and room for more nodes than anybody tries out on one host
+		"maxmemory 1gb", // 64 MiB for each node (docs/manual/redis.md), enough for a development cluster
 		"daemonize no",
 	}
 	if r.port == 0 {
-		lines = append(lines, "unixsocket "+filepath.Base(r.socket()), "unixsocketperm 700") // below dir: an address holds no long path
+		// Relative to dir, because the address of a socket is short.
+		lines = append(lines, "unixsocket "+filepath.Base(r.socket()), "unixsocketperm 700")
 	}
 	if r.major() >= boundsClients {
 		lines = append(lines, "maxmemory-clients 128mb", "proto-max-bulk-len 16mb", "acllog-max-len 8", "slowlog-max-len 8")
@@ -183,10 +185,10 @@ func (r *redisServer) settings() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// boundsClients is the version of Redis from which on it bounds what its clients take of its memory. An older one does not start with that setting.
+// boundsClients is the first version of Redis that limits the memory of clients. Earlier versions reject the setting.
 const boundsClients = 7
 
-// major is the first number of the program's version, 0 if it does not say one.
+// major returns the first number of the program's version, 0 if unknown.
 func (r *redisServer) major() int {
 	text, err := exec.Command(r.path, "--version").Output() // "Redis server v=7.0.15 sha=…"
 	if err != nil {
@@ -198,7 +200,7 @@ func (r *redisServer) major() int {
 	return n
 }
 
-// readyWriter keeps what redis-server says and notices when it is ready.
+// readyWriter writes the output of redis-server to a file, and detects when it is ready.
 type readyWriter struct {
 	file  *os.File
 	ready chan struct{}
@@ -230,7 +232,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// examineRedis warns of settings of Redis that do not fit, once, as soon as it answers.
+// examineRedis warns once about unsuitable settings of Redis, as soon as it answers.
 func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger) error {
 	for {
 		version, found, err := redis.Examine(ctx)

@@ -20,21 +20,21 @@ import (
 	"writ/runner/queue/redisqueue"
 )
 
-// redisTLS has the Redis of a datacenter listen for nodes, with a certificate that its supervisor issues and renews. Redis reads the certificate
-// from files in a directory that both can use.
+// redisTLS makes the Redis of a datacenter listen for nodes, with a certificate that the supervisor issues and renews.
+// Redis reads the certificate from files in a directory that both processes can use.
 type redisTLS struct {
 	redis  *redisqueue.Queue
 	issuer *pki.Issuer
 	listen redisqueue.Listening
 	log    *slog.Logger
-	wake   chan struct{} // holds one if another certificate is due at once
+	wake   chan struct{} // has an element if the certificate must be renewed at once
 
 	mu    sync.Mutex
-	renew time.Time // when another certificate is due; zero before the first, and if it is due at once
-	chain [][]byte  // that Redis was given last, nil before
+	renew time.Time // time of the next renewal; zero means at once
+	chain [][]byte  // last chain of Redis, nil before the first
 }
 
-// again has another certificate issued at once.
+// again requests an immediate renewal.
 func (t *redisTLS) again() {
 	t.mu.Lock()
 	t.renew = time.Time{}
@@ -45,7 +45,7 @@ func (t *redisTLS) again() {
 	}
 }
 
-// shown is the chain that Redis was given last, nil if it was given none.
+// shown returns the last chain of Redis, or nil.
 func (t *redisTLS) shown() [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ const (
 	redisKey         = "redis.key"
 )
 
-// lookAtRedisEvery is how often Redis is asked whether it still listens: it forgets that when it starts again.
+// lookAtRedisEvery is the interval of checks whether Redis still listens. A restarted Redis has lost this setting.
 const lookAtRedisEvery = 5 * time.Second
 
 func newRedisTLS(redis *redisqueue.Queue, issuer *pki.Issuer, address, dir string, log *slog.Logger) (*redisTLS, error) {
@@ -108,7 +108,8 @@ func (t *redisTLS) run(ctx context.Context) error {
 	}
 }
 
-// ensure renews the certificate if it is time, and has Redis listen if it does not or has to read another one. It reports whether it did.
+// ensure renews a due certificate, and makes Redis listen if it does not or must read a new certificate. It reports
+// whether it did either.
 func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 	if time.Now().Before(t.due()) {
 		if listens, err := t.redis.Listens(ctx, t.listen); listens || err != nil {
@@ -116,7 +117,7 @@ func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 		}
 		return true, t.redis.Listen(ctx, t.listen)
 	}
-	select { // what asks for another one from here on gets it in the next round
+	select { // later requests cause another round
 	case <-t.wake:
 	default:
 	}
@@ -125,7 +126,7 @@ func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if err := t.redis.Listen(ctx, t.listen); err != nil {
-		return false, err // until Redis has read it, another one is due
+		return false, err // the renewal stays due until Redis has read the certificate
 	}
 	described, err := t.issuer.Describe(chain)
 	if err != nil {
@@ -140,7 +141,8 @@ func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// issue writes another certificate, and returns its chain. The key comes first, so that a pair that does not fit is one that Redis refuses to read.
+// issue writes a new certificate and returns its chain. It writes the key first, so that Redis rejects a pair that does
+// not match.
 func (t *redisTLS) issue() ([][]byte, error) {
 	host, _, err := net.SplitHostPort(t.listen.Address)
 	if err != nil {
@@ -162,7 +164,7 @@ func (t *redisTLS) issue() ([][]byte, error) {
 	}
 	var certificates bytes.Buffer
 	for _, der := range chain {
-		_ = pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: der}) // a buffer takes everything
+		_ = pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: der}) // a buffer accepts every write
 	}
 	if err := writeShared(t.listen.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})); err != nil {
 		return nil, err
@@ -173,17 +175,17 @@ func (t *redisTLS) issue() ([][]byte, error) {
 	return chain, nil
 }
 
-// writeShared replaces a file, which the group of its directory may read.
+// writeShared replaces a file that the group of its directory may read.
 //
 //failpoint:none every start writes the certificate of Redis again
 func writeShared(path string, text []byte) error {
 	next := path + ".new"
-	_ = os.Remove(next) // of a process that was killed
+	_ = os.Remove(next) // left by a killed process
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	err = f.Chmod(0o640) // the umask may have taken that from the group
+	err = f.Chmod(0o640) // the umask may have removed the group's right
 	if err == nil {
 		_, err = f.Write(text)
 	}

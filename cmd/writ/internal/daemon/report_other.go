@@ -7,5 +7,5 @@ import (
 	"log/slog"
 )
 
-// ReportOnSignal does nothing: there is no signal for it here.
+// ReportOnSignal does nothing on this system.
 func ReportOnSignal(context.Context, *slog.Logger) {}

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// ReportOnSignal logs, each time that the process gets SIGUSR1 and until ctx ends, what it holds: bytes that are reachable, after a
-// collection of garbage, and goroutines. Whoever watches a daemon for leaks compares these lines.
+// ReportOnSignal logs the reachable bytes, after a garbage collection, and the number of goroutines at each SIGUSR1
+// until ctx ends. These lines show leaks of a daemon.
 func ReportOnSignal(ctx context.Context, log *slog.Logger) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)

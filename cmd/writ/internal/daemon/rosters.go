@@ -7,7 +7,7 @@ import (
 	"writ/identity"
 )
 
-// clusterOf returns the cluster of the first of a chain of rosters, "" if there is none.
+// clusterOf returns the cluster of a chain of rosters, "" for an empty chain.
 func clusterOf(signed [][]byte) (writ.ClusterID, error) {
 	if len(signed) == 0 {
 		return "", nil

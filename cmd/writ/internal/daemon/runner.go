@@ -28,29 +28,30 @@ import (
 // Runner is a node as a process.
 type Runner struct {
 	Data       string
-	Name       string   // what it wants to be called; needed only until it has joined
-	Supervisor []string // URLs of the node APIs of its datacenter's supervisors, of which one serves
-	Token      string   // to join with, "" if it has joined or waits for an approve statement
+	Name       string   // requested name; needed only until it has joined
+	Supervisor []string // URLs of the node APIs of its datacenter's supervisors; one of them serves
+	Token      string   // token to join with; "" if the node has joined or waits for an approve statement
 	Cluster    writ.ClusterID
-	Redis      redisqueue.Server // without a login in its URL the node has the account that its supervisor gives it
-	Transfers  string            // address to listen on for other nodes that fetch copies of volumes; port 0 is any; "" gives nothing away
-	Public     string            // "host:port" at which the others reach that; Transfers if ""
-	Peers      []string          // ranges of addresses at which it fetches from other nodes, besides those on the internet
-	RateMiB    int64             // how many MiB a second all of them together may get; unbounded if 0
-	Metrics    net.Listener      // for metrics and health, without login, on loopback; nil for none
-	Slots      int
-	Capacity   writ.Capacity // parts that are 0 are measured
-	Drivers    Drivers
-	Host       HostConfig    // for DriversHost
-	Speed      float64       // of simulated drivers
-	Grace      time.Duration // see runner.Runner
-	Traces     tracing.Settings
-	Version    string
-	Log        *slog.Logger
+	Redis      redisqueue.Server // without a login in its URL, the supervisor provides the account
+	// Address for other nodes that fetch copies of volumes; port 0 means any; "" disables it.
+	Transfers string
+	Public    string       // "host:port" of Transfers for other nodes; "" means Transfers
+	Peers     []string     // address ranges of other nodes to fetch from, in addition to the internet
+	RateMiB   int64        // rate limit for all fetching nodes together, in MiB per second; 0 means unlimited
+	Metrics   net.Listener // for metrics and health, without login, on loopback; nil for none
+	Slots     int
+	Capacity  writ.Capacity // zero parts are measured
+	Drivers   Drivers
+	Host      HostConfig    // for DriversHost
+	Speed     float64       // of simulated drivers
+	Grace     time.Duration // see runner.Runner
+	Traces    tracing.Settings
+	Version   string
+	Log       *slog.Logger
 }
 
-// Run joins if it has not yet, and serves until ctx ends; then it returns nil. ready is told the drivers that the node serves, when it
-// has joined.
+// Run joins if necessary, and serves until ctx ends; then it returns nil. It calls ready with the drivers of the node
+// after it has joined.
 func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err error) {
 	if err := config.MakeData(r.Data); err != nil {
 		return err
@@ -153,13 +154,14 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	group.Go(func() error { return serveMetrics(serving, monitored, page.Handler(), log) })
 	group.Go(func() error {
-		defer stop() // of what serves the drivers
+		defer stop() // of the drivers' services
 		return node.Run(serving)
 	})
 	return group.Wait()
 }
 
-// openTransfers listens where other nodes fetch copies, nil for "". What they are told is the public address, or else the one that was given.
+// openTransfers listens for other nodes that fetch copies. It returns nil without an address. Other nodes get the
+// public address, or else address.
 func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, error) {
 	if rateMiB < 0 || rateMiB > 1<<20 || rateMiB > 0 && address == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "--transfer-rate %d bounds nothing: it is the MiB a second, up to 1048576, that other nodes get by way of --transfers", rateMiB)
@@ -186,7 +188,7 @@ func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, er
 	return &runner.Transfers{Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port)), Rate: rateMiB << 20}, nil
 }
 
-// namesHost reports whether an address leads to one host, rather than to whatever a socket takes.
+// namesHost reports whether an address names one host, not all addresses of a socket.
 func namesHost(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)

@@ -11,10 +11,12 @@ import (
 	"writ/internal/limit"
 )
 
-// maxHeader limits the header of a request of a node or of monitoring. The largest is the credential of a boot server, with 2 KiB.
+// maxHeader limits the header of a request from a node or monitor. The largest is the credential of a boot server, with
+// 2 KiB.
 const maxHeader = 16 << 10
 
-// serveHTTP serves until ctx ends; then requests that are being answered get some time. note, which may be nil, is told of connections.
+// serveHTTP serves until ctx ends. In-flight requests then have grace to finish. note, which may be nil, observes
+// connections.
 func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger, note func(net.Conn, http.ConnState)) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
@@ -30,7 +32,7 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, grace 
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer stop()
 	if err := server.Shutdown(ending); err != nil {
-		_ = server.Close() // what did not end in time is cut
+		_ = server.Close() // cuts requests that did not end in time
 	}
 	<-served
 	return nil

@@ -14,11 +14,12 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// lookForLease is the pause between two looks of a standby whether the datacenter is still served.
+// lookForLease is the interval of a standby's attempts to serve the datacenter.
 const lookForLease = time.Second
 
-// standBy serves the datacenter whenever no other supervisor does, until ctx ends. A journal that others may share is waited for: it is on
-// PostgreSQL, which comes back by itself. serve calls ready once it does serve, and leaves another answer there when it has.
+// standBy serves the datacenter whenever no other supervisor does, until ctx ends. It retries while a shared journal is
+// unavailable, because PostgreSQL recovers by itself. serve calls ready when it serves, and restores the standby
+// handler when it ends.
 func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchangeable, ready func(), serve func(ready func()) error) error {
 	last := ""
 	for {
@@ -53,7 +54,7 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchang
 	}
 }
 
-// exchangeable is a handler that can be exchanged while it serves.
+// exchangeable is a handler that can be replaced while it serves.
 type exchangeable struct{ now atomic.Pointer[http.Handler] }
 
 func (e *exchangeable) set(h http.Handler) { e.now.Store(&h) }

@@ -11,14 +11,14 @@ import (
 	"writ/internal/storelock"
 )
 
-// storeLocation is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
+// storeLocation is the place of a daemon's records: a file in its data directory, or a PostgreSQL database.
 type storeLocation struct {
-	path string    // what a store is opened with
-	file string    // the same, "" if it is no file
-	lock io.Closer // of the file; a database may have several users
+	path string    // name to open the store with
+	file string    // the same; "" for a database
+	lock io.Closer // of the file; a database allows several processes
 }
 
-// opened records that the store was made, so that a later start notices if it is missing.
+// opened records that the store exists, so that a later start detects its loss.
 func (l *storeLocation) opened() error {
 	if lock, is := l.lock.(*storelock.Lock); is {
 		return lock.MarkOpened()
@@ -26,8 +26,8 @@ func (l *storeLocation) opened() error {
 	return nil
 }
 
-// claimStore finds out where a store is, and locks it for this process if it can have only one. address is empty, the postgres:// URL of a
-// database, or @FILE with such a URL.
+// claimStore returns the location of a store, and locks a file for this process. address is empty, the postgres:// URL
+// of a database, or @FILE with such a URL.
 func claimStore(data string, file keptFile, flag, address string) (storeLocation, error) {
 	if address != "" {
 		url, err := ServerAddress(flag, address)
@@ -44,8 +44,8 @@ func claimStore(data string, file keptFile, flag, address string) (storeLocation
 	return storeLocation{path, path, lock}, nil
 }
 
-// ServerAddress returns the postgres:// URL that the value of a flag is, or that the file has which it names with an @. A password in the value itself is
-// an error.
+// ServerAddress returns the postgres:// URL in the value of a flag, or in the file that it names with @. A password in
+// the value itself is an error.
 func ServerAddress(flag, value string) (string, error) {
 	address, fromFile, err := ValueOf(value)
 	if err != nil {
@@ -62,7 +62,8 @@ func ServerAddress(flag, value string) (string, error) {
 	return address, nil
 }
 
-// ValueOf returns the value of a flag that may be @FILE, so that no list of processes shows it: the text of the file then, without space around it.
+// ValueOf returns the value of a flag. For @FILE it is the file's text without surrounding space, so that a list of
+// processes does not show it.
 func ValueOf(flag string) (value string, fromFile bool, err error) {
 	file, fromFile := strings.CutPrefix(flag, "@")
 	if !fromFile {

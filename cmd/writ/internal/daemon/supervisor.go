@@ -32,7 +32,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// The files of a supervisor in its data directory, besides the rosters that it believed in when it joined.
+// The files of a supervisor in its data directory. It also has the trusted rosters there.
 const (
 	supervisorKeyFile    = "supervisor.key"
 	supervisorPublicFile = "supervisor.pub"
@@ -42,32 +42,34 @@ const (
 // Supervisor is a datacenter's supervisor as a process.
 type Supervisor struct {
 	Data         string
-	Journal      string // postgres:// URL of its journal, or @FILE with one; a file in Data if ""
-	Name         string // of the datacenter; needed only until the roster names its key
+	Journal      string // postgres:// URL of its journal, or @FILE with one; "" means a file in Data
+	Name         string // name of the datacenter; needed only until the roster has its key
 	Coordinators []string
-	Token        *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
-	Cluster      writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
+	// Token for the registration; nil if the roster has the key, or gets it without a token.
+	Token        *identity.Token
+	Cluster      writ.ClusterID // trusted cluster; a token names it, and it is stored after joining
 	Redis        redisqueue.Server
-	RedisListen  string         // address at which Redis is to listen for nodes; "" leaves that to its configuration
-	RedisTLSDir  string         // for the certificate that Redis reads then; in Data if ""
-	NoAccounts   bool           // Redis is a stand-in in this process
+	RedisListen  string         // address for Redis to listen for nodes; "" means the configuration of Redis
+	RedisTLSDir  string         // directory of the certificate of Redis; "" means a directory in Data
+	NoAccounts   bool           // Redis is the stand-in in this process
 	Listener     net.Listener   // for its nodes
 	Metrics      net.Listener   // for metrics and health, without login, and without TLS on loopback; nil for none
-	AllowedHosts []string       // names by which nodes ask for it, besides addresses and the name of this machine
+	AllowedHosts []string       // host names for nodes, in addition to addresses and the name of this machine
 	MaxOpenRuns  int            // of a project; supervisor.DefaultMaxOpenRuns if 0
 	MaxOpenCalls int            // of a project; supervisor.DefaultMaxOpenCalls if 0
-	KeepRuns     time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
+	KeepRuns     time.Duration  // time after their end; supervisor.DefaultKeepRuns if 0
 	Weights      map[string]int // of projects by name: see supervisor.Config
 	OlderRunners bool           // see supervisor.Config
-	Held         bool           // likewise; it counts once
-	Grace        time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
+	Held         bool           // see supervisor.Config; applies once
+	Grace        time.Duration  // time for in-flight requests of nodes after shutdown begins; 5 s if 0
 	Version      string
 	Log          *slog.Logger
 
-	now atomic.Pointer[supervisor.Supervisor] // that serves, nil while this process stands by
+	now atomic.Pointer[supervisor.Supervisor] // the serving supervisor; nil while this process stands by
 }
 
-// SupervisorKey returns the key of the supervisor in a data directory, and makes it if there is none. The public half is left beside it.
+// SupervisorKey returns the key of the supervisor in a data directory. It creates a missing key, and writes the public
+// key beside it.
 func SupervisorKey(data string) (ed25519.PrivateKey, error) {
 	if err := config.MakeData(data); err != nil {
 		return nil, err
@@ -86,7 +88,8 @@ func SupervisorKey(data string) (ed25519.PrivateKey, error) {
 // PublicKey returns the public half of a key.
 func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its node API is open.
+// Run serves until ctx ends, and then returns nil. It calls ready when the roster has the datacenter and the node API
+// is open.
 func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer s.Listener.Close()
 	for _, address := range s.Coordinators {
@@ -122,7 +125,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer func() { err = errors.Join(err, redis.Close()) }()
 	evaluator, endChildren := NewEvaluator(s.Log, s.Weights)
 	defer func() { err = errors.Join(err, endChildren()) }()
-	if _, err := evaluator.Confinement(ctx); err != nil { // its log says what it found
+	if _, err := evaluator.Confinement(ctx); err != nil { // its log describes the layers
 		return fmt.Errorf("make a directory to evaluate scripts: %w", err)
 	}
 
@@ -141,7 +144,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		Evaluator: evaluator, Coordinators: s.Coordinators, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
-	monitored, err := metricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "") // a supervisor always has a certificate
+	// A supervisor always has a certificate.
+	monitored, err := metricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "")
 	if err != nil {
 		return err
 	}
@@ -179,7 +183,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supervisor.Config, rosters config.Rosters, api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
-	signed, err := rosters.Links() // newer ones than the journal has are adopted: a database takes none away
+	signed, err := rosters.Links() // the journal adopts newer ones: a database cannot remove any
 	if err != nil {
 		return err
 	}
@@ -198,7 +202,7 @@ func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supe
 	if err != nil {
 		return err
 	}
-	s.Held = false // one that stands by later, and takes over again, finds what people have released
+	s.Held = false // a release stays valid at a later takeover
 	if err := s.keep(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
@@ -212,18 +216,18 @@ func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supe
 	group.Go(func() error { return super.Run(ctx) })
 	group.Go(func() error { connections.Watch(ctx, super); return nil })
 	if secured != nil {
-		group.Go(func() error { return secured.run(ctx) }) // of the one that serves only
+		group.Go(func() error { return secured.run(ctx) }) // only the serving supervisor
 	}
 	return group.Wait()
 }
 
-// anyClient takes every client that comes to the node API: nodes join there, and each request is looked at.
+// anyClient accepts every client of the node API: nodes join there, and each request is verified.
 func anyClient([]*x509.Certificate) error { return nil }
 
-// secured reports whether the node API speaks TLS: everywhere but on loopback.
+// secured reports whether the node API has TLS: everywhere except on loopback.
 func (s *Supervisor) secured() bool { return !onLoopback(s.Listener.Addr()) }
 
-// nodeAPI is the address of the node API, as far as the supervisor knows it.
+// nodeAPI returns the address of the node API, as far as the supervisor knows it.
 func (s *Supervisor) nodeAPI() string {
 	if s.secured() {
 		return "https://" + s.Listener.Addr().String()

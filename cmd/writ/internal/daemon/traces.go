@@ -7,8 +7,8 @@ import (
 	"writ/internal/tracing"
 )
 
-// openTraces opens the exporter of a daemon, nil if its settings have no URL. end sends what is left. A daemon whose collector does not answer by then
-// has not failed.
+// openTraces opens the exporter of a daemon, nil without a URL in the settings. end sends the remaining traces. It logs
+// a failure, because an unavailable collector is not an error of the daemon.
 func openTraces(ctx context.Context, s tracing.Settings, service, version string, log *slog.Logger) (traces *tracing.Exporter, end func(), err error) {
 	s.Service, s.Version, s.Log = service, version, log
 	traces, err = tracing.Open(ctx, s)
