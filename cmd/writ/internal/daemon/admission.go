@@ -43,14 +43,16 @@ func (s *Supervisor) trustedRosters(ctx context.Context, store storeLocation) (c
 	pin := s.Cluster
 	if s.Token != nil {
 		if pin != "" && pin != s.Token.Pin {
-			return config.Rosters{}, writ.Errorf(writ.CodeTokenInvalid, "the token is for the cluster %s, not for %s", s.Token.Pin, pin)
+			return config.Rosters{}, writ.Errorf(writ.CodeTokenInvalid, "the token is for the cluster %s, not for %s",
+				s.Token.Pin, pin)
 		}
 		pin = s.Token.Pin
 	}
 	kept, err := config.FindRosters(s.Data)
 	switch {
 	case err == nil && pin != "" && kept.Cluster != pin:
-		return kept, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", s.Data, kept.Cluster).WithHint("use another --data for this one")
+		return kept, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", s.Data, kept.Cluster).
+			WithHint("use another --data for this one")
 	case err == nil:
 		return kept, nil
 	case writ.CodeOf(err) != writ.CodeNotFound:
@@ -63,7 +65,9 @@ func (s *Supervisor) trustedRosters(ctx context.Context, store storeLocation) (c
 
 // awaitDatacenter returns the datacenter of this key in the roster. If the roster lacks the key, it registers with the
 // coordinators and waits.
-func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey) (*identity.Datacenter, error) {
+func (s *Supervisor) awaitDatacenter(
+	ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey,
+) (*identity.Datacenter, error) {
 	public := PublicKey(key)
 	latest, err := rosters.Latest()
 	if err != nil {
@@ -76,9 +80,12 @@ func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters
 	}
 	switch {
 	case len(s.Coordinators) == 0:
-		return nil, writ.Errorf(writ.CodeUsage, "no coordinator is given, and the roster does not name this supervisor").WithHint("--coordinator URL")
+		return nil, writ.Errorf(writ.CodeUsage,
+			"no coordinator is given, and the roster does not name this supervisor").
+			WithHint("--coordinator URL")
 	case !writ.ValidName(s.Name):
-		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a datacenter", s.Name).WithHint("--dc takes 1 to 63 lower-case letters, digits and hyphens")
+		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a datacenter", s.Name).
+			WithHint("--dc takes 1 to 63 lower-case letters, digits and hyphens")
 	}
 	registration := s.registration(public)
 	by := coordinators(rosters)
@@ -111,7 +118,8 @@ func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters
 // coordinators returns a client for the coordinators that the rosters name.
 func coordinators(rosters config.Rosters) *http.Client {
 	return &http.Client{Transport: &transport.Transport{
-		Rosters: rosters, Anchor: identity.Anchor{Cluster: rosters.Cluster}, Want: transport.Coordinator, Fetch: transport.FromCoordinator, PublicNames: true,
+		Rosters: rosters, Anchor: identity.Anchor{Cluster: rosters.Cluster}, Want: transport.Coordinator,
+		Fetch: transport.FromCoordinator, PublicNames: true,
 	}}
 }
 
@@ -127,7 +135,9 @@ func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration 
 }
 
 // ask fetches new rosters from the first coordinator that answers. If they lack the key, it registers there.
-func (s *Supervisor) ask(ctx context.Context, by *http.Client, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
+func (s *Supervisor) ask(
+	ctx context.Context, by *http.Client, rosters config.Rosters, registration api.NewRegistration,
+) (*identity.Datacenter, error) {
 	var last error
 	for _, address := range s.Coordinators {
 		d, err := askOne(ctx, by, address, rosters, registration)
@@ -141,7 +151,9 @@ func (s *Supervisor) ask(ctx context.Context, by *http.Client, rosters config.Ro
 	return nil, last
 }
 
-func askOne(ctx context.Context, by *http.Client, address string, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
+func askOne(
+	ctx context.Context, by *http.Client, address string, rosters config.Rosters, registration api.NewRegistration,
+) (*identity.Datacenter, error) {
 	client, err := api.NewClient(address, api.WithHTTPClient(by))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", address, err)

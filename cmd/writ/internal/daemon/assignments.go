@@ -63,7 +63,8 @@ func (f *AssignmentsFile) failed(err error) error {
 	if e.Code != writ.CodeUsage {
 		text = err.Error()
 	}
-	return writ.Errorf(writ.CodeUsage, "the settings of machines in %s cannot be used: %s", f.Path, text).WithHint("%s", e.Hint)
+	return writ.Errorf(writ.CodeUsage, "the settings of machines in %s cannot be used: %s", f.Path, text).
+		WithHint("%s", e.Hint)
 }
 
 // ReadAssignments returns the text of a file with settings.

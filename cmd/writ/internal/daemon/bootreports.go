@@ -50,7 +50,8 @@ type BootReports struct {
 // datacenter.
 func NewBootReports(token identity.Token, supervisors []string, log *slog.Logger) (*BootReports, error) {
 	if token.Datacenter == "" {
-		return nil, writ.Errorf(writ.CodeTokenInvalid, "the token is for a supervisor, not for a boot server").WithHint("make one with `writ token create --role boot-server`")
+		return nil, writ.Errorf(writ.CodeTokenInvalid, "the token is for a supervisor, not for a boot server").
+			WithHint("make one with `writ token create --role boot-server`")
 	}
 	_, key, err := ed25519.GenerateKey(nil) // the token authenticates the reports; the key is only for TLS
 	if err != nil {
@@ -70,7 +71,8 @@ func NewBootReports(token identity.Token, supervisors []string, log *slog.Logger
 		b.apis = append(b.apis, &nodes.Client{URL: u.String(), HTTP: trust.client()})
 	}
 	if len(b.apis) == 0 {
-		return nil, writ.Errorf(writ.CodeUsage, "it is not said where to report").WithHint("--report-to https://HOST:7441, the node API of the supervisor")
+		return nil, writ.Errorf(writ.CodeUsage, "it is not said where to report").
+			WithHint("--report-to https://HOST:7441, the node API of the supervisor")
 	}
 	return b, nil
 }
@@ -94,7 +96,8 @@ func (b *BootReports) note(ctx context.Context, err error) {
 		b.Log.InfoContext(ctx, "the supervisor takes reports again")
 	case err != nil:
 		if times, say := b.lines.Say(string(writ.CodeOf(err)), time.Now()); say {
-			b.Log.WarnContext(ctx, "the supervisor is not told which machines start", "code", writ.CodeOf(err), "err", err, "times", times)
+			b.Log.WarnContext(ctx, "the supervisor is not told which machines start", "code", writ.CodeOf(err),
+				"err", err, "times", times)
 		}
 	}
 	b.away = err != nil
@@ -134,11 +137,16 @@ func (b *BootReports) send(ctx context.Context, text []byte) error {
 
 // encodeBootList encodes a list for a supervisor. If it is too long, the machines with the oldest steps are omitted.
 func encodeBootList(name string, said bootserver.List) ([]byte, error) {
-	report := link.BootReport{Name: name, Image: said.Image, Trouble: progress.Text(said.Trouble, maxReportedAdvice), Machines: link.BootMachines{}}
+	report := link.BootReport{
+		Name: name, Image: said.Image, Trouble: progress.Text(said.Trouble, maxReportedAdvice),
+		Machines: link.BootMachines{},
+	}
 	for _, r := range said.Machines[:min(len(said.Machines), link.MaxBootMachines)] {
 		report.Machines = append(report.Machines, link.BootMachine{
-			MAC: r.MAC, Node: r.Node, Step: r.Step, Failed: r.Failed, Advice: progress.Text(r.Advice, maxReportedAdvice), Address: r.Address,
-			Serial: r.Serial, Asset: r.Asset, UUID: r.UUID, Starts: r.Starts, Assigned: progress.Text(r.Assigned, maxReportedWord), Assignment: r.Assignment,
+			MAC: r.MAC, Node: r.Node, Step: r.Step, Failed: r.Failed,
+			Advice: progress.Text(r.Advice, maxReportedAdvice), Address: r.Address,
+			Serial: r.Serial, Asset: r.Asset, UUID: r.UUID, Starts: r.Starts,
+			Assigned: progress.Text(r.Assigned, maxReportedWord), Assignment: r.Assignment,
 			AgeSeconds: r.AgeSeconds, SilentSeconds: r.SilentSeconds,
 		})
 	}

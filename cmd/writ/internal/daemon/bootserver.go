@@ -41,11 +41,14 @@ func (b *BootServer) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	config := bootserver.Config{Image: b.Image, Words: b.Words, URL: b.URL, TLS: secure, Names: b.AllowedHosts, Log: b.Log}
+	config := bootserver.Config{
+		Image: b.Image, Words: b.Words, URL: b.URL, TLS: secure, Names: b.AllowedHosts, Log: b.Log,
+	}
 	if b.Assigned != nil {
 		config.Assigned = b.Assigned.Read
 		if _, err := os.Stat(b.Assigned.Path); errors.Is(err, fs.ErrNotExist) {
-			b.Log.InfoContext(ctx, "no machine has settings of its own: the file is not there yet", "file", b.Assigned.Path)
+			b.Log.InfoContext(ctx, "no machine has settings of its own: the file is not there yet",
+				"file", b.Assigned.Path)
 		}
 	}
 	server, err := bootserver.New(config)
@@ -55,7 +58,8 @@ func (b *BootServer) Run(ctx context.Context, ready func()) error {
 	if secure == nil {
 		b.Log.InfoContext(ctx, "machines are served without TLS: others in their network can give them another image")
 	}
-	b.Log.InfoContext(ctx, "boot server is listening", "address", b.Machines.Addr().String(), "url", b.URL, "list", "http://"+b.Operators.Addr().String(), "image", server.Digest())
+	b.Log.InfoContext(ctx, "boot server is listening", "address", b.Machines.Addr().String(), "url", b.URL,
+		"list", "http://"+b.Operators.Addr().String(), "image", server.Digest())
 	ready()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, b.Machines, b.Operators) })
@@ -75,16 +79,23 @@ func (b *BootServer) certify(ctx context.Context) (*tls.Config, error) {
 	case b.TLSCert == "" && b.TLSKey == "":
 		return nil, nil
 	case b.TLSCert == "" || b.TLSKey == "":
-		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").WithHint("give both: a certificate with its chain, and its key")
+		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
+			WithHint("give both: a certificate with its chain, and its key")
 	case at.Scheme != "https":
-		return nil, writ.Errorf(writ.CodeUsage, "with --tls-cert machines reach the server by the name in the certificate, and --url does not say it").WithHint("--url https://HOST:PORT")
+		return nil, writ.Errorf(writ.CodeUsage,
+			"with --tls-cert machines reach the server by the name in the certificate, and --url does not say it").
+			WithHint("--url https://HOST:PORT")
 	}
 	public := &publicCertificate{
-		certFile: b.TLSCert, keyFile: b.TLSKey, hosts: hostsOf(slices.Concat([]string{b.URL}, b.AllowedHosts)), what: "the certificate for machines", log: b.Log, now: time.Now,
+		certFile: b.TLSCert, keyFile: b.TLSKey, hosts: hostsOf(slices.Concat([]string{b.URL}, b.AllowedHosts)),
+		what: "the certificate for machines", log: b.Log, now: time.Now,
 	}
 	if err := public.open(ctx); err != nil {
 		return nil, err
 	}
 	// Many versions of iPXE support no later one.
-	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return public.get() }, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return public.get() },
+		MinVersion:     tls.VersionTLS12,
+	}, nil
 }

@@ -128,7 +128,9 @@ func (c *Coord) certify(ctx context.Context, to *coord.Config) error {
 			WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or leave out --tls-cert and --tls-key")
 	}
 	public := &publicCertificate{
-		certFile: c.TLSCert, keyFile: c.TLSKey, hosts: hostsOf(slices.Concat([]string{to.PublicURL}, to.OtherURLs, to.AllowedHosts)), what: "the certificate for browsers", log: c.Log, now: time.Now,
+		certFile: c.TLSCert, keyFile: c.TLSKey,
+		hosts: hostsOf(slices.Concat([]string{to.PublicURL}, to.OtherURLs, to.AllowedHosts)),
+		what:  "the certificate for browsers", log: c.Log, now: time.Now,
 	}
 	if err := public.open(ctx); err != nil {
 		return err
@@ -185,7 +187,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	disk := &metrics.Disk{Data: c.Data, Store: where.file}
 	config := coord.Config{
-		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
+		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators,
+		Version:      c.Version,
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
@@ -229,7 +232,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	if public.misleads() {
-		c.Log.WarnContext(ctx, "--public-url leads other machines to themselves", "url", c.PublicURL, "listen", c.Listener.Addr(),
+		c.Log.WarnContext(ctx, "--public-url leads other machines to themselves", "url", c.PublicURL,
+			"listen", c.Listener.Addr(),
 			"fix", "name this host in --public-url as other machines do")
 	}
 	if err := config.CheckListen(c.Listener.Addr()); err != nil {
@@ -239,7 +243,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	monitored, err := metricsListener(c.Metrics, config.TLS, "this coordinator speaks no TLS", "found the cluster with `writ init --coordinator https://HOST:PORT`")
+	monitored, err := metricsListener(c.Metrics, config.TLS, "this coordinator speaks no TLS",
+		"found the cluster with `writ init --coordinator https://HOST:PORT`")
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,13 @@ const (
 var (
 	ledgerKept = keptFile{coordLedger, "coordinator", []string{coordLedger + ".lock"},
 		fromBackup + "To begin with an empty ledger, remove %[1]s/" + coordLedger + ".lock: datacenters report their state again"}
-	supervisorKeyKept = keptFile{supervisorKeyFile, "supervisor", []string{supervisorJournal, protectedFile, markFile, "rosters"}, supervisors}
-	journalKept       = keptFile{supervisorJournal, "supervisor", []string{supervisorJournal + ".lock", protectedFile, markFile}, supervisors}
-	nodeKept          = []keptFile{
+	supervisorKeyKept = keptFile{
+		supervisorKeyFile, "supervisor", []string{supervisorJournal, protectedFile, markFile, "rosters"}, supervisors,
+	}
+	journalKept = keptFile{
+		supervisorJournal, "supervisor", []string{supervisorJournal + ".lock", protectedFile, markFile}, supervisors,
+	}
+	nodeKept = []keptFile{
 		{"node.key", "node", []string{"member.json", "journal.db"}, nodeIsNew},
 		{"age.key", "node", []string{"member.json", "journal.db"}, nodeIsNew},
 		{"member.json", "node", []string{"journal.db"}, nodeIsNew},
@@ -43,12 +47,14 @@ var (
 
 // check returns DATA_INCOMPLETE if the file is missing from a data directory that its daemon has used.
 func (k keptFile) check(data string) error {
-	if info, err := os.Stat(filepath.Join(data, k.name)); !errors.Is(err, fs.ErrNotExist) && (err != nil || info.Size() > 0) {
+	if info, err := os.Stat(filepath.Join(data, k.name)); !errors.Is(err, fs.ErrNotExist) &&
+		(err != nil || info.Size() > 0) {
 		return nil
 	}
 	for _, name := range k.evidence {
 		if exists(filepath.Join(data, name)) && !storelock.IsUnmarked(filepath.Join(data, name)) {
-			return incomplete(data, k.name, "the "+k.role+" has worked with this directory before").WithHint(k.next, data)
+			return incomplete(data, k.name, "the "+k.role+" has worked with this directory before").
+				WithHint(k.next, data)
 		}
 	}
 	return nil
@@ -76,7 +82,11 @@ func (c *Coord) checkCoordinatorKey(roster *identity.Roster, self *identity.Coor
 	const next = "bring %[1]s back with `writ restore`, or copy it from a backup. Without a backup give the coordinator a new key: docs/manual/runbook.md, The coordinator's key"
 	path := filepath.Join(c.Data, coordinatorKeyFile)
 	if exists(path) {
-		return writ.Errorf(writ.CodeDataIncomplete, "no coordinator that version %d of the roster names has the key in %s", roster.Version, path).WithHint(next, path)
+		return writ.Errorf(writ.CodeDataIncomplete,
+			"no coordinator that version %d of the roster names has the key in %s", roster.Version, path).
+			WithHint(next, path)
 	}
-	return incomplete(c.Data, coordinatorKeyFile, fmt.Sprintf("version %d of the roster names keys of coordinators", roster.Version)).WithHint(next, path)
+	return incomplete(c.Data, coordinatorKeyFile,
+		fmt.Sprintf("version %d of the roster names keys of coordinators", roster.Version)).
+		WithHint(next, path)
 }

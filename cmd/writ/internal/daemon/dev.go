@@ -162,8 +162,9 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	}
 	removed, err := d.awaitNodes(ctx, c, nodes)
 	return DevCluster{
-		URL: coordinator.URL(), Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster, Drivers: drivers,
-		Nodes: len(nodes) - len(removed), Removed: removed,
+		URL: coordinator.URL(), Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster,
+		Drivers: drivers,
+		Nodes:   len(nodes) - len(removed), Removed: removed,
 	}, err
 }
 
@@ -250,7 +251,9 @@ func (d *Dev) addDatacenters(next *identity.Roster) error {
 		if err != nil {
 			return err
 		}
-		datacenter := writ.Datacenter{Name: name, Region: regions[i%len(regions)], Labels: map[string]string{"use": "dev"}}
+		datacenter := writ.Datacenter{
+			Name: name, Region: regions[i%len(regions)], Labels: map[string]string{"use": "dev"},
+		}
 		if err := client.AddDatacenter(next, datacenter, PublicKey(key)); err != nil {
 			return err
 		}
@@ -261,7 +264,8 @@ func (d *Dev) addDatacenters(next *identity.Roster) error {
 // writeClient writes the client configuration, and returns a client for this process.
 func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rosters) (*client.Client, error) {
 	one := config.Context{
-		Name: DevName, Servers: []string{url}, Cluster: rosters.Cluster, Project: client.DefaultProject, Key: person.Spec,
+		Name: DevName, Servers: []string{url}, Cluster: rosters.Cluster, Project: client.DefaultProject,
+		Key: person.Spec,
 	}
 	file := &config.File{Path: filepath.Join(d.Data, devClientFile), Current: DevName, Contexts: []config.Context{one}}
 	if err := file.Save(); err != nil {
@@ -271,7 +275,9 @@ func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rost
 }
 
 // startDatacenter starts Redis and the supervisor of a datacenter, and returns its nodes.
-func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator string, datacenter *identity.Datacenter) ([]devNode, error) {
+func (d *Dev) startDatacenter(
+	ctx context.Context, all *processes, coordinator string, datacenter *identity.Datacenter,
+) ([]devNode, error) {
 	dir := d.datacenterDir(datacenter.Name)
 	redis, stand, err := d.startRedis(ctx, all, datacenter.Name, filepath.Join(dir, "redis"))
 	if err != nil {
@@ -282,8 +288,9 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 		return nil, err
 	}
 	super := &Supervisor{
-		Data: dir, Name: datacenter.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: listener,
-		Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "supervisor"),
+		Data: dir, Name: datacenter.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand,
+		Listener: listener,
+		Grace:    devRequestGrace, Version: d.Version, Log: d.Log.With("process", "supervisor"),
 	}
 	if err := copyRosters(d.Data, dir); err != nil {
 		return nil, err
@@ -319,7 +326,9 @@ func copyRosters(from, to string) error {
 }
 
 // startRedis starts the Redis of a datacenter. stand reports whether it is the stand-in.
-func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir string) (server redisqueue.Server, stand bool, err error) {
+func (d *Dev) startRedis(
+	ctx context.Context, all *processes, datacenter, dir string,
+) (server redisqueue.Server, stand bool, err error) {
 	redis := &Redis{Dir: dir, Log: d.Log.With("process", "redis")}
 	about := ""
 	err = all.start(ctx, "Redis of "+datacenter, func(ctx context.Context, ready func()) error {
@@ -336,7 +345,9 @@ func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir st
 
 // startNodes starts the nodes. A new node joins with its own token. It returns the drivers, which are the same on every
 // node.
-func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, person *client.Person, nodes []devNode) ([]writ.NodeDriver, error) {
+func (d *Dev) startNodes(
+	ctx context.Context, all *processes, c *client.Client, person *client.Person, nodes []devNode,
+) ([]writ.NodeDriver, error) {
 	var drivers []writ.NodeDriver
 	for _, n := range nodes {
 		dir := d.nodeDir(n)
@@ -345,7 +356,8 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 			return nil, err
 		}
 		node := &Runner{
-			Data: dir, Name: n.name, Supervisor: []string{n.api}, Token: token, Redis: n.redis, Capacity: d.Capacity, Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
+			Data: dir, Name: n.name, Supervisor: []string{n.api}, Token: token, Redis: n.redis, Capacity: d.Capacity,
+			Drivers: d.Drivers, Transfers: "127.0.0.1:0", Peers: []string{"127.0.0.0/8"},
 			Host: d.Host, Speed: d.Speed, Grace: devGrace, Version: d.Version, Log: d.Log.With("process", "runner"),
 		}
 		err = all.startPeer(ctx, "node "+n.name, func(ctx context.Context, ready func()) error {
@@ -385,7 +397,9 @@ func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode)
 			}
 			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Key == key })
 			if i < 0 {
-				gone, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name), Admission: api.Given(writ.AdmissionRemoved)})
+				gone, err := c.Nodes(ctx, api.ListNodesParams{
+					Datacenter: api.Given(n.datacenter.Name), Admission: api.Given(writ.AdmissionRemoved),
+				})
 				if err != nil {
 					return err
 				}
@@ -422,13 +436,16 @@ func retry(ctx context.Context, do func() error) error {
 }
 
 // tokenFor creates a token for a node, "" if it has joined. It waits until the datacenter is connected.
-func (d *Dev) tokenFor(ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode) (string, error) {
+func (d *Dev) tokenFor(
+	ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode,
+) (string, error) {
 	if _, err := runner.Join(ctx, runner.Joining{Dir: dir, Log: d.Log}); writ.CodeOf(err) != writ.CodeUsage {
 		return "", err // a member, or broken; USAGE means that a token is needed
 	}
 	var text string
 	err := retry(ctx, func() error {
-		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID, client.NewToken{Role: identity.TokenRoleNode, Validity: identity.TokenValidity, Uses: 1})
+		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID,
+			client.NewToken{Role: identity.TokenRoleNode, Validity: identity.TokenValidity, Uses: 1})
 		text = token.String()
 		return err
 	})

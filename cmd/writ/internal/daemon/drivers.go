@@ -113,7 +113,8 @@ func (d *drivers) simulate(c driverConfig, dir, why string) error {
 			continue
 		}
 		one, err := simulated.Open(simulated.Config{
-			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed, Detail: why, Step: failpoint.Step(module),
+			Module: module, Dir: filepath.Join(dir, "simulated"), Images: filepath.Join(dir, "images"), Speed: c.Speed,
+			Detail: why, Step: failpoint.Step(module),
 		})
 		if err != nil {
 			return fmt.Errorf("open the simulated driver of %s: %w", module, err)
@@ -145,7 +146,8 @@ func shares(c driverConfig, dir string) error {
 	if c.Choice != DriversSimulated && bounded {
 		return nil
 	}
-	return writ.Errorf(writ.CodeUsage, "nothing would keep projects to %d GiB of the disk: only volumes on btrfs are bounded", c.Host.ProjectGiB).
+	return writ.Errorf(writ.CodeUsage,
+		"nothing would keep projects to %d GiB of the disk: only volumes on btrfs are bounded", c.Host.ProjectGiB).
 		WithHint("put the data directory of the node on btrfs before its first volume, or leave --project-disk away; writ doctor says what is missing")
 }
 
@@ -156,18 +158,23 @@ func openStorage(dir string, c driverConfig) storage {
 	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
 		share := func(writ.ProjectID) int64 { return host.ProjectGiB << 30 }
-		kept := &btrfs.Pool{Dir: pool, ProjectBytes: share, Besides: besides(dir, bounded), Step: failpoint.Step("volume")}
+		kept := &btrfs.Pool{
+			Dir: pool, ProjectBytes: share, Besides: besides(dir, bounded), Step: failpoint.Step("volume"),
+		}
 		if users := c.numbers(filepath.Dir(dir)); users.Used() {
 			kept.Deny = users.SharedGroup
 		}
 		trees, records = kept, bounded
 	}
 	images := &image.Driver{
-		Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Dirs: host.imageDirs(), Allow: host.imageRanges(), Log: c.Log,
+		Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Dirs: host.imageDirs(),
+		Allow: host.imageRanges(), Log: c.Log,
 		Accounts: c.numbers(filepath.Dir(dir)),
 		Step:     failpoint.Step("image"),
 	}
-	return storage{trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")}}
+	return storage{
+		trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")},
+	}
 }
 
 // besides adds up the bytes of a project outside of the pool: archives of volumes and snapshots of machines.

@@ -74,12 +74,17 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
 	h.overlay = c.overlay(filepath.Join(dir, "mycelium"))
-	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(), Step: failpoint.Step("network")}
+	h.networks = &netdev.Driver{
+		Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(),
+		Step: failpoint.Step("network"),
+	}
 	h.databases = &herodb.Driver{
-		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines, Step: failpoint.Step("herodb"),
+		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines,
+		Step: failpoint.Step("herodb"),
 	}
 	h.containers = &containerd.Driver{
-		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress), Images: h.storage.images, Volumes: h.storage.volumes,
+		Dir: filepath.Join(dir, "container"), Address: cmp.Or(c.Host.Containerd, containerd.DefaultAddress),
+		Images: h.storage.images, Volumes: h.storage.volumes,
 		IDs: c.containerIDs(), IDsAsked: c.Host.ContainerIDs != "", Log: c.Log, Step: failpoint.Step("container"),
 	}
 	machines, databases := c.accounts(filepath.Dir(dir)).Halves()
@@ -91,7 +96,8 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	}
 	h.databases.Accounts = databases
 	h.machines = &cloudhypervisor.Driver{
-		Dir: machineDir(dir), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes, Room: h.storage.trees.Room,
+		Dir: machineDir(dir), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes,
+		Room:     h.storage.trees.Room,
 		Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
 	}
 	return h
@@ -113,7 +119,8 @@ func (c driverConfig) check() error {
 	known := herodb.EngineNames()
 	for i, name := range c.Host.Engines {
 		if !slices.Contains(known, name) {
-			return writ.Errorf(writ.CodeUsage, "there is no engine %q for databases", name).WithHint("--engines takes %s, best first", strings.Join(known, ", "))
+			return writ.Errorf(writ.CodeUsage, "there is no engine %q for databases", name).
+				WithHint("--engines takes %s, best first", strings.Join(known, ", "))
 		}
 		if slices.Contains(c.Host.Engines[:i], name) {
 			return writ.Errorf(writ.CodeUsage, "--engines names %s twice", name).WithHint("name each once, best first")
@@ -169,7 +176,8 @@ func (c driverConfig) accounts(data string) *confine.Accounts {
 
 // numbers returns the users of driver processes, without a check of the data directory.
 func (c driverConfig) numbers(data string) *confine.Accounts {
-	a := own("process-users", cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast)))
+	a := own("process-users",
+		cmp.Or(c.Host.ProcessUsers, fmt.Sprintf("%d-%d", confine.DefaultFirst, confine.DefaultLast)))
 	a.Top = cmp.Or(c.Host.Above, data)
 	return a
 }
@@ -215,13 +223,16 @@ func (c driverConfig) checkUsers(data string) error {
 	users, ids := c.accounts(data), c.containerIDs()
 	switch {
 	case asked(c.Host.ProcessUsers) && users.Off != nil:
-		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w", c.Host.ProcessUsers, users.Off).
+		return writ.Errorf(writ.CodeUsage, "processes cannot have the users --process-users %s: %w",
+			c.Host.ProcessUsers, users.Off).
 			WithHint("%s", needs.AccountsFix)
 	case asked(c.Host.ContainerIDs) && ids.Off != nil:
-		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w", c.Host.ContainerIDs, ids.Off).
+		return writ.Errorf(writ.CodeUsage, "containers cannot have the users --container-ids %s: %w",
+			c.Host.ContainerIDs, ids.Off).
 			WithHint("run the node as root, and name numbers that no program uses; --container-ids none: containers have the users of the host")
 	case users.Used() && ids.Used() && users.SharedGroup <= ids.Last && ids.SharedGroup <= users.Last:
-		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s", users.Numbers(), ids.Numbers()).
+		return writ.Errorf(writ.CodeUsage, "processes and containers would have the same users, %s and %s",
+			users.Numbers(), ids.Numbers()).
 			WithHint("name others with --process-users or --container-ids")
 	}
 	return nil
@@ -244,11 +255,13 @@ func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, e
 		}
 		claim, err := what.Claim(usersFile)
 		if taken, ok := errors.AsType[*confine.Taken](err); ok {
-			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "%s cannot have the users %s: %w", what.who, what.Numbers(), taken).
+			return nil, errors.Join(writ.Errorf(writ.CodeUsage, "%s cannot have the users %s: %w", what.who,
+				what.Numbers(), taken).
 				WithHint("give this node numbers of its own, with --%s %s", what.flag, taken.Others()), claims.Close())
 		}
 		if err != nil {
-			c.Log.WarnContext(ctx, "user numbers are not reserved against other nodes of this host", "users", what.Numbers(), "err", err)
+			c.Log.WarnContext(ctx, "user numbers are not reserved against other nodes of this host",
+				"users", what.Numbers(), "err", err)
 			continue
 		}
 		claims = append(claims, claim)
@@ -312,7 +325,8 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 		return nil, err
 	}
 	c := driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}
-	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir)), c.overlay("").CheckDiscovery(ctx)); err != nil {
+	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir)),
+		c.overlay("").CheckDiscovery(ctx)); err != nil {
 		return nil, err
 	}
 	h := newHost(c, dir)
@@ -333,7 +347,8 @@ func claimHost() (io.Closer, error) {
 	}
 	mark, err := net.Listen("unix", hostMark)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, writ.Errorf(writ.CodeUsage, "another node with --drivers host runs in this network namespace: two would take each other's things away").
+		return nil, writ.Errorf(writ.CodeUsage,
+			"another node with --drivers host runs in this network namespace: two would take each other's things away").
 			WithHint("end it first, or start this one in a namespace of its own: ip netns exec NAME writ runner …")
 	}
 	return mark, err
@@ -369,9 +384,11 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		case needs.Missing:
 			lacks[f.Module] = true
 			why[f.Module] = cmp.Or(why[f.Module], f.Need+": "+f.Detail)
-			c.Log.WarnContext(ctx, "module disabled", "module", f.Module, "need", f.Need, "found", f.Detail, "fix", f.Fix)
+			c.Log.WarnContext(ctx, "module disabled", "module", f.Module, "need", f.Need, "found", f.Detail,
+				"fix", f.Fix)
 		case needs.Degraded:
-			c.Log.WarnContext(ctx, "module limited", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use, "fix", f.Fix)
+			c.Log.WarnContext(ctx, "module limited", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use,
+				"fix", f.Fix)
 		}
 	}
 	d.all = h.storage.drivers()
@@ -382,7 +399,8 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 	}{{h.networks, "network", ""}, {h.databases, "herodb", h.databases.Dir}, {h.containers, "container", h.containers.Dir}, {h.machines, "machine", h.machines.Dir}} {
 		keeps := one.dir != "" && hasRecords(one.dir)
 		if lacks[one.module] && !(keeps && one.module == "container") { // containerd may start after the node
-			d.lacking = append(d.lacking, writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
+			d.lacking = append(d.lacking,
+				writ.NodeDriver{Module: one.module, Name: one.Describe().Name, Lacks: why[one.module]})
 		}
 		if keeps {
 			lacks[one.module] = false

@@ -17,7 +17,8 @@ func (h HostConfig) checkImages(data string) error {
 				WithHint("name the directory from the root on, as /srv/images")
 		}
 		if within(withoutLinks(data), withoutLinks(dir)) {
-			return writ.Errorf(writ.CodeUsage, "--image-dir %s would open the node's own files in %s to scripts", dir, data).
+			return writ.Errorf(writ.CodeUsage, "--image-dir %s would open the node's own files in %s to scripts", dir,
+				data).
 				WithHint("name a directory that has images in it and nothing else, as /srv/images")
 		}
 	}

@@ -17,16 +17,20 @@ const maxConnections = 8192
 // Listen opens a TCP address. The connections that it accepts are limited.
 func Listen(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address to listen on", address).WithHint("it looks like 127.0.0.1:7440")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address to listen on", address).
+			WithHint("it looks like 127.0.0.1:7440")
 	}
 	l, err := net.Listen("tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, writ.Errorf(writ.CodeConflict, "the address %s is in use", address).WithHint("another process listens there; choose another with --listen")
+		return nil, writ.Errorf(writ.CodeConflict, "the address %s is in use", address).
+			WithHint("another process listens there; choose another with --listen")
 	case errors.Is(err, syscall.EACCES):
-		return nil, writ.Errorf(writ.CodeUsage, "this user may not listen at %s: %w", address, err).WithHint("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one")
+		return nil, writ.Errorf(writ.CodeUsage, "this user may not listen at %s: %w", address, err).
+			WithHint("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one")
 	case err != nil:
-		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at %s: %w", address, err).WithHint("use an address of this host; `ip address` shows them")
+		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at %s: %w", address, err).
+			WithHint("use an address of this host; `ip address` shows them")
 	}
 	return failpoint.Listener((&limit.Shares{Size: maxConnections}).Listener(l)), nil
 }

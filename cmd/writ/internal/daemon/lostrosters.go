@@ -15,7 +15,8 @@ const rosterFolder = "rosters"
 
 // SupervisorUsed reports whether a supervisor has worked with a data directory before.
 func SupervisorUsed(data string) bool {
-	return exists(filepath.Join(data, supervisorJournal)) || exists(filepath.Join(data, protectedFile)) || exists(filepath.Join(data, markFile))
+	return exists(filepath.Join(data, supervisorJournal)) || exists(filepath.Join(data, protectedFile)) ||
+		exists(filepath.Join(data, markFile))
 }
 
 // missingRosters returns the error for a supervisor that has no roster and was not given the id of its cluster. It is
@@ -23,7 +24,8 @@ func SupervisorUsed(data string) bool {
 func (s *Supervisor) missingRosters(ctx context.Context, store storeLocation) *writ.Error {
 	cluster, err := clusterInJournal(ctx, store)
 	if !SupervisorUsed(s.Data) && (err != nil || cluster == "") {
-		return writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to trust: %s has no roster", s.Data).
+		return writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to trust: %s has no roster",
+			s.Data).
 			WithHint("if it ran before, --data must name its directory; start a new one with the --join that `writ dc add` prints, " +
 				"or with --cluster and the cluster's id, and add its key with `writ dc add --key`")
 	}

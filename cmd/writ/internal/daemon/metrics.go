@@ -18,7 +18,8 @@ func metricsListener(l net.Listener, secure *tls.Config, lacks, hint string) (ne
 	case l == nil || onLoopback(l.Addr()):
 		return l, nil
 	case secure == nil:
-		return nil, writ.Errorf(writ.CodeListenRefused, "the listener for metrics at %s is not on loopback, and %s", l.Addr(), lacks).
+		return nil, writ.Errorf(writ.CodeListenRefused, "the listener for metrics at %s is not on loopback, and %s",
+			l.Addr(), lacks).
 			WithHint("use an address like 127.0.0.1:9180 for --metrics-listen, or %s", hint)
 	}
 	return tls.NewListener(l, secure), nil

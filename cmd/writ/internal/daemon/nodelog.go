@@ -16,7 +16,9 @@ import (
 
 // keepLog also writes a runner's log to a ring below its data directory. It returns the combined logger and a function
 // that ends the writing. That function logs the error that ended the runner, which the program prints elsewhere.
-func keepLog(ctx context.Context, data string, log *slog.Logger) (both *slog.Logger, kept *nodelog.Log, end func(error), err error) {
+func keepLog(
+	ctx context.Context, data string, log *slog.Logger,
+) (both *slog.Logger, kept *nodelog.Log, end func(error), err error) {
 	kept = &nodelog.Log{Dir: filepath.Join(data, logring.Dir), Redact: redact.Text}
 	if err := os.MkdirAll(kept.Dir, 0o700); err != nil {
 		return nil, nil, nil, config.Unwritable(data, fmt.Errorf("make the directory of the log: %w", err))

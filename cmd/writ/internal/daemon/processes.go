@@ -39,11 +39,15 @@ func (p *processes) start(ctx context.Context, name string, run func(ctx context
 }
 
 // startPeer starts a peer of the processes that startPeer has started since the last start.
-func (p *processes) startPeer(ctx context.Context, name string, run func(ctx context.Context, ready func()) error) error {
+func (p *processes) startPeer(
+	ctx context.Context, name string, run func(ctx context.Context, ready func()) error,
+) error {
 	return p.launch(ctx, name, true, run)
 }
 
-func (p *processes) launch(ctx context.Context, name string, peer bool, run func(ctx context.Context, ready func()) error) error {
+func (p *processes) launch(
+	ctx context.Context, name string, peer bool, run func(ctx context.Context, ready func()) error,
+) error {
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	one := &process{name: name, stop: stop, done: make(chan struct{})}
 	p.mu.Lock()

@@ -99,7 +99,8 @@ func (p *publicCertificate) load(ctx context.Context) *writ.Error {
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "the certificate in %s and the key in %s are no pair: %s", p.certFile, p.keyFile, strings.TrimPrefix(err.Error(), "tls: ")).
+		return writ.Errorf(writ.CodeUsage, "the certificate in %s and the key in %s are no pair: %s", p.certFile,
+			p.keyFile, strings.TrimPrefix(err.Error(), "tls: ")).
 			WithHint("--tls-cert has a certificate with its chain, and --tls-key has its key, both in PEM, as fullchain.pem and privkey.pem of certbot")
 	}
 	p.current.Store(&pair)
@@ -115,11 +116,13 @@ func (p *publicCertificate) unreadable(err error) *writ.Error {
 // warn logs problems of a usable certificate.
 func (p *publicCertificate) warn(ctx context.Context, pair *tls.Certificate) {
 	if info, err := os.Stat(p.keyFile); err == nil && info.Mode().Perm()&0o037 != 0 {
-		p.log.WarnContext(ctx, "others on this machine can use the key of "+p.what, "file", p.keyFile, "mode", info.Mode().Perm(), "fix", "chmod 0640 "+p.keyFile)
+		p.log.WarnContext(ctx, "others on this machine can use the key of "+p.what, "file", p.keyFile,
+			"mode", info.Mode().Perm(), "fix", "chmod 0640 "+p.keyFile)
 	}
 	named := func(host string) bool { return pair.Leaf.VerifyHostname(host) == nil }
 	if !slices.ContainsFunc(p.hosts, named) {
-		p.log.WarnContext(ctx, p.what+" is for another host, so that it is refused", "file", p.certFile, "names", pair.Leaf.DNSNames, "hosts", p.hosts,
+		p.log.WarnContext(ctx, p.what+" is for another host, so that it is refused", "file", p.certFile,
+			"names", pair.Leaf.DNSNames, "hosts", p.hosts,
 			"fix", "use a certificate for the host in the address of this server")
 	}
 }

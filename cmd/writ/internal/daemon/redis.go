@@ -96,7 +96,9 @@ func (r *redisServer) URL() string {
 		u := url.URL{Scheme: "unix", User: url.UserPassword("", r.password), Path: r.socket()}
 		return u.String()
 	}
-	u := url.URL{Scheme: "redis", User: url.UserPassword("", r.password), Host: "127.0.0.1:" + strconv.Itoa(r.port), Path: "/0"}
+	u := url.URL{
+		Scheme: "redis", User: url.UserPassword("", r.password), Host: "127.0.0.1:" + strconv.Itoa(r.port), Path: "/0",
+	}
 	return u.String()
 }
 
@@ -180,7 +182,8 @@ func (r *redisServer) settings() string {
 		lines = append(lines, "unixsocket "+filepath.Base(r.socket()), "unixsocketperm 700")
 	}
 	if r.major() >= boundsClients {
-		lines = append(lines, "maxmemory-clients 128mb", "proto-max-bulk-len 16mb", "acllog-max-len 8", "slowlog-max-len 8")
+		lines = append(lines, "maxmemory-clients 128mb", "proto-max-bulk-len 16mb", "acllog-max-len 8",
+			"slowlog-max-len 8")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

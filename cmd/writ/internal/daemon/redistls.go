@@ -67,17 +67,22 @@ const (
 // lookAtRedisEvery is the interval of checks whether Redis still listens. A restarted Redis has lost this setting.
 const lookAtRedisEvery = 5 * time.Second
 
-func newRedisTLS(redis *redisqueue.Queue, issuer *pki.Issuer, address, dir string, log *slog.Logger) (*redisTLS, error) {
+func newRedisTLS(
+	redis *redisqueue.Queue, issuer *pki.Issuer, address, dir string, log *slog.Logger,
+) (*redisTLS, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot make the directory for the certificate of Redis: %v", err).WithHint("--redis-tls-dir names it")
+		return nil, writ.Errorf(writ.CodeUsage, "cannot make the directory for the certificate of Redis: %v", err).
+			WithHint("--redis-tls-dir names it")
 	}
 	return &redisTLS{
 		redis: redis, issuer: issuer, log: log, wake: make(chan struct{}, 1),
-		listen: redisqueue.Listening{Address: address, Certificate: filepath.Join(dir, redisCertificate), Key: filepath.Join(dir, redisKey)},
+		listen: redisqueue.Listening{
+			Address: address, Certificate: filepath.Join(dir, redisCertificate), Key: filepath.Join(dir, redisKey),
+		},
 	}, nil
 }
 
@@ -94,9 +99,11 @@ func (t *redisTLS) run(ctx context.Context) error {
 		case err != nil && writ.CodeOf(err) == writ.CodeUsage:
 			return err
 		case err != nil && !failed:
-			t.log.WarnContext(ctx, "Redis does not listen for nodes; trying again", "address", t.listen.Address, "err", err, "hint", writ.AsError(err).Hint)
+			t.log.WarnContext(ctx, "Redis does not listen for nodes; trying again", "address", t.listen.Address,
+				"err", err, "hint", writ.AsError(err).Hint)
 		case listening:
-			t.log.InfoContext(ctx, "Redis listens for nodes", "address", t.listen.Address, "renew", t.due().UTC().Format(time.DateOnly))
+			t.log.InfoContext(ctx, "Redis listens for nodes", "address", t.listen.Address,
+				"renew", t.due().UTC().Format(time.DateOnly))
 		}
 		failed = err != nil
 		select {
@@ -146,7 +153,8 @@ func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 func (t *redisTLS) issue() ([][]byte, error) {
 	host, _, err := net.SplitHostPort(t.listen.Address)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).WithHint("it looks like 10.0.0.2:6379")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).
+			WithHint("it looks like 10.0.0.2:6379")
 	}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

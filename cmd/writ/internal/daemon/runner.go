@@ -108,7 +108,8 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	queue.Log = log
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	drivers, err := openDrivers(ctx, driverConfig{Choice: r.Drivers, Dir: hostDir(r.Data), Speed: r.Speed, Host: r.Host, Log: log})
+	drivers, err := openDrivers(ctx,
+		driverConfig{Choice: r.Drivers, Dir: hostDir(r.Data), Speed: r.Speed, Host: r.Host, Log: log})
 	if err != nil {
 		return err
 	}
@@ -138,8 +139,10 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	defer endTraces()
 	node := &runner.Runner{
-		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
+		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking,
+		Slots: r.Slots, Capacity: r.Capacity,
+		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host,
+		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
 	}
 	watched := &metrics.Runner{Of: node}
 	page := &metrics.Page{
@@ -168,24 +171,30 @@ func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, er
 	}
 	if address == "" {
 		if public != "" {
-			return nil, writ.Errorf(writ.CodeUsage, "--public-transfers says where others reach --transfers, which is missing")
+			return nil, writ.Errorf(writ.CodeUsage,
+				"--public-transfers says where others reach --transfers, which is missing")
 		}
 		return nil, nil
 	}
 	if !namesHost(address) && public == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--transfers %s does not say at which address other nodes reach this one", address).
+		return nil, writ.Errorf(writ.CodeUsage,
+			"--transfers %s does not say at which address other nodes reach this one", address).
 			WithHint("name the host as the others do, like 10.0.0.5:7450, or add --public-transfers HOST:PORT")
 	}
 	if public != "" && !namesHost(public) {
-		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is no address of a host", public).WithHint("it looks like n1.example.net:7450")
+		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is no address of a host", public).
+			WithHint("it looks like n1.example.net:7450")
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at --transfers %s: %w", address, err).WithHint("use an address of this host, and a free port")
+		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at --transfers %s: %w", address, err).
+			WithHint("use an address of this host, and a free port")
 	}
 	host, _, _ := net.SplitHostPort(address)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return &runner.Transfers{Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port)), Rate: rateMiB << 20}, nil
+	return &runner.Transfers{
+		Listener: listener, Address: cmp.Or(public, net.JoinHostPort(host, port)), Rate: rateMiB << 20,
+	}, nil
 }
 
 // namesHost reports whether an address names one host, not all addresses of a socket.

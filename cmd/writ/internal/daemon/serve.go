@@ -17,7 +17,10 @@ const maxHeader = 16 << 10
 
 // serveHTTP serves until ctx ends. In-flight requests then have grace to finish. note, which may be nil, observes
 // connections.
-func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger, note func(net.Conn, http.ConnState)) error {
+func serveHTTP(
+	ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger,
+	note func(net.Conn, http.ConnState),
+) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxHeader, ErrorLog: limit.ErrorLog(log), ConnState: note,

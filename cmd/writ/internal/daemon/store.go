@@ -52,7 +52,8 @@ func ServerAddress(flag, value string) (string, error) {
 		return "", writ.Errorf(writ.CodeUsage, "cannot read the address of the store: %v", err)
 	}
 	if !fromFile && serveraddr.HasPassword(value) {
-		return "", writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
+		return "", writ.Errorf(writ.CodeUsage,
+			"there is a password in --%s, where every user of this machine can read it", flag).
 			WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
 	}
 	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {

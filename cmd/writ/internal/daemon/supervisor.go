@@ -134,7 +134,10 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		accounts = redis.Accounts(datacenter.ID)
 	}
 	log := s.Log.With("dc", datacenter.Name)
-	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: rosters.Cluster, Role: pki.Supervisor, Datacenter: datacenter.ID}, Hosts: s.AllowedHosts}
+	issuer := &pki.Issuer{
+		Key: key, Name: pki.Name{Cluster: rosters.Cluster, Role: pki.Supervisor, Datacenter: datacenter.ID},
+		Hosts: s.AllowedHosts,
+	}
 	if s.secured() {
 		s.Listener = tls.NewListener(s.Listener, pki.Server(issuer.Certificate, anyClient))
 	}
@@ -142,7 +145,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		DialWith:   coordinators(rosters),
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
 		Evaluator: evaluator, Coordinators: s.Coordinators, MaxOpenRuns: s.MaxOpenRuns,
-		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
+		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights,
+		OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
 	// A supervisor always has a certificate.
 	monitored, err := metricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "")
@@ -151,7 +155,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	}
 	var secured *redisTLS
 	if s.RedisListen != "" {
-		if secured, err = newRedisTLS(redis, issuer, s.RedisListen, cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log); err != nil {
+		if secured, err = newRedisTLS(redis, issuer, s.RedisListen,
+			cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log); err != nil {
 			return err
 		}
 	}
@@ -160,7 +165,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	api.set(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(ctx, s.Listener, nodes.Guarded(api, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log, connections.Note)
+		return serveHTTP(ctx, s.Listener, nodes.Guarded(api, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log,
+			connections.Note)
 	})
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
@@ -180,7 +186,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 }
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
-func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supervisor.Config, rosters config.Rosters, api *exchangeable,
+func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supervisor.Config, rosters config.Rosters,
+	api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
 	signed, err := rosters.Links() // the journal adopts newer ones: a database cannot remove any
@@ -206,7 +213,8 @@ func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supe
 	if err := s.keep(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
-	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(), "roster", super.Roster().Version)
+	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(),
+		"roster", super.Roster().Version)
 	s.now.Store(super)
 	defer s.now.Store(nil)
 	api.set(nodes.Handler(super, super, log))
