@@ -22,6 +22,7 @@ import (
 	"writ/coord/front"
 	"writ/coord/live"
 	"writ/coord/rosters"
+	"writ/coord/stream"
 	"writ/identity"
 	"writ/internal/broadcast"
 	"writ/internal/httpguard"
@@ -49,11 +50,10 @@ type Coordinator struct {
 	rosters   *rosters.Store
 	addresses rosters.Addresses
 	news      broadcast.Signal // signals waiters that the ledger has new rows
-	tail      *tail            // newest ledger events, for streams
 	followed  int64            // newest ledger event at the last follow; used by follow only
 	delivery  *delivery.Service
 	metrics   *metrics
-	streams   limit.Shares
+	streams   *stream.Server
 	lines     limit.Lines   // rate-limited log lines about the input of others
 	stopping  chan struct{} // closed when Run ends, which ends the streams
 	shares    shares
@@ -88,8 +88,6 @@ func New(config Config) (*Coordinator, error) {
 	if c.Self != nil {
 		c.addresses.ID = c.Self.ID
 	}
-	c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.Next, limit: tailBytes, watched: make(chan struct{}, 1)}
-	c.streams.Size = c.MaxStreams
 	c.stopping = make(chan struct{})
 	c.links = &link.Listener{
 		Authenticate: c.authenticate,
@@ -102,6 +100,10 @@ func New(config Config) (*Coordinator, error) {
 	}
 	c.live = &live.View{Links: c.links, Ledger: c.Ledger, Rosters: c.rosters, Still: func(ctx context.Context) error { return c.gate.Still(ctx) }}
 	c.expiring.View, c.expiring.Now = c.live, c.Now
+	c.streams = stream.New(stream.Config{
+		Ledger: c.Ledger, Log: c.Log, News: &c.news, Rights: &c.rosters.Changed, Stopping: c.stopping, Max: c.MaxStreams,
+		Still: func(ctx context.Context) error { return c.gate.Still(ctx) },
+	})
 	c.metrics = newMetrics(c)
 	c.guard()
 	c.delivery = delivery.New(delivery.Config{
@@ -150,7 +152,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
 	group.Go(func() error { return every(ctx, endsEvery, c.expiries.Warn) })
 	group.Go(func() error { return c.expiring.Run(ctx) })
-	group.Go(func() error { return c.tail.run(ctx) })
+	group.Go(func() error { return c.streams.Run(ctx) })
 	group.Go(func() error { return c.pages.Run(ctx) })
 	if len(c.Webhooks) > 0 {
 		group.Go(func() error { return c.webhooks().Run(ctx) })

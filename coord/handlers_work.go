@@ -227,7 +227,7 @@ func (h handlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.c.open(ctx, ledger.EventFilter{Run: r.Run}, r.Params.Topics, named, func(oldest, _ int64) int64 { return oldest - 1 })
+	s, err := h.c.streams.Open(ctx, ledger.EventFilter{Run: r.Run}, r.Params.Topics, named, func(oldest, _ int64) int64 { return oldest - 1 })
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.Watc
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.c.open(ctx, ledger.EventFilter{Datacenter: datacenter, Projects: projects}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
+	s, err := h.c.streams.Open(ctx, ledger.EventFilter{Datacenter: datacenter, Projects: projects}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func newMetrics(c *Coordinator) *metrics {
 	m.registry.MustRegister(m.refusals, m.events, m.webhooks, version,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
-			func() float64 { return float64(c.streams.Taken()) }))
+			func() float64 { return float64(c.streams.Streams.Taken()) }))
 	m.registry.MustRegister(c.Collectors...)
 	return m
 }

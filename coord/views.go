@@ -33,18 +33,6 @@ func (c *Coordinator) whyWaiting(r ledger.Run) writ.Reason {
 	return why
 }
 
-func eventView(e ledger.Event) api.Event {
-	v := api.Event{
-		ID: e.ID, Datacenter: e.Datacenter, Topic: api.Topic(e.Topic()), Journal: e.Journal, Seq: e.Seq, Time: e.Time,
-		Submission: e.Submission, Call: e.Call, Log: e.Log, Node: e.Node, Resource: e.Resource,
-	}
-	if e.Run != nil {
-		run := api.RunOf(*e.Run, api.RunState(e.Run.State))
-		v.Run = &run
-	}
-	return v
-}
-
 func registrationView(r ledger.Registration) api.Registration {
 	v := api.Registration{
 		Token: r.Token, Name: r.Name, Key: r.Key, Nonce: r.Nonce, Proof: r.Proof, URL: r.URL, Received: r.Received,

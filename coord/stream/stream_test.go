@@ -1,8 +1,9 @@
-package coord
+package stream
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -13,13 +14,27 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"writ"
 	"writ/coord/api"
+	"writ/internal/broadcast"
 	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
+
+// hang limits a wait.
+const hang = 30 * time.Second
+
+const (
+	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
+	graz   = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
+	shop   = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c1")
+	blog   = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // countingLedger counts the reads of events.
 type countingLedger struct {
@@ -32,22 +47,50 @@ func (l *countingLedger) Events(ctx context.Context, after int64, filter ledger.
 	return l.Ledger.Events(ctx, after, filter, max)
 }
 
-// startWithTail serves a coordinator whose tail has a limit.
-func startWithTail(t *testing.T, limit int) (*fixture, *countingLedger) {
+// fixture is a server of streams with its own ledger.
+type fixture struct {
+	*Server
+	t testing.TB
+}
+
+// start runs a server whose tail has a limit.
+func start(t testing.TB, limit int) (*fixture, *countingLedger) {
 	t.Helper()
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	counting := &countingLedger{Ledger: store}
-	p := start(t, func(c *Config) { c.Ledger = counting }, func(c *Coordinator) { c.tail.limit = limit })
+	p := made(t, counting)
+	p.tail.limit = limit
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
 	t.Cleanup(func() {
-		p.stop()
+		cancel()
+		running.Wait()
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return p, counting
+}
+
+// made returns a server that does not run.
+func made(t testing.TB, l Ledger) *fixture {
+	return &fixture{t: t, Server: New(Config{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), News: new(broadcast.Signal), Rights: new(broadcast.Signal),
+		Still: func(context.Context) error { return nil }, Stopping: make(chan struct{}), Max: 256,
+	})}
+}
+
+// store stores events of a datacenter and wakes the streams.
+func (p *fixture) store(dc writ.DatacenterID, events ...writ.Event) {
+	p.t.Helper()
+	if err := p.Ledger.(ledger.Ledger).StoreEvents(p.t.Context(), dc, events); err != nil {
+		p.t.Fatal(err)
+	}
+	p.News.Wake()
 }
 
 // reader receives an event stream in this process, at its own speed.
@@ -105,7 +148,7 @@ func (r *reader) await(t *testing.T, n int) {
 func (p *fixture) stream(filter ledger.EventFilter, after int64, slow func()) (r *reader, end func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
-	s, err := p.open(ctx, filter, nil, &after, nil)
+	s, err := p.Open(ctx, filter, nil, &after, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -124,7 +167,7 @@ func (p *fixture) stream(filter ledger.EventFilter, after int64, slow func()) (r
 
 // The tail holds a dozen events, so streams keep switching between the tail and the ledger.
 func TestStreamsReceiveEachEventOnce(t *testing.T) {
-	p, _ := startWithTail(t, 10_000)
+	p, _ := start(t, 10_000)
 	chance := rand.New(rand.NewPCG(testenv.Seed(t, 0), 0))
 	runs := []writ.RunID{"", payloadRun(1), payloadRun(2)}
 	filters := []ledger.EventFilter{
@@ -174,9 +217,7 @@ func TestStreamsReceiveEachEventOnce(t *testing.T) {
 			}
 			events = append(events, e)
 		}
-		if err := (sink{p.Coordinator}).StoreEvents(t.Context(), dc, events); err != nil {
-			t.Fatal(err)
-		}
+		p.store(dc, events...)
 		if len(watchers) > 0 && chance.IntN(20) == 0 { // one leaves, possibly the last, which ends the tail
 			watchers[len(watchers)-1].end()
 			watchers = watchers[:len(watchers)-1]
@@ -204,7 +245,7 @@ func payloadRun(n int) writ.RunID { return writ.RunIDOf(writ.DigestOf(fmt.Append
 
 func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	const streams, rounds = 50, 20
-	p, counting := startWithTail(t, tailBytes)
+	p, counting := start(t, tailBytes)
 	var readers []*reader
 	for range streams {
 		r, end := p.stream(ledger.EventFilter{}, 0, func() {})
@@ -214,9 +255,7 @@ func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	tell := func(n int64) {
 		t.Helper()
 		event := writ.Event{Journal: "j", Seq: n, Time: time.Now().UTC(), Log: &writ.LogLine{Ordinal: int(n), Text: "hello"}}
-		if err := (sink{p.Coordinator}).StoreEvents(t.Context(), vienna, []writ.Event{event}); err != nil {
-			t.Fatal(err)
-		}
+		p.store(vienna, event)
 		for _, r := range readers {
 			r.await(t, int(n))
 		}
@@ -264,10 +303,10 @@ func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.Eve
 func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(foreignEvents)
-		p := &fixture{t: t, Coordinator: made(t, Config{Ledger: l})}
+		p := made(t, l)
 		ctx, cancel := context.WithCancel(t.Context())
 		var reading sync.WaitGroup
-		reading.Go(func() { _ = p.tail.run(ctx) })
+		reading.Go(func() { _ = p.Run(ctx) })
 		quiet, end := p.stream(ledger.EventFilter{Projects: []writ.ProjectID{shop}}, 0, func() {})
 		busy, endBusy := p.stream(ledger.EventFilter{Projects: []writ.ProjectID{shop, blog}}, 0, func() {})
 		const seconds = 100
@@ -275,7 +314,7 @@ func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 		for range seconds {
 			<-tick.C
 			l.newest.Add(1)
-			p.news.Wake()
+			p.News.Wake()
 		}
 		tick.Stop()
 		synctest.Wait()

@@ -1,4 +1,4 @@
-package coord
+package stream
 
 import (
 	"context"
@@ -22,12 +22,12 @@ func (taker) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkStreams stores events of 16 runs, 32 at a time, while each of 64 streams follows one run.
 func BenchmarkStreams(b *testing.B) {
-	p := start(b, nil)
+	p, _ := start(b, tailBytes)
 	ctx, cancel := context.WithCancel(b.Context())
 	var flowing sync.WaitGroup
 	var zero int64
 	for i := range 64 {
-		s, err := p.open(ctx, ledger.EventFilter{Run: payloadRun(i % 16)}, nil, &zero, nil)
+		s, err := p.Open(ctx, ledger.EventFilter{Run: payloadRun(i % 16)}, nil, &zero, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -42,9 +42,7 @@ func BenchmarkStreams(b *testing.B) {
 				Run: payloadRun(i % 16), Seq: int(seq), Operation: "node.ping", State: writ.CallRunning, Node: "n1", Planned: time.Now().UTC(),
 			}}
 		}
-		if err := (sink{p.Coordinator}).StoreEvents(ctx, vienna, events); err != nil {
-			b.Fatal(err)
-		}
+		p.store(vienna, events...)
 	}
 	cancel()
 	flowing.Wait()

@@ -1,4 +1,4 @@
-package coord
+package stream
 
 import (
 	"context"
@@ -24,50 +24,26 @@ const (
 	breath = 100 * time.Microsecond
 )
 
-// stream is an open event stream. Its only state is its position: it reads events at the speed of its reader, from the
+// Stream is an open event stream. Its only state is its position: it reads events at the speed of its reader, from the
 // tail that all streams share or, if the reader is too far behind, from the ledger.
-type stream struct {
-	c      *Coordinator
+type Stream struct {
+	server *Server
 	ctx    context.Context
 	filter ledger.EventFilter
 	after  int64
 	reset  bool // the events directly after `after` are gone
 }
 
-// open starts a stream after the event that the client named. Without one, standard chooses the position.
-func (c *Coordinator) open(ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64, standard func(oldest, newest int64) int64) (*stream, error) {
-	for _, t := range topics {
-		if !t.Valid() {
-			return nil, writ.Errorf(writ.CodeBadRequest, "unknown topic %q", t).WithHint("topics are %v", ledger.Topics)
-		}
-		filter.Topics = append(filter.Topics, string(t))
-	}
-	oldest, newest, err := c.Ledger.EventRange(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &stream{c: c, ctx: ctx, filter: filter}
-	switch {
-	case named == nil:
-		s.after = standard(oldest, newest)
-	case *named < oldest-1 || *named > newest: // pruned, or from a former ledger
-		s.after, s.reset = newest, true
-	default:
-		s.after = *named
-	}
-	return s, nil
-}
-
 // VisitWatchResponse and VisitWatchRunResponse stream the events as the response.
 
-func (s *stream) VisitWatchResponse(w http.ResponseWriter) error    { return s.serve(w) }
-func (s *stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.serve(w) }
+func (s *Stream) VisitWatchResponse(w http.ResponseWriter) error    { return s.serve(w) }
+func (s *Stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.serve(w) }
 
 // serve streams until the reader disconnects or is too slow, or the coordinator stops. An error after the first byte
 // can only end the stream.
-func (s *stream) serve(w http.ResponseWriter) error {
+func (s *Stream) serve(w http.ResponseWriter) error {
 	remote := access.RequestOf(s.ctx).Remote
-	leave, ok := s.c.streams.Enter(remote)
+	leave, ok := s.server.Streams.Enter(remote)
 	if !ok {
 		// No number here: it would reveal the streams of other people.
 		return writ.Errorf(writ.CodeTooManyWatchers, "no more event streams for %s: too many are open", limit.NetworkOf(remote))
@@ -79,13 +55,13 @@ func (s *stream) serve(w http.ResponseWriter) error {
 	h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers events
 	w.WriteHeader(http.StatusOK)
 	if err := s.flow(w); err != nil && s.ctx.Err() == nil {
-		s.c.Log.DebugContext(s.ctx, "event stream cut off", "request", access.RequestOf(s.ctx).ID, "after", s.after, "err", err)
+		s.server.Log.DebugContext(s.ctx, "event stream cut off", "request", access.RequestOf(s.ctx).ID, "after", s.after, "err", err)
 	}
 	return nil
 }
 
-func (s *stream) flow(w http.ResponseWriter) error {
-	defer s.c.tail.watch()()
+func (s *Stream) flow(w http.ResponseWriter) error {
+	defer s.server.tail.watch()()
 	control := http.NewResponseController(w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -102,7 +78,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 		return err
 	}
 	for {
-		grown, changed := s.c.tail.grown.Next(), s.c.rosters.Changed.Next()
+		grown, changed := s.server.tail.grown.Next(), s.server.Rights.Next()
 		wrote, more, err := s.write(w, control)
 		if err != nil {
 			return err
@@ -111,7 +87,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 			continue
 		}
 		if wrote {
-			s.rest(time.Duration(s.c.streams.Taken()) * breath)
+			s.pause(time.Duration(s.server.Streams.Taken()) * breath)
 		}
 		select {
 		case <-grown:
@@ -126,33 +102,33 @@ func (s *stream) flow(w http.ResponseWriter) error {
 			}
 		case <-s.ctx.Done():
 			return nil
-		case <-s.c.stopping:
+		case <-s.server.Stopping:
 			return nil
 		}
 	}
 }
 
-// rest waits for d, or until the stream ends.
-func (s *stream) rest(d time.Duration) {
+// pause waits for d, or until the stream ends.
+func (s *Stream) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-s.ctx.Done():
-	case <-s.c.stopping:
+	case <-s.server.Stopping:
 	}
 }
 
 // write writes the available events. It reports whether it wrote any, and whether more may follow at once.
-func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
-	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
+func (s *Stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
+	notes, upTo, ok := s.server.tail.after(s.after, s.filter, eventsAtOnce)
 	more = len(notes) == eventsAtOnce
 	if !ok {
 		if notes, upTo, more, err = s.catchUp(upTo); err != nil {
 			return false, false, err
 		}
 	}
-	if err := s.c.gate.Still(s.ctx); err != nil { // after the read: events after the end of a session must not be sent
+	if err := s.server.Still(s.ctx); err != nil { // after the read: events after the end of a session must not be sent
 		return false, false, err
 	}
 	s.after = max(s.after, upTo) // events that the filter skipped need no second look
@@ -170,8 +146,8 @@ func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) 
 
 // catchUp reads events from the ledger that the tail has dropped. It returns all events up to upTo, and whether more
 // may follow. tailTo is the newest event that the tail had before.
-func (s *stream) catchUp(tailTo int64) (notes []note, upTo int64, more bool, err error) {
-	events, more, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
+func (s *Stream) catchUp(tailTo int64) (notes []note, upTo int64, more bool, err error) {
+	events, more, err := s.server.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
 	if err != nil {
 		return nil, 0, false, err
 	}

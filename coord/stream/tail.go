@@ -1,15 +1,12 @@
-package coord
+package stream
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"sort"
 	"sync"
 	"time"
 
-	"writ/coord/api"
 	"writ/internal/broadcast"
 	"writ/ledger"
 )
@@ -23,10 +20,10 @@ const (
 // tail holds the newest events of the ledger, read and encoded once for all open streams. It exists from the first
 // stream to the last one.
 type tail struct {
-	ledger  ledger.Ledger
+	ledger  Ledger
 	log     *slog.Logger
 	stored  func() <-chan struct{} // returns a channel that is closed when the ledger stores more
-	limit   int                    // tailBytes
+	limit   int                    // in bytes, tailBytes
 	grown   broadcast.Signal       // signals that the tail has more events
 	watched chan struct{}          // gets a token when the first stream opens
 
@@ -37,24 +34,6 @@ type tail struct {
 	from, to int64
 	notes    []note
 	size     int // of notes, in bytes
-}
-
-// note is an encoded event.
-type note struct {
-	event *ledger.Event // for filters
-	text  []byte        // encoded message, read-only
-}
-
-// size estimates the memory of a note, which has its contents twice.
-func (n note) size() int { return 256 + 2*len(n.text) }
-
-// noteOf encodes an event.
-func noteOf(e ledger.Event) (note, error) {
-	var text bytes.Buffer
-	if _, err := (&api.Message{ID: e.ID, Event: eventView(e)}).WriteTo(&text); err != nil {
-		return note{}, fmt.Errorf("encode event %d: %w", e.ID, err)
-	}
-	return note{&e, text.Bytes()}, nil
 }
 
 // run reads new events until ctx ends, as long as there are streams.
