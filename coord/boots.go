@@ -8,7 +8,7 @@ import (
 )
 
 // ListBoots asks datacenters for the machines that boot there. The coordinator does not store the answers.
-func (h handlers) ListBoots(ctx context.Context, r api.ListBootsRequestObject) (api.ListBootsResponseObject, error) {
+func (h copyHandlers) ListBoots(ctx context.Context, r api.ListBootsRequestObject) (api.ListBootsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err

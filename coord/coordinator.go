@@ -65,6 +65,7 @@ type Coordinator struct {
 	handler   http.Handler
 	pages     *dashboard.Dashboard
 	live      *live.View
+	explain   *explainer
 	expiring  expiry.Datacenters
 	expiries  expiry.Watch
 }
@@ -74,11 +75,12 @@ func New(config Config) (*Coordinator, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{Config: config.withDefaults()}
+	c := &Coordinator{Config: config.withDefaults(), stopping: make(chan struct{})}
+	c.probe.ledger, c.probe.log, c.probe.news = c.Ledger, c.Log, &c.news
 	c.rosters = rosters.New(c.Ledger, c.Cluster, c.Now, c.Log)
 	c.rosters.Adopted = func(previous, next *identity.Roster) {
 		c.news.Wake() // pages recheck the rights of their readers
-		c.endStrangers(previous, next)
+		supervisors{c}.endStrangers(previous, next)
 	}
 	c.expiries = expiry.Watch{
 		Roster: c.rosters.Current, Now: c.Now, Log: c.Log, PublicURL: c.PublicURL,
@@ -88,13 +90,12 @@ func New(config Config) (*Coordinator, error) {
 	if c.Self != nil {
 		c.addresses.ID = c.Self.ID
 	}
-	c.stopping = make(chan struct{})
 	c.links = &link.Listener{
-		Authenticate: c.authenticate,
-		Welcome:      c.welcome,
-		Events:       sink{c},
+		Authenticate: supervisors{c}.authenticate,
+		Welcome:      supervisors{c}.welcome,
+		Events:       supervisors{c},
 		Verbs:        link.ToCoordinator,
-		HandlerFor:   func(link.Hello) link.Handler { return c.answer },
+		HandlerFor:   func(link.Hello) link.Handler { return supervisors{c}.answer },
 		Connected:    func(ctx context.Context, s *link.Session) { c.delivery.Attend(ctx, s) },
 		Log:          c.Log,
 	}
@@ -110,10 +111,11 @@ func New(config Config) (*Coordinator, error) {
 		Ledger: c.Ledger, Rosters: c.rosters, Links: c.links, Refusals: c.refusals, Lines: &c.lines, News: &c.news, Log: c.Log, Now: c.Now,
 		SubmissionsPerSecond: c.SubmissionsPerSecond, SkipEarlyCheck: c.SkipEarlyCheckForTest,
 	}, c.metrics.registry)
+	c.explain = &explainer{c.Ledger, c.links, c.rosters, c.delivery}
 	c.pages = &dashboard.Dashboard{
 		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
 
-		LedgerDown: func() bool { return c.probe.state.Load() == ledgerDown },
+		LedgerDown: c.probe.down,
 		Ledger:     nodesNow{c.Ledger, c.live}, LiveView: pageView{c.live, c}, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(access.ViewerOf(ctx).All) }, Still: c.gate.Still, Reader: c.pageReader,
 	}
 	c.handler = c.routes()
@@ -148,7 +150,7 @@ func (c *Coordinator) Handler() http.Handler { return c.handler }
 func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.delivery.Expire) })
-	group.Go(func() error { return c.watchLedger(ctx) })
+	group.Go(func() error { return c.probe.watch(ctx) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
 	group.Go(func() error { return every(ctx, endsEvery, c.expiries.Warn) })
 	group.Go(func() error { return c.expiring.Run(ctx) })

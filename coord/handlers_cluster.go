@@ -11,15 +11,13 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
-	"writ/coord/live"
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/ledger"
-	"writ/supervisor/link"
 )
 
-func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
+func (h clusterHandlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
 	if r.Params.After == nil {
 		return h.c.rosters.NewestPage(ctx, remote(ctx))
 	}
@@ -29,7 +27,7 @@ func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (
 	return h.c.rosters.PageAfter(ctx, remote(ctx), *r.Params.After)
 }
 
-func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {
+func (h clusterHandlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	version := 0
 	if err == nil {
@@ -43,24 +41,24 @@ func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (
 	return api.AddRoster200JSONResponse{Version: version}, nil
 }
 
-func (h handlers) ListRegions(ctx context.Context, _ api.ListRegionsRequestObject) (api.ListRegionsResponseObject, error) {
+func (h clusterHandlers) ListRegions(ctx context.Context, _ api.ListRegionsRequestObject) (api.ListRegionsResponseObject, error) {
 	all, err := h.c.Ledger.Regions(ctx)
 	return api.ListRegions200JSONResponse{Items: api.Views(all, regionView)}, err
 }
 
-func (h handlers) ListDatacenters(ctx context.Context, _ api.ListDatacentersRequestObject) (api.ListDatacentersResponseObject, error) {
+func (h clusterHandlers) ListDatacenters(ctx context.Context, _ api.ListDatacentersRequestObject) (api.ListDatacentersResponseObject, error) {
 	all, err := h.c.live.Datacenters(ctx)
 	return api.ListDatacenters200JSONResponse{Items: all}, err
 }
 
-func (h handlers) ListRegistrations(ctx context.Context, _ api.ListRegistrationsRequestObject) (api.ListRegistrationsResponseObject, error) {
+func (h clusterHandlers) ListRegistrations(ctx context.Context, _ api.ListRegistrationsRequestObject) (api.ListRegistrationsResponseObject, error) {
 	all, err := h.c.Ledger.Registrations(ctx)
 	return api.ListRegistrations200JSONResponse{Items: api.Views(all, registrationView)}, err
 }
 
 // Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
 // person who signs the roster checks the contents.
-func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (api.RegisterResponseObject, error) {
+func (h clusterHandlers) Register(ctx context.Context, r api.RegisterRequestObject) (api.RegisterResponseObject, error) {
 	b := r.Body
 	if err := checkRegistration(b); err != nil {
 		return nil, err
@@ -117,21 +115,9 @@ func checkRegistration(b *api.NewRegistration) error {
 	return nil
 }
 
-func (h handlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObject) (api.ListProjectsResponseObject, error) {
+func (h clusterHandlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObject) (api.ListProjectsResponseObject, error) {
 	all, err := h.c.Ledger.Projects(ctx)
 	who := access.ViewerOf(ctx)
 	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.Reads(p.ID) })
 	return api.ListProjects200JSONResponse{Items: api.Views(all, projectView)}, err
-}
-
-// ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
-func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
-	answers, err := live.Each[link.AdoptedAnswer](ctx, h.c.live, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
-	return api.ListAdoptions200JSONResponse{Items: api.Views(answers, func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
-		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.Answer.Proof, Error: writ.AsError(a.Err)}
-	})}, err
 }

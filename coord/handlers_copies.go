@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/link"
 )
 
-func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (api.ListNodesResponseObject, error) {
+func (h copyHandlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (api.ListNodesResponseObject, error) {
 	p := r.Params
 	filter := ledger.NodeFilter{Admission: api.Value(p.Admission)}
 	known := []writ.Admission{writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
@@ -29,7 +29,7 @@ func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (
 	return api.ListNodes200JSONResponse{Items: api.Views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
 }
 
-func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
+func (h copyHandlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Kind: api.Value(p.Kind), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment)}
 	known := []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
@@ -45,7 +45,7 @@ func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestO
 	return api.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-func (h handlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequestObject) (api.ListDeploymentsResponseObject, error) {
+func (h copyHandlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequestObject) (api.ListDeploymentsResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Deployment: api.Value(p.Name)}
 	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
@@ -53,29 +53,29 @@ func (h handlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequ
 		return nil, err
 	}
 	filter.Datacenter, filter.Projects = s.datacenter, s.projects
-	list, err := h.c.deployments(ctx, filter, s.page)
+	list, err := h.deployments(ctx, filter, s.page)
 	return api.ListDeployments200JSONResponse(list), err
 }
 
 // deployments lists deployments with the newest run of each.
-func (c *Coordinator) deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (api.DeploymentPage, error) {
-	list, err := c.Ledger.Deployments(ctx, filter, page)
+func (h copyHandlers) deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (api.DeploymentPage, error) {
+	list, err := h.c.Ledger.Deployments(ctx, filter, page)
 	shown := api.DeploymentPage{Items: make([]api.Deployment, len(list.Items)), NextCursor: list.Next}
 	for i, d := range list.Items {
-		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: c.rosters.ProjectName(d.Project), Name: d.Name, Resources: d.Resources}
-		newest, revision, err := d.Newest(ctx, c.Ledger.Runs)
+		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: h.c.rosters.ProjectName(d.Project), Name: d.Name, Resources: d.Resources}
+		newest, revision, err := d.Newest(ctx, h.c.Ledger.Runs)
 		if err != nil {
 			return shown, err
 		}
 		if shown.Items[i].Revision = revision; newest != nil {
-			run := c.runView(*newest)
+			run := h.c.explain.runView(*newest)
 			shown.Items[i].Run = &run
 		}
 	}
 	return shown, err
 }
 
-func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
+func (h copyHandlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject)
 }
 
 // ListSecrets asks datacenters for the list of their secrets. The coordinator does not store the answers.
-func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
+func (h copyHandlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 }
 
 // ListTokens asks datacenters for their join tokens. The coordinator does not store the answers.
-func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+func (h copyHandlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject)
 }
 
 // ListBatches asks datacenters for their batches. The coordinator does not store the answers.
-func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
+func (h copyHandlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObjec
 }
 
 // ListCertificates lists the certificates of the coordinator and of the datacenters.
-func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
+func (h copyHandlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 			from, until := h.c.PublicCertificate()
 			own = append(own, writ.Certificate{Of: "public", Name: h.c.PublicURL, From: from, Until: until})
 		}
-		list.Items = append(list.Items, api.OwnerCertificates{Name: h.c.ownName(ctx), Certificates: own})
+		list.Items = append(list.Items, api.OwnerCertificates{Name: h.ownName(ctx), Certificates: own})
 	}
 	answers, err := live.All[writ.Certificate](ctx, h.c.live, only, link.VerbCertificates, link.Certificates{})
 	for _, a := range answers {
@@ -151,34 +151,20 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 }
 
 // ownName returns the name of this coordinator in the roster.
-func (c *Coordinator) ownName(ctx context.Context) string {
-	if roster, err := c.rosters.Newest(ctx); err == nil && c.Self != nil {
-		if known := roster.Coordinator(c.Self.ID); known != nil {
+func (h copyHandlers) ownName(ctx context.Context) string {
+	if roster, err := h.c.rosters.Newest(ctx); err == nil && h.c.Self != nil {
+		if known := roster.Coordinator(h.c.Self.ID); known != nil {
 			return known.Name
 		}
 	}
 	return "coordinator"
 }
 
-// GetNodeStanding asks the datacenter for the state of a node. Its signed answer is passed on unchanged.
-func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequestObject) (api.GetNodeStandingResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
-	id, err := h.datacenter(ctx, r.Datacenter)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
-	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
-}
-
 // maxNodeLines limits the lines of its log that a node returns in one answer.
 const maxNodeLines = 1000
 
 // GetNodeLog asks a node, through its datacenter, for lines of its log. The coordinator does not store them.
-func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
+func (h copyHandlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
 	p := r.Params
 	if p.Lines != nil && (*p.Lines < 1 || *p.Lines > maxNodeLines) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "lines is %d; it must be between 1 and %d", *p.Lines, maxNodeLines)
@@ -192,18 +178,4 @@ func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject)
 	}
 	log, err := h.c.live.NodeLog(ctx, id, query)
 	return api.GetNodeLog200JSONResponse(log), err
-}
-
-// GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
-func (h handlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
-	id, err := h.datacenter(ctx, r.Datacenter)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
-	return api.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
 }

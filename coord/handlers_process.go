@@ -13,13 +13,13 @@ import (
 	"writ/coord/api"
 )
 
-func (h handlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
+func (h processHandlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
 	return api.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
 }
 
 // GetReadiness reports whether the coordinator can accept submissions. It accepts them without a connected datacenter,
 // too.
-func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
+func (h processHandlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
 	check := func(name string, err error) api.Check {
 		if err != nil {
 			return api.Check{Name: name, Detail: writ.AsError(err).Message}
@@ -30,14 +30,14 @@ func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObj
 	if err == nil && h.c.Now().After(roster.Expires) {
 		err = writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", roster.Version, roster.Expires.Format(time.DateOnly))
 	}
-	checks := []api.Check{check("ledger", h.c.ledgerWorks(ctx)), check("roster", err)}
+	checks := []api.Check{check("ledger", h.c.probe.check(ctx)), check("roster", err)}
 	if slices.ContainsFunc(checks, func(c api.Check) bool { return !c.OK }) {
 		return api.GetReadiness503JSONResponse{Ready: false, Checks: checks}, nil
 	}
 	return api.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
 }
 
-func (h handlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
+func (h processHandlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
 	return metricsPage{h.c.metrics, r}, err
 }
@@ -55,6 +55,6 @@ func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
 	return nil
 }
 
-func (h handlers) GetOpenAPI(context.Context, api.GetOpenAPIRequestObject) (api.GetOpenAPIResponseObject, error) {
+func (h processHandlers) GetOpenAPI(context.Context, api.GetOpenAPIRequestObject) (api.GetOpenAPIResponseObject, error) {
 	return api.GetOpenAPI200ApplicationYamlResponse{Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec))}, nil
 }

@@ -30,7 +30,7 @@ func readSigned(body io.Reader) ([]byte, error) {
 	return signed, nil
 }
 
-func (h handlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.SubmitResponseObject, error) {
+func (h workHandlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.SubmitResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
@@ -44,17 +44,17 @@ func (h handlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.Su
 	return api.Submit202JSONResponse{Body: s, Headers: api.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)}}, nil
 }
 
-func (h handlers) GetSubmission(ctx context.Context, r api.GetSubmissionRequestObject) (api.GetSubmissionResponseObject, error) {
+func (h workHandlers) GetSubmission(ctx context.Context, r api.GetSubmissionRequestObject) (api.GetSubmissionResponseObject, error) {
 	s, err := h.c.Ledger.Submission(ctx, r.Digest)
 	return api.GetSubmission200JSONResponse(s), err
 }
 
-func (h handlers) GetSigned(ctx context.Context, r api.GetSignedRequestObject) (api.GetSignedResponseObject, error) {
+func (h workHandlers) GetSigned(ctx context.Context, r api.GetSignedRequestObject) (api.GetSignedResponseObject, error) {
 	signed, err := h.c.Ledger.Signed(ctx, r.Digest)
 	return api.GetSigned200JSONResponse{Signed: signed}, err
 }
 
-func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequestObject) (api.SubmitStatementResponseObject, error) {
+func (h workHandlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequestObject) (api.SubmitStatementResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
@@ -65,7 +65,7 @@ func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequ
 	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done, Proof: answer.Proof}, err
 }
 
-func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (api.ListRunsResponseObject, error) {
+func (h workHandlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (api.ListRunsResponseObject, error) {
 	p := r.Params
 	filter, err := runFilter(p, h.c.Now())
 	if err != nil {
@@ -91,9 +91,9 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	runs := api.Views(list.Items, h.c.runView)
+	runs := api.Views(list.Items, h.c.explain.runView)
 	if api.Value(p.Why) {
-		why, err := h.c.Why(ctx, list.Items...)
+		why, err := h.c.explain.Why(ctx, list.Items...)
 		if err != nil {
 			return nil, err
 		}
@@ -134,15 +134,15 @@ var runPrefix = regexp.MustCompile(`^[a-z2-7]{1,26}$`)
 // maxStuck is a year, in seconds.
 const maxStuck = 366 * 24 * 60 * 60
 
-func (h handlers) GetRun(ctx context.Context, r api.GetRunRequestObject) (api.GetRunResponseObject, error) {
+func (h workHandlers) GetRun(ctx context.Context, r api.GetRunRequestObject) (api.GetRunResponseObject, error) {
 	run, err := h.c.Ledger.Run(ctx, r.Run)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetRun200JSONResponse(h.c.runView(run)), nil
+	return api.GetRun200JSONResponse(h.c.explain.runView(run)), nil
 }
 
-func (h handlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (api.ListCallsResponseObject, error) {
+func (h workHandlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (api.ListCallsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -154,17 +154,7 @@ func (h handlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (
 	return api.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-// GetStanding asks the datacenter for the state of a run. Its signed answer is passed on unchanged.
-func (h handlers) GetStanding(ctx context.Context, r api.GetStandingRequestObject) (api.GetStandingResponseObject, error) {
-	nonce, err := nonceOf(r.Params.Nonce)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := live.OfRun[link.StandingAnswer](ctx, h.c.live, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
-	return api.GetStanding200JSONResponse{Proof: answer.Proof}, err
-}
-
-func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
+func (h workHandlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
 	after := api.Value(r.Params.After)
 	if err := checkAfter(after); err != nil {
 		return nil, err
@@ -173,7 +163,7 @@ func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (
 	return api.GetValues200JSONResponse(values), err
 }
 
-func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObject) (api.PreviewPlanResponseObject, error) {
+func (h workHandlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObject) (api.PreviewPlanResponseObject, error) {
 	id, err := h.datacenter(ctx, r.Datacenter)
 	if err != nil {
 		return nil, err
@@ -196,7 +186,7 @@ func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObjec
 	return api.PreviewPlan200JSONResponse(preview), err
 }
 
-func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (api.ListLogsResponseObject, error) {
+func (h workHandlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (api.ListLogsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, nil)
 	if err != nil {
 		return nil, err
@@ -219,7 +209,7 @@ func firstNamed(header, parameter *int64) (*int64, error) {
 	return named, checkAfter(*named)
 }
 
-func (h handlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (api.WatchRunResponseObject, error) {
+func (h workHandlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (api.WatchRunResponseObject, error) {
 	if _, err := h.c.Ledger.Run(ctx, r.Run); err != nil {
 		return nil, err
 	}
@@ -234,7 +224,7 @@ func (h handlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (ap
 	return s, nil
 }
 
-func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.WatchResponseObject, error) {
+func (h workHandlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.WatchResponseObject, error) {
 	datacenter, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err

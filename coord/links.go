@@ -14,14 +14,14 @@ import (
 	"writ/supervisor/link"
 )
 
-// sink stores the events of links in the ledger and wakes the waiters.
-type sink struct{ c *Coordinator }
+// supervisors is the coordinator's end of the links: it admits supervisors, stores their events and answers them.
+type supervisors struct{ c *Coordinator }
 
-func (s sink) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, time.Time, error) {
+func (s supervisors) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, time.Time, error) {
 	return s.c.Ledger.LastEvent(ctx, datacenter, journal)
 }
 
-func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
+func (s supervisors) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
 	if err := s.c.shares.check(ctx, s.c, datacenter); err != nil {
 		return err
 	}
@@ -35,22 +35,22 @@ func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, eve
 }
 
 // answer handles the requests of supervisors.
-func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+func (s supervisors) answer(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
 	switch verb {
 	case link.VerbRoster:
 		var have link.RosterVersion
 		if err := link.Decode(params, &have); err != nil {
 			return nil, err
 		}
-		return delivery.RostersAfter(ctx, c.rosters, have.Version)
+		return delivery.RostersAfter(ctx, s.c.rosters, have.Version)
 	default:
 		return nil, writ.Errorf(writ.CodeVerbUnsupported, "a coordinator does not know the verb %q", verb)
 	}
 }
 
 // authenticate verifies that a supervisor has the key of its datacenter in the roster.
-func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce []byte) error {
-	roster, err := c.rosters.Newest(ctx)
+func (s supervisors) authenticate(ctx context.Context, hello link.Hello, nonce []byte) error {
+	roster, err := s.c.rosters.Newest(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,39 +58,39 @@ func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce 
 	if d == nil {
 		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", hello.Datacenter).WithHint("a root operator adds it with `writ dc add`")
 	}
-	for _, address := range c.addresses.List() {
+	for _, address := range s.c.addresses.List() {
 		if ed25519.Verify(d.SupervisorKey, identity.LinkHelloText(nonce, address, hello.Datacenter, hello.Journal), hello.Signature) {
 			return nil
 		}
 	}
-	return writ.Errorf(writ.CodeSignatureInvalid, "the hello is not signed by the key of the datacenter %s for the address %s", d.Name, c.PublicURL).
+	return writ.Errorf(writ.CodeSignatureInvalid, "the hello is not signed by the key of the datacenter %s for the address %s", d.Name, s.c.PublicURL).
 		WithHint("the supervisor must dial exactly this address, and have the key that the roster names")
 }
 
 // welcome returns the first frame to a supervisor: the roster version and the other coordinators.
-func (c *Coordinator) welcome(ctx context.Context, hello link.Hello) (link.Welcome, error) {
-	roster, err := c.rosters.Newest(ctx)
+func (s supervisors) welcome(ctx context.Context, hello link.Hello) (link.Welcome, error) {
+	roster, err := s.c.rosters.Newest(ctx)
 	if err != nil {
 		return link.Welcome{}, err
 	}
 	if hello.Roster > roster.Version {
-		if times, say := c.lines.Say("newer roster "+string(hello.Datacenter), time.Now()); say {
-			c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster,
+		if times, say := s.c.lines.Say("newer roster "+string(hello.Datacenter), time.Now()); say {
+			s.c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster,
 				"here", roster.Version, "times", times)
 		}
 	}
-	return link.Welcome{Roster: roster.Version, Coordinators: c.Coordinators}, nil
+	return link.Welcome{Roster: roster.Version, Coordinators: s.c.Coordinators}, nil
 }
 
 // endStrangers ends the links of supervisors whose key no longer belongs to their datacenter in the next roster.
-func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
+func (s supervisors) endStrangers(previous, next *identity.Roster) {
 	if previous == nil {
 		return
 	}
-	for _, s := range c.links.Sessions() {
-		was, is := previous.Datacenter(s.Hello.Datacenter), next.Datacenter(s.Hello.Datacenter)
+	for _, session := range s.c.links.Sessions() {
+		was, is := previous.Datacenter(session.Hello.Datacenter), next.Datacenter(session.Hello.Datacenter)
 		if was != nil && (is == nil || !is.SupervisorKey.Equal(was.SupervisorKey)) {
-			s.End(fmt.Errorf("roster %d gives the datacenter to another key", next.Version))
+			session.End(fmt.Errorf("roster %d gives the datacenter to another key", next.Version))
 		}
 	}
 }

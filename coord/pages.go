@@ -28,7 +28,7 @@ type pageView struct {
 }
 
 func (v pageView) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
-	return v.c.Why(ctx, runs...)
+	return v.c.explain.Why(ctx, runs...)
 }
 
 func (v pageView) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {

@@ -32,7 +32,7 @@ type selection struct {
 	projects   []writ.ProjectID
 }
 
-func (h handlers) selected(ctx context.Context, limit *api.PageLimit, cursor *api.PageCursor, datacenter, project *string) (s selection, err error) {
+func (h base) selected(ctx context.Context, limit *api.PageLimit, cursor *api.PageCursor, datacenter, project *string) (s selection, err error) {
 	if s.page, err = pageOf(limit, cursor); err != nil {
 		return s, err
 	}
@@ -44,7 +44,7 @@ func (h handlers) selected(ctx context.Context, limit *api.PageLimit, cursor *ap
 }
 
 // datacenter returns the id of a datacenter with an id or name; "" stays "".
-func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
+func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
 	if text == "" || writ.ValidUUID(text) {
 		return writ.DatacenterID(text), nil
 	}
@@ -61,7 +61,7 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 
 // projects returns the projects of a list: the one with an id or name, if the viewer may read it, or all readable
 // projects for "". An empty result means all projects, so only a viewer of all projects gets one.
-func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
+func (h base) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
 	who := access.ViewerOf(ctx)
 	switch {
 	case text == "" && who.All:

@@ -3,11 +3,14 @@ package coord
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"writ"
+	"writ/internal/broadcast"
+	"writ/ledger"
 )
 
 const (
@@ -17,11 +20,14 @@ const (
 
 // probe holds the result of the last check of the ledger.
 type probe struct {
-	every time.Duration // interval without requests; watchLedger if 0
-	mu    sync.Mutex
-	at    time.Time
-	err   error
-	state atomic.Int32 // ledgerUnknown, ledgerUp or ledgerDown; for readers that must not wait for a check
+	ledger ledger.Ledger
+	log    *slog.Logger
+	news   *broadcast.Signal // signals a change
+	every  time.Duration     // interval without requests; watchLedger if 0
+	mu     sync.Mutex
+	at     time.Time
+	err    error
+	state  atomic.Int32 // ledgerUnknown, ledgerUp or ledgerDown; for readers that must not wait for a check
 }
 
 const (
@@ -30,37 +36,40 @@ const (
 	ledgerDown
 )
 
-// watchLedger checks the ledger until ctx ends, so that the log reports damage and full disks even without requests.
-func (c *Coordinator) watchLedger(ctx context.Context) error {
-	return every(ctx, cmp.Or(c.probe.every, watchLedger), func(ctx context.Context) { _ = c.ledgerWorks(ctx) })
+// watch checks the ledger until ctx ends, so that the log reports damage and full disks even without requests.
+func (p *probe) watch(ctx context.Context) error {
+	return every(ctx, cmp.Or(p.every, watchLedger), func(ctx context.Context) { _ = p.check(ctx) })
 }
 
-// ledgerWorks returns an error if the ledger is unusable. It logs each change.
-func (c *Coordinator) ledgerWorks(ctx context.Context) error {
-	c.probe.mu.Lock()
-	defer c.probe.mu.Unlock()
-	if time.Since(c.probe.at) < checkEvery {
-		return c.probe.err
+// check returns an error if the ledger is unusable. It logs each change.
+func (p *probe) check(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.at) < checkEvery {
+		return p.err
 	}
-	err := c.Ledger.Check(ctx)
+	err := p.ledger.Check(ctx)
 	if ctx.Err() != nil {
 		return err // cancelled, so not a result
 	}
-	was := c.probe.err
-	c.probe.err, c.probe.at = err, time.Now()
+	was := p.err
+	p.err, p.at = err, time.Now()
 	state := int32(ledgerUp)
 	if err != nil {
 		state = ledgerDown
 	}
-	c.probe.state.Store(state)
+	p.state.Store(state)
 	switch {
 	case err != nil && was == nil:
 		e := writ.AsError(err)
-		c.Log.ErrorContext(ctx, "the ledger cannot be used: new work is refused, and events wait in the datacenters", "code", e.Code, "err", e, "hint", e.Hint)
-		c.news.Wake()
+		p.log.ErrorContext(ctx, "the ledger cannot be used: new work is refused, and events wait in the datacenters", "code", e.Code, "err", e, "hint", e.Hint)
+		p.news.Wake()
 	case err == nil && was != nil:
-		c.Log.InfoContext(ctx, "the ledger can be used again")
-		c.news.Wake()
+		p.log.InfoContext(ctx, "the ledger can be used again")
+		p.news.Wake()
 	}
 	return err
 }
+
+// down reports whether the last check failed. It never waits for a check.
+func (p *probe) down() bool { return p.state.Load() == ledgerDown }

@@ -200,13 +200,13 @@ func TestOnlyTheRostersSupervisorConnects(t *testing.T) {
 		{"meant for another coordinator", sign(key("supervisor "+string(vienna)), "https://evil.example", good), writ.CodeSignatureInvalid},
 		{"nowhere", sign(key("supervisor "+string(vienna)), p.PublicURL, unknown), writ.CodeDatacenterUnknown},
 	} {
-		if err := p.authenticate(t.Context(), tt.hello, nonce); writ.CodeOf(err) != tt.want {
+		if err := (supervisors{p.Coordinator}).authenticate(t.Context(), tt.hello, nonce); writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
 		}
 	}
 	other := make([]byte, 32)
 	other[0] = 1
-	if err := p.authenticate(t.Context(), sign(key("supervisor "+string(vienna)), p.PublicURL, good), other); writ.CodeOf(err) != writ.CodeSignatureInvalid {
+	if err := (supervisors{p.Coordinator}).authenticate(t.Context(), sign(key("supervisor "+string(vienna)), p.PublicURL, good), other); writ.CodeOf(err) != writ.CodeSignatureInvalid {
 		t.Errorf("replayed: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ func (c *Coordinator) routes() http.Handler {
 		c.front.Fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml lists the methods"))
 	})
 	routes := r.With(c.front.Authorize, c.front.StrictBodies)
-	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{front.CheckParameters}, api.StrictHTTPServerOptions{
+	strict := api.NewStrictHandlerWithOptions(newHandlers(c), []api.StrictMiddlewareFunc{front.CheckParameters}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
 		ResponseErrorHandlerFunc: c.front.Fail,
 	})
@@ -84,11 +84,36 @@ func (c *Coordinator) browserLogout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// handlers implements the generated server interface. Each method parses its parameters, calls one method of the
-// Coordinator or its ledger, and converts the result.
-type handlers struct{ c *Coordinator }
+// handlers implements the generated server interface. Each method parses its parameters, calls one method of a part of
+// the coordinator, and converts the result.
+type handlers struct {
+	clusterHandlers
+	copyHandlers
+	loginHandlers
+	processHandlers
+	standingHandlers
+	workHandlers
+}
+
+// Handlers by subject. The files named after them hold their methods.
+type (
+	clusterHandlers  struct{ base } // rosters, datacenters, registrations and projects
+	copyHandlers     struct{ base } // lists of nodes, resources and other items of datacenters
+	loginHandlers    struct{ base } // sessions of readers
+	processHandlers  struct{ base } // this process
+	standingHandlers struct{ base } // signed answers of datacenters
+	workHandlers     struct{ base } // submissions and runs
+)
+
+// base is what all handlers have.
+type base struct{ c *Coordinator }
 
 var _ api.StrictServerInterface = handlers{}
+
+func newHandlers(c *Coordinator) handlers {
+	b := base{c}
+	return handlers{clusterHandlers{b}, copyHandlers{b}, loginHandlers{b}, processHandlers{b}, standingHandlers{b}, workHandlers{b}}
+}
 
 // remote returns the remote address of a request.
 func remote(ctx context.Context) string { return access.RequestOf(ctx).Remote }

@@ -191,7 +191,7 @@ func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
 	s := connect(p, vienna, func(s *supervisor) { s.dialer.Fault = func() string { return "its queue is away" } })
 	run := ledger.Run{Run: writ.Run{ID: writ.RunIDOf(writ.Digest{1}), Datacenter: vienna, Reason: "call 1 (node.ping) is queued"}, State: ledger.State(writ.RunRunning)}
 	p.await("the run names the fault", func() bool {
-		why, err := p.Why(t.Context(), run)
+		why, err := p.explain.Why(t.Context(), run)
 		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // stored events wake the test, a fault does not
 		return err == nil && why[run.ID].String() == "its datacenter cannot go on: its queue is away"
 	})

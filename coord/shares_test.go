@@ -35,7 +35,7 @@ func TestDatacenterOverItsShareIsPaused(t *testing.T) {
 		p.shares.read = time.Time{} // as if time had passed
 		p.shares.mu.Unlock()
 		e := writ.Event{Journal: "j-" + string(datacenter), Seq: seq, Time: time.Now(), Log: &writ.LogLine{Ordinal: 1, Text: strings.Repeat("x", 200<<10)}}
-		return sink{p.Coordinator}.StoreEvents(t.Context(), datacenter, []writ.Event{e})
+		return supervisors{p.Coordinator}.StoreEvents(t.Context(), datacenter, []writ.Event{e})
 	}
 	const greedy, modest = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000aaaa"), writ.DatacenterID("0192f6c2-0000-7000-8000-00000000bbbb")
 	stored := 0

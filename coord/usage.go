@@ -11,7 +11,7 @@ import (
 )
 
 // ListUsage lists the summed usage of resources.
-func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (api.ListUsageResponseObject, error) {
+func (h copyHandlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (api.ListUsageResponseObject, error) {
 	p := r.Params
 	filter, err := monthOf(api.Value(p.Month))
 	if err != nil {

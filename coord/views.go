@@ -9,29 +9,8 @@ import (
 	"writ/ledger"
 )
 
-// runView converts a run. A waiting run gets a reason.
-func (c *Coordinator) runView(r ledger.Run) api.Run {
-	v := api.RunOf(r.Run, api.RunState(r.State))
-	v.Created = r.Created
-	if r.State == ledger.StateWaiting {
-		setWhy(&v, c.whyWaiting(r))
-	}
-	return v
-}
-
 // setWhy sets the reason of a run and its sentence.
 func setWhy(v *api.Run, why writ.Reason) { v.Why, v.Reason = why, why.String() }
-
-// whyWaiting returns the reason why a submission waits for its delivery.
-func (c *Coordinator) whyWaiting(r ledger.Run) writ.Reason {
-	why := writ.Reason{Code: writ.ReasonDelivering, Datacenter: c.rosters.DatacenterName(r.Datacenter)}
-	if _, connected := c.links.Session(r.Datacenter); !connected {
-		why.Code = writ.ReasonConnect
-	} else if trouble := c.delivery.Trouble(r.Payload); trouble != nil {
-		why.Code, why.Text = writ.ReasonRefusing, trouble.Message
-	}
-	return why
-}
 
 func registrationView(r ledger.Registration) api.Registration {
 	v := api.Registration{

@@ -7,35 +7,67 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/delivery"
+	"writ/coord/rosters"
 	"writ/ledger"
+	"writ/supervisor/link"
 )
+
+// explainer shows runs with the reasons why they wait.
+type explainer struct {
+	ledger   ledger.Ledger
+	links    *link.Listener
+	rosters  *rosters.Store
+	delivery *delivery.Service
+}
+
+// runView converts a run. A waiting run gets a reason.
+func (x *explainer) runView(r ledger.Run) api.Run {
+	v := api.RunOf(r.Run, api.RunState(r.State))
+	v.Created = r.Created
+	if r.State == ledger.StateWaiting {
+		setWhy(&v, x.waiting(r))
+	}
+	return v
+}
+
+// waiting returns the reason why a submission waits for its delivery.
+func (x *explainer) waiting(r ledger.Run) writ.Reason {
+	why := writ.Reason{Code: writ.ReasonDelivering, Datacenter: x.rosters.DatacenterName(r.Datacenter)}
+	if _, connected := x.links.Session(r.Datacenter); !connected {
+		why.Code = writ.ReasonConnect
+	} else if trouble := x.delivery.Trouble(r.Payload); trouble != nil {
+		why.Code, why.Text = writ.ReasonRefusing, trouble.Message
+	}
+	return why
+}
 
 // whyCalls limits the open calls of a run that are searched for a reason to wait.
 const whyCalls = 8
 
 // Why returns the reason why each run waits. A run that its datacenter does not have yet waits for the delivery. An open
 // run without a reason of its own waits for one of its calls. The API and the dashboard show the same reasons.
-func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
+func (x *explainer) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
 	why := make(map[writ.RunID]writ.Reason, len(runs))
 	var open []writ.RunID
 	for _, r := range runs {
 		why[r.ID] = api.ReasonOf(r.Why, r.Reason)
 		switch {
 		case r.State == ledger.StateWaiting:
-			why[r.ID] = c.whyWaiting(r)
+			why[r.ID] = x.waiting(r)
 		case isOpen(r):
 			open = append(open, r.ID)
 		}
 	}
-	calls, err := c.Ledger.OpenCalls(ctx, whyCalls, open...)
+	calls, err := x.ledger.OpenCalls(ctx, whyCalls, open...)
 	if err != nil {
 		return nil, err
 	}
-	ill, err := c.illNodes(ctx, calls)
+	ill, err := x.illNodes(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
-	repeated, err := c.Ledger.Repeated(ctx, open...)
+	repeated, err := x.ledger.Repeated(ctx, open...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +75,7 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 		if !isOpen(r) {
 			continue
 		}
-		session, connected := c.links.Session(r.Datacenter)
+		session, connected := x.links.Session(r.Datacenter)
 		switch {
 		case !connected:
 			why[r.ID] = withCause(writ.Reason{Code: writ.ReasonAway}, whyOpen(why[r.ID], calls[r.ID], nil))
@@ -87,7 +119,7 @@ func isOpen(r ledger.Run) bool {
 
 // illNodes returns why nodes of calls do not work, by datacenter and node. It has no entry for a working node. It sends
 // one query for the nodes of all calls, because many calls wait for the same nodes.
-func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.Call) (map[writ.DatacenterID]map[writ.NodeID]writ.Reason, error) {
+func (x *explainer) illNodes(ctx context.Context, calls map[writ.RunID][]writ.Call) (map[writ.DatacenterID]map[writ.NodeID]writ.Reason, error) {
 	var asked []writ.NodeID
 	for _, of := range calls {
 		for _, call := range of {
@@ -102,7 +134,7 @@ func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.
 	if len(asked) == 0 { // an empty filter selects all nodes
 		return ill, nil
 	}
-	for n, err := range ledger.All(ctx, c.Ledger.Nodes, ledger.NodeFilter{Nodes: asked}) {
+	for n, err := range ledger.All(ctx, x.ledger.Nodes, ledger.NodeFilter{Nodes: asked}) {
 		if err != nil {
 			return nil, err
 		}

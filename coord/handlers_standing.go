@@ -1,0 +1,94 @@
+package coord
+
+import (
+	"context"
+
+	"writ"
+	"writ/coord/access"
+	"writ/coord/api"
+	"writ/coord/live"
+	"writ/identity"
+	"writ/supervisor/link"
+)
+
+// GetStanding asks the datacenter for the state of a run. Its signed answer is passed on unchanged.
+func (h standingHandlers) GetStanding(ctx context.Context, r api.GetStandingRequestObject) (api.GetStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := live.OfRun[link.StandingAnswer](ctx, h.c.live, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
+	return api.GetStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
+// GetNodeStanding asks the datacenter for the state of a node. Its signed answer is passed on unchanged.
+func (h standingHandlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequestObject) (api.GetNodeStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
+	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
+// GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
+func (h standingHandlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
+	return api.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
+// GetHoldStanding asks a datacenter for the state of its holds. Its signed answer is passed on unchanged, so the
+// request must not contain a project that the reader may not read.
+func (h standingHandlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequestObject) (api.GetHoldStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayRead(access.ViewerOf(ctx), r.Params.Project); err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbHoldStanding, link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
+	return api.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
+// mayRead returns an error unless the viewer may read all projects of the list.
+func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
+	for _, p := range projects {
+		switch {
+		case who.Reads(p):
+		case p == identity.AllProjects:
+			return writ.Errorf(writ.CodeRoleMissing, "the list covers all projects, and you may read only some of them").WithHint("name these")
+		default:
+			return noProject(string(p), nil)
+		}
+	}
+	return nil
+}
+
+// ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
+func (h standingHandlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := live.Each[link.AdoptedAnswer](ctx, h.c.live, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
+	return api.ListAdoptions200JSONResponse{Items: api.Views(answers, func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
+		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.Answer.Proof, Error: writ.AsError(a.Err)}
+	})}, err
+}
