@@ -24,6 +24,7 @@ const (
 
 	unpack   = "unpack it, and fetch the result with its own SHA-256: "
 	convert  = "convert it, and fetch the result with its own SHA-256: qemu-img convert -O qcow2 FILE disk.qcow2"
+	software = "packages are installed inside a machine; fetch an image of a disk"
 	lookAtIt = "the server answered with something other than the image; open the URL in a browser, and look for a login or an error"
 )
 
@@ -51,6 +52,16 @@ var signatures = []signature{
 	{257, "ustar", Format{"a tar archive", "unpack it (tar xf FILE), and fetch the disk in it with its own SHA-256", false}},
 	{0, "PK\x03\x04", Format{"a zip archive", "unpack it (unzip FILE), and fetch the disk in it with its own SHA-256", false}},
 	{0, "7z\xbc\xaf\x27\x1c", Format{"a 7z archive", "unpack it (7z x FILE), and fetch the disk in it with its own SHA-256", false}},
+	{0, "Rar!\x1a\x07", Format{"a rar archive", "unpack it (unrar x FILE), and fetch the disk in it with its own SHA-256", false}},
+	{0, "MSCF\x00\x00\x00\x00", Format{"a cabinet archive", "unpack it (cabextract FILE), and fetch the disk in it with its own SHA-256", false}},
+	{0, "!<arch>\n", Format{"a Debian package or an ar archive", software, false}},
+	{0, "\xed\xab\xee\xdb", Format{"an RPM package", software, false}},
+	{0, "%PDF-", Format{"a PDF document", lookAtIt, false}},
+	{0, "MSWIM\x00\x00\x00", Format{"a Windows image (WIM)", "apply it to a disk (wimapply), and fetch that disk", false}},
+	{0, "\x3a\xff\x26\xed", Format{"an Android sparse image", unpack + "simg2img FILE disk.raw", false}},
+	{0, "partclone-image", Format{"a partclone image", unpack + "partclone.restore -s FILE -o disk.raw", false}},
+	{0, "EVF\x09\x0d\x0a\xff\x00", Format{"an EnCase image", unpack + "ewfexport FILE", false}},
+	{0, "VMA\x00", Format{"a backup of Proxmox", "extract it (vma extract FILE DIRECTORY), and fetch the disk in it with its own SHA-256", false}},
 	{0, "QFI\xfb", Format{"a qcow2 disk", `say format: "qcow2"`, false}},
 	{0, "QED\x00", Format{"a QED disk", convert, false}},
 	{0, "KDMV", Format{"a VMDK disk", convert, false}},

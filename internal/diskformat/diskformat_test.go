@@ -70,6 +70,8 @@ func TestFormatsOfRealToolsAreRecognised(t *testing.T) {
 		{qemu + " convert -O vdi disk.raw OUT", "VDI", false},
 		{qemu + " convert -O qed disk.raw OUT", "QED", false},
 		{qemu + " convert -O parallels disk.raw OUT", "Parallels", false},
+		{"mkdir -p deb/DEBIAN; printf 'Package: a\\nVersion: 1\\nArchitecture: all\\nMaintainer: a <a@b.c>\\nDescription: a\\n' >deb/DEBIAN/control; dpkg-deb -b deb OUT", "Debian package", false},
+		{"ar r OUT disk.raw", "ar archive", false},
 		{"head -c 900000 disk.raw", "cut off", false},
 		{"head -c 0 disk.raw", "empty", false},
 		{"cat disk.raw", "", false},
@@ -93,6 +95,36 @@ func TestFormatsOfRealToolsAreRecognised(t *testing.T) {
 		got, ok := recognise(t, out)
 		if ok != (tt.want != "") || !strings.Contains(got.Name, tt.want) || got.Boot != tt.boot || ok && got.Remedy == "" {
 			t.Errorf("%s: %+v, want %q", tt.command, got, tt.want)
+		}
+	}
+}
+
+// TestOtherFormatsAreRecognised has the first bytes of files whose tools are rare, and of file systems, which a raw disk
+// may begin with.
+func TestOtherFormatsAreRecognised(t *testing.T) {
+	t.Parallel()
+	for start, want := range map[string]string{
+		"Rar!\x1a\x07\x01\x00":             "a rar archive",
+		"Rar!\x1a\x07\x00":                 "a rar archive",
+		"\xed\xab\xee\xdb\x03\x00":         "an RPM package",
+		"MSWIM\x00\x00\x00\xd0":            "a Windows image (WIM)",
+		"MSCF\x00\x00\x00\x00":             "a cabinet archive",
+		"%PDF-1.7\n":                       "a PDF document",
+		"\x3a\xff\x26\xed\x01\x00":         "an Android sparse image",
+		"partclone-image\x000002":          "a partclone image",
+		"EVF\x09\x0d\x0a\xff\x00\x01":      "an EnCase image",
+		"VMA\x00\x00\x00\x00\x01":          "a backup of Proxmox",
+		"hsqs":                             "", // squashfs
+		"XFSB":                             "", // XFS
+		"LUKS\xba\xbe":                     "", // an encrypted disk
+		"\xeb\x3c\x90MSDOS5.0":             "", // FAT
+		"\xeb\x52\x90NTFS    ":             "",
+		"Rare data at the start of a disk": "",
+	} {
+		text := start + strings.Repeat("\x00", 4096)
+		got, ok, err := Recognise(strings.NewReader(text), int64(len(text)))
+		if got.Name != want || ok != (want != "") || err != nil || ok && got.Remedy == "" {
+			t.Errorf("%q: %+v, %v, want %q", start, got, err, want)
 		}
 	}
 }
