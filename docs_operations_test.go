@@ -8,6 +8,7 @@ import (
 
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/operation"
 )
 
 func operationsDocument() string {
@@ -65,7 +66,7 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 		}
 	}
 	b.WriteString("\n## Options\n\nThe last argument of every operation but `get` and `now`.\n")
-	writeFields(&b, scripts.Options(), false)
+	writeFields(&b, operation.OptionSchema, false)
 	b.WriteString("\n## Errors\n\nA script that reads a field of a call that failed ends there, unless it has read the handle's `err`, which is `undefined` or\n`{code, message, retryable}`. Besides the errors of its operation, any call may fail with:\n\n")
 	for _, code := range catalog.CommonErrors() {
 		fmt.Fprintf(&b, "- `%s`: %s\n", code, code.Info().Explain())

@@ -76,7 +76,7 @@ func (o *Outcome) checkEnd(states []EntryState) error {
 func checkFailure(f *writ.Failure, calls int) error {
 	const most = 2 * MaxLogLine // a message with a position before it
 	switch {
-	case f == nil, f.Code.Info().Code != f.Code, f.Seq < 0, f.Seq > calls, len(f.Trace) > maxTrace:
+	case f == nil, f.Code.Info().Code != f.Code, f.Seq < 0, f.Seq > calls, len(f.Trace) > MaxTrace:
 		return impossible("its failure is missing or invalid")
 	case !presentable(f.Message, most), !presentable(f.Hint, most):
 		return impossible("the message of its failure is not a valid text")

@@ -231,8 +231,8 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		c.targets.mention(op)
 		return
 	}
-	if _, ok := goModules[module][key.Value]; !ok {
-		c.at(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(meant.Member("it", key.Value, membersOf(module)))
+	if _, ok := LookupMember(module, key.Value); !ok {
+		c.at(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(meant.Member("it", key.Value, MemberNames(module)))
 	}
 }
 
@@ -316,9 +316,8 @@ func (c *checker) call(e *parser.CallExpr) {
 		return
 	}
 	module := c.module(base)
-	m, ok := goModules[module][key.Value]
-	if ok && m.call != nil && (len(e.Args) < m.least || m.most >= 0 && len(e.Args) > m.most) {
-		c.at(diagnostic.CodeArity, e, "%s.%s takes %s, not %d", module, key.Value, m.arguments(), len(e.Args))
+	if m, ok := LookupMember(module, key.Value); ok && m.Call && !m.Takes(len(e.Args)) {
+		c.at(diagnostic.CodeArity, e, "%s.%s takes %s, not %d", module, key.Value, m.Arguments(), len(e.Args))
 	}
 }
 
@@ -482,3 +481,6 @@ func (c *checker) optionProblem(options parser.Expr, p catalog.Problem) {
 	}
 	c.at(diagnostic.CodeOptionValue, value, "%s", p.Message).Suggest(p.Suggestion)
 }
+
+// ofOperations reports whether the module has operations, so that its use must be visible in the text.
+func ofOperations(module string) bool { return len(catalog.Of(module)) > 0 }

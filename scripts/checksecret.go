@@ -78,7 +78,7 @@ func (c *checker) writes(f parser.Expr) string {
 		return ""
 	}
 	module := c.module(base)
-	pure := goModules[module] != nil && module != "run"
+	pure := BuiltIn(module) && !ofOperations(module) && module != "run" && module != "enum"
 	if pure || module == "run" && key.Value == "output" {
 		return module + "." + key.Value
 	}

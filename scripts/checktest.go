@@ -42,8 +42,8 @@ func (c *checker) ofTest(t *symbol, n parser.Node) {
 	}
 	if e, ok := n.(parser.Expr); ok {
 		if base, key := selected(e); key != nil && c.is(base, t) {
-			if _, ok := testMembers[key.Value]; !ok {
-				c.at(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(meant.Member("it", key.Value, testerNames()))
+			if _, ok := TestMember(key.Value); !ok {
+				c.at(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(meant.Member("it", key.Value, TestMembers()))
 			}
 		}
 	}
@@ -62,12 +62,12 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	if key == nil || !c.is(base, t) || e.Ellipsis.IsValid() {
 		return
 	}
-	m, ok := testMembers[key.Value]
+	m, ok := TestMember(key.Value)
 	if !ok {
 		return
 	}
-	if len(e.Args) < m.least || m.most >= 0 && len(e.Args) > m.most {
-		c.at(diagnostic.CodeArity, e, "t.%s takes %s, not %d", key.Value, m.arguments(), len(e.Args))
+	if !m.Takes(len(e.Args)) {
+		c.at(diagnostic.CodeArity, e, "t.%s takes %s, not %d", key.Value, m.Arguments(), len(e.Args))
 		return
 	}
 	if key.Value != "run" && key.Value != "plan" || len(e.Args) < 2 {
@@ -78,7 +78,7 @@ func (c *checker) testCall(t *symbol, e *parser.CallExpr) {
 	if !ok {
 		return
 	}
-	r, problems := parseRehearsal(options)
+	r, problems := parseRehearsal(options, nil)
 	if key.Value == "plan" && len(r.Faults)+len(r.Results) > 0 {
 		c.at(diagnostic.CodeTestOption, e.Args[1], "%v", errPlanned)
 	}

@@ -1,8 +1,7 @@
 package scripts
 
 import (
-	"fmt"
-	"regexp"
+	"slices"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -20,12 +19,15 @@ var paramSchema = catalog.Schema{
 	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}, Help: "the type of a list's elements"},
 	{Name: "min", Type: catalog.Int, Help: "least value of an int, bytes of a string, elements of a list"},
 	{Name: "max", Type: catalog.Int, Help: "greatest value of an int, bytes of a string, elements of a list"},
-	{Name: "pattern", Type: catalog.String, Max: new(int64(maxPattern)), Help: "the pattern (RE2) that a whole string, or each element of a list, must match"},
+	{Name: "pattern", Type: catalog.String, Max: new(int64(MaxPattern)), Help: "the pattern (RE2) that a whole string, or each element of a list, must match"},
 	{Name: "help", Type: catalog.String, Help: "a description for people"},
 	// The type of default and enum is that of the parameter.
 	{Name: "default", Help: "the value of an omitted parameter; without it the parameter is required"},
 	{Name: "enum", Help: "a list of all valid values"},
 }
+
+// ParamFields returns the schema of a parameter's declaration. Fields without a type have the type of the parameter.
+func ParamFields() catalog.Schema { return slices.Clone(paramSchema) }
 
 // declared returns the parameters that the script declares. The declaration is a literal, so the script does not run.
 func (c *checker) declared() Params {
@@ -155,54 +157,4 @@ func (c *checker) param(e *parser.MapElementLit) (Param, bool) {
 		}
 	}
 	return p, true
-}
-
-// contradiction returns the key of a declaration that contradicts the other keys, and the reason.
-func (p *Param) contradiction(enum any) (key, why string) {
-	base := p.Type
-	switch {
-	case p.Type == "list" && p.Of == "":
-		p.Of = "string"
-	case p.Type != "list" && p.Of != "":
-		return "of", "only a list has `of`"
-	}
-	if p.Type == "list" {
-		base = p.Of
-	}
-	switch {
-	case p.Type == "bool" && (p.Min != nil || p.Max != nil):
-		return "type", "a bool has no min and max"
-	case p.Min != nil && p.Max != nil && *p.Min > *p.Max:
-		return "min", fmt.Sprintf("min %d is more than max %d", *p.Min, *p.Max)
-	case p.Pattern != "" && base != "string":
-		return "pattern", "only strings have a pattern"
-	case enum != nil && len(p.Enum) == 0:
-		return "enum", "enum is a list of values"
-	}
-	if p.Pattern != "" {
-		if _, err := regexp.Compile(p.Pattern); err != nil {
-			return "pattern", fmt.Sprintf("the pattern cannot be read: %v", err)
-		}
-	}
-	bare := Param{Type: base}
-	for _, v := range p.Enum {
-		if why := bare.refuse(v); why != "" {
-			return "enum", "a value of enum " + why
-		}
-	}
-	return "", ""
-}
-
-// paramName reports whether a script can read the parameter as p.name.
-func paramName(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i, r := range s {
-		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return token.Lookup(s) == token.Ident
 }

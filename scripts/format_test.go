@@ -18,7 +18,7 @@ import (
 	"writ/scripts"
 )
 
-func format(text string) (string, error) {
+func formatted(text string) (string, error) {
 	out, err := scripts.Format(scripts.Source{Name: "test.tengo", Text: []byte(text)})
 	return string(out), err
 }
@@ -29,18 +29,18 @@ func formatsWell(t interface {
 	Fatalf(string, ...any)
 }, text string) {
 	t.Helper()
-	once, err := format(text)
+	once, err := formatted(text)
 	if err != nil {
 		t.Fatalf("%v of\n%s", err, text)
 	}
 	if len(once) > scripts.MaxSource {
 		return // indentation made it too big to be read again
 	}
-	twice, err := format(once)
+	twice, err := formatted(once)
 	if err != nil || once != twice {
 		t.Fatalf("%v: formatting again changes (-once +twice):\n%s\nof\n%s", err, cmp.Diff(once, twice), text)
 	}
-	text = scripts.WithoutCommas(text) // formatting removes them
+	text = withoutCommas(text) // formatting removes them
 	if diff := cmp.Diff(meaning(text), meaning(once)); diff != "" {
 		t.Fatalf("the meaning changes (-before +after):\n%s\nof\n%s\nto\n%s", diff, text, once)
 	}
@@ -126,7 +126,7 @@ func TestFormatMatchesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	formatsWell(t, string(messy))
-	got, err := format(string(messy))
+	got, err := formatted(string(messy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestExamplesAreFormatted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := format(string(text))
+		got, err := formatted(string(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestExamplesAreFormatted(t *testing.T) {
 
 func TestFormatRejectsSyntaxErrors(t *testing.T) {
 	for _, text := range []string{"a := ", "f(1,,)", "'ab'", "\"", "a\x00", "a := " + strings.Repeat("[", 300) + strings.Repeat("]", 300), strings.Repeat(" ", scripts.MaxSource+1)} {
-		if out, err := format(text); writ.AsError(err).Code != writ.CodeScriptInvalid || out != "" {
+		if out, err := formatted(text); writ.AsError(err).Code != writ.CodeScriptInvalid || out != "" {
 			t.Errorf("%.20q: %q, %v", text, out, err)
 		}
 	}
@@ -205,7 +205,7 @@ func FuzzFormat(f *testing.F) {
 		f.Add(tt.text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := format(text); err == nil {
+		if _, err := formatted(text); err == nil {
 			formatsWell(t, text)
 		}
 	})
@@ -435,4 +435,46 @@ func (w *wordWriter) bracket(open, close string, element func(), n int, last gap
 		w.between(anywhere)
 	}
 	w.say(close)
+}
+
+// withoutCommas replaces each comma before a closing bracket by a space.
+func withoutCommas(text string) string {
+	clean, comma := []byte(text), -1
+	file := parser.NewFileSet().AddFile("", -1, len(text))
+	for scanner := parser.NewScanner(file, []byte(text), nil, 0); ; {
+		tok, _, pos := scanner.Scan()
+		switch tok {
+		case token.EOF:
+			return string(clean)
+		case token.Comma:
+			comma = file.Offset(pos)
+			continue
+		case token.RParen, token.RBrack, token.RBrace:
+			if comma >= 0 {
+				clean[comma] = ' '
+			}
+		}
+		comma = -1
+	}
+}
+
+// withoutCommas replaces each comma before a closing bracket by a space.
+func withoutCommas(text string) string {
+	clean, comma := []byte(text), -1
+	file := parser.NewFileSet().AddFile("", -1, len(text))
+	for scanner := parser.NewScanner(file, []byte(text), nil, 0); ; {
+		tok, _, pos := scanner.Scan()
+		switch tok {
+		case token.EOF:
+			return string(clean)
+		case token.Comma:
+			comma = file.Offset(pos)
+			continue
+		case token.RParen, token.RBrack, token.RBrace:
+			if comma >= 0 {
+				clean[comma] = ' '
+			}
+		}
+		comma = -1
+	}
 }

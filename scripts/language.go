@@ -9,20 +9,60 @@ import (
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/stdlib"
-	"github.com/d5/tengo/v2/token"
-
-	"writ/sal/catalog"
-	"writ/scripts/operation"
 )
 
 // The parts of the language, for manuals and editors. All of them come from the tables that check and evaluate scripts.
 
-// Member is a member of a built-in module that is not an operation.
+// Member is a member of a built-in module that is not an operation, or of the argument of a test.
 type Member struct {
 	Name string
 	Call bool   // it is a function; otherwise a value
 	Args string // the arguments of a function: "map", "2 arguments"
 	Help string // "" if Tengo's own manual describes it
+
+	least, most int // arguments; most is -1 without a limit
+}
+
+// Takes reports whether a function may be called with n arguments.
+func (m Member) Takes(n int) bool { return n >= m.least && (m.most < 0 || n <= m.most) }
+
+// Arguments describes how many arguments a function takes.
+func (m Member) Arguments() string {
+	switch {
+	case m.most < 0:
+		return fmt.Sprintf("%d arguments or more", m.least)
+	case m.least == m.most && m.least == 0:
+		return "no arguments"
+	case m.least == m.most && m.least == 1:
+		return "1 argument"
+	case m.least == m.most:
+		return fmt.Sprintf("%d arguments", m.least)
+	default:
+		return fmt.Sprintf("%d to %d arguments", m.least, m.most)
+	}
+}
+
+// LookupMember returns a member of a built-in module that is not an operation.
+func LookupMember(module, name string) (Member, bool) {
+	m, ok := goModules[module][name]
+	return m.describe(name), ok
+}
+
+// TestMember returns a member of the argument of a test.
+func TestMember(name string) (Member, bool) {
+	m, ok := testMembers[name]
+	return m.describe(name), ok
+}
+
+// TestMembers returns the names of all members of the argument of a test, sorted.
+func TestMembers() []string { return slices.Sorted(maps.Keys(testMembers)) }
+
+func (m member) describe(name string) Member {
+	d := Member{Name: name, Call: m.call != nil, Args: m.args, Help: m.help, least: m.least, most: m.most}
+	if d.Call && d.Args == "" && m.most != 0 {
+		d.Args = d.Arguments()
+	}
+	return d
 }
 
 // Members returns the members of a built-in module except operations of the catalogue, sorted by name.
@@ -32,12 +72,7 @@ func Members(module string) []Member {
 	}
 	var all []Member
 	for _, name := range slices.Sorted(maps.Keys(goModules[module])) {
-		m := goModules[module][name]
-		member := Member{Name: name, Call: m.call != nil, Args: m.args, Help: m.help}
-		if member.Call && member.Args == "" && m.most != 0 {
-			member.Args = m.arguments()
-		}
-		all = append(all, member)
+		all = append(all, goModules[module][name].describe(name))
 	}
 	return all
 }
@@ -68,18 +103,6 @@ func enumMembers() []Member {
 	return all
 }
 
-// Keywords returns the words that cannot be names, sorted.
-func Keywords() []string {
-	var words []string
-	for t := range token.Token(256) {
-		if t.IsKeyword() {
-			words = append(words, t.String())
-		}
-	}
-	slices.Sort(words)
-	return words
-}
-
 // Builtins returns the names of the functions that need no import, sorted.
 func Builtins() []string {
 	var names []string
@@ -89,9 +112,3 @@ func Builtins() []string {
 	slices.Sort(names)
 	return names
 }
-
-// Options returns the schema of the options of a call.
-func Options() catalog.Schema { return slices.Clone(operation.OptionSchema) }
-
-// ParamFields returns the schema of a parameter's declaration. Fields without a type have the type of the parameter.
-func ParamFields() catalog.Schema { return slices.Clone(paramSchema) }

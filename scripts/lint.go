@@ -324,7 +324,7 @@ func (l *linter) pureCall(call *parser.CallExpr) string {
 		return ""
 	}
 	module := l.module(base)
-	if m, ok := goModules[module][key.Value]; ok && m.call != nil && module != "run" {
+	if m, ok := LookupMember(module, key.Value); ok && m.Call && module != "run" {
 		return module + "." + key.Value
 	}
 	return ""

@@ -5,4 +5,4 @@ import (
 )
 
 // MemberText lists all members of a built-in module, for people. It returns "" for an unknown module.
-func MemberText(module string) string { return meant.Members("module "+module, membersOf(module)) }
+func MemberText(module string) string { return meant.Members("module "+module, MemberNames(module)) }

@@ -33,11 +33,8 @@ var goModules = map[string]map[string]member{
 	"hex":    hexModule,
 }
 
-// ofOperations reports whether the module has operations, so that its use must be visible in the text.
-func ofOperations(module string) bool { return len(catalog.Of(module)) > 0 }
-
-// membersOf returns the member names of a built-in module, sorted.
-func membersOf(module string) []string {
+// MemberNames returns the member names of a built-in module, sorted.
+func MemberNames(module string) []string {
 	names := slices.Collect(maps.Keys(goModules[module]))
 	for _, op := range catalog.Of(module) {
 		names = append(names, op.Verb)
@@ -93,7 +90,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	found, ok := goModules[m.name][key.Value]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value, meant.Member("it", key.Value, membersOf(m.name)))
+		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value, meant.Member("it", key.Value, MemberNames(m.name)))
 	case found.read != nil:
 		return found.read(m.pass)
 	case found.value != nil:
@@ -105,25 +102,9 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 // function returns a member as a callable of one pass.
 func (m member) function(p *pass, name string) *callable {
 	return &callable{native: &native{name: name, call: func(p *pass, args []tengo.Object) (tengo.Object, error) {
-		if len(args) < m.least || m.most >= 0 && len(args) > m.most {
-			return nil, fmt.Errorf("%s takes %s, not %d", name, m.arguments(), len(args))
+		if d := (Member{least: m.least, most: m.most}); !d.Takes(len(args)) {
+			return nil, fmt.Errorf("%s takes %s, not %d", name, d.Arguments(), len(args))
 		}
 		return m.call(p, args)
 	}, unknown: m.unknown}, pass: p}
-}
-
-// arguments describes how many arguments a function takes.
-func (m member) arguments() string {
-	switch {
-	case m.most < 0:
-		return fmt.Sprintf("%d arguments or more", m.least)
-	case m.least == m.most && m.least == 0:
-		return "no arguments"
-	case m.least == m.most && m.least == 1:
-		return "1 argument"
-	case m.least == m.most:
-		return fmt.Sprintf("%d arguments", m.least)
-	default:
-		return fmt.Sprintf("%d to %d arguments", m.least, m.most)
-	}
 }

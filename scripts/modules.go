@@ -2,6 +2,9 @@ package scripts
 
 import (
 	"slices"
+	"strings"
+
+	"github.com/d5/tengo/v2/token"
 
 	"writ/sal/catalog"
 )
@@ -19,4 +22,22 @@ func Modules() []string {
 // BuiltIn reports whether import(name) imports a built-in module. Built-in modules take precedence over all others.
 func BuiltIn(name string) bool {
 	return slices.Contains(pureModules, name) || len(catalog.Of(name)) > 0
+}
+
+// TestEnding is the suffix of the names of test files: "web_test.tengo". A test file is never a script.
+const TestEnding = "_test.tengo"
+
+// IsTest reports whether a file of this name contains tests.
+func IsTest(name string) bool { return strings.HasSuffix(name, TestEnding) }
+
+// Keywords returns the words that cannot be names, sorted.
+func Keywords() []string {
+	var words []string
+	for t := range token.Token(256) {
+		if t.IsKeyword() {
+			words = append(words, t.String())
+		}
+	}
+	slices.Sort(words)
+	return words
 }

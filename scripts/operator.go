@@ -122,8 +122,8 @@ func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("not an array: %s", o.TypeName())
 	}
-	if len(list) > maxArguments {
-		return nil, fmt.Errorf("%d arguments; at most %d are possible", len(list), maxArguments)
+	if len(list) > maxCallArguments {
+		return nil, fmt.Errorf("%d arguments; at most %d are possible", len(list), maxCallArguments)
 	}
 	return o, p.burnMemory(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
 }

@@ -138,12 +138,12 @@ func (m *measure) node(n parser.Node, depth, terms int) {
 	case *parser.MapLit:
 		m.elements(n, len(n.Elements))
 	case *parser.CallExpr:
-		if len(n.Args) > maxArguments {
-			m.refuse(diagnostic.CodeTooManyArguments, n, "%d arguments; at most %d are possible", len(n.Args), maxArguments)
+		if len(n.Args) > maxCallArguments {
+			m.refuse(diagnostic.CodeTooManyArguments, n, "%d arguments; at most %d are possible", len(n.Args), maxCallArguments)
 		}
 	case *parser.FuncLit:
-		if len(n.Type.Params.List) > maxArguments {
-			m.refuse(diagnostic.CodeTooManyArguments, n, "%d parameters; at most %d are possible", len(n.Type.Params.List), maxArguments)
+		if len(n.Type.Params.List) > maxCallArguments {
+			m.refuse(diagnostic.CodeTooManyArguments, n, "%d parameters; at most %d are possible", len(n.Type.Params.List), maxCallArguments)
 		}
 	case *parser.ForInStmt:
 		if n.Key == nil || n.Value == nil {
@@ -189,8 +189,8 @@ func (m *measure) target(e parser.Expr) {
 		case *parser.IndexExpr:
 			e = t.Expr
 		default:
-			if n > maxArguments {
-				m.refuse(diagnostic.CodeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n, maxArguments)
+			if n > maxCallArguments {
+				m.refuse(diagnostic.CodeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n, maxCallArguments)
 				m.deep = true
 			}
 			return

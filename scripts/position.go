@@ -22,7 +22,7 @@ func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	}
 	var trace []string
 	at := ip.Int()
-	for i := int(count.Int()) - 1; i >= 0 && len(trace) < maxTrace; i-- {
+	for i := int(count.Int()) - 1; i >= 0 && len(trace) < MaxTrace; i-- {
 		frame := stack.Index(i)
 		trace = append(trace, files.Position(sourcePos(frame.FieldByName("fn"), at-1)).String())
 		if i > 0 {
@@ -120,7 +120,7 @@ func unwind(err error) (trace []string, cause error) {
 		err = t.cause
 	}
 	slices.Reverse(trace)
-	return trace[:min(len(trace), maxTrace)], err
+	return trace[:min(len(trace), MaxTrace)], err
 }
 
 // crashText describes a panic of the VM for the author of the script.

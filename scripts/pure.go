@@ -215,7 +215,6 @@ func textReplace(p *pass, args []tengo.Object) (tengo.Object, error) {
 // Limits of a regular expression. Matching takes time proportional to pattern times text, and memory proportional to
 // groups times matches.
 const (
-	maxPattern = 1_000
 	maxGroups  = 20
 	maxMatches = 1_000
 	maxSubject = 64 << 10
@@ -228,8 +227,8 @@ func (p *pass) compileExpression(pattern, text tengo.Object) (*regexp.Regexp, *t
 	switch {
 	case !ok1 || !ok2:
 		return nil, nil, fmt.Errorf("a regular expression and the text are strings")
-	case len(expr.Value) > maxPattern:
-		return nil, nil, fmt.Errorf("a regular expression may have %d bytes", maxPattern)
+	case len(expr.Value) > MaxPattern:
+		return nil, nil, fmt.Errorf("a regular expression may have %d bytes", MaxPattern)
 	case len(subject.Value) > maxSubject:
 		return nil, nil, fmt.Errorf("a text for a regular expression may have %d bytes", maxSubject)
 	}

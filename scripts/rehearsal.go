@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ var faultSchema = catalog.Schema{
 
 // parseRehearsal parses the second argument of t.run. It skips values that are catalog.Unknown, so that a check
 // validates the literal part as a run does.
-func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Problem) {
+func parseRehearsal(options map[string]any, isHandle catalog.IsHandle) (r Rehearsal, problems []catalog.Problem) {
 	wrong := func(message string, path ...any) {
 		problems = append(problems, catalog.Problem{Path: path, Reason: catalog.WrongValue, Message: message})
 	}
@@ -60,7 +61,7 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 				wrong(key+" is a map from calls to their outcomes", key)
 				continue
 			}
-			problems = append(problems, r.parseTargets(key, m)...)
+			problems = append(problems, r.parseTargets(key, m, isHandle)...)
 		default:
 			problems = append(problems, catalog.Problem{
 				Path: catalog.Path{key}, Reason: catalog.UnknownField, Message: fmt.Sprintf("unknown option %q", key),
@@ -72,7 +73,7 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 }
 
 // parseTargets parses the entries of fail or results.
-func (r *Rehearsal) parseTargets(key string, m map[string]any) (problems []catalog.Problem) {
+func (r *Rehearsal) parseTargets(key string, m map[string]any, isHandle catalog.IsHandle) (problems []catalog.Problem) {
 	for _, text := range slices.Sorted(maps.Keys(m)) {
 		at := catalog.Path{key, text}
 		target, op, problem := parseTarget(text)
@@ -91,7 +92,7 @@ func (r *Rehearsal) parseTargets(key string, m map[string]any) (problems []catal
 		case !ok:
 			problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongType, Message: "a result is a map of its fields"})
 		case key == "fail":
-			fault, more := parseFault(target, given)
+			fault, more := parseFault(target, given, isHandle)
 			r.Faults = append(r.Faults, fault)
 			problems = append(problems, below(at, more)...)
 		default:
@@ -110,7 +111,7 @@ func below(at catalog.Path, problems []catalog.Problem) []catalog.Problem {
 	return problems
 }
 
-func parseFault(target Target, given map[string]any) (Fault, []catalog.Problem) {
+func parseFault(target Target, given map[string]any, isHandle catalog.IsHandle) (Fault, []catalog.Problem) {
 	f := Fault{Target: target, Code: writ.CodeInjected, Message: "the test makes " + target.String() + " fail"}
 	problems := faultSchema.Check(given, isHandle)
 	if code, ok := given["code"].(string); ok {
@@ -168,3 +169,6 @@ func operationNames() []string {
 	}
 	return names
 }
+
+// errPlanned rejects results and faults for a plan.
+var errPlanned = errors.New("t.plan: a plan is made before any call, so none can fail or have a result")

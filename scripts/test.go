@@ -12,24 +12,12 @@ import (
 	"writ"
 )
 
-// TestEnding is the suffix of the names of test files: "web_test.tengo". A test file is never a script.
-const TestEnding = "_test.tengo"
-
-// IsTest reports whether a file of this name contains tests.
-func IsTest(name string) bool { return strings.HasSuffix(name, TestEnding) }
-
 // TestFile is a compiled test file: functions test_…(t) at its top level. Every test evaluates the whole file from its
 // first line, independent of earlier tests, and then calls the test's function. The limits are those of a pass. A
 // TestFile is safe for concurrent use.
 type TestFile struct {
 	program *Program
 	tests   []Test
-}
-
-// Test is a test of a file.
-type Test struct {
-	Name string `json:"name"`
-	Line int    `json:"line"` // of its definition, from 1
 }
 
 // CompileTests compiles a bundle whose main source is a test file. An error is SCRIPT_INVALID with the first
@@ -52,31 +40,6 @@ func CompileTests(bundle Bundle) (*TestFile, error) {
 
 // Tests returns the tests in the order of the file.
 func (f *TestFile) Tests() []Test { return f.tests }
-
-// TestOutcome is the outcome of a test.
-type TestOutcome string
-
-// The outcomes of tests.
-const (
-	TestPassed  TestOutcome = "pass"
-	TestFailed  TestOutcome = "fail"
-	TestSkipped TestOutcome = "skip"
-)
-
-// Verdict is the result of one test.
-type Verdict struct {
-	Test    string      `json:"test"`
-	Outcome TestOutcome `json:"outcome"`
-	Notes   []TestNote  `json:"notes,omitempty"` // in the order of their creation
-}
-
-// TestNote is a message of a test, with its position.
-type TestNote struct {
-	Failure  bool     `json:"failure,omitempty"` // it failed the test; other notes are informative
-	Text     string   `json:"text"`              // may have several lines
-	Position string   `json:"position,omitempty"`
-	Trace    []string `json:"trace,omitempty"` // positions of the callers within the test, innermost first
-}
 
 // trial is a running test.
 type trial struct {

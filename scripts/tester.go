@@ -1,10 +1,7 @@
 package scripts
 
 import (
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,12 +50,10 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	}
 	found, ok := testMembers[key.Value]
 	if !ok {
-		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member("it", key.Value, testerNames()))
+		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member("it", key.Value, TestMembers()))
 	}
 	return found.function(t.pass, "t."+key.Value), t.pass.burn(1)
 }
-
-func testerNames() []string { return slices.Sorted(maps.Keys(testMembers)) }
 
 // selectedTest returns the native that reports whether a test of the file is the one to run.
 func selectedTest(index string) *native {
@@ -103,8 +98,6 @@ func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
 	return p.records("the result of t.plan", planValue(&plan))
 }
 
-var errPlanned = errors.New("t.plan: a plan is made before any call, so none can fail or have a result")
-
 // unplayed ends the test because a script could not run.
 func (p *pass) unplayed(err error) error {
 	e := writ.AsError(err)
@@ -126,7 +119,7 @@ func (p *pass) rehearsal(name string, args []tengo.Object) (Rehearsal, error) {
 	if err != nil {
 		return Rehearsal{}, err
 	}
-	r, problems := parseRehearsal(options)
+	r, problems := parseRehearsal(options, isHandle)
 	r.Script = script.Value
 	if len(problems) > 0 {
 		texts := make([]string, len(problems))

@@ -7,7 +7,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/terminal"
 	"writ/sal/catalog"
-	"writ/scripts"
+	"writ/scripts/operation"
 )
 
 // operationText is the description of an operation from the catalogue.
@@ -58,7 +58,7 @@ func explainOperation(op *catalog.Operation) operationText {
 		own: len(own),
 	}
 	if op.Effect != catalog.Find {
-		t.Options = scripts.Options().Names()
+		t.Options = operation.OptionSchema.Names()
 	}
 	for i := range t.Arguments {
 		t.Arguments[i].CanChange = t.Arguments[i].CanChange && op.Effect == catalog.Make

@@ -17,6 +17,7 @@ import (
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/library"
+	"writ/scripts/operation"
 )
 
 //go:generate go test . -run ^TestGeneratedFiles$ -update
@@ -175,7 +176,7 @@ func fieldNames() []string {
 	for _, op := range catalog.Operations() {
 		walk(op.Args)
 	}
-	walk(scripts.Options())
+	walk(operation.OptionSchema)
 	walk(scripts.ParamFields())
 	slices.Sort(names)
 	return slices.Compact(names)
