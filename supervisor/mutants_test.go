@@ -60,7 +60,7 @@ var mutants = []struct {
 	},
 	{
 		name: "ResultsOfAnyTryAreTaken", directed: "TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne",
-		edits: []mutant.Edit{{In: "workflow.Step.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
+		edits: []mutant.Edit{{In: "workflow.receiver.answer", Node: mutant.Case, Names: "Attempt", Nth: 2, Becomes: mutant.Never}},
 	},
 	{
 		name:      "CallsHaveNoEnd",
@@ -78,7 +78,7 @@ var mutants = []struct {
 	},
 	{
 		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved",
-		edits: []mutant.Edit{{In: "workflow.Step.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
+		edits: []mutant.Edit{{In: "workflow.receiver.receive", Node: mutant.Call, Names: "lostNow", Becomes: "$1"}},
 	},
 	{
 		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo",
@@ -119,7 +119,7 @@ var mutants = []struct {
 	},
 	{
 		name: "AResumeForgetsWhatTheScriptHasSeen", directed: "TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure",
-		edits:     []mutant.Edit{{In: "workflow.Step.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
+		edits:     []mutant.Edit{{In: "workflow.resumer.resume", Node: mutant.Call, Names: "Contains", Becomes: mutant.Never}},
 		unnoticed: "nobody knows which way a simulated script should have gone",
 	},
 	{
@@ -144,7 +144,7 @@ var mutants = []struct {
 	},
 	{
 		name: "WhoWaitsBehindAStuckDriverLosesPatience", directed: "TestTheNextJobWaitsForADriverThatOutlivesItsRun",
-		edits:     []mutant.Edit{{In: "workflow.Step.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
+		edits:     []mutant.Edit{{In: "workflow.receiver.behindStuck", Node: mutant.Return, Names: "Slots", Becomes: "return ($1) && false"}},
 		unnoticed: "a simulated run may fail because of that",
 	},
 	{
@@ -159,12 +159,12 @@ var mutants = []struct {
 	},
 	{
 		name: "NodesAreNotAskedAfterARestore", directed: "TestAfterARestoreARunGoesToTheNodeThatHasIt",
-		edits:     []mutant.Edit{{In: "workflow.Step.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
+		edits:     []mutant.Edit{{In: "workflow.waiter.waitsForInventories", Node: mutant.If, Names: "IsZero", Becomes: mutant.Always}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{
 		name: "WhatNodesHaveBindsNobody", directed: "TestACallThatASilentNodeHasWaitsForIt",
-		edits:     []mutant.Edit{{In: "workflow.Step.holders", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
+		edits:     []mutant.Edit{{In: "workflow.waiter.holders", Node: mutant.Call, Names: "reconciles", Becomes: mutant.Negate}},
 		unnoticed: "no journal is restored from a backup",
 	},
 	{

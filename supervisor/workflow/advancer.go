@@ -90,7 +90,7 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	if err != nil {
 		return err
 	}
-	if err := t.receive(m, why); err != nil {
+	if err := (receiver{t}).receive(m, why); err != nil {
 		return err
 	}
 	pass, err := a.evaluate(ctx, t)
@@ -105,13 +105,13 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 			if err != nil {
 				return err
 			}
-			if err := again.receive(m, why); err != nil {
+			if err := (receiver{again}).receive(m, why); err != nil {
 				return err
 			}
 			written = again
 		}
 		fresh = false
-		if err := written.apply(tx, m, pass); err != nil {
+		if err := (writer{written}).apply(tx, m, pass); err != nil {
 			return err
 		}
 		step := written
@@ -159,7 +159,7 @@ func (a *Advancer) afterCommit(t *Step) {
 	case t.run.State.Ended() && t.runMoved:
 		a.Log.Info("run ended", "run", t.run.ID, "state", t.run.State, "calls", len(t.calls))
 		a.Ended(t.run.ID)
-	case t.wantsPass():
+	case evaluation{t}.wantsPass():
 		a.Mailbox.Post(t.run.ID, mail.Mail{})
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // book records a result and its effect on the resource.
-func (t *Step) book(tx *journal.Tx, s appliedResult) error {
+func (t writer) book(tx *journal.Tx, s appliedResult) error {
 	c := s.call
 	first, err := tx.AddResult(c, s.Result.Attempt, s.Frame)
 	if err != nil || !first {
@@ -56,7 +56,7 @@ func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *jo
 
 // effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the call
 // and stays unchanged. told is false if the result does not determine the resource.
-func (t *Step) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
+func (t writer) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
 	switch {
 	case have != nil && have.UID != c.UID:
 		return nil, false // the result is late: another call has made the resource again
@@ -79,7 +79,7 @@ func (t *Step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 		after.Deployment = t.run.Deployment
 	}
 	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
-	after.Values, after.Run, after.Updated = t.completeValues(c, result.Values), t.run.ID, t.now
+	after.Values, after.Run, after.Updated = receiver{t.Step}.completeValues(c, result.Values), t.run.ID, t.now
 	after.Standing = bound.Standing(catalog.StandingOf(result.Values))
 	after.Need = uses(op, c.Args, result.Values, after.Need)
 	args := t.handlesNamed(op, c)
@@ -98,7 +98,7 @@ func (t *Step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 }
 
 // handlesNamed returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
-func (t *Step) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
+func (t writer) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
 	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
 		if ref, err := t.ref(handle); err == nil {
 			return ref, nil

@@ -147,7 +147,7 @@ func (d *Draft) CarryOut(ctx context.Context) error {
 			d.stop(i, p.waits[at])
 			break
 		}
-		if err := d.step.enlist(p.NewCall); err != nil {
+		if err := (claimer{d.step}).enlist(p.NewCall); err != nil {
 			return err
 		}
 		if p.unnamed && p.Op.Effect != catalog.Make { // nobody can tell what it is about
@@ -168,7 +168,7 @@ const unnamedReason = "its name is not known yet"
 
 // stop says of the calls from an index on that the script does not come so far.
 func (d *Draft) stop(from, refused int) {
-	why := "the script reads what call " + describeSeq(d.step, refused) + " gives, which is refused"
+	why := "the script reads what call " + d.step.describeSeq(refused) + " gives, which is refused"
 	for i := from; i < len(d.Seen); i++ {
 		d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnreached, why
 	}
@@ -180,7 +180,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := d.step.arrange(d); err != nil {
+		if err := (claimer{d.step}).arrange(d); err != nil {
 			return err
 		}
 		ended, err := d.endCalls(d.placed)
@@ -205,7 +205,7 @@ func (d *Draft) isFinal() bool {
 }
 
 // placed reports whether a run would send the call now.
-func (d *Draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && d.step.met(c) }
+func (d *Draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && sender{d.step}.met(c) }
 
 // endCalls takes the open calls that may, in their order, to end. It reports whether there were any.
 func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
@@ -218,7 +218,7 @@ func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 			return any, err
 		}
 		if c.State == writ.CallFailed {
-			if err := d.step.cascade(); err != nil {
+			if err := (ender{d.step}).cascade(); err != nil {
 				return any, err
 			}
 		}
@@ -231,7 +231,7 @@ func (d *Draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
 	d.explain(c, out)
 	if !c.Claimed {
-		if err := d.step.claim(d, p.Op, c); err != nil || c.State != writ.CallPlanned {
+		if err := (claimer{d.step}).claim(d, p.Op, c); err != nil || c.State != writ.CallPlanned {
 			return err
 		}
 	}
@@ -267,7 +267,7 @@ func (d *Draft) end(c *journal.Call) error {
 	}
 	result := writ.Result{Change: f.change(), Driver: out.Driver, Simulated: out.Simulated, Values: f.values}
 	if p.Op.Effect != catalog.Look {
-		if after, told := d.step.effect(p.Op, c, have, result); told {
+		if after, told := (writer{d.step}).effect(p.Op, c, have, result); told {
 			d.lay(c.Resource(), have, after)
 		}
 	}

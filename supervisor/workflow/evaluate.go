@@ -33,13 +33,16 @@ type pass struct {
 	kept int // number of its log lines that are stored
 }
 
+// evaluation is what a pass of the script needs.
+type evaluation struct{ *Step }
+
 // evaluate runs a pass of the script. It returns nil if no pass is needed. After maxCrashes deaths of the evaluator the
 // outcome is a failure of the script.
 func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
-	if t.resumed || !t.wantsPass() {
+	if t.resumed || !(evaluation{t}).wantsPass() {
 		return nil, nil
 	}
-	outcome, err := a.Programs.Pass(ctx, t.run, t.entries(), t.run.Logs)
+	outcome, err := a.Programs.Pass(ctx, t.run, evaluation{t}.entries(), t.run.Logs)
 	switch {
 	case err == nil:
 		kept, err := a.admitLog(ctx, t.run.Project, outcome.Logs)
@@ -47,7 +50,7 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 	case writ.CodeOf(err) == writ.CodeEvaluatorCrashed && ctx.Err() == nil:
 		t.run.Crashes++
 		if t.run.Crashes >= maxCrashes {
-			failure := &writ.Failure{Error: *writ.AsError(err), Position: t.lastPosition()}
+			failure := &writ.Failure{Error: *writ.AsError(err), Position: evaluation{t}.lastPosition()}
 			return &pass{Outcome: scripts.Outcome{Status: scripts.Failed, Failure: failure}}, nil
 		}
 		return nil, a.keepCrashes(ctx, t.run)

@@ -40,7 +40,7 @@ func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource)
 		maps.Copy(f.values, have.Values)
 		f.drift = driftOf(have)
 	}
-	args := t.handlesNamed(p.Op, c)
+	args := writer{t}.handlesNamed(p.Op, c)
 	switch p.Op.Effect {
 	case catalog.Look:
 		f.action = writ.ActionRead

@@ -22,7 +22,7 @@ type leftover struct {
 }
 
 // leftoverOf finds out whose the thing is that stood in the way of a call, nil if nothing did or it is not ours.
-func (t *Step) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
+func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
 	c := t.call(a.Result.Seq)
 	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.Node {
 		return nil, nil
@@ -59,10 +59,10 @@ func (t *Step) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
 }
 
 // takeOver lets a call go on with what an earlier one left, if both are of the same owner. It has failed just now.
-func (t *Step) takeOver(c *journal.Call, left *leftover) error {
+func (t receiver) takeOver(c *journal.Call, left *leftover) error {
 	if left.deployment != t.run.Deployment && !c.Options.Adopt {
 		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
-		err := t.notOwner(owner)
+		err := claimer{t.Step}.notOwner(owner)
 		err.Message += "; it was left on " + c.NodeName + " by " + left.by
 		c.Error = err
 		return nil

@@ -67,7 +67,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 		if t.genuine[i], err = tx.WasSent(c, arrival.Result.Attempt, arrival.Node, arrival.Result.Job); err != nil {
 			return nil, err
 		}
-		if t.left[i], err = t.leftoverOf(tx, arrival); err != nil {
+		if t.left[i], err = (receiver{t}).leftoverOf(tx, arrival); err != nil {
 			return nil, err
 		}
 	}

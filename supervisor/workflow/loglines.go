@@ -8,7 +8,7 @@ import (
 )
 
 // keepLog keeps the lines that a pass adds to the log. If some are not kept, a line says so in their place.
-func (t *Step) keepLog(tx *journal.Tx, p *pass) error {
+func (t writer) keepLog(tx *journal.Tx, p *pass) error {
 	lines := p.Logs[:p.kept:p.kept]
 	if dropped := len(p.Logs) - p.kept; dropped > 0 {
 		lines = append(lines, fmt.Sprintf("%d lines are dropped here: scripts of the project %s log more than %d MiB a second", dropped, t.run.ProjectName, logBytes>>20))

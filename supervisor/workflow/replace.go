@@ -68,7 +68,7 @@ func withoutNeeds(gone writ.NodeID, stakes []stake) map[int]need {
 }
 
 // bereft returns what the calls of the run lose with a node that is gone.
-func (t *Step) bereft(gone writ.NodeID) map[int]need {
+func (t losses) bereft(gone writ.NodeID) map[int]need {
 	stakes := make([]stake, 0, len(t.calls))
 	for _, c := range t.calls {
 		s := stake{seq: c.Seq, resource: c.Resource(), open: !c.State.Ended(), there: c.Node == gone}
@@ -82,8 +82,8 @@ func (t *Step) bereft(gone writ.NodeID) map[int]need {
 }
 
 // needsThere returns what a call must be on one node with: what its handles lead to, and what it names.
-func (t *Step) needsThere(c *journal.Call) (needs []need) {
-	for _, seq := range t.near(c) {
+func (t losses) needsThere(c *journal.Call) (needs []need) {
+	for _, seq := range (transfer{t.Step}).near(c) {
 		if made := t.call(seq); made != nil && together(c, made) {
 			needs = append(needs, need{seq, made.Resource(), made.Node})
 		}

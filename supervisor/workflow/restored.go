@@ -7,13 +7,13 @@ import (
 )
 
 // reconciles reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
-func (t *Step) reconciles() bool {
+func (t waiter) reconciles() bool {
 	return t.verdicts == nil && t.run.Reconciles(t.Inventories.RestoredUntil(), identity.Skew)
 }
 
 // waitsForInventories reports whether a run waits for the inventory of a node. Until then, what was never sent, as far as the journal
 // knows, waits too.
-func (t *Step) waitsForInventories() bool {
+func (t waiter) waitsForInventories() bool {
 	if t.run.Stop != nil || !t.reconciles() {
 		return false
 	}
@@ -35,7 +35,7 @@ func (t *Step) waitsForInventories() bool {
 
 // holders returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves
 // nothing behind the first will do; of any other there are not two, unless one of them lies, and nobody can tell which.
-func (t *Step) holders(c *journal.Call) []writ.NodeID {
+func (t waiter) holders(c *journal.Call) []writ.NodeID {
 	if !t.reconciles() || c.Node != "" && !neverSent(c) {
 		return nil
 	}

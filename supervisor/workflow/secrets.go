@@ -23,7 +23,7 @@ func SplitRef(ref string) (name string, version int) {
 }
 
 // secretsFor returns the secrets that a call names, encrypted to its node. missing says which one it cannot have.
-func (t *Step) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[string][]byte, missing *writ.Error, err error) {
+func (t sender) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[string][]byte, missing *writ.Error, err error) {
 	op, _ := catalog.Lookup(c.Operation)
 	names := op.Args.Secrets(c.Args)
 	if len(names) == 0 {
@@ -44,7 +44,7 @@ func (t *Step) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[strin
 	return ciphertext, missing, nil
 }
 
-func (t *Step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
+func (t sender) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
 	name, version := SplitRef(ref)
 	have, err := tx.Secret(c.Project, name, version)
 	if err != nil {

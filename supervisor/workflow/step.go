@@ -168,10 +168,10 @@ func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 }
 
 // wantsPass reports whether evaluating the script can bring anything new now.
-func (t *Step) wantsPass() bool { return t.blocked == "" && t.unevaluated() && t.notBegun() == nil }
+func (t evaluation) wantsPass() bool { return t.blocked == "" && t.unevaluated() && waiter{t.Step}.notBegun() == nil }
 
 // unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment and it is not on hold.
-func (t *Step) unevaluated() bool {
+func (t evaluation) unevaluated() bool {
 	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false
 	}
@@ -182,7 +182,7 @@ func (t *Step) unevaluated() bool {
 }
 
 // lastPosition is where the script made its last call.
-func (t *Step) lastPosition() string {
+func (t evaluation) lastPosition() string {
 	if len(t.calls) == 0 {
 		return ""
 	}
@@ -190,7 +190,7 @@ func (t *Step) lastPosition() string {
 }
 
 // entries are the calls as a pass sees them.
-func (t *Step) entries() []scripts.Entry {
+func (t evaluation) entries() []scripts.Entry {
 	entries := make([]scripts.Entry, len(t.calls))
 	for i, c := range t.calls {
 		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}

@@ -9,7 +9,7 @@ import (
 )
 
 // validateResult returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
-func (t *Step) validateResult(c *journal.Call, r writ.Result) writ.Result {
+func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	r.Driver = bound.Clip(r.Driver, bound.MaxWord)
 	if r.Error == nil {
 		if err := t.misfit(c, r); err != nil {
@@ -28,7 +28,7 @@ func (t *Step) validateResult(c *journal.Call, r writ.Result) writ.Result {
 }
 
 // misfit says what is wrong with a success, nil if nothing is.
-func (t *Step) misfit(c *journal.Call, r writ.Result) *writ.Error {
+func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	if err := writ.CheckValue(r.Values); err != nil {
 		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
 	}

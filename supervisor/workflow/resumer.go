@@ -10,6 +10,9 @@ import (
 	"writ/supervisor/mail"
 )
 
+// resumer continues a failed run.
+type resumer struct{ *Step }
+
 // mayResume says why a run cannot be resumed, nil if it can as far as itself is concerned.
 func MayResume(run *journal.Run, now time.Time) error {
 	switch {
@@ -26,7 +29,7 @@ func MayResume(run *journal.Run, now time.Time) error {
 }
 
 // resume opens a failed run again. Nothing is sent before a pass has shown that the script goes on.
-func (t *Step) resume(r mail.Resume) error {
+func (t resumer) resume(r mail.Resume) error {
 	run := t.run
 	if err := MayResume(run, t.now); err != nil {
 		return err
@@ -54,25 +57,25 @@ func (t *Step) resume(r mail.Resume) error {
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
 	run.Decided = Decided(run.Decided, r.Decision)
 	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.Decision.Signer, Text: r.Decision.Reason}
-	return t.moveRun(writ.RunRunning)
+	return ender{t.Step}.moveRun(writ.RunRunning)
 }
 
 // curable refuses a resume that could only come to the same end: the script has seen the error of the call that failed the run, and what it has seen stays.
-func (t *Step) curable() error {
+func (t resumer) curable() error {
 	c := t.call(t.run.Failure.Seq)
 	if c == nil {
 		return nil
 	}
-	cause := t.handled(c) // runs that ended under an earlier version name the call that needed it
+	cause := ender{t.Step}.handled(c) // runs that ended under an earlier version name the call that needed it
 	if cause == nil {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "the run failed because call %s did, whose error the script has read and gone on", describeSeq(t, cause.Seq)).
+	return writ.Errorf(writ.CodeConflict, "the run failed because call %s did, whose error the script has read and gone on", t.describeSeq(cause.Seq)).
 		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
 }
 
 // handled returns the call because of which another one failed, if the script has read its error, otherwise nil.
-func (t *Step) handled(failed *journal.Call) *journal.Call {
+func (t ender) handled(failed *journal.Call) *journal.Call {
 	if cause := firstCause(t.calls, failed); slices.Contains(t.run.Handled, cause.Seq) {
 		return cause
 	}
@@ -94,12 +97,12 @@ func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 // reopen plans a call again. One that was never sent or leaves nothing may go anywhere. Any other stays with the node and the thing that it may have
 // begun to make, and gets a new key; if that node was removed, lose decides what becomes of it. A success that was told when nobody waited for it any
 // more is taken.
-func (t *Step) reopen(c *journal.Call) error {
+func (t resumer) reopen(c *journal.Call) error {
 	if err := t.move(c, writ.CallPlanned); err != nil {
 		return err
 	}
 	if c.Late != nil {
-		return t.take(c, c.Late)
+		return receiver{t.Step}.take(c, c.Late)
 	}
 	if c.Delivery > 0 {
 		c.Attempt++
@@ -122,7 +125,7 @@ func leavesNothing(c *journal.Call) bool {
 
 // belated takes the result of an attempt before the last resume. A success is what the call wanted: if its new attempt was not sent yet, it needs
 // none. Otherwise it tells what became of the resource.
-func (t *Step) belated(c *journal.Call, a mail.Arrival) error {
+func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
 	a.Result = t.validateResult(c, a.Result)
 	t.out.Freed[a.Node] = true
 	if a.Result.Error != nil || a.Node != c.Node {
@@ -138,7 +141,7 @@ func (t *Step) belated(c *journal.Call, a mail.Arrival) error {
 
 // stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since, or the call has ended
 // without success, and the script goes on.
-func (t *Step) stopGivenUp(a mail.Active) {
+func (t receiver) stopGivenUp(a mail.Active) {
 	c := t.call(a.Key.Seq)
 	switch {
 	case t.run.State.Ended():

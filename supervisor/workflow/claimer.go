@@ -24,26 +24,29 @@ type ground interface {
 
 var _ ground = (*journal.Tx)(nil)
 
+// claimer decides which resource each planned call concerns.
+type claimer struct{ *Step }
+
 // arrange brings the calls as far as can be decided here: those that cannot succeed fail, the others get their resource and their node.
-func (t *Step) arrange(g ground) error {
-	if err := t.cascade(); err != nil {
+func (t claimer) arrange(g ground) error {
+	if err := (ender{t.Step}).cascade(); err != nil {
 		return err
 	}
-	if t.waitsForInventories() {
+	if (waiter{t.Step}).waitsForInventories() {
 		return nil
 	}
 	if err := t.claimCalls(g); err != nil {
 		return err
 	}
-	if err := t.cascade(); err != nil {
+	if err := (ender{t.Step}).cascade(); err != nil {
 		return err
 	}
-	return t.placeCalls(g)
+	return placer{t.Step}.placeCalls(g)
 }
 
 // claimCalls decides, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
-func (t *Step) claimCalls(g ground) error {
+func (t claimer) claimCalls(g ground) error {
 	waiting, err := t.waitingCalls(g)
 	if err != nil {
 		return err
@@ -63,9 +66,9 @@ func (t *Step) claimCalls(g ground) error {
 // waitingCalls returns the calls that must wait: those that are on hold, those whose resource another run works on, and all that need them, each with those that
 // must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
 // What such a call needs itself does not wait for its sake: it ends without it.
-func (t *Step) waitingCalls(g ground) (map[int]bool, error) {
+func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	waiting := make(map[int]bool)
-	groups := t.connected()
+	groups := placer{t.Step}.connected()
 	for _, group := range groups {
 		free, err := t.areFree(g, group)
 		if err != nil {
@@ -96,8 +99,8 @@ func (t *Step) waitingCalls(g ground) (map[int]bool, error) {
 
 // areFree reports whether nothing of a group of calls is on hold, and no other run works on what they are about. It says of each call where that is
 // not so that it waits.
-func (t *Step) areFree(g ground, group []*journal.Call) (bool, error) {
-	free, err := t.mayStart(g, group)
+func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
+	free, err := waiter{t.Step}.mayStart(g, group)
 	if err != nil {
 		return false, err
 	}
@@ -115,7 +118,7 @@ func (t *Step) areFree(g ground, group []*journal.Call) (bool, error) {
 }
 
 // keepWaiting marks the calls of a group as waiting, and takes back what they have claimed.
-func (t *Step) keepWaiting(group []*journal.Call, waiting map[int]bool) {
+func (t claimer) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	for _, c := range group {
 		waiting[c.Seq] = true
 		if c.Claimed && neverSent(c) {
@@ -127,7 +130,7 @@ func (t *Step) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 // needs returns for each call that has not ended, by seq, which others of the run must end before it, wherever they go: those whose handles it
 // has, the one before it on its resource, and the last one on each resource that it names. What comes before these they need themselves. The
 // dependencies of a call do not tell all of that before it is claimed.
-func (t *Step) needs() map[int][]int {
+func (t claimer) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)
 	for _, c := range t.calls {
@@ -162,7 +165,7 @@ func (t *Step) unclaim(c *journal.Call) {
 	t.touch(c)
 }
 
-func (t *Step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
+func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()))
@@ -197,7 +200,7 @@ func (t *Step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 
 // isFree reports whether no other run still has an open call on the resource; if one has, the call waits, unless it only reads aside what is
 // there.
-func (t *Step) isFree(g ground, c *journal.Call) (bool, error) {
+func (t claimer) isFree(g ground, c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
 			return err == nil, err
@@ -212,7 +215,7 @@ func (t *Step) isFree(g ground, c *journal.Call) (bool, error) {
 }
 
 // find answers get(name).
-func (t *Step) find(c *journal.Call, have *journal.Resource) error {
+func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
 			WithHint("`writ resource list` shows what there is"))
@@ -222,7 +225,7 @@ func (t *Step) find(c *journal.Call, have *journal.Resource) error {
 }
 
 // succeed ends a call that the supervisor answered itself.
-func (t *Step) succeed(c *journal.Call, values map[string]any) error {
+func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 	c.Claimed, c.Values, c.Started, c.Ended = true, values, t.now, t.now
 	t.run.Bytes += bound.Size(c.Values)
 	if c.Driver == "" {
@@ -233,7 +236,7 @@ func (t *Step) succeed(c *journal.Call, values map[string]any) error {
 
 // claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already. It
 // reports whether the call must wait, because one of them is being removed.
-func (t *Step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
+func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
@@ -267,7 +270,7 @@ func (t *Step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 }
 
 // claimResource decides what the call is to its resource, given what exists and the last open call of the run that makes or changes it.
-func (t *Step) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
+func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
 	var before writ.Capacity // what the resource has when it is this call's turn
 	if have != nil {
 		before = have.Need
@@ -360,7 +363,7 @@ func (t *Step) pin(c *journal.Call, node writ.NodeID) {
 }
 
 // notOwner is the error of a call about what another deployment owns. Mostly a flag was forgotten, so the hint names that before the takeover.
-func (t *Step) notOwner(have *journal.Resource) *writ.Error {
+func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment+" if that was forgotten"
 	if have.Deployment == "" {
 		owner, flag = "the project itself", "without --deployment if it has none"
@@ -369,7 +372,7 @@ func (t *Step) notOwner(have *journal.Resource) *writ.Error {
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
-func (t *Step) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
+func (t claimer) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.Nodes.Name(node))
 }
 

@@ -21,8 +21,11 @@ const handOvers = 4
 // maxCause bounds what a call keeps of the error of the call that it needs, in bytes: a thousand calls may need one.
 const maxCause = 512
 
+// writer writes a step into its transaction.
+type writer struct{ *Step }
+
 // apply writes the step: what came in, what the pass asked for, and all that follows from both.
-func (t *Step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
+func (t writer) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 	for _, s := range t.applied {
 		if err := t.book(tx, s); err != nil {
 			return err
@@ -34,19 +37,19 @@ func (t *Step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 		}
 	}
 	for _, lost := range m.Resend {
-		if err := t.deliverAgain(tx, lost); err != nil {
+		if err := (sender{t.Step}).deliverAgain(tx, lost); err != nil {
 			return err
 		}
 	}
 	if !t.run.Reopened || t.run.Stop != nil { // a script that fails again, without anything new, has nothing more done
-		if err := t.arrange(tx); err != nil {
+		if err := (claimer{t.Step}).arrange(tx); err != nil {
 			return err
 		}
-		if err := t.sendCalls(tx); err != nil {
+		if err := (sender{t.Step}).sendCalls(tx); err != nil {
 			return err
 		}
 	}
-	for _, step := range []func(tx *journal.Tx) error{t.conclude, t.keep} {
+	for _, step := range []func(tx *journal.Tx) error{(ender{t.Step}).conclude, t.keep} {
 		if err := step(tx); err != nil {
 			return err
 		}
@@ -58,7 +61,7 @@ func (t *Step) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 }
 
 // adopt takes over what a pass found.
-func (t *Step) adopt(tx *journal.Tx, pass *pass) error {
+func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
@@ -67,7 +70,7 @@ func (t *Step) adopt(tx *journal.Tx, pass *pass) error {
 	}
 	if run.State == writ.RunAccepted {
 		run.Started = t.now
-		if err := t.moveRun(writ.RunRunning); err != nil {
+		if err := (ender{t.Step}).moveRun(writ.RunRunning); err != nil {
 			return err
 		}
 	}
@@ -85,13 +88,13 @@ func (t *Step) adopt(tx *journal.Tx, pass *pass) error {
 		run.Output = pass.Output
 	}
 	for _, n := range pass.Calls {
-		if err := t.enlist(n); err != nil {
+		if err := (claimer{t.Step}).enlist(n); err != nil {
 			return err
 		}
 	}
 	if pass.Status == scripts.Failed {
-		run.Failure = t.blame(*pass.Failure)
-		t.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
+		run.Failure = ender{t.Step}.blame(*pass.Failure)
+		ender{t.Step}.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
 		clear(t.out.Stops.Cancels) // what has started may end by itself; only what was not sent is given up
 		clear(t.out.Stops.Withdraw)
 	}
@@ -100,7 +103,7 @@ func (t *Step) adopt(tx *journal.Tx, pass *pass) error {
 
 // forgiven returns the failed calls whose .err the script has read, now or in an earlier pass. That it has read the one of a call that
 // succeeded means nothing, and to note it would write the run in each step.
-func (t *Step) forgiven(read []int) []int {
+func (t writer) forgiven(read []int) []int {
 	all := slices.Clone(t.run.Handled)
 	for _, seq := range read {
 		if t.call(seq).State != writ.CallSucceeded {
@@ -112,7 +115,7 @@ func (t *Step) forgiven(read []int) []int {
 }
 
 // enlist makes a journaled call of a new one.
-func (t *Step) enlist(n scripts.NewCall) error {
+func (t claimer) enlist(n scripts.NewCall) error {
 	if n.Seq != len(t.calls)+1 {
 		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
 	}
@@ -135,7 +138,7 @@ func (t *Step) enlist(n scripts.NewCall) error {
 }
 
 // cascade fails the calls that need a failed one, and ends what an ending run has not sent.
-func (t *Step) cascade() error {
+func (t ender) cascade() error {
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned {
 			continue
@@ -162,18 +165,18 @@ func (t *Step) cascade() error {
 
 // unmet is the error of a call that needs one which did not succeed. It names the call that failed by itself, and tells why and what to do as that does:
 // what a run ends with is often all that a person sees.
-func (t *Step) unmet(need *journal.Call) *writ.Error {
+func (t ender) unmet(need *journal.Call) *writ.Error {
 	cause := firstCause(t.calls, need)
 	if cause.Error == nil {
-		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", describeSeq(t, cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
+		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", t.describeSeq(cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
 	}
-	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", describeSeq(t, cause.Seq), cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
+	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq), cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
 // blame returns the failure of a run with the code and the number of the call that failed by itself, if it is that of one which needed it: by these,
 // failures are counted and people look for what to do. The position stays where the script could not go on.
-func (t *Step) blame(f writ.Failure) *writ.Failure {
+func (t ender) blame(f writ.Failure) *writ.Failure {
 	needs := t.call(f.Seq)
 	f.Handled = needs != nil && t.handled(needs) != nil
 	if needs == nil || f.Code != writ.CodeDependencyFailed {
@@ -195,10 +198,10 @@ func describe(c *journal.Call) string {
 }
 
 // describeSeq names a call of a step with its number: "3 (volume.create web-0)".
-func describeSeq(t *Step, seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
+func (t *Step) describeSeq(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
 
 // sayBlocked says what a run waits for that must not begin: while it is on hold, or before another one of its deployment has ended.
-func (t *Step) sayBlocked() {
+func (t waiter) sayBlocked() {
 	h := t.notBegun()
 	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
 		return
@@ -212,14 +215,14 @@ func (t *Step) sayBlocked() {
 	}
 }
 
-func (t *Step) moveRun(to writ.RunState) error {
+func (t ender) moveRun(to writ.RunState) error {
 	t.runDirty, t.runMoved = true, true
 	return t.run.Move(to)
 }
 
 // keep writes the run and the calls that changed, with their events. That a run waits for other calls is not worth a write as long as it is
 // remembered until its next step: a step that reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
-func (t *Step) keep(tx *journal.Tx) error {
+func (t writer) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {
 			continue
@@ -239,10 +242,10 @@ func (t *Step) keep(tx *journal.Tx) error {
 			return err
 		}
 	}
-	if idle := !t.unevaluated(); idle != t.run.Idle {
+	if idle := !(evaluation{t.Step}).unevaluated(); idle != t.run.Idle {
 		t.run.Idle, t.runDirty = idle, true
 	}
-	t.sayBlocked()
+	waiter{t.Step}.sayBlocked()
 	if t.runDirty || t.run.WaitsAnew() && !t.isOut() {
 		if err := tx.PutRun(t.run); err != nil {
 			return err
@@ -259,7 +262,7 @@ func (t *Step) keep(tx *journal.Tx) error {
 }
 
 // count sums up the change of the open work of the project.
-func (t *Step) count() {
+func (t writer) count() {
 	if t.resumed {
 		t.out.OpenRuns++
 	}
@@ -271,7 +274,7 @@ func (t *Step) count() {
 
 // handOver lets the runs that wait longest for the resource of a call look at it again, if the call stood in their way and does no more. One
 // that never did wakes nobody: two runs that both go on waiting would wake each other for ever.
-func (t *Step) handOver(tx *journal.Tx, c *journal.Call) error {
+func (t writer) handOver(tx *journal.Tx, c *journal.Call) error {
 	if c.Kind == "" || !c.StoodInTheWay() || c.Claimed && !c.State.Ended() {
 		return nil
 	}

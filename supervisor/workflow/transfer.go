@@ -11,8 +11,11 @@ import (
 	"writ/supervisor/journal"
 )
 
+// transfer lets a node fetch what a call copies from another node.
+type transfer struct{ *Step }
+
 // near returns the calls that a call needs and that must be on its node: all but the one that makes what it copies from elsewhere.
-func (t *Step) near(c *journal.Call) []int {
+func (t transfer) near(c *journal.Call) []int {
 	op, _ := catalog.Lookup(c.Operation)
 	if op.Origin == "" {
 		return c.After
@@ -24,7 +27,7 @@ func (t *Step) near(c *journal.Call) []int {
 }
 
 // isOrigin reports whether a call is about the resource that another one copies.
-func (t *Step) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
+func (t transfer) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 	if name, ok := c.Args[op.Origin].(string); ok {
 		field, _ := op.Args.Field(op.Origin)
 		return need.Resource() == writ.ResourceID{Project: c.Project, Kind: field.Kinds[0], Name: name}
@@ -36,7 +39,7 @@ func (t *Step) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 // grant signs the transfer grant with which the node of a call fetches what it copies from another node. It returns nil if the call copies
 // nothing, or copies what is on its own node.
 // What is gone has none either: the node finds nothing then, and says so.
-func (t *Step) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
+func (t transfer) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
 	if op.Origin == "" {
 		return nil, nil
 	}
@@ -58,7 +61,7 @@ func (t *Step) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]
 }
 
 // originOf finds the resource that a call copies, nil if it is gone.
-func (t *Step) originOf(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (*writ.Resource, error) {
+func (t transfer) originOf(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (*writ.Resource, error) {
 	var id writ.ResourceID
 	var uid writ.UID
 	if name, ok := c.Args[op.Origin].(string); ok {

@@ -11,11 +11,14 @@ import (
 	"writ/supervisor/mail"
 )
 
+// losses decides about the calls on lost nodes.
+type losses struct{ *Step }
+
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
 // elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
 // or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
 // go elsewhere, all others end.
-func (t *Step) lose(node writ.NodeID) error {
+func (t losses) lose(node writ.NodeID) error {
 	n, _ := t.Nodes.Get(node)
 	var without map[int]need
 	if n.Gone {
@@ -51,7 +54,7 @@ func (t *Step) lose(node writ.NodeID) error {
 
 // lostNow adds the nodes that were removed and still have calls of the run: the supervisor may have ended between the transaction that says so
 // and the step that follows from it.
-func (t *Step) lostNow(told []writ.NodeID) []writ.NodeID {
+func (t losses) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {
 		if c.Node == "" || c.State.Ended() || slices.Contains(nodes, c.Node) {
@@ -76,7 +79,7 @@ func IsAway(n writ.Node) bool {
 }
 
 // waitForLost says why such a call waits.
-func (t *Step) waitForLost(c *journal.Call) {
+func (t losses) waitForLost(c *journal.Call) {
 	why := writ.Reason{Code: writ.ReasonLostNode, Node: c.NodeName}
 	if c.Options.OnLoss == "replace" {
 		why.Code = writ.ReasonLostWord
@@ -104,13 +107,13 @@ func repeatableElsewhere(c *journal.Call) bool {
 }
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
-func (t *Step) giveUp(c *journal.Call) {
+func (t losses) giveUp(c *journal.Call) {
 	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
 
 // loseBegun ends a call that its lost node may have begun.
-func (t *Step) loseBegun(c *journal.Call) error {
+func (t losses) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
@@ -133,7 +136,7 @@ func (t *Step) loseBegun(c *journal.Call) error {
 }
 
 // loseNeed ends a call that no node can do because of what was on one that is gone.
-func (t *Step) loseNeed(c *journal.Call, lost need) error {
+func (t losses) loseNeed(c *journal.Call, lost need) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 	}
@@ -147,7 +150,7 @@ func (t *Step) loseNeed(c *journal.Call, lost need) error {
 }
 
 // moveAway plans a call anew under the next attempt, for any node. What becomes of the old one on its node counts no more.
-func (t *Step) moveAway(c *journal.Call, why writ.Reason) error {
+func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
 	if c.State.Sent() {
 		t.giveUp(c)
 		for _, to := range []writ.CallState{writ.CallFailed, writ.CallPlanned} {
@@ -166,7 +169,7 @@ func (t *Step) moveAway(c *journal.Call, why writ.Reason) error {
 }
 
 // receiveWithdrawn takes what the queue said of jobs that were to be taken back.
-func (t *Step) receiveWithdrawn(m mail.Mail) error {
+func (t losses) receiveWithdrawn(m mail.Mail) error {
 	for _, taken := range m.Withdrawn {
 		c := t.open(taken.Key)
 		if c == nil {
@@ -180,7 +183,7 @@ func (t *Step) receiveWithdrawn(m mail.Mail) error {
 		switch n, _ := t.Nodes.Get(c.Node); {
 		case t.run.Stop != nil && taken.Number < c.Delivery: // the newest one says what becomes of it
 		case t.run.Stop != nil:
-			err = t.fail(c, t.stoppedCall(), t.run.Stop)
+			err = t.fail(c, ender{t.Step}.stoppedCall(), t.run.Stop)
 		case IsAway(n) && neverBegan(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
 		case IsAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile

@@ -22,10 +22,13 @@ const (
 	BackoffMost  = time.Minute
 )
 
+// receiver applies the mail of a step to its calls.
+type receiver struct{ *Step }
+
 // receive takes mail into the step, after what ends the run because of what it is, nil if nothing does. It changes memory only.
-func (t *Step) receive(m mail.Mail, why *mail.Stop) error {
+func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	if why != nil {
-		t.halt(*why)
+		ender{t.Step}.halt(*why)
 	}
 	for i, a := range m.Results {
 		if !t.genuine[i] {
@@ -66,13 +69,13 @@ func (t *Step) receive(m mail.Mail, why *mail.Stop) error {
 			return err
 		}
 	}
-	for _, node := range t.lostNow(m.LostNodes) {
-		if err := t.lose(node); err != nil {
+	for _, node := range (losses{t.Step}).lostNow(m.LostNodes) {
+		if err := (losses{t.Step}).lose(node); err != nil {
 			return err
 		}
 	}
 	if m.Resume != nil {
-		if err := t.resume(*m.Resume); err != nil {
+		if err := (resumer{t.Step}).resume(*m.Resume); err != nil {
 			return err
 		}
 	}
@@ -85,18 +88,18 @@ func (t *Step) receive(m mail.Mail, why *mail.Stop) error {
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
 		}
 		if m.Stop.State == writ.RunExpired {
-			t.sayHeld(m.Stop.Err)
+			waiter{t.Step}.sayHeld(m.Stop.Err)
 		}
-		t.halt(*m.Stop)
+		ender{t.Step}.halt(*m.Stop)
 		if d := m.Stop.Decision; d != nil {
 			t.run.Decided, t.runDirty, t.runMoved = Decided(t.run.Decided, *d), true, true
 		}
 	}
-	return t.receiveWithdrawn(m)
+	return losses{t.Step}.receiveWithdrawn(m)
 }
 
 // tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
-func (t *Step) tooEarly(s mail.Stop) bool {
+func (t receiver) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
 		due = t.run.StopBy
@@ -106,7 +109,7 @@ func (t *Step) tooEarly(s mail.Stop) bool {
 
 // answer lets a call take the result of its open attempt. A success that comes for a call which has ended meanwhile (cancelled, given up)
 // still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
-func (t *Step) answer(a mail.Arrival, left *leftover) error {
+func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	c := t.call(a.Result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.Result.Attempt > c.Attempt:
@@ -134,7 +137,7 @@ func (t *Step) answer(a mail.Arrival, left *leftover) error {
 	report(c, &r)
 	noteFailureKnown(c, r.Error.Code)
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
-		return t.fail(c, t.stoppedCall(), r.Error)
+		return t.fail(c, ender{t.Step}.stoppedCall(), r.Error)
 	}
 	if err := t.move(c, writ.CallFailed); err != nil {
 		return err
@@ -154,7 +157,7 @@ func (t *Step) answer(a mail.Arrival, left *leftover) error {
 
 // behindStuck reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
 // resource, or as many as the node has slots.
-func (t *Step) behindStuck(c *journal.Call) bool {
+func (t receiver) behindStuck(c *journal.Call) bool {
 	n, _ := t.Nodes.Get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
 		op, ok := catalog.Lookup(w.Operation)
@@ -171,7 +174,7 @@ func noteFailureKnown(c *journal.Call, code writ.Code) {
 }
 
 // take lets a call succeed with a result.
-func (t *Step) take(c *journal.Call, r *writ.Result) error {
+func (t receiver) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = t.completeValues(c, r.Values), nil
 	t.run.Bytes += bound.Size(c.Values)
@@ -186,7 +189,7 @@ func report(c *journal.Call, r *writ.Result) {
 }
 
 // completeValues completes the values of a result with what only the supervisor knows.
-func (t *Step) completeValues(c *journal.Call, values map[string]any) map[string]any {
+func (t receiver) completeValues(c *journal.Call, values map[string]any) map[string]any {
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || values == nil {
 		return values
@@ -205,7 +208,7 @@ func retries(c *journal.Call) int {
 }
 
 // tryAgain plans the next attempt of a call after a retryable failure.
-func (t *Step) tryAgain(c *journal.Call) error {
+func (t receiver) tryAgain(c *journal.Call) error {
 	c.RetryAt = t.now.Add(t.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
 	c.Delivery, c.Withdrawn = 0, 0
@@ -228,7 +231,7 @@ func Backoff(attempt int) time.Duration {
 }
 
 // overdue ends a call whose node did not report by its end-by.
-func (t *Step) overdue(key writ.JobKey) error {
+func (t receiver) overdue(key writ.JobKey) error {
 	c := t.open(key)
 	if c == nil {
 		return nil
@@ -245,7 +248,7 @@ func (t *Step) overdue(key writ.JobKey) error {
 
 // halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending
 // already, because its script failed, does not wait for its calls any longer.
-func (t *Step) halt(why mail.Stop) {
+func (t ender) halt(why mail.Stop) {
 	switch {
 	case t.run.State.Ended():
 		return
@@ -266,13 +269,13 @@ func (t *Step) halt(why mail.Stop) {
 }
 
 // callBack has a call that is out taken back, and its node told to stop.
-func (t *Step) callBack(c *journal.Call) {
+func (t ender) callBack(c *journal.Call) {
 	t.out.Stops.Cancels[c.Node] = t.run.Resumes
 	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 }
 
 // stoppedCall is the state of calls that the end of their run ends.
-func (t *Step) stoppedCall() writ.CallState {
+func (t ender) stoppedCall() writ.CallState {
 	if t.run.StopState == writ.RunExpired {
 		return writ.CallExpired
 	}

@@ -25,19 +25,22 @@ const (
 	StopWithin = 30 * time.Second
 )
 
+// sender prepares the deliveries of placed calls.
+type sender struct{ *Step }
+
 // sendCalls sends the planned calls whose needs are met, as far as their nodes have room.
-func (t *Step) sendCalls(tx *journal.Tx) error {
+func (t sender) sendCalls(tx *journal.Tx) error {
 	byNode := make(map[writ.NodeID][]*journal.Call)
 	for _, c := range t.calls {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.met(c) {
 			continue
 		}
-		h, err := t.onHold(tx, c)
+		h, err := waiter{t.Step}.onHold(tx, c)
 		if err != nil {
 			return err
 		}
 		if h != nil && !c.RetryAt.After(t.now) {
-			t.putOnHold(c, h)
+			waiter{t.Step}.putOnHold(c, h)
 			continue
 		}
 		if !c.Ready {
@@ -55,19 +58,19 @@ func (t *Step) sendCalls(tx *journal.Tx) error {
 		}
 	}
 	if t.lacking {
-		return t.cascade()
+		return ender{t.Step}.cascade()
 	}
 	return nil
 }
 
 // met reports whether everything that the call needs has succeeded, and every earlier call on its resource has ended.
-func (t *Step) met(c *journal.Call) bool {
+func (t sender) met(c *journal.Call) bool {
 	return !slices.ContainsFunc(c.After, func(seq int) bool { return t.call(seq).State != writ.CallSucceeded }) &&
 		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
 }
 
 // sendTo sends calls to one node, as many as are theirs of its room.
-func (t *Step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
+func (t sender) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.Nodes.Away(node)
 	if !why.IsZero() {
 		for _, c := range calls {
@@ -108,7 +111,7 @@ func (t *Step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 }
 
 // cameBack is how many of the run's calls that were out at a node are so no more since this step: the load counts them until they are written.
-func (t *Step) cameBack(node writ.NodeID) (n int) {
+func (t sender) cameBack(node writ.NodeID) (n int) {
 	for _, c := range t.calls {
 		if c.WasOut() && !c.State.Sent() && c.Node == node {
 			n++
@@ -118,7 +121,7 @@ func (t *Step) cameBack(node writ.NodeID) (n int) {
 }
 
 // spareRoom is the spare room on a node for the run's project.
-func (t *Step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
+func (t sender) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
 	out, err := tx.SentByProject(node)
 	if err != nil {
 		return 0, err
@@ -128,7 +131,7 @@ func (t *Step) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, loa
 }
 
 // deliver journals the next delivery of a planned call and prepares its job.
-func (t *Step) deliver(tx *journal.Tx, c *journal.Call) error {
+func (t sender) deliver(tx *journal.Tx, c *journal.Call) error {
 	secrets, missing, err := t.secretsFor(tx, c)
 	if err != nil {
 		return err
@@ -146,7 +149,7 @@ func (t *Step) deliver(tx *journal.Tx, c *journal.Call) error {
 
 // deliverAgain sends a call that is out, but that its node and the queue know nothing of any more. The node may have said since that it
 // works on it.
-func (t *Step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
+func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	c := t.open(lost.Key)
 	if c == nil || c.Delivery != lost.Number {
 		return nil
@@ -158,15 +161,15 @@ func (t *Step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 		return nil // it takes nothing any more, and what it did not take goes elsewhere
 	}
 	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the word to stop may be lost too
-		t.callBack(c)
+		ender{t.Step}.callBack(c)
 		return nil
 	}
-	h, err := t.onHold(tx, c)
+	h, err := waiter{t.Step}.onHold(tx, c)
 	if err != nil {
 		return err
 	}
 	if h != nil {
-		t.keepBack(c, h)
+		waiter{t.Step}.keepBack(c, h)
 		return nil
 	}
 	if c.State == writ.CallRunning {
@@ -189,7 +192,7 @@ func (t *Step) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 }
 
 // addDelivery journals a delivery that may wait at its node for so long.
-func (t *Step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
+func (t sender) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
 	if err != nil {
@@ -204,7 +207,7 @@ func (t *Step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)
-	grant, err := t.grant(tx, op, c)
+	grant, err := transfer{t.Step}.grant(tx, op, c)
 	if err != nil {
 		return err
 	}
@@ -241,7 +244,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
-func (t *Step) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
+func (t sender) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
 	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
 	if err != nil {
 		return 0, nil, err

@@ -11,9 +11,12 @@ import (
 	"writ/supervisor/placement"
 )
 
+// placer gives each claimed call a node.
+type placer struct{ *Step }
+
 // placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
 // something of theirs exists already they go there.
-func (t *Step) placeCalls(g ground) error {
+func (t placer) placeCalls(g ground) error {
 	if len(t.groups()) == 0 {
 		return nil
 	}
@@ -29,7 +32,7 @@ func (t *Step) placeCalls(g ground) error {
 			}
 			again = again || slices.ContainsFunc(group, func(c *journal.Call) bool { return c.State.Ended() })
 		}
-		if err := t.cascade(); err != nil {
+		if err := (ender{t.Step}).cascade(); err != nil {
 			return err
 		}
 	}
@@ -37,7 +40,7 @@ func (t *Step) placeCalls(g ground) error {
 }
 
 // seats returns the nodes with what is free on them.
-func (t *Step) seats(g ground) ([]placement.Candidate, error) {
+func (t placer) seats(g ground) ([]placement.Candidate, error) {
 	loads, err := g.Loads()
 	if err != nil {
 		return nil, err
@@ -55,14 +58,14 @@ func (t *Step) seats(g ground) ([]placement.Candidate, error) {
 
 // groups returns the calls that have to be placed, those together that must be on one node. A group with a call that is not claimed yet
 // is left out.
-func (t *Step) groups() [][]*journal.Call {
+func (t placer) groups() [][]*journal.Call {
 	return slices.DeleteFunc(t.connected(), func(group []*journal.Call) bool {
 		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
 	})
 }
 
 // connected returns the calls that wait to be sent, those together that must be on one node.
-func (t *Step) connected() [][]*journal.Call {
+func (t placer) connected() [][]*journal.Call {
 	parent := make(map[int]int)
 	find := func(seq int) int {
 		for parent[seq] != seq {
@@ -78,7 +81,7 @@ func (t *Step) connected() [][]*journal.Call {
 		}
 	}
 	for _, c := range waiting {
-		for _, seq := range slices.Concat(t.near(c), c.Orders) {
+		for _, seq := range slices.Concat(transfer{t.Step}.near(c), c.Orders) {
 			if _, ok := parent[seq]; ok && together(c, t.call(seq)) {
 				parent[find(c.Seq)] = find(seq)
 			}
@@ -120,7 +123,7 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 }
 
 // placeGroup finds a node for a group, or says why there is none.
-func (t *Step) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
+func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
 	var w placement.Request
 	w.Labels = make(map[string]string)
 	var pinned writ.NodeID
@@ -205,14 +208,14 @@ func (t *Step) placeGroup(group []*journal.Call, seats []placement.Candidate) er
 const homelessAgain = 10 * time.Second
 
 // delayHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
-func (t *Step) delayHomeless(c *journal.Call, why writ.Reason) {
+func (t placer) delayHomeless(c *journal.Call, why writ.Reason) {
 	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
 		t.delay(c, why)
 	}
 }
 
 // checkGrowth fails the calls that want more of the node that has their resource than it has left.
-func (t *Step) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
+func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
 	for _, c := range group {
 		i := slices.IndexFunc(seats, func(s placement.Candidate) bool { return s.ID == c.Node })
 		if !t.isClaimed(c) || i < 0 {
@@ -240,9 +243,9 @@ func (t *Step) checkGrowth(group []*journal.Call, seats []placement.Candidate) e
 }
 
 // torn is the error of a call that is bound to two nodes.
-func (t *Step) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
+func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.Nodes.Name(a), t.Nodes.Name(b))
-	if len(t.holders(c)) > 0 {
+	if len(waiter{t.Step}.holders(c)) > 0 {
 		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
 	}
 	if at := t.splitAt(c); at != "" {
@@ -253,9 +256,9 @@ func (t *Step) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 
 // splitAt is where the script read a result that kept a call from being placed with what it needs, as far as this run made that: the last read
 // before the youngest of it or, if all of that was asked for in one pass, before the call. It is "" if no read did.
-func (t *Step) splitAt(c *journal.Call) string {
+func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
-	for _, seq := range t.near(c) {
+	for _, seq := range (transfer{t.Step}).near(c) {
 		need := t.call(seq)
 		op, _ := catalog.Lookup(need.Operation)
 		fresh := need.Change == writ.ChangeCreated || !need.State.Ended()
@@ -280,13 +283,13 @@ func splitHint(at string) string {
 
 // homes returns the nodes that a call is bound to: its own, those that have it from before the journal came from a backup, and those of the
 // node-local things that it needs.
-func (t *Step) homes(c *journal.Call) []writ.NodeID {
+func (t placer) homes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
 	}
-	nodes = append(nodes, t.holders(c)...)
-	for _, seq := range t.near(c) {
+	nodes = append(nodes, waiter{t.Step}.holders(c)...)
+	for _, seq := range (transfer{t.Step}).near(c) {
 		if need := t.call(seq); need != nil && need.Node != "" && together(c, need) {
 			nodes = append(nodes, need.Node)
 		}

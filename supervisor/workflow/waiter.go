@@ -8,9 +8,12 @@ import (
 	"writ/supervisor/journal"
 )
 
+// waiter keeps calls and runs from starting: during a hold, or until nodes have reported their inventories.
+type waiter struct{ *Step }
+
 // onHold returns the hold under which no job of a call may be made, nil if there is none: one of the run's, or one of the deployment that owns what the
 // call changes. Otherwise a script of no deployment, or of another one, would get past the hold by taking the resource over.
-func (t *Step) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
+func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
 	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
 		return h, nil
@@ -28,7 +31,7 @@ func (t *Step) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 }
 
 // mayStart reports whether nothing of a group of calls is on hold. Of each call it says why it waits: because it is on hold, or goes with one that is.
-func (t *Step) mayStart(g ground, group []*journal.Call) (bool, error) {
+func (t waiter) mayStart(g ground, group []*journal.Call) (bool, error) {
 	var held *journal.Call
 	var by *identity.Hold
 	var with []*journal.Call
@@ -63,7 +66,7 @@ func needsNode(c *journal.Call) bool {
 }
 
 // notBegun returns the hold under which a run is that was accepted and must not begin, nil if it may.
-func (t *Step) notBegun() *identity.Hold {
+func (t waiter) notBegun() *identity.Hold {
 	if t.run.State != writ.RunAccepted {
 		return nil
 	}
@@ -71,7 +74,7 @@ func (t *Step) notBegun() *identity.Hold {
 }
 
 // putOnHold lets a call wait that was to be sent. It is not ready, so that nobody offers it room which it does not take.
-func (t *Step) putOnHold(c *journal.Call, h *identity.Hold) {
+func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
 	if c.Ready {
 		c.Ready = false
 		t.touch(c)
@@ -80,7 +83,7 @@ func (t *Step) putOnHold(c *journal.Call, h *identity.Hold) {
 }
 
 // keepBack lets a call that is out wait whose delivery got lost: its node has nothing of it, and would begin it now. Its time does not run meanwhile.
-func (t *Step) keepBack(c *journal.Call, h *identity.Hold) {
+func (t waiter) keepBack(c *journal.Call, h *identity.Hold) {
 	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
 		c.KeptBack, c.Why = true, why
 		t.touch(c)
@@ -88,7 +91,7 @@ func (t *Step) keepBack(c *journal.Call, h *identity.Hold) {
 }
 
 // sayHeld adds to why a run ends, because its time is over, what held it.
-func (t *Step) sayHeld(why *writ.Error) {
+func (t waiter) sayHeld(why *writ.Error) {
 	h := t.notBegun()
 	for _, c := range t.calls {
 		if h == nil && (c.State == writ.CallPlanned || c.KeptBack) {

@@ -8,8 +8,11 @@ import (
 	"writ/supervisor/journal"
 )
 
+// ender ends calls and the run.
+type ender struct{ *Step }
+
 // conclude ends the run if it was stopped, or if its script and all calls have ended.
-func (t *Step) conclude(tx *journal.Tx) error {
+func (t ender) conclude(tx *journal.Tx) error {
 	if t.run.State.Ended() {
 		return nil
 	}
@@ -29,7 +32,7 @@ func (t *Step) conclude(tx *journal.Tx) error {
 
 // unhandled returns the call that fails the run: the first failed call whose error the script did not read. Calls that only
 // lack a dependency come last.
-func (t *Step) unhandled() *journal.Call {
+func (t ender) unhandled() *journal.Call {
 	var follower *journal.Call
 	for _, c := range t.calls {
 		if c.State == writ.CallSucceeded || slices.Contains(t.run.Handled, c.Seq) {
@@ -46,7 +49,7 @@ func (t *Step) unhandled() *journal.Call {
 }
 
 // end moves the run to its last state and signs its summary.
-func (t *Step) end(tx *journal.Tx, state writ.RunState) error {
+func (t ender) end(tx *journal.Tx, state writ.RunState) error {
 	run := t.run
 	for _, c := range t.calls { // a stopped run may have open calls whose nodes did not report in time
 		if c.State.Ended() {
