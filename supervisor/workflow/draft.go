@@ -205,7 +205,9 @@ func (d *Draft) isFinal() bool {
 }
 
 // placed reports whether a run would send the call now.
-func (d *Draft) placed(c *journal.Call) bool { return c.Claimed && c.Node != "" && sender{d.step}.met(c) }
+func (d *Draft) placed(c *journal.Call) bool {
+	return c.Claimed && c.Node != "" && sender{d.step}.met(c)
+}
 
 // endCalls takes the open calls that may, in their order, to end. It reports whether there were any.
 func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {

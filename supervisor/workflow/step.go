@@ -168,7 +168,9 @@ func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 }
 
 // wantsPass reports whether evaluating the script can bring anything new now.
-func (t evaluation) wantsPass() bool { return t.blocked == "" && t.unevaluated() && waiter{t.Step}.notBegun() == nil }
+func (t evaluation) wantsPass() bool {
+	return t.blocked == "" && t.unevaluated() && waiter{t.Step}.notBegun() == nil
+}
 
 // unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment and it is not on hold.
 func (t evaluation) unevaluated() bool {
