@@ -108,7 +108,8 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 	if w.operation.Effect != catalog.Look {
 		defer n.keeper.states.forget(w.resource()) // while the job holds the lock
 	}
-	got.Outcome, got.err = n.keeper.metered(ctx, w, func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
+	got.Outcome, got.err = n.keeper.metered(ctx, w,
+		func() (sal.Outcome, error) { return w.driver.Do(ctx, n.request(ctx, w)) })
 	return got
 }
 
@@ -169,7 +170,8 @@ func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Resu
 		return n.refuseUnrecorded(ctx, w, why)
 	}
 	return n.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
-		if before != nil && before.Incarnation < n.number && !w.repeatable() && writ.CodeOf(why) != writ.CodeOutcomeUnknown {
+		if before != nil && before.Incarnation < n.number && !w.repeatable() &&
+			writ.CodeOf(why) != writ.CodeOutcomeUnknown {
 			// An earlier incarnation may have carried it out, and a retry would repeat it, whatever the reason for the
 			// refusal is.
 			return n.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
@@ -189,12 +191,15 @@ func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) 
 
 // recordAnswer records the answer to a job that is not carried out, unless the job already has one. It returns the
 // recorded answer.
-func (n *incarnation) recordAnswer(ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result) *writ.Result {
+func (n *incarnation) recordAnswer(
+	ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result,
+) *writ.Result {
 	refused := false
-	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number, func(before *journal.Entry) *writ.Result {
-		refused = true
-		return answer(before)
-	})
+	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number,
+		func(before *journal.Entry) *writ.Result {
+			refused = true
+			return answer(before)
+		})
 	if err := n.noteStore(ctx, err); err != nil {
 		return n.refuseUnrecorded(ctx, w, err)
 	}
@@ -262,7 +267,8 @@ func checkValues(values map[string]any) error {
 		return fmt.Errorf("check the driver's values: %w", err)
 	}
 	if len(encoded) > maxValues {
-		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, the limit is %d", len(encoded)>>10, maxValues>>10)
+		return writ.Errorf(writ.CodeScriptLimit, "the result has %d KiB, the limit is %d", len(encoded)>>10,
+			maxValues>>10)
 	}
 	return nil
 }
@@ -282,11 +288,13 @@ func clip(text string, most int) string {
 
 // fit clips the texts of a driver's description. Some of them are output of other programs.
 func fit(about writ.NodeDriver) writ.NodeDriver {
-	about.Name, about.Detail, about.Lacks = clip(about.Name, maxSentence), clip(about.Detail, maxMessage), clip(about.Lacks, maxMessage)
+	about.Name, about.Detail, about.Lacks = clip(about.Name, maxSentence), clip(about.Detail,
+		maxMessage), clip(about.Lacks, maxMessage)
 	about.Engines = slices.Clone(about.Engines)
 	for i := range about.Engines {
 		e := &about.Engines[i]
-		e.Name, e.Version, e.Refused = clip(e.Name, maxSentence), clip(e.Version, maxSentence), clip(e.Refused, maxMessage)
+		e.Name, e.Version, e.Refused = clip(e.Name, maxSentence), clip(e.Version, maxSentence), clip(e.Refused,
+			maxMessage)
 	}
 	return about
 }
@@ -308,13 +316,14 @@ func outcomeUnknown(w *work) *writ.Error {
 		WithHint(outcomeHint)
 }
 
-// asOutcomeUnknown converts the failure of a job that must not be repeated. A retryable error would invite a second execution
-// although the first one may have happened in part, so it becomes OUTCOME_UNKNOWN.
+// asOutcomeUnknown converts the failure of a job that must not be repeated. A retryable error would invite a second
+// execution although the first one may have happened in part, so it becomes OUTCOME_UNKNOWN.
 func asOutcomeUnknown(w *work, failed *writ.Error) *writ.Error {
 	if !failed.Retryable() && failed.Code != writ.CodeDriverRefused || failed.Code.Info().Kind != writ.Failed {
 		return failed
 	}
-	unknown := writ.Errorf(writ.CodeOutcomeUnknown, "%s failed, possibly after partial effects: %s: %w", w.job.Operation, failed.Code, failed)
+	unknown := writ.Errorf(writ.CodeOutcomeUnknown, "%s failed, possibly after partial effects: %s: %w",
+		w.job.Operation, failed.Code, failed)
 	return unknown.WithHint(outcomeHint)
 }
 
@@ -327,7 +336,8 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	}
 	switch now, err := n.observe(w); {
 	case err != nil:
-		n.log.WarnContext(w.ctx, "inspect the resource of an interrupted job", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", err)
+		n.log.WarnContext(w.ctx, "inspect the resource of an interrupted job", "run", w.job.Run, "seq", w.job.Seq,
+			"op", w.job.Operation, "err", err)
 	case !now.Exists:
 		unknown.Message += "; the " + resource.String() + " does not exist now"
 	default:

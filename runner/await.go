@@ -57,9 +57,10 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 				return context.Cause(ctx)
 			}
 		}
-		done, err = asked(ctx, n.keeper, "look for more of the log for "+w.job.JobKey.String(), observeFor, func(ctx context.Context) (bool, error) {
-			return driver.Written(ctx, w.resource(), after)
-		})
+		done, err = asked(ctx, n.keeper, "look for more of the log for "+w.job.JobKey.String(), observeFor,
+			func(ctx context.Context) (bool, error) {
+				return driver.Written(ctx, w.resource(), after)
+			})
 		if done || err != nil {
 			return context.Cause(ctx)
 		}
@@ -75,9 +76,10 @@ func (n *incarnation) await(ctx context.Context, w *work) error {
 
 // currentState returns the state of a job's resource. It is "" if the resource does not exist or has another UID.
 func (n *incarnation) currentState(ctx context.Context, w *work) (string, error) {
-	now, err := asked(ctx, n.keeper, "look at the state for "+w.job.JobKey.String(), observeFor, func(ctx context.Context) (sal.Observation, error) {
-		return w.driver.Observe(ctx, w.resource())
-	})
+	now, err := asked(ctx, n.keeper, "look at the state for "+w.job.JobKey.String(), observeFor,
+		func(ctx context.Context) (sal.Observation, error) {
+			return w.driver.Observe(ctx, w.resource())
+		})
 	if err != nil || !now.Exists || now.UID != w.job.UID {
 		return "", err
 	}

@@ -37,9 +37,11 @@ func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 		transfers = n.transfers.Address
 	}
 	return &writ.Beat{
-		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
+		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(),
+		Epoch:  n.epoch.Load(),
 		Active: n.desk.keys(), Stuck: n.desk.stuck(), Progress: n.desk.progress(),
-		Slots: n.slots, Capacity: n.remnants.offered(n.capacity), Drivers: n.about, Version: n.version, Transfers: transfers, Fault: n.faultText(now),
+		Slots: n.slots, Capacity: n.remnants.offered(n.capacity), Drivers: n.about, Version: n.version,
+		Transfers: transfers, Fault: n.faultText(now),
 		Inventories: n.inventory(ctx),
 	}
 }

@@ -63,7 +63,8 @@ func (n *incarnation) apply(ctx context.Context, messages []queue.Message) error
 			givenUp = append(givenUp, c.GivenUp...)
 			asked = append(asked, c.Asked...)
 			for run, until := range c.Cancels {
-				cancels[run] = later(cancels[run], journal.Cancel{Until: time.UnixMilli(until), Resumes: c.Resumes[run]})
+				cancels[run] = later(cancels[run],
+					journal.Cancel{Until: time.UnixMilli(until), Resumes: c.Resumes[run]})
 			}
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))

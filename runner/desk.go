@@ -181,7 +181,8 @@ func (d *desk) say(key writ.JobKey, text string) {
 
 // progress returns the last progress text of each active job, or the reason why it waits, ordered by key.
 func (d *desk) progress() []writ.Progress {
-	all := listed(d, func(w *work) bool { return w.said != "" }, func(w *work) writ.Progress { return writ.Progress{JobKey: w.job.JobKey, Text: w.said} })
+	all := listed(d, func(w *work) bool { return w.said != "" },
+		func(w *work) writ.Progress { return writ.Progress{JobKey: w.job.JobKey, Text: w.said} })
 	return all[:min(len(all), maxProgress)]
 }
 
@@ -189,7 +190,8 @@ func (d *desk) progress() []writ.Progress {
 func (d *desk) stuck() []writ.Stuck {
 	return listed(d, func(w *work) bool { return !w.stuck.IsZero() }, func(w *work) writ.Stuck {
 		return writ.Stuck{
-			JobKey: w.job.JobKey, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name, Since: w.stuck.UTC().Truncate(time.Millisecond),
+			JobKey: w.job.JobKey, Operation: w.job.Operation, Project: w.job.Project, Name: w.job.Name,
+			Since: w.stuck.UTC().Truncate(time.Millisecond),
 		}
 	})
 }
@@ -210,7 +212,8 @@ func listed[T any](d *desk, want func(*work) bool, view func(*work) T) []T {
 		}
 	}
 	slices.SortFunc(wanted, func(a, b *work) int {
-		return cmp.Or(cmp.Compare(a.job.Run, b.job.Run), cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.Attempt, b.job.Attempt))
+		return cmp.Or(cmp.Compare(a.job.Run, b.job.Run), cmp.Compare(a.job.Seq, b.job.Seq),
+			cmp.Compare(a.job.Attempt, b.job.Attempt))
 	})
 	var all []T
 	for _, w := range wanted {

@@ -12,7 +12,8 @@ func (k *keeper) disks(ctx context.Context) []writ.Disk {
 	if k.incarnation.disks == nil {
 		return nil
 	}
-	disks, err := asked(ctx, k, "disks", hostFor, func(context.Context) ([]writ.Disk, error) { return k.incarnation.disks(), nil })
+	disks, err := asked(ctx, k, "disks", hostFor,
+		func(context.Context) ([]writ.Disk, error) { return k.incarnation.disks(), nil })
 	if err != nil {
 		k.log.WarnContext(ctx, "measure the disks", "err", err)
 		return nil

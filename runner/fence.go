@@ -96,7 +96,8 @@ func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
 		return fmt.Errorf("verify the fence order of the node: %w", err)
 	}
 	if order.Node != m.Node() || order.Datacenter != m.Datacenter() || !left(order.Admission) {
-		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s", order.Node, order.Datacenter)
+		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s",
+			order.Node, order.Datacenter)
 	}
 	err = m.verifyLoss(order.Lost)
 	if writ.CodeOf(err) == writ.CodeRosterTooOld {
@@ -118,8 +119,10 @@ func (m *Member) verifyLoss(signed []byte) error {
 		return err
 	}
 	s := v.Statement
-	if s.Kind() != "node" || s.Decision != identity.DecisionLost || s.ID() != string(m.Node()) || s.Seen.Fingerprint != identity.Fingerprint(m.PublicKey()) {
-		return writ.Errorf(writ.CodeOperationNotAllowed, "the statement says %s of the %s with the key %s", s.Decision, s.Subject, s.Seen.Fingerprint)
+	if s.Kind() != "node" || s.Decision != identity.DecisionLost || s.ID() != string(m.Node()) ||
+		s.Seen.Fingerprint != identity.Fingerprint(m.PublicKey()) {
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the statement says %s of the %s with the key %s", s.Decision,
+			s.Subject, s.Seen.Fingerprint)
 	}
 	return nil
 }
@@ -178,7 +181,8 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 		resources, err := asked(ctx, &f.asking, "list "+module, readFor, d.List)
 		if err != nil {
 			mu.Lock()
-			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot list its resources: %v", module, err))
+			answer.Open = append(answer.Open,
+				fmt.Sprintf("the driver of %s cannot list its resources: %v", module, err))
 			mu.Unlock()
 			continue
 		}
@@ -202,7 +206,8 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 	slices.SortFunc(answer.Stopped, func(a, b nodes.FencedResource) int { return a.Compare(b.ResourceID) })
 	slices.SortFunc(answer.Kept, byRank)
 	slices.Sort(answer.Open)
-	answer.Stopped, answer.Kept = answer.Stopped[:min(len(answer.Stopped), nodes.MaxFenced)], answer.Kept[:min(len(answer.Kept), nodes.MaxFenced)]
+	answer.Stopped, answer.Kept = answer.Stopped[:min(len(answer.Stopped),
+		nodes.MaxFenced)], answer.Kept[:min(len(answer.Kept), nodes.MaxFenced)]
 	answer.Open = answer.Open[:min(len(answer.Open), nodes.MaxFenced)]
 	for i := range answer.Open {
 		answer.Open[i] = clip(answer.Open[i], maxSentence)
@@ -211,12 +216,13 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 }
 
 // stopOne stops one resource if its driver supports that, and describes the remains.
-func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.ResourceID) (stopped []nodes.FencedResource, open string,
-	kept []writ.Orphan) {
+func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.ResourceID) (stopped []nodes.FencedResource,
+	open string, kept []writ.Orphan) {
 	if fencing, ok := d.(sal.Fencing); ok {
-		_, err := asked(ctx, &f.asking, "fence "+resource.HostName(), fenceFor, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, fencing.Fence(ctx, resource)
-		})
+		_, err := asked(ctx, &f.asking, "fence "+resource.HostName(), fenceFor,
+			func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, fencing.Fence(ctx, resource)
+			})
 		if err != nil {
 			return nil, fmt.Sprintf("the %s cannot be stopped: %v", resource, err), nil
 		}
@@ -234,7 +240,10 @@ func (f *fence) stopOne(ctx context.Context, d sal.Driver, resource writ.Resourc
 
 // superseded describes the remains of a resource that may exist on another node by now.
 func superseded(module string, resource writ.ResourceID, seen sal.Observation) writ.Orphan {
-	o := writ.Orphan{Module: module, Kind: writ.OrphanSuperseded + " " + string(resource.Kind), Name: resource.Name, Of: resource.HostName()}
+	o := writ.Orphan{
+		Module: module, Kind: writ.OrphanSuperseded + " " + string(resource.Kind), Name: resource.Name,
+		Of: resource.HostName(),
+	}
 	if path, _ := seen.Values["path"].(string); path != "" {
 		o.Name = clip(path, maxSentence)
 		if remedy := sal.Command("rm", "-r", path); isCommand(remedy) && len(remedy) <= longestRemedy {
@@ -244,8 +253,8 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 	return o
 }
 
-// addUnrecorded adds objects on the host that carry a driver's name and have no record. Processes among them count as still
-// running.
+// addUnrecorded adds objects on the host that carry a driver's name and have no record. Processes among them count as
+// still running.
 func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 	for _, d := range f.drivers {
 		keeping, ok := d.(sal.Keeper)
@@ -255,16 +264,21 @@ func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 		module := d.Describe().Module
 		found, err := asked(ctx, &f.asking, "orphans "+module, readFor, keeping.Orphans)
 		if err != nil {
-			answer.Open = append(answer.Open, fmt.Sprintf("the driver of %s cannot find objects without a record: %v", module, err))
+			answer.Open = append(answer.Open,
+				fmt.Sprintf("the driver of %s cannot find objects without a record: %v", module, err))
 		}
 		for _, o := range found {
-			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
+			orphan := writ.Orphan{
+				Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence),
+				Of: clip(o.Of, maxSentence),
+			}
 			if isCommand(o.Remedy) && len(o.Remedy) <= longestRemedy {
 				orphan.Remedy = o.Remedy
 			}
 			answer.Kept = append(answer.Kept, orphan)
 			if o.Kind == kindProcess {
-				answer.Open = append(answer.Open, fmt.Sprintf("the process %s has no record; end it: %s", o.Name, o.Remedy))
+				answer.Open = append(answer.Open,
+					fmt.Sprintf("the process %s has no record; end it: %s", o.Name, o.Remedy))
 			}
 		}
 	}
@@ -285,7 +299,8 @@ func (f *fence) addUnacked(ctx context.Context, answer *nodes.FenceAnswer) {
 // fence returns the fence of this node. n is the incarnation that served in this process, or nil.
 func (r *Runner) fence(drivers map[string]sal.Driver, n *incarnation, log *slog.Logger) *fence {
 	f := &fence{
-		member: r.Member, api: r.API, journal: r.Journal, now: time.Now, log: log.With("dc", r.Member.Datacenter(), "node", r.Member.Node()),
+		member: r.Member, api: r.API, journal: r.Journal, now: time.Now,
+		log:    log.With("dc", r.Member.Datacenter(), "node", r.Member.Node()),
 		acting: func() []string { return nil },
 	}
 	if r.Now != nil {

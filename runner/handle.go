@@ -45,7 +45,8 @@ func (n *incarnation) handle(accepting context.Context, task queue.Task) {
 	}()
 	// Checked while the job is on the desk: an inventory therefore includes this job, or the job is not carried out.
 	if epoch := n.epoch.Load(); job.Epoch < epoch {
-		n.drop(accepting, "delivery", task.ID, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
+		n.drop(accepting, "delivery", task.ID,
+			writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
 		return
 	}
 	if result := n.carryOut(accepting, w); result != nil {
@@ -76,7 +77,8 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 	case !job.Run.Valid() || job.Seq < 1 || job.Attempt < 1 || job.Delivery < 1:
 		err = writ.Errorf(writ.CodeBadRequest, "%s is not the key of a job", job.TaskID())
 	case now.After(time.UnixMilli(job.StartBy)) || now.After(time.UnixMilli(job.EndBy)):
-		err = writ.Errorf(writ.CodeExpired, "it arrived too late: start-by %s, end-by %s", time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
+		err = writ.Errorf(writ.CodeExpired, "it arrived too late: start-by %s, end-by %s",
+			time.UnixMilli(job.StartBy).UTC(), time.UnixMilli(job.EndBy).UTC())
 	default:
 		err = writ.CheckEpoch(job.Epoch, now)
 	}
@@ -112,7 +114,8 @@ func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result 
 		n.counts.repeated.Add(1)
 		return past.Entry.Result
 	case past.Later:
-		return n.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp, "attempt %d was given up: a later attempt of the call arrived before it", w.job.Attempt))
+		return n.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp,
+			"attempt %d was given up: a later attempt of the call arrived before it", w.job.Attempt))
 	case !w.repeatable():
 		return n.notAgain(accepting, w, past)
 	}
@@ -137,7 +140,8 @@ func (n *incarnation) notAgain(accepting context.Context, w *work, past *journal
 // for a slot, record. It returns the earlier state of the job if that forbids acting.
 func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
-		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck), stuck[0].JobKey)
+		return nil, writ.Errorf(writ.CodeResourceBusy,
+			"the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck), stuck[0].JobKey)
 	}
 	if err := n.raiseEpoch(accepting, w.job.Epoch); err != nil {
 		return nil, err
@@ -163,7 +167,8 @@ func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past
 		if err := w.lock.wait(early); errors.Is(err, errStartBy) {
 			holder := w.lock.holder()
 			if slices.ContainsFunc(n.desk.stuck(), func(w writ.Stuck) bool { return w.JobKey == holder.job }) {
-				return nil, writ.Errorf(writ.CodeResourceBusy, "the driver of the job %s ignores its deadline and still works on the %s", holder.job, resource)
+				return nil, writ.Errorf(writ.CodeResourceBusy,
+					"the driver of the job %s ignores its deadline and still works on the %s", holder.job, resource)
 			}
 			return nil, writ.Errorf(writ.CodeResourceBusy, "%s", holder.works(resource))
 		} else if err != nil {
@@ -263,7 +268,8 @@ func (n *incarnation) decode(w *work) error {
 	switch {
 	case operation.Named() != (w.job.Name != ""):
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s does not match the name %q", operation.Name(), w.job.Name)
-	case operation.Named() && !(writ.ValidName(w.job.Name) && writ.ValidUUID(string(w.job.Project)) && writ.ValidUUID(string(w.job.UID))):
+	case operation.Named() &&
+		!(writ.ValidName(w.job.Name) && writ.ValidUUID(string(w.job.Project)) && writ.ValidUUID(string(w.job.UID))):
 		return writ.Errorf(writ.CodeArgumentsInvalid, "project, name and uid do not name a resource")
 	}
 	secrets, err := n.reveal(w.job, operation)

@@ -87,7 +87,9 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n := &incarnation{
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: logring.Boot(), version: r.Version, host: r.Host, disks: r.Disks, nodeLog: r.NodeLog, logAsked: make(chan nodes.LogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
+		boot: logring.Boot(), version: r.Version, host: r.Host, disks: r.Disks, nodeLog: r.NodeLog,
+		logAsked: make(chan nodes.LogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API),
+		transfers: r.Transfers, peers: r.Peers,
 		record: r.Record,
 	}
 	if n.record == nil {
@@ -191,7 +193,10 @@ func (n *incarnation) noteStore(ctx context.Context, err error) error {
 	if n.store.set(err) {
 		n.log.ErrorContext(ctx, "write the node's journal; jobs are refused", "err", err)
 	}
-	e := &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it continues automatically", Err: err}
+	e := &writ.Error{
+		Code: writ.CodeNodeStore, Message: "the node cannot write its journal",
+		Hint: "free disk space on the node; it continues automatically", Err: err,
+	}
 	if writ.CodeOf(err) == writ.CodeStoreDamaged {
 		e.Message, e.Hint = "the journal of the node is damaged", journal.DamagedHint
 	}
@@ -231,7 +236,8 @@ func (n *incarnation) faultText(now time.Time) string {
 		return "the node's journal cannot be written: " + err.Error()
 	}
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
-		return fmt.Sprintf("the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck), stuck[0].JobKey)
+		return fmt.Sprintf("the drivers of %d jobs ignore their deadlines, for example that of job %s", len(stuck),
+			stuck[0].JobKey)
 	}
 	return ""
 }

@@ -73,7 +73,8 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node", j.Name).
 			WithHint("use 1 to 63 lower-case letters, digits and hyphens")
 	case writ.ValidUUID(j.Name):
-		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node: it looks like an ID", j.Name).WithHint("use a name like n1")
+		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node: it looks like an ID", j.Name).
+			WithHint("use a name like n1")
 	}
 	m.record.Cluster, m.record.Name = pin, j.Name
 	log := cmp.Or(j.Log, slog.New(slog.DiscardHandler))
@@ -141,7 +142,9 @@ func PlaceOf(dir string) Place {
 	if err != nil {
 		return Place{}
 	}
-	p := Place{Admission: r.Admission, Name: r.Name, Fingerprint: identity.Fingerprint(key.Public().(ed25519.PublicKey))}
+	p := Place{
+		Admission: r.Admission, Name: r.Name, Fingerprint: identity.Fingerprint(key.Public().(ed25519.PublicKey)),
+	}
 	// The roster was valid when it was stored.
 	if roster, err := identity.VerifyRosters(r.Cluster, r.Rosters, time.Time{}); err == nil {
 		if dc := roster.Datacenter(r.Datacenter); dc != nil {
@@ -161,7 +164,8 @@ func (j *Joining) pin() (writ.ClusterID, *identity.Token, error) {
 		return "", nil, err
 	}
 	if j.Cluster != "" && j.Cluster != token.Pin {
-		return "", nil, writ.Errorf(writ.CodeTokenInvalid, "the token is for the cluster %s, not for %s", token.Pin, j.Cluster)
+		return "", nil, writ.Errorf(writ.CodeTokenInvalid, "the token is for the cluster %s, not for %s", token.Pin,
+			j.Cluster)
 	}
 	return token.Pin, &token, nil
 }
@@ -179,7 +183,8 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 		joiner.Token = m.token.ID
 	}
 	hello := nodes.Hello{
-		Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, AgeKey: joiner.AgeKey, Nonce: joiner.Nonce, Version: m.version,
+		Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, AgeKey: joiner.AgeKey, Nonce: joiner.Nonce,
+		Version: m.version,
 	}
 	proof, err := api.Greet(ctx, hello)
 	if err != nil {
@@ -217,7 +222,8 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 		return fmt.Errorf("verify the welcome: %w", err)
 	}
 	if before.Node != "" && before.Node != member.Node {
-		return writ.Errorf(writ.CodeInternal, "the supervisor assigned the node ID %q, but earlier %s", member.Node, before.Node)
+		return writ.Errorf(writ.CodeInternal, "the supervisor assigned the node ID %q, but earlier %s", member.Node,
+			before.Node)
 	}
 	return m.store(record{
 		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
@@ -245,7 +251,9 @@ func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (i
 
 // openWelcome verifies the signed answer to a join. All facts that the node relies on are in it, so that no component
 // in between can change them: the supervisor's epoch, the newest roster, and the node's identity.
-func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte) (nodes.Membership, error) {
+func (m *Member) openWelcome(
+	signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte,
+) (nodes.Membership, error) {
 	if len(signed) == 0 {
 		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureMalformed, "the supervisor's welcome is not signed").
 			WithHint("upgrade the supervisor before its nodes; if it has the node's version, a proxy removed the " +
@@ -264,15 +272,16 @@ func (m *Member) openWelcome(signed []byte, datacenter *identity.Datacenter, ros
 	case err != nil:
 		return member, err
 	case member.Datacenter != datacenter.ID:
-		return member, writ.Errorf(writ.CodeWrongDatacenter, "the supervisor of %s welcomed the node to datacenter %s", datacenter.Name,
-			member.Datacenter)
+		return member, writ.Errorf(writ.CodeWrongDatacenter, "the supervisor of %s welcomed the node to datacenter %s",
+			datacenter.Name, member.Datacenter)
 	// The supervisor adopted one in the meantime, or the node did not get all.
 	case member.Roster != roster.Version || member.Digest != digest:
-		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, but sent only those up to %d", member.Roster,
-			roster.Version).
+		return member, writ.Errorf(writ.CodeRosterTooOld, "the supervisor has roster %d, but sent only those up to %d",
+			member.Roster, roster.Version).
 			WithHint("the node retries automatically")
 	case !writ.ValidUUID(string(member.Node)) || !writ.ValidName(member.Name):
-		return member, writ.Errorf(writ.CodeInternal, "the supervisor assigned an invalid node ID %q or name %q", member.Node, member.Name)
+		return member, writ.Errorf(writ.CodeInternal, "the supervisor assigned an invalid node ID %q or name %q",
+			member.Node, member.Name)
 	}
 	return member, nil
 }
@@ -282,9 +291,11 @@ func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Members
 	member := opened[0]
 	switch {
 	case len(opened) != 1 || !bytes.Equal(member.Nonce, nonce) || !m.PublicKey().Equal(ed25519.PublicKey(member.Key)):
-		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's signed answer is for another request or another node")
+		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureInvalid,
+			"the supervisor's signed answer is for another request or another node")
 	case member.Cluster != m.state().Cluster:
-		return nodes.Membership{}, writ.Errorf(writ.CodeWrongCluster, "the supervisor answered for the cluster %s", member.Cluster)
+		return nodes.Membership{}, writ.Errorf(writ.CodeWrongCluster, "the supervisor answered for the cluster %s",
+			member.Cluster)
 	}
 	return member, writ.CheckEpoch(member.Epoch, time.Now())
 }
@@ -302,7 +313,8 @@ func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog
 		if !told {
 			told = true
 			fingerprint := identity.Fingerprint(m.PublicKey())
-			log.InfoContext(ctx, "waiting for approval: `writ node approve "+m.Name()+" "+fingerprint+"`", "node", m.Node(), "key", fingerprint)
+			log.InfoContext(ctx, "waiting for approval: `writ node approve "+m.Name()+" "+fingerprint+"`",
+				"node", m.Node(), "key", fingerprint)
 		}
 		if sleep.For(ctx, askEvery) != nil {
 			return context.Cause(ctx)

@@ -87,8 +87,10 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
 		deaths: newDeathWatch(n.log), fullDisks: make(map[string]bool),
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
-		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
-		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]mendCount),
+		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading),
+		over:   make(map[writ.UID]bool),
+		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
+		mended: make(map[writ.ResourceID]mendCount),
 	}
 	order := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
@@ -242,7 +244,9 @@ var errNotAsked = fmt.Errorf("%w", errLooking)
 
 // asked calls a driver and stops waiting if it takes too long. It does not repeat a call until the previous one with
 // the same key has returned. A panic of the driver is returned as an error.
-func asked[T any](ctx context.Context, k *keeper, what string, most time.Duration, ask func(ctx context.Context) (T, error)) (T, error) {
+func asked[T any](
+	ctx context.Context, k *keeper, what string, most time.Duration, ask func(ctx context.Context) (T, error),
+) (T, error) {
 	type said struct {
 		answer T
 		err    error
@@ -360,7 +364,10 @@ func (k *keeper) unackedMendings(round int64) (mendings []writ.NodeMending, tota
 
 // report sends the supervisor all unacknowledged findings. After a loss the next report contains them.
 func (k *keeper) report(ctx context.Context, round int64) {
-	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
+	r := &writ.Report{
+		Node: k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(),
+		Orphans: k.orphans(ctx),
+	}
 	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
 		if len(r.Drifts) < maxFound {
 			r.Drifts = append(r.Drifts, k.drifts[resource])
@@ -372,7 +379,8 @@ func (k *keeper) report(ctx context.Context, round int64) {
 		r.Usage = k.usage(ctx, round)
 	}
 	r.Network, r.Disks = k.network(ctx), k.disks(ctx)
-	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
+	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts),
+		"orphans", len(r.Orphans))
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
 }
 
@@ -441,7 +449,10 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 			k.log.WarnContext(ctx, "find the orphans of a driver", "driver", d.Describe().Name, "err", err)
 		}
 		for _, o := range found {
-			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}
+			orphan := writ.Orphan{
+				Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence),
+				Of: clip(o.Of, maxSentence),
+			}
 			if isCommand(o.Remedy) { // a truncated or altered command could do harm
 				orphan.Remedy = o.Remedy
 			}
@@ -459,7 +470,8 @@ func isCommand(line string) bool {
 
 // byRank orders orphans by module, and within a module in the best order of removal.
 func byRank(a, b writ.Orphan) int {
-	return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Name, b.Name))
 }
 
 // kindProcess is the kind of orphans that run.

@@ -73,7 +73,8 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 
 func (l *login) ask(ctx context.Context) (name, password string, err error) {
 	m := l.member
-	asked, err := envelope.Sign(envelope.AccountRequest, m.key, nodes.AccountRequest{Node: m.Node(), Scripts: nodes.ScriptsLoaded})
+	asked, err := envelope.Sign(envelope.AccountRequest, m.key,
+		nodes.AccountRequest{Node: m.Node(), Scripts: nodes.ScriptsLoaded})
 	if err != nil {
 		return "", "", err
 	}

@@ -162,7 +162,8 @@ func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 	}
 	datacenter := roster.Datacenter(id)
 	if datacenter == nil {
-		return nil, writ.Errorf(writ.CodeRosterInvalid, "roster %d no longer contains the node's datacenter %s", roster.Version, id)
+		return nil, writ.Errorf(writ.CodeRosterInvalid, "roster %d no longer contains the node's datacenter %s",
+			roster.Version, id)
 	}
 	return datacenter, nil
 }

@@ -16,7 +16,9 @@ const maxUnseen = 10 * time.Minute
 
 // charge returns the use of a resource between two readings, per hour. The time is charged with the size of the later
 // reading. The growth of the byte counters is charged to the last hour. Without an earlier reading no time is charged.
-func charge(resource writ.ResourceID, uid writ.UID, before journal.Reading, at time.Time, usage sal.Usage) []journal.Use {
+func charge(
+	resource writ.ResourceID, uid writ.UID, before journal.Reading, at time.Time, usage sal.Usage,
+) []journal.Use {
 	var all []journal.Use
 	from := before.At
 	if passed := at.Sub(from); from.IsZero() || passed < 0 || passed > maxUnseen {
@@ -28,7 +30,8 @@ func charge(resource writ.ResourceID, uid writ.UID, before journal.Reading, at t
 		passed := until.Sub(from)
 		all = append(all, journal.Use{
 			Resource: resource, UID: uid, Hour: hour,
-			CPU: passed * time.Duration(usage.CPUs), Memory: passed * time.Duration(usage.MemoryMiB), Disk: passed * time.Duration(usage.DiskGiB),
+			CPU: passed * time.Duration(usage.CPUs), Memory: passed * time.Duration(usage.MemoryMiB),
+			Disk: passed * time.Duration(usage.DiskGiB),
 		})
 		if !until.Before(at) {
 			break
@@ -74,7 +77,9 @@ func (k *keeper) meter(ctx context.Context, d sal.Metered, resource writ.Resourc
 
 // read asks a driver for the use of a resource. The use is unknown if an earlier call with the same key what has not
 // returned.
-func (k *keeper) read(ctx context.Context, what string, patience time.Duration, d sal.Metered, resource writ.ResourceID) (uid writ.UID, usage sal.Usage, known bool) {
+func (k *keeper) read(
+	ctx context.Context, what string, patience time.Duration, d sal.Metered, resource writ.ResourceID,
+) (uid writ.UID, usage sal.Usage, known bool) {
 	type answer struct {
 		sal.Observation
 		sal.Usage

@@ -44,7 +44,8 @@ type permit struct {
 // ctx ends.
 func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.Operation) error {
 	if run := writ.RunIDOf(job.Payload); run != job.Run {
-		return writ.Errorf(writ.CodeOperationNotAllowed, "the job belongs to run %s but names the payload of run %s", job.Run, run)
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the job belongs to run %s but names the payload of run %s",
+			job.Run, run)
 	}
 	permit, err := p.permit(ctx, job)
 	if err != nil {
@@ -55,12 +56,14 @@ func (p *permits) check(ctx context.Context, job *writ.Job, operation *catalog.O
 	case !slices.Contains(payload.Allow, operation.Name()):
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", operation.Name())
 	case job.Seq > payload.MaxCalls:
-		return writ.Errorf(writ.CodeOperationNotAllowed, "the script was signed for %d calls, and this is call %d", payload.MaxCalls, job.Seq)
+		return writ.Errorf(writ.CodeOperationNotAllowed, "the script was signed for %d calls, and this is call %d",
+			payload.MaxCalls, job.Seq)
 	case payload.Project != job.Project:
-		return writ.Errorf(writ.CodeRoleMissing, "the script was signed for the project %s, the job is for %s", payload.Project, job.Project)
+		return writ.Errorf(writ.CodeRoleMissing, "the script was signed for the project %s, the job is for %s",
+			payload.Project, job.Project)
 	case operation.Destructive && !payload.MayDestroy(operation.Kind, job.Name):
-		return writ.Errorf(writ.CodeDestructiveDenied, "the signed header does not list the %s %s as destroyable", operation.Kind,
-			job.Name)
+		return writ.Errorf(writ.CodeDestructiveDenied, "the signed header does not list the %s %s as destroyable",
+			operation.Kind, job.Name)
 	case p.now().After(permit.end.Add(identity.Skew)):
 		return writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", permit.end.UTC().Format(time.RFC3339))
 	}
@@ -95,8 +98,9 @@ func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 		}
 		if since.IsZero() {
 			since = p.now()
-			p.say(job.JobKey, fmt.Sprintf("%s has been waiting for the signed script from its supervisor's node API since %s UTC: %s",
-				p.member.Name(), since.UTC().Format(time.TimeOnly), writ.AsError(err).Message))
+			p.say(job.JobKey,
+				fmt.Sprintf("%s has been waiting for the signed script from its supervisor's node API since %s UTC: %s",
+					p.member.Name(), since.UTC().Format(time.TimeOnly), writ.AsError(err).Message))
 		}
 		if sleep.For(ctx, retryAfter) != nil {
 			return found, err
@@ -109,7 +113,8 @@ func (p *permits) permit(ctx context.Context, job *writ.Job) (*permit, error) {
 func (p *permits) known(job *writ.Job) (*permit, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.seen[job.Payload]; known != nil && known.roster == p.member.Roster().Version && known.accepted == job.Accepted {
+	if known := p.seen[job.Payload]; known != nil && known.roster == p.member.Roster().Version &&
+		known.accepted == job.Accepted {
 		return known, nil
 	}
 	fetched := p.asking[job.Payload]
@@ -169,9 +174,13 @@ func (p *permits) fetch(ctx context.Context, job *writ.Job) (*permit, error) {
 		return nil, err
 	}
 	if verified.Digest != job.Payload {
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's node API returned the payload %s for %s", verified.Digest, job.Payload)
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's node API returned the payload %s for %s",
+			verified.Digest, job.Payload)
 	}
-	found := &permit{payload: verified.Payload.Header(), roster: roster.Version, accepted: job.Accepted, end: accepted.Add(verified.Payload.Deadline)}
+	found := &permit{
+		payload: verified.Payload.Header(), roster: roster.Version, accepted: job.Accepted,
+		end: accepted.Add(verified.Payload.Deadline),
+	}
 	p.keep(job.Payload, found)
 	return found, nil
 }

@@ -53,7 +53,8 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	links, err := chain.CollectPages(w.member.Roster().Version, func(after int) ([][]byte, error) { return w.api.Rosters(ctx, after) })
+	links, err := chain.CollectPages(w.member.Roster().Version,
+		func(after int) ([][]byte, error) { return w.api.Rosters(ctx, after) })
 	if err != nil {
 		return fmt.Errorf("fetch rosters: %w", err)
 	}

@@ -144,7 +144,8 @@ func (r *Runner) validate() (map[string]sal.Driver, error) {
 	for _, d := range r.Drivers {
 		about := d.Describe()
 		if drivers[about.Module] != nil {
-			return nil, fmt.Errorf("the module %s has two drivers, %s and %s", about.Module, drivers[about.Module].Describe().Name, about.Name)
+			return nil, fmt.Errorf("the module %s has two drivers, %s and %s", about.Module,
+				drivers[about.Module].Describe().Name, about.Name)
 		}
 		drivers[about.Module] = d
 	}
@@ -157,7 +158,9 @@ func (n *incarnation) run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var services sync.WaitGroup
-	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.lookAfter, n.give, n.answerLog} {
+	for _, service := range []func(context.Context){
+		n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.lookAfter, n.give, n.answerLog,
+	} {
 		services.Go(func() { service(background) })
 	}
 	ctx, stopServing := context.WithCancel(ctx)

@@ -42,7 +42,9 @@ func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[c
 func labelOf(job *writ.Job, name catalog.Secret) secret.Label {
 	_, version, _ := strings.Cut(string(name), "@")
 	number, _ := strconv.Atoi(version) // valid: SecretOf has checked the format
-	return secret.Label{Cluster: job.Cluster, Datacenter: job.Datacenter, Project: job.Project, Name: name.Name(), Version: number}
+	return secret.Label{
+		Cluster: job.Cluster, Datacenter: job.Datacenter, Project: job.Project, Name: name.Name(), Version: number,
+	}
 }
 
 // minMasked is the minimal length of a masked value. Shorter values occur in every text by chance.

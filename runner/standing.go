@@ -41,7 +41,8 @@ func (m *Member) learnStanding(ctx context.Context, api nodes.Backend) error {
 		return fmt.Errorf("verify the standing of the node: %w", err)
 	}
 	if member.Node != m.Node() || member.Datacenter != m.Datacenter() {
-		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s", member.Node, member.Datacenter)
+		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s",
+			member.Node, member.Datacenter)
 	}
 	if !left(member.Admission) {
 		return nil

@@ -69,7 +69,9 @@ func (s *states) markGone(there map[writ.ResourceID]bool) {
 		case gone && known.acked:
 			delete(s.all, r)
 		case !gone && !there[r]:
-			s.all[r] = state{ResourceState: writ.ResourceState{ResourceID: r, UID: known.UID, Standing: writ.Standing{State: catalog.Gone}}}
+			s.all[r] = state{ResourceState: writ.ResourceState{
+				ResourceID: r, UID: known.UID, Standing: writ.Standing{State: catalog.Gone},
+			}}
 		}
 	}
 }

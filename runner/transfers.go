@@ -31,7 +31,8 @@ func (n *incarnation) give(ctx context.Context) {
 		return
 	}
 	g := &transfer.Giver{
-		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.key, Keys: n.supervisorKey,
+		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.key,
+		Keys: n.supervisorKey,
 		Hold: n.hold, Shipper: n.shipper, Rate: n.transfers.Rate, Now: n.now, Log: n.log,
 	}
 	if err := g.Serve(ctx, n.transfers.Listener); err != nil {
@@ -73,5 +74,7 @@ func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
 	if to := all[0]; len(all) != 1 || to.To != n.node || !n.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
-	return &transfer.Fetcher{Key: n.member.key, Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w)}, nil
+	return &transfer.Fetcher{
+		Key: n.member.key, Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w),
+	}, nil
 }

@@ -64,7 +64,8 @@ func (c *clock) correct(start bool) (did string, err error) {
 
 // noTime wraps err, the failure of all time servers. possible reports whether the clock is plausible without them.
 func noTime(err error, possible bool) error {
-	text, hint := strings.ReplaceAll(err.Error(), "\n", "; "), "check that they run and that this network reaches them, or name others with writ.ntp"
+	text, hint := strings.ReplaceAll(err.Error(), "\n",
+		"; "), "check that they run and that this network reaches them, or name others with writ.ntp"
 	if !possible {
 		text += ". The clock of this machine is wrong"
 		hint += ". Or set the clock in the firmware's setup"
@@ -76,7 +77,8 @@ func noTime(err error, possible bool) error {
 func (c *clock) by(server string, offset time.Duration, start bool) (string, error) {
 	right, size := c.now().Add(offset), offset.Abs()
 	if err := checkClock(right); err != nil {
-		return "", writ.Errorf(writ.CodeClockSkew, "%s reports the time %s", server, right.UTC().Format(time.RFC3339)).WithHint("name another time server")
+		return "", writ.Errorf(writ.CodeClockSkew, "%s reports the time %s", server, right.UTC().Format(time.RFC3339)).
+			WithHint("name another time server")
 	}
 	switch {
 	case size < fineWith:
@@ -84,7 +86,9 @@ func (c *clock) by(server string, offset time.Duration, start bool) (string, err
 	case size < slewBelow:
 		return fmt.Sprintf("corrected by %s with %s", offset.Round(time.Millisecond), server), c.slew(offset)
 	case !start && size > stepMost:
-		return "", writ.Errorf(writ.CodeClockSkew, "%s reports that the clock is off by %s, which is too much to correct while the machine runs", server, offset.Round(time.Second)).
+		return "", writ.Errorf(writ.CodeClockSkew,
+			"%s reports that the clock is off by %s, which is too much to correct while the machine runs", server,
+			offset.Round(time.Second)).
 			WithHint("compare the clock with another one; if the server is right, start the machine again")
 	}
 	return fmt.Sprintf("set by %s with %s", offset.Round(time.Millisecond), server), c.step(right)

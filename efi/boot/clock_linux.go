@@ -41,7 +41,9 @@ func step(to time.Time) error {
 
 // synchronised marks the kernel's clock as synchronised. The kernel then also updates the hardware clock.
 func synchronised() error {
-	_, err := unix.Adjtimex(&unix.Timex{Modes: unix.ADJ_STATUS | unix.ADJ_MAXERROR | unix.ADJ_ESTERROR, Status: unix.STA_PLL})
+	_, err := unix.Adjtimex(&unix.Timex{
+		Modes: unix.ADJ_STATUS | unix.ADJ_MAXERROR | unix.ADJ_ESTERROR, Status: unix.STA_PLL,
+	})
 	return err
 }
 
@@ -92,7 +94,10 @@ func (c *clock) limit() waitLimit {
 	if checkClock(c.now()) != nil {
 		return waitLimit{then: "without the time no certificate can be verified"}
 	}
-	return waitLimit{rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain, "the start continues with the hardware clock"}
+	return waitLimit{
+		rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain,
+		"the start continues with the hardware clock",
+	}
 }
 
 // waitsForTime describes how the start continues if no time server answers.

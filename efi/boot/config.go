@@ -164,10 +164,12 @@ func (c *Config) Read(text string) error {
 		i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
 		switch {
 		case i < 0:
-			failed = append(failed, writ.Errorf(writ.CodeUsage, "unknown setting %s", name).WithHint("settings are %s", strings.Join(known(), ", ")))
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "unknown setting %s", name).WithHint("settings are %s",
+				strings.Join(known(), ", ")))
 			continue
 		case !ok || value == "":
-			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s has no value", name).WithHint("write %s=VALUE, without spaces", name))
+			failed = append(failed,
+				writ.Errorf(writ.CodeUsage, "%s has no value", name).WithHint("write %s=VALUE, without spaces", name))
 			continue
 		}
 		if err := settings[i].set(c, value); err != nil {
@@ -199,7 +201,8 @@ func (c *Config) Missing(joined bool) error {
 			WithHint("%ssupervisor=https://HOST:7441 on the command line of the kernel, or `writ efi build --supervisor`", prefix)
 	case c.Redis == "":
 		return writ.Errorf(writ.CodeUsage, "the address of the datacenter's Redis is missing").
-			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`", prefix)
+			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`",
+				prefix)
 	case c.Join == "" && c.Cluster == "" && !joined:
 		return writ.Errorf(writ.CodeUsage, "the join token is missing").
 			WithHint("`writ token create` makes one; give it as %s=TOKEN in a credential, or give %s=ID and approve the machine", joinWord, clusterWord)

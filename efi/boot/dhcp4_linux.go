@@ -36,7 +36,8 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 		return err
 	}
 	defer client.Close()
-	options := []dhcpv4.Modifier{dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
+	options := []dhcpv4.Modifier{dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
+		dhcpv4.OptionDomainNameServer,
 		dhcpv4.OptionHostName, dhcpv4.OptionInterfaceMTU)}
 	if m.config.Name != "" {
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(m.config.Name)))
@@ -94,7 +95,9 @@ func within(ctx context.Context, most time.Duration, ask func(ctx context.Contex
 }
 
 // renew waits for half of the lease and then asks for a renewal until the lease expires.
-func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, valid time.Duration, options []dhcpv4.Modifier) (*nclient4.Lease, error) {
+func renew(
+	ctx context.Context, client *nclient4.Client, given *nclient4.Lease, valid time.Duration, options []dhcpv4.Modifier,
+) (*nclient4.Lease, error) {
 	end := time.Now().Add(valid)
 	for left := valid; ; left = time.Until(end) {
 		if err := sleep.For(ctx, max(left/2, answerIn)); err != nil {
@@ -122,9 +125,13 @@ func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
 	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	ones, bits := ack.SubnetMask().Size()
 	if !ok || !isHost(address) || bits != 32 {
-		return lease{}, fmt.Errorf("the DHCP server %s gave %s with the mask %s, which is not a host address", ack.ServerIdentifier(), ack.YourIPAddr, ack.SubnetMask())
+		return lease{}, fmt.Errorf("the DHCP server %s gave %s with the mask %s, which is not a host address",
+			ack.ServerIdentifier(), ack.YourIPAddr, ack.SubnetMask())
 	}
-	l := lease{address: netip.PrefixFrom(address, ones), hostname: strings.ToLower(ack.HostName()), valid: min(ack.IPAddressLeaseTime(leaseAtMost), leaseAtMost)}
+	l := lease{
+		address: netip.PrefixFrom(address, ones), hostname: strings.ToLower(ack.HostName()),
+		valid: min(ack.IPAddressLeaseTime(leaseAtMost), leaseAtMost),
+	}
 	if routers := ack.Router(); len(routers) > 0 {
 		if gateway, ok := netip.AddrFromSlice(routers[0].To4()); ok && isHost(gateway) {
 			l.gateway = gateway

@@ -91,7 +91,9 @@ func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 
 // renewIPv6 waits until the lease is due for renewal and then asks for one until the lease expires. From the rebind
 // time on it asks all servers.
-func (s *ipv6Watch) renewIPv6(ctx context.Context, client *dhcpv6Client, given *dhcpv6.Message, l lease6) (*dhcpv6.Message, error) {
+func (s *ipv6Watch) renewIPv6(
+	ctx context.Context, client *dhcpv6Client, given *dhcpv6.Message, l lease6,
+) (*dhcpv6.Message, error) {
 	rebind, end := time.Now().Add(l.rebind), time.Now().Add(l.valid)
 	for wait := l.renew; ; {
 		if err := s.untilTaken(ctx, wait, l.address.Addr()); err != nil {
@@ -177,7 +179,10 @@ func newDHCPv6(c *card, name string) (*dhcpv6Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dhcpv6Client{client, askMost, &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: address}, [4]byte(address[len(address)-4:]), name}, nil
+	return &dhcpv6Client{
+		client, askMost, &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: address},
+		[4]byte(address[len(address)-4:]), name,
+	}, nil
 }
 
 // request obtains an address from the first server that offers a valid one.
@@ -202,7 +207,9 @@ func (d *dhcpv6Client) decline(ctx context.Context, given *dhcpv6.Message) {
 }
 
 // ask sends a message about the lease in given and returns the first matching answer.
-func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *dhcpv6.Message, fits func(*dhcpv6.Message) bool) (answer *dhcpv6.Message, err error) {
+func (d *dhcpv6Client) ask(
+	ctx context.Context, kind dhcpv6.MessageType, given *dhcpv6.Message, fits func(*dhcpv6.Message) bool,
+) (answer *dhcpv6.Message, err error) {
 	question, err := d.message(kind, given)
 	if err != nil {
 		return nil, err
@@ -214,7 +221,8 @@ func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *
 	err = within(ctx, d.most, func(ctx context.Context) (err error) {
 		answer, err = d.SendAndRead(ctx, d.RemoteAddr(), question, func(m *dhcpv6.Message) bool {
 			to := m.Options.ClientID()
-			return m.MessageType == answers && to != nil && bytes.Equal(to.ToBytes(), d.id.ToBytes()) && (fits == nil || fits(m))
+			return m.MessageType == answers && to != nil && bytes.Equal(to.ToBytes(), d.id.ToBytes()) &&
+				(fits == nil || fits(m))
 		})
 		return err
 	})
@@ -224,7 +232,8 @@ func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *
 // message builds a request for the server in given, or for all servers if given is nil.
 func (d *dhcpv6Client) message(kind dhcpv6.MessageType, given *dhcpv6.Message) (*dhcpv6.Message, error) {
 	m, err := dhcpv6.NewMessage(dhcpv6.WithClientID(d.id), dhcpv6.WithOption(dhcpv6.OptElapsedTime(0)),
-		dhcpv6.WithRequestedOptions(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionFQDN, dhcpv6.OptionInformationRefreshTime),
+		dhcpv6.WithRequestedOptions(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionFQDN,
+			dhcpv6.OptionInformationRefreshTime),
 		dhcpv6.WithOption(&dhcpv6.OptFQDN{DomainName: d.partialName()}))
 	if err != nil {
 		return nil, err
@@ -278,10 +287,13 @@ func readLease6(m *dhcpv6.Message) (lease6, error) {
 		return lease6{}, errors.New("the DHCPv6 server gave no address")
 	}
 	address, ok := netip.AddrFromSlice(given.IPv6Addr)
-	if !ok || !address.Is6() || address.Is4In6() || !address.IsGlobalUnicast() || given.ValidLifetime < answerIn || given.PreferredLifetime > given.ValidLifetime {
-		return lease6{}, fmt.Errorf("the DHCPv6 server gave %s for %s, which is not a host address", given.IPv6Addr, given.ValidLifetime)
+	if !ok || !address.Is6() || address.Is4In6() || !address.IsGlobalUnicast() || given.ValidLifetime < answerIn ||
+		given.PreferredLifetime > given.ValidLifetime {
+		return lease6{}, fmt.Errorf("the DHCPv6 server gave %s for %s, which is not a host address", given.IPv6Addr,
+			given.ValidLifetime)
 	}
-	l := lease6{lease: lease{address: netip.PrefixFrom(address, address.BitLen()), nameservers: nameservers6(m), hostname: hostname6(m),
+	l := lease6{lease: lease{address: netip.PrefixFrom(address,
+		address.BitLen()), nameservers: nameservers6(m), hostname: hostname6(m),
 		valid: given.ValidLifetime, preferred: given.PreferredLifetime}, renew: one.T1, rebind: one.T2}
 	if l.rebind <= 0 || l.rebind > l.valid {
 		l.rebind = l.valid / 5 * 4

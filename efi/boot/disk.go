@@ -80,14 +80,16 @@ func describeDisk(name string, disk io.ReaderAt) (text, what, label string) {
 // unsupported type. seen describes the available disks.
 func noDisk(label, other string, seen []string) error {
 	if other != "" {
-		return writ.Errorf(writ.CodeConflict, "the label %s belongs to %s, and node data must be on btrfs or ext4", label, other).
+		return writ.Errorf(writ.CodeConflict, "the label %s belongs to %s, and node data must be on btrfs or ext4",
+			label, other).
 			WithHint("attach the right disk, or set another label with writ.data. The disk was not changed. If you do not need its content, make a file system: mkfs.btrfs -L %s DISK", label)
 	}
 	there := strings.Join(seen, ", ")
 	if there == "" {
 		there = "none"
 	}
-	return writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; disks and partitions: %s", label, there).
+	return writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; disks and partitions: %s",
+		label, there).
 		WithHint("attach the disk, or name it by its serial number with %s; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", prefix+"disk", label, label)
 }
 
@@ -97,7 +99,9 @@ func withLacking(err error, lacks string) error {
 	if !ok || e.Code != writ.CodeNotFound || lacks == "" {
 		return err
 	}
-	return writ.Errorf(e.Code, "%s; %s", e.Message, lacks).WithHint("%s; or build the image with the driver (--module), its firmware (--packages), or another kernel", e.Hint)
+	return writ.Errorf(e.Code, "%s; %s", e.Message, lacks).
+		WithHint("%s; or build the image with the driver (--module), its firmware (--packages), or another kernel",
+			e.Hint)
 }
 
 // foreign returns an error if the file system belongs to something else than a node. It may be used if it is empty or
@@ -108,7 +112,8 @@ func foreign(names []string, own string) error {
 		return nil
 	}
 	shown := names[:min(len(names), 5)]
-	return writ.Errorf(writ.CodeConflict, "the disk has files that do not belong to a node: %s", strings.Join(shown, " ")).
+	return writ.Errorf(writ.CodeConflict, "the disk has files that do not belong to a node: %s",
+		strings.Join(shown, " ")).
 		WithHint("attach the right disk, or set another label with writ.data. If this is the right disk, create the directory %s on it", own)
 }
 
@@ -117,7 +122,8 @@ func otherNode(onDisk, configured string) error {
 	if onDisk == "" || configured == "" || onDisk == configured {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "the disk belongs to the node %s, and this machine is configured as %s", onDisk, configured).
+	return writ.Errorf(writ.CodeConflict, "the disk belongs to the node %s, and this machine is configured as %s",
+		onDisk, configured).
 		WithHint("attach the disk of %s, or correct writ.name", configured)
 }
 
@@ -129,6 +135,7 @@ func full(device string, free, size uint64) error {
 	if free >= leastFree {
 		return nil
 	}
-	return writ.Errorf(writ.CodeStoreUnavailable, "the disk %s is full: %d of %d MiB are free", device, free>>20, size>>20).
+	return writ.Errorf(writ.CodeStoreUnavailable, "the disk %s is full: %d of %d MiB are free", device, free>>20,
+		size>>20).
 		WithHint("delete files on it on another machine, or enlarge it. No file is deleted automatically")
 }

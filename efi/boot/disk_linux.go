@@ -20,7 +20,8 @@ const usuallyThere = 5 * time.Second
 
 // Limits of the waits for the disk.
 var (
-	diskLimit  = waitLimit{then: "it looks for the disk " + everyLook + ": in memory this machine would be another node"}
+	diskLimit = waitLimit{then: "it looks for the disk " + everyLook +
+		": in memory this machine would be another node"}
 	mountLimit = waitLimit{then: "the kernel reads the file system"}
 )
 
@@ -40,7 +41,8 @@ func (m *machine) mountData(ctx context.Context) error {
 		}
 		m.status.waits(progress.StageData, err.Error(), diskLimit)
 		if time.Since(began) > usuallyThere {
-			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)), "it looks for the disk "+everyLook)
+			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)),
+				"it looks for the disk "+everyLook)
 		}
 		select {
 		case <-look.C:
@@ -66,7 +68,8 @@ func (m *machine) findDisk() (dataDisk, error) {
 	case m.config.Disk == "":
 		return dataDisk{device: device, kind: kind}, err
 	case err == nil:
-		return dataDisk{device: device, kind: kind}, checkNamed(os.DirFS("/sys/block"), device, m.config.label(), m.config.Disk)
+		return dataDisk{device: device, kind: kind}, checkNamed(os.DirFS("/sys/block"), device, m.config.label(),
+			m.config.Disk)
 	case writ.CodeOf(err) != writ.CodeNotFound:
 		return dataDisk{}, err
 	}
@@ -147,7 +150,8 @@ func findData(class, dev, label string) (device, kind string, err error) {
 	case 0:
 		return "", "", noDisk(label, other, seen)
 	}
-	return "", "", writ.Errorf(writ.CodeConflict, "several disks have a file system with the label %s: %s", label, strings.Join(found, " ")).
+	return "", "", writ.Errorf(writ.CodeConflict, "several disks have a file system with the label %s: %s", label,
+		strings.Join(found, " ")).
 		WithHint("detach the wrong one: one of them may be a copy")
 }
 

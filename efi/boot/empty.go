@@ -112,7 +112,8 @@ func has(disk io.ReaderAt, at int64, text string) bool {
 // isBegun reports whether a super block belongs to an unfinished data file system.
 func isBegun(disk io.ReaderAt, super int64) bool {
 	magic := super + btrfsMark - btrfsSuper
-	return (has(disk, magic, btrfsMagic) || has(disk, magic, btrfsUnfinished)) && has(disk, super+btrfsLabel-btrfsSuper, makingLabel+"\x00")
+	return (has(disk, magic, btrfsMagic) || has(disk, magic, btrfsUnfinished)) &&
+		has(disk, super+btrfsLabel-btrfsSuper, makingLabel+"\x00")
 }
 
 // marks lists the magic numbers of partition tables and file systems.
@@ -180,7 +181,8 @@ func withSerial(block fs.FS, serial string) (string, error) {
 	var found, seen []string
 	for _, e := range entries {
 		name := e.Name()
-		if hidden, _ := fs.ReadFile(block, path.Join(name, "hidden")); noData(name) || strings.TrimSpace(string(hidden)) == "1" {
+		if hidden, _ := fs.ReadFile(block, path.Join(name, "hidden")); noData(name) ||
+			strings.TrimSpace(string(hidden)) == "1" {
 			continue // a hidden device is one path of a multipath disk and repeats its number
 		}
 		has := serialOf(block, name)
@@ -193,10 +195,12 @@ func withSerial(block fs.FS, serial string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", writ.Errorf(writ.CodeNotFound, "no disk has the serial number %s; there are %d disks: %s", serial, len(seen), strings.Join(seen, " ")).
+		return "", writ.Errorf(writ.CodeNotFound, "no disk has the serial number %s; there are %d disks: %s", serial,
+			len(seen), strings.Join(seen, " ")).
 			WithHint("attach the disk, or set %s to its number as shown here", prefix+"disk")
 	}
-	return "", writ.Errorf(writ.CodeConflict, "several disks have the serial number %s: %s", serial, strings.Join(found, " ")).
+	return "", writ.Errorf(writ.CodeConflict, "several disks have the serial number %s: %s", serial,
+		strings.Join(found, " ")).
 		WithHint("detach all but one. If they are one disk with two paths, make its file system yourself, and set %s to its label", prefix+"data")
 }
 
@@ -214,6 +218,7 @@ func checkNamed(block fs.FS, device, label, serial string) error {
 	if err != nil {
 		whose = "belongs to no disk"
 	}
-	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s %s", label, device, serial, whose).
+	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s %s",
+		label, device, serial, whose).
 		WithHint("set %s to the number of this disk, or detach it: it may be a copy", prefix+"disk")
 }

@@ -32,7 +32,9 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 	}
 	d := dataDisk{device: filepath.Join(dev, name), empty: true}
 	if readOnly, _ := fs.ReadFile(block, path.Join(name, "ro")); strings.TrimSpace(string(readOnly)) == "1" {
-		return dataDisk{}, writ.Errorf(writ.CodeUsage, "%s, the disk with the serial number %s, is read-only", d.device, serial).WithHint("see why it is read-only, or name another disk")
+		return dataDisk{}, writ.Errorf(writ.CodeUsage, "%s, the disk with the serial number %s, is read-only", d.device,
+			serial).
+			WithHint("see why it is read-only, or name another disk")
 	}
 	disk, err := os.Open(d.device)
 	if err != nil {
@@ -48,7 +50,9 @@ func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
 		return dataDisk{}, fmt.Errorf("inspect %s: %w", d.device, err)
 	}
 	if what != "" {
-		return dataDisk{}, writ.Errorf(writ.CodeConflict, "%s, the disk with the serial number %s, is not empty: it has %s. It was not changed", d.device, serial, what).
+		return dataDisk{}, writ.Errorf(writ.CodeConflict,
+			"%s, the disk with the serial number %s, is not empty: it has %s. It was not changed", d.device, serial,
+			what).
 			WithHint("name another disk. If you do not need the content of this one, clear it on another machine: blkdiscard --zeroout DISK")
 	}
 	return d, nil
@@ -60,21 +64,25 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 		return writ.Errorf(writ.CodeUsage, "%s is empty, and the image has no program %s", d.device, mkfsAt).
 			WithHint("build the image with Debian's package btrfs-progs and its libraries in --packages")
 	}
-	m.show(progress.StageData, "makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
+	m.show(progress.StageData,
+		"makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
 	making, cancel := m.status.within(ctx, progress.StageData, "makes a file system on "+d.device, mkfsLimit)
 	defer cancel()
 	var said []string
-	status, err := m.runChild(making, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...), func(line string) { said = append(said, line) }, func(int) {})
+	status, err := m.runChild(making, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...),
+		func(line string) { said = append(said, line) }, func(int) {})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return err
 	case making.Err() != nil:
-		return writ.Errorf(writ.CodeUsage, "%s did not make a file system on %s within %s", mkfsAt, d.device, mkfsLimit.most).
+		return writ.Errorf(writ.CodeUsage, "%s did not make a file system on %s within %s", mkfsAt, d.device,
+			mkfsLimit.most).
 			WithHint("check the disk. Start the machine again to try again, or name another disk")
 	case !status.Exited() || status.ExitStatus() != 0:
-		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device, describe(status), strings.Join(said, "; ")).
+		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device,
+			describe(status), strings.Join(said, "; ")).
 			WithHint("start the machine again to try again, or name another disk")
 	}
 	return nil
@@ -105,7 +113,8 @@ func setLabel(dir, label string) error {
 		return fmt.Errorf("the label has %d bytes, and btrfs has room for %d", len(label), len(text)-1)
 	}
 	copy(text[:], label)
-	if _, _, wrong := unix.Syscall(unix.SYS_IOCTL, top.Fd(), setBtrfsLabel, uintptr(unsafe.Pointer(&text))); wrong != 0 {
+	if _, _, wrong := unix.Syscall(unix.SYS_IOCTL, top.Fd(), setBtrfsLabel,
+		uintptr(unsafe.Pointer(&text))); wrong != 0 {
 		return wrong
 	}
 	return unix.Syncfs(int(top.Fd()))

@@ -73,7 +73,9 @@ func (h *hold) over(r progress.Report) {
 // hint of this failure.
 func (h *hold) fields(now time.Duration, first string) (all []field) {
 	if h.times > 0 {
-		all = append(all, field{"since", fmt.Sprintf("%.0f s after its start, for %.0f s", h.since.Seconds(), (now - h.since).Seconds())})
+		all = append(all, field{
+			"since", fmt.Sprintf("%.0f s after its start, for %.0f s", h.since.Seconds(), (now - h.since).Seconds()),
+		})
 	}
 	goesOn := h.goesOn
 	if h.pause != nil {
@@ -99,7 +101,9 @@ func (f field) lines() (lines []string) {
 
 // failure converts an error to a report.
 func failure(stage string, err error) progress.Report {
-	return progress.Report{Stage: stage, Text: strings.ReplaceAll(err.Error(), "\n", "; "), Next: hintOf(err), Failed: true}
+	return progress.Report{
+		Stage: stage, Text: strings.ReplaceAll(err.Error(), "\n", "; "), Next: hintOf(err), Failed: true,
+	}
 }
 
 // failed records the failure of a stage. held reports whether the previous failure was the same, and news whether this

@@ -197,13 +197,15 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 			continue
 		case one.Flags&unix.IFA_F_TENTATIVE != 0:
 			if tests = true; len(s.told) == 0 {
-				s.network.waits(s.card, v6, waitLimit{then: "the kernel asks the network"}, "checks that no other machine uses %s", address)
+				s.network.waits(s.card, v6, waitLimit{then: "the kernel asks the network"},
+					"checks that no other machine uses %s", address)
 			}
 			continue
 		}
 		has = append(has, prefix)
 		if !slices.Contains(s.told, prefix) {
-			news = append(news, fmt.Sprintf("%s %s%s, %s", s.card.name(), prefix, s.gatewayText(), s.origin(prefix, one.ValidLft)))
+			news = append(news,
+				fmt.Sprintf("%s %s%s, %s", s.card.name(), prefix, s.gatewayText(), s.origin(prefix, one.ValidLft)))
 		}
 	}
 	for _, prefix := range s.told {
@@ -212,7 +214,8 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 		}
 	}
 	if len(has) == 0 && !tests && s.lost.IsValid() {
-		s.network.waits(s.card, v6, otherCards, "does not use %s: another machine on its network uses this address", s.lost)
+		s.network.waits(s.card, v6, otherCards, "does not use %s: another machine on its network uses this address",
+			s.lost)
 	}
 	s.told = has
 	s.network.has(s.card, v6, has...)

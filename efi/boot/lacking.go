@@ -19,7 +19,10 @@ type deviceClass struct {
 
 var (
 	networkDevices = deviceClass{"network card", []string{"0x0200"}, []string{"virtio:d00000001v"}}
-	diskDevices    = deviceClass{"disk controller", []string{"0x0100", "0x0101", "0x0104", "0x0106", "0x0107", "0x0108"}, []string{"virtio:d00000002v", "virtio:d00000008v"}}
+	diskDevices    = deviceClass{
+		"disk controller", []string{"0x0100", "0x0101", "0x0104", "0x0106", "0x0107", "0x0108"},
+		[]string{"virtio:d00000002v", "virtio:d00000008v"},
+	}
 )
 
 // undriven lists the devices of a class without a driver: it is missing from the image, or it failed. sys is /sys.
@@ -35,7 +38,8 @@ func undriven(sys fs.FS, class deviceClass) (all []string) {
 			if _, err := fs.Stat(sys, path.Join(at, "driver")); err == nil || !slices.ContainsFunc(bus.begins, is) {
 				continue
 			}
-			id := strings.TrimPrefix(attribute(sys, at, "vendor"), "0x") + ":" + strings.TrimPrefix(attribute(sys, at, "device"), "0x")
+			id := strings.TrimPrefix(attribute(sys, at, "vendor"),
+				"0x") + ":" + strings.TrimPrefix(attribute(sys, at, "device"), "0x")
 			all = append(all, fmt.Sprintf("the %s %s (%s) has no driver", class.name, id, d.Name()))
 		}
 	}

@@ -49,9 +49,15 @@ type machine struct {
 func (m *Machine) Main() {
 	moved := moveRoot()
 	reports := newReports(m.Redact)
-	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact), failing: make(chan struct{}, 1)}
+	run := &machine{
+		Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact),
+		failing: make(chan struct{}, 1),
+	}
 	run.kept = run.logs.stage
-	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String, cards: run.network.waiting}
+	run.status = &status{
+		consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String,
+		cards: run.network.waiting,
+	}
 	run.told = func(r progress.Report) {
 		r.Text = m.Redact(r.Text)
 		run.status.note(r)

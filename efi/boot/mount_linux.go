@@ -44,7 +44,8 @@ func (d *dataDisk) look(at string, own func() error) error {
 }
 
 func (d *dataDisk) mountAs(at string, flags uintptr, options string) error {
-	if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, options); err != nil {
+	if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags,
+		options); err != nil {
 		return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
 			WithHint("check the file system on another machine; its kernel log has details")
 	}

@@ -101,7 +101,8 @@ func (m *machine) connect(ctx context.Context) error {
 		case <-look.C:
 			m.findCards(ctx)
 		case <-tell.C:
-			m.failAgain(progress.StageNetwork, m.noNetwork(), "it looks for cards and cables every second, and repeats its requests for addresses")
+			m.failAgain(progress.StageNetwork, m.noNetwork(),
+				"it looks for cards and cables every second, and repeats its requests for addresses")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -305,7 +306,8 @@ func (m *machine) resolve(c *card, by way, servers []netip.Addr) error {
 // resolvers merges all nameservers without duplicates: those of the configuration first, then by card index and way.
 func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Addr {
 	all := slices.Clone(configured)
-	for _, from := range slices.SortedFunc(maps.Keys(told), func(a, b source) int { return cmp.Or(a.card-b.card, int(a.way-b.way)) }) {
+	for _, from := range slices.SortedFunc(maps.Keys(told),
+		func(a, b source) int { return cmp.Or(a.card-b.card, int(a.way-b.way)) }) {
 		for _, one := range told[from] {
 			if !slices.Contains(all, one) {
 				all = append(all, one)

@@ -55,7 +55,8 @@ func readRecords(pstore fs.FS) (records []record, files []string, err error) {
 			records = append(records, r)
 		}
 	}
-	slices.SortStableFunc(records, func(a, b record) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.part, b.part)) })
+	slices.SortStableFunc(records,
+		func(a, b record) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.part, b.part)) })
 	return records, files, nil
 }
 
@@ -105,7 +106,8 @@ type kernelLine struct {
 func crashes(records []record) (all []crash) {
 	for len(records) > 0 {
 		first, n := records[0], 1
-		for n < len(records) && records[n].kind == first.kind && records[n].count == first.count && records[n].part > records[n-1].part {
+		for n < len(records) && records[n].kind == first.kind && records[n].count == first.count &&
+			records[n].part > records[n-1].part {
 			n++
 		}
 		if first.kind == "Panic" {
@@ -263,10 +265,12 @@ func (p panics) trouble() error {
 	case p.Reason == resetReason && p.held():
 		return writ.Errorf(writ.CodeInternal, "%s at the end of two starts: it hung", p.Reason).WithHint(mend, "")
 	case p.Reason == resetReason:
-		return writ.Errorf(writ.CodeInternal, "%s: it hung", p.Reason).WithHint("check its last log lines and its hardware; if the next start ends in the same way, it is held")
+		return writ.Errorf(writ.CodeInternal, "%s: it hung", p.Reason).
+			WithHint("check its last log lines and its hardware; if the next start ends in the same way, it is held")
 	case !p.held():
 		return writ.Errorf(writ.CodeInternal, "the last start of this machine ended with: %s", p.Reason).
-			WithHint("its kernel log is stored under the source %s; if the next start ends in the same way, it is held", sourceKernel)
+			WithHint("its kernel log is stored under the source %s; if the next start ends in the same way, it is held",
+				sourceKernel)
 	}
 	when := "in the same way at the end of two starts"
 	if p.still() {
@@ -287,6 +291,7 @@ func (l *logs) crash(c crash) {
 			level = "warn"
 		}
 		at := c.at.Add(line.after - c.after)
-		l.add(sourceKernel, level, fmt.Sprintf("before the restart, [%.6f] %s", line.after.Seconds(), clean(Redacted(line.text))), at)
+		l.add(sourceKernel, level,
+			fmt.Sprintf("before the restart, [%.6f] %s", line.after.Seconds(), clean(Redacted(line.text))), at)
 	}
 }

@@ -41,7 +41,8 @@ func (m *machine) readLastEnd() {
 			m.fail(progress.StagePanic, err)
 		}
 	}
-	if err := unix.Mount("pstore", pstoreAt, "pstore", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+	if err := unix.Mount("pstore", pstoreAt, "pstore", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil &&
+		!errors.Is(err, unix.EBUSY) {
 		return // this kernel has no pstore
 	}
 	records, files, err := readRecords(os.DirFS(pstoreAt))
@@ -111,7 +112,8 @@ func withVariable(do func(file string) error) error {
 	if !hasEFI() {
 		return nil
 	}
-	if err := unix.Mount("efivarfs", efiVarsAt, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount("efivarfs", efiVarsAt, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		""); err != nil {
 		return fmt.Errorf("mount the variables of the firmware: %w", err)
 	}
 	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // unmounted, so that nothing else writes there
@@ -126,7 +128,8 @@ func (m *machine) count(now panics) {
 	}
 	m.lastEnd.before = now
 	if err := now.keep(); err != nil {
-		m.fail(progress.StagePanic, fmt.Errorf("count the kernel panic, without which the machine is not held: %w", err))
+		m.fail(progress.StagePanic,
+			fmt.Errorf("count the kernel panic, without which the machine is not held: %w", err))
 	}
 }
 

@@ -22,7 +22,8 @@ const (
 
 // isPowerPressed reports whether an event is a press of the power button.
 func isPowerPressed(event []byte) bool {
-	return len(event) == eventSize && binary.NativeEndian.Uint16(event[16:]) == eventKey && binary.NativeEndian.Uint16(event[18:]) == keyPower &&
+	return len(event) == eventSize && binary.NativeEndian.Uint16(event[16:]) == eventKey &&
+		binary.NativeEndian.Uint16(event[18:]) == keyPower &&
 		binary.NativeEndian.Uint32(event[20:]) == 1
 }
 

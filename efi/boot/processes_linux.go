@@ -62,7 +62,9 @@ func (p *processes) take() {
 }
 
 // start starts a program in its own session. Its output goes to output.
-func (p *processes) start(path string, args, env []string, output *os.File) (pid int, ended <-chan unix.WaitStatus, err error) {
+func (p *processes) start(
+	path string, args, env []string, output *os.File,
+) (pid int, ended <-chan unix.WaitStatus, err error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, nil, err

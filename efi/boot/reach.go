@@ -38,7 +38,8 @@ func (p *probe) servers(ctx context.Context, supervisors []string, redis string)
 	var one, other error
 	var both sync.WaitGroup
 	both.Go(func() {
-		one = oneOf(supervisors, func(at string) error { return p.server(ctx, "the supervisor", "writ.supervisor", at) })
+		one = oneOf(supervisors,
+			func(at string) error { return p.server(ctx, "the supervisor", "writ.supervisor", at) })
 	})
 	both.Go(func() { other = p.server(ctx, "Redis", "writ.redis", redis) })
 	both.Wait()
@@ -95,10 +96,12 @@ func (p *probe) unknown(what, setting, host string, err error) error {
 		return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, and this machine has no nameserver", what, host).
 			WithHint("configure one in DHCP, or set writ.nameserver")
 	case ok && e.IsNotFound:
-		return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, which the nameservers %s do not know", what, host, servers).
+		return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, which the nameservers %s do not know", what, host,
+			servers).
 			WithHint("correct the name in %s, or add it at the nameservers", setting)
 	}
-	return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, and the nameservers %s do not answer", what, host, servers).
+	return writ.Errorf(writ.CodeUnreachable, "%s has the name %s, and the nameservers %s do not answer", what, host,
+		servers).
 		WithHint("check that they run and that this network reaches them, or name others with writ.nameserver")
 }
 
@@ -114,7 +117,8 @@ func (p *probe) answers(ctx context.Context, what, setting, at string) error {
 		return writ.Errorf(writ.CodeUnreachable, "%s does not listen at %s: the connection is refused", what, at).
 			WithHint("start it there, or correct %s", setting)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return writ.Errorf(writ.CodeUnreachable, "cannot reach %s at %s: no route, or no machine with this address", what, at).
+		return writ.Errorf(writ.CodeUnreachable, "cannot reach %s at %s: no route, or no machine with this address",
+			what, at).
 			WithHint("correct %s, or the gateway of this network", setting)
 	}
 	return writ.Errorf(writ.CodeUnreachable, "%s does not answer at %s within %s", what, at, dialWithin).

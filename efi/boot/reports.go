@@ -47,7 +47,9 @@ func newReports(redact func(string) string) *reports {
 
 // ofNode lists the stages that are reported after the runner has started. A renewed lease or a corrected clock is then
 // irrelevant for the start.
-var ofNode = []string{progress.StageRunner, progress.StageWaits, progress.StageApprove, progress.StageJoined, progress.StageOff}
+var ofNode = []string{
+	progress.StageRunner, progress.StageWaits, progress.StageApprove, progress.StageJoined, progress.StageOff,
+}
 
 // add queues a report. It may be called before the network is up.
 func (r *reports) add(report progress.Report) {
@@ -91,7 +93,10 @@ func (r *reports) started(cmdline string) {
 // run sends queued reports until end is called or ctx ends.
 func (r *reports) run(ctx context.Context, by http.RoundTripper, to string) {
 	defer close(r.ended)
-	client := &http.Client{Timeout: reportWithin, Transport: by, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Timeout: reportWithin, Transport: by,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	for last := false; ; {
 		for report, ok := r.next(); ok; report, ok = r.next() {
 			if tell(ctx, client, to, report) != nil {

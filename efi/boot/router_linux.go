@@ -40,7 +40,8 @@ func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement,
 	only := ipv6.ICMPFilter{}
 	only.SetAll(true)
 	only.Accept(ipv6.ICMPTypeRouterAdvertisement)
-	err = errors.Join(conn.SetICMPFilter(&only), conn.SetControlMessage(ipv6.FlagHopLimit|ipv6.FlagInterface, true), conn.JoinGroup(netip.IPv6LinkLocalAllNodes()))
+	err = errors.Join(conn.SetICMPFilter(&only), conn.SetControlMessage(ipv6.FlagHopLimit|ipv6.FlagInterface, true),
+		conn.JoinGroup(netip.IPv6LinkLocalAllNodes()))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -133,7 +134,8 @@ func (s advertised) forget(now time.Time) (some bool) {
 
 // bound removes the nameservers that expire first if there are more than serversAtMost.
 func (s advertised) bound() {
-	byEnd := slices.SortedFunc(maps.Keys(s), func(a, b netip.Addr) int { return cmp.Or(s[b].Compare(s[a]), a.Compare(b)) })
+	byEnd := slices.SortedFunc(maps.Keys(s),
+		func(a, b netip.Addr) int { return cmp.Or(s[b].Compare(s[a]), a.Compare(b)) })
 	for _, server := range byEnd[min(len(byEnd), serversAtMost):] {
 		delete(s, server)
 	}
@@ -144,7 +146,8 @@ func (s advertised) list() []netip.Addr { return slices.SortedFunc(maps.Keys(s),
 
 // addressTaken returns the error for an address that another machine uses.
 func addressTaken(name string, address netip.Addr) error {
-	err := writ.Errorf(writ.CodeUsage, "%s does not use %s: another machine on its network uses this address", name, address)
+	err := writ.Errorf(writ.CodeUsage, "%s does not use %s: another machine on its network uses this address", name,
+		address)
 	if address.IsLinkLocalUnicast() {
 		return err.WithHint("two cards have the same hardware address; change one of them, otherwise this card has no IPv6")
 	}

@@ -148,7 +148,9 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 
 // runChild runs a program once and passes each output line to says. When ctx ends, it stops the program and waits for
 // its exit.
-func (m *machine) runChild(ctx context.Context, name string, command []string, says func(line string), started func(pid int)) (unix.WaitStatus, error) {
+func (m *machine) runChild(
+	ctx context.Context, name string, command []string, says func(line string), started func(pid int),
+) (unix.WaitStatus, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, err

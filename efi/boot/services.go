@@ -63,16 +63,21 @@ func CheckServices(services []Service, programs []string) error {
 func (s *Service) check(programs []string) error {
 	switch {
 	case !writ.ValidName(s.Name):
-		return writ.Errorf(writ.CodeUsage, "a service has the name %q", s.Name).WithHint("use 1 to 63 lower-case letters, digits and hyphens")
+		return writ.Errorf(writ.CodeUsage, "a service has the name %q", s.Name).
+			WithHint("use 1 to 63 lower-case letters, digits and hyphens")
 	case s.Name == "runner":
-		return writ.Errorf(writ.CodeUsage, "the service name runner is reserved").WithHint("the image starts `writ runner` by itself; give the service another name")
+		return writ.Errorf(writ.CodeUsage, "the service name runner is reserved").
+			WithHint("the image starts `writ runner` by itself; give the service another name")
 	case s.Name == sourceBoot || s.Name == sourceKernel:
-		return writ.Errorf(writ.CodeUsage, "a service has the name %s", s.Name).WithHint("a log of the machine has this name; give the service another name")
+		return writ.Errorf(writ.CodeUsage, "a service has the name %s", s.Name).
+			WithHint("a log of the machine has this name; give the service another name")
 	case len(s.Command) == 0 || !slices.Contains(programs, s.Command[0]):
-		return writ.Errorf(writ.CodeUsage, "the service %s has the command %q, but the image has no such program", s.Name, strings.Join(s.Command, " ")).
+		return writ.Errorf(writ.CodeUsage, "the service %s has the command %q, but the image has no such program",
+			s.Name, strings.Join(s.Command, " ")).
 			WithHint("begin the command with the path that a program has in the image: /usr/bin/containerd")
 	case s.Socket != "" && (path.Clean(s.Socket) != s.Socket || !strings.HasPrefix(s.Socket, "/run/")):
-		return writ.Errorf(writ.CodeUsage, "the service %s has the socket %q", s.Name, s.Socket).WithHint("use a path below /run: /run/containerd/containerd.sock")
+		return writ.Errorf(writ.CodeUsage, "the service %s has the socket %q", s.Name, s.Socket).
+			WithHint("use a path below /run: /run/containerd/containerd.sock")
 	}
 	return nil
 }

@@ -31,14 +31,16 @@ func (m *machine) startServices(ctx, starting context.Context) {
 		case starting.Err() != nil:
 			return
 		default:
-			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket, readyLimit.most, readyLimit.then))
+			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket,
+				readyLimit.most, readyLimit.then))
 		}
 	}
 }
 
 // becomesReady waits until a service accepts connections at its socket and reports whether it does.
 func (m *machine) becomesReady(ctx context.Context, s Service) bool {
-	ctx, cancel := m.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket, readyLimit)
+	ctx, cancel := m.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket,
+		readyLimit)
 	defer cancel()
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", s.Socket)

@@ -42,7 +42,10 @@ func (c *Config) stages(services []Service) (all stages) {
 	if len(c.TimeServers) > 0 {
 		clock.plan = "asks for the time: " + strings.Join(c.TimeServers, " ")
 	}
-	all = stages{{stage: progress.StageStart}, {stage: stageModules, plan: "drivers of the devices"}, {stage: progress.StageWatchdog, plan: "restarts a machine that hangs"}}
+	all = stages{
+		{stage: progress.StageStart}, {stage: stageModules, plan: "drivers of the devices"},
+		{stage: progress.StageWatchdog, plan: "restarts a machine that hangs"},
+	}
 	if c.Boot != "" {
 		all = append(all, network, data)
 	} else {
@@ -56,7 +59,8 @@ func (c *Config) stages(services []Service) (all stages) {
 		}
 		all = append(all, startStage{stage: progress.StageService, plan: strings.Join(names, ", ")})
 	}
-	return append(all, startStage{stage: progress.StageRunner, plan: "asks to join: " + strings.Join(c.Supervisors, " ")},
+	return append(all,
+		startStage{stage: progress.StageRunner, plan: "asks to join: " + strings.Join(c.Supervisors, " ")},
 		startStage{stage: progress.StageJoined, plan: "serves, or waits until an admin approves it"})
 }
 

@@ -41,7 +41,8 @@ func (s *status) showStages() {
 	}
 	var why []string
 	if held != "" {
-		why = append([]string{""}, textOf(append([]field{{"trouble", s.hold.reason}}, s.hold.fields(s.since(), "")...))...)
+		why = append([]string{""},
+			textOf(append([]field{{"trouble", s.hold.reason}}, s.hold.fields(s.since(), "")...))...)
 	}
 	lines := s.stages.lines(s.since(), held, cards, false)
 	if len(lines)+len(why)+2 >= pageLines {

@@ -274,7 +274,9 @@ func (s *status) lookForDecision() {
 		if s.waited {
 			text := fmt.Sprintf("the datacenter has %s this node", s.now.State)
 			s.show(progress.StageApprove, text)
-			s.report(progress.Report{Stage: progress.StageApprove, Text: text, Failed: s.now.State != writ.AdmissionApproved})
+			s.report(progress.Report{
+				Stage: progress.StageApprove, Text: text, Failed: s.now.State != writ.AdmissionApproved,
+			})
 		}
 	}
 }
@@ -304,13 +306,16 @@ func (s *status) showPage() {
 	title, next := s.words()
 	lines := []string{title, ""}
 	fields := []field{
-		{"name", s.now.Name}, {"datacenter", s.now.Datacenter}, {"addresses", addresses}, {"fingerprint", s.now.Fingerprint}, {"version", s.version},
+		{"name", s.now.Name}, {"datacenter", s.now.Datacenter}, {"addresses", addresses},
+		{"fingerprint", s.now.Fingerprint}, {"version", s.version},
 		{"services", s.serviceText()}, {"clock", progress.Text(s.clock, progress.MaxText)}, {"trouble", s.trouble()},
 	}
 	fields = append(fields, s.more...)
 	switch s.shown {
 	case pending:
-		fields = append(fields, field{"waits", fmt.Sprintf("since %.0f s after its start: %s", s.asked.Seconds(), wait{limit: approvalLimit})})
+		fields = append(fields, field{
+			"waits", fmt.Sprintf("since %.0f s after its start: %s", s.asked.Seconds(), wait{limit: approvalLimit}),
+		})
 	case serving:
 		fields = append(fields, field{"started", s.stages.took()})
 	case held, stopped, failing:
@@ -327,12 +332,14 @@ func (s *status) words() (title string, next []string) {
 	switch s.shown {
 	case pending:
 		return "This machine waits for approval as a node.", slices.Concat(
-			[]string{"An admin of the cluster approves it with", ""}, approval(s.now.Name, s.now.Fingerprint), []string{"", "Then it continues by itself."},
+			[]string{"An admin of the cluster approves it with", ""}, approval(s.now.Name, s.now.Fingerprint),
+			[]string{"", "Then it continues by itself."},
 		)
 	case serving:
 		return "This machine serves as a node.", []string{"No action is needed. For more: writ node show " + s.now.Name}
 	case refused:
-		return fmt.Sprintf("The datacenter has %s this node.", s.now.State), []string{"To use the machine again, give it another token and start it again."}
+		return fmt.Sprintf("The datacenter has %s this node.",
+			s.now.State), []string{"To use the machine again, give it another token and start it again."}
 	case held:
 		return "This machine is held: it failed twice in the same way.", []string{
 			"It retries by itself. To retry at once when that is done, turn it off and on with its power button.",

@@ -26,7 +26,8 @@ func parseWatchdog(text string) (time.Duration, error) {
 	after := time.Duration(seconds) * time.Second
 	switch {
 	case err != nil || seconds != 0 && (seconds > int(watchdogMost.Seconds()) || after < watchdogLeast):
-		return 0, fmt.Errorf("write 0 for none, or %d to %d seconds", int(watchdogLeast.Seconds()), int(watchdogMost.Seconds()))
+		return 0, fmt.Errorf("write 0 for none, or %d to %d seconds", int(watchdogLeast.Seconds()),
+			int(watchdogMost.Seconds()))
 	case seconds == 0:
 		return noWatchdog, nil
 	}

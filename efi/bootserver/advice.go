@@ -57,16 +57,20 @@ func (m Machine) advice(now time.Time) string {
 	}
 	switch m.Step {
 	case StepScript:
-		return late(since > scriptQuiet, "asked for its script "+ago+" ago", "but not for the image: check its screen, and whether it reaches the address of the image")
+		return late(since > scriptQuiet, "asked for its script "+ago+" ago",
+			"but not for the image: check its screen, and whether it reaches the address of the image")
 	case StepLoading:
 		silent := now.Sub(m.Heard)
-		return late(silent > loadQuiet, fmt.Sprintf("%s of %s MiB sent", mib(m.Sent), mib(m.Size)), "and no more for "+duration(silent)+": check its network, and whether it is on")
+		return late(silent > loadQuiet, fmt.Sprintf("%s of %s MiB sent", mib(m.Sent), mib(m.Size)),
+			"and no more for "+duration(silent)+": check its network, and whether it is on")
 	case StepSent:
-		return late(since > sentQuiet, "image sent "+ago+" ago", "no report since: check its console, and check DHCP and the route to this server")
+		return late(since > sentQuiet, "image sent "+ago+" ago",
+			"no report since: check its console, and check DHCP and the route to this server")
 	case progress.StageNetwork:
 		return late(since > stageQuiet, "has an address for "+ago, "no report since: its time servers may not answer")
 	case progress.StageRunner:
-		return late(since > joinQuiet, "runner for "+ago+withText(m.Text), "it has not joined: check the address of the supervisor, the route and the clock")
+		return late(since > joinQuiet, "runner for "+ago+withText(m.Text),
+			"it has not joined: check the address of the supervisor, the route and the clock")
 	case progress.StageWaits:
 		return "waits for an admin: its console shows the command that approves it"
 	case progress.StageJoined:

@@ -44,21 +44,24 @@ func ParseAssignments(text string, check func(words []string) error) (*Assignmen
 			continue
 		}
 		if _, twice := a.words[machine]; twice {
-			return nil, writ.Errorf(writ.CodeUsage, "line %d: %s already has a line", n, machine).WithHint("a machine has one line with all its settings")
+			return nil, writ.Errorf(writ.CodeUsage, "line %d: %s already has a line", n, machine).
+				WithHint("a machine has one line with all its settings")
 		}
 		for _, word := range words {
 			if !slices.ContainsFunc(ownWords, func(prefix string) bool { return strings.HasPrefix(word, prefix) }) {
 				continue
 			}
 			if other := owner[word]; other != "" {
-				return nil, writ.Errorf(writ.CodeUsage, "line %d: %s already has %s", n, other, word).WithHint("names and addresses must be unique")
+				return nil, writ.Errorf(writ.CodeUsage, "line %d: %s already has %s", n, other, word).
+					WithHint("names and addresses must be unique")
 			}
 			owner[word] = machine
 		}
 		a.order, a.words[machine] = append(a.order, machine), strings.Join(words, " ")
 	}
 	if len(a.order) > MaxAssignments {
-		return nil, writ.Errorf(writ.CodeUsage, "%d machines have settings, and the limit is %d", len(a.order), MaxAssignments)
+		return nil, writ.Errorf(writ.CodeUsage, "%d machines have settings, and the limit is %d", len(a.order),
+			MaxAssignments)
 	}
 	return a, nil
 }
@@ -75,7 +78,8 @@ func parseAssignment(line string) (machine string, words []string, err error) {
 	}
 	words = fields[1:]
 	if len(words) == 0 {
-		return "", nil, writ.Errorf(writ.CodeUsage, "%s has no settings", machine).WithHint("append them, for example writ.name=n1 writ.address=10.77.0.4/24")
+		return "", nil, writ.Errorf(writ.CodeUsage, "%s has no settings", machine).
+			WithHint("append them, for example writ.name=n1 writ.address=10.77.0.4/24")
 	}
 	_, err = Script("", "", words)
 	return machine, words, err
@@ -168,8 +172,9 @@ func (a *Assignments) withUnseen(rows []Row, age int64) []Row {
 	for _, machine := range a.order {
 		if !seen[machine] {
 			rows = append(rows, Row{
-				Machine: Machine{MAC: machine}, AgeSeconds: age, SilentSeconds: age, Assigned: a.words[machine], Assignment: AssignmentWaits,
-				Advice: "no request since the boot server started: check that it is on, boots from the network, and is named correctly",
+				Machine: Machine{MAC: machine}, AgeSeconds: age, SilentSeconds: age, Assigned: a.words[machine],
+				Assignment: AssignmentWaits,
+				Advice:     "no request since the boot server started: check that it is on, boots from the network, and is named correctly",
 			})
 		}
 	}

@@ -74,7 +74,8 @@ func (m *Machine) start(now time.Time) {
 
 // report applies a report of the machine.
 func (m *Machine) report(r progress.Report, now time.Time) {
-	if r.Stage == progress.StageStart && !slices.Contains([]string{StepScript, StepLoading, StepSent, progress.StageStart}, m.Step) {
+	if r.Stage == progress.StageStart &&
+		!slices.Contains([]string{StepScript, StepLoading, StepSent, progress.StageStart}, m.Step) {
 		m.start(now) // from a disk, because it requested no script before
 	}
 	if r.Failed && !r.Held && (r.Stage == progress.StagePanic || r.Stage == progress.StageWatchdog) {

@@ -23,14 +23,16 @@ AGAIN
 func Script(image, again string, words []string) (string, error) {
 	for _, word := range words {
 		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, "\"'\\#\x00\r\n") {
-			return "", writ.Errorf(writ.CodeUsage, "the command line contains %q, which iPXE would misinterpret", word).WithHint("leave quotes, backslashes, #, ${ and && out")
+			return "", writ.Errorf(writ.CodeUsage, "the command line contains %q, which iPXE would misinterpret", word).
+				WithHint("leave quotes, backslashes, #, ${ and && out")
 		}
 	}
 	next := "goto start"
 	if again != "" {
 		next = "chain --replace --autofree " + again + " || goto failed"
 	}
-	return strings.NewReplacer("IMAGE", strings.Join(append([]string{image}, words...), " "), "AGAIN", next).Replace(ipxe), nil
+	return strings.NewReplacer("IMAGE", strings.Join(append([]string{image}, words...), " "), "AGAIN",
+		next).Replace(ipxe), nil
 }
 
 // identity lists the query parameters with which a machine identifies itself, besides its hardware address.

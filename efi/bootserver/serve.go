@@ -39,8 +39,9 @@ func (s *Server) serve(ctx context.Context, l net.Listener, secure *tls.Config, 
 		l = tls.NewListener(l, secure)
 	}
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, IdleTimeout: idleAfter, MaxHeaderBytes: MaxHeader,
-		ErrorLog: limit.ErrorLog(s.Log),
+		Handler: handler, ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, IdleTimeout: idleAfter,
+		MaxHeaderBytes: MaxHeader,
+		ErrorLog:       limit.ErrorLog(s.Log),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()

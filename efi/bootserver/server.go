@@ -110,7 +110,9 @@ func New(c Config) (*Server, error) {
 		s.Now = time.Now
 	}
 	s.began = s.Now()
-	s.guard = httpguard.Guard{Names: append([]string{c.URL}, c.Names...), Hint: "add it to the boot server with --allowed-host"}
+	s.guard = httpguard.Guard{
+		Names: append([]string{c.URL}, c.Names...), Hint: "add it to the boot server with --allowed-host",
+	}
 	s.rates.PerSecond = cmp.Or(c.PerSecond, defaultPerSecond)
 	s.steps.AtOnce = 100
 	if s.Assigned == nil {
@@ -155,7 +157,8 @@ var (
 
 // Routes lists all routes of the server.
 func Routes() []string {
-	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(machineRoutes)), maps.Keys(operatorRoutes))))
+	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(machineRoutes)),
+		maps.Keys(operatorRoutes))))
 }
 
 func (s *Server) routed(routes map[string]func(s *Server, w http.ResponseWriter, r *http.Request)) http.Handler {
@@ -190,7 +193,8 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
 	if times, say := s.refusals.Say(string(e.Code), time.Now()); say {
-		s.Log.WarnContext(r.Context(), "a request was refused", "address", hostOf(r.RemoteAddr), "code", e.Code, "err", progress.Text(e.Message, progress.MaxText), "times", times)
+		s.Log.WarnContext(r.Context(), "a request was refused", "address", hostOf(r.RemoteAddr), "code", e.Code,
+			"err", progress.Text(e.Message, progress.MaxText), "times", times)
 	}
 	text := string(e.Code) + ": " + e.Message + "\n"
 	if e.Hint != "" {
@@ -209,7 +213,8 @@ func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
 		return
 	}
 	if times, say := s.steps.Say("", time.Now()); say {
-		s.Log.InfoContext(r.Context(), "machine", "mac", m.MAC, "step", m.Step, "text", m.Text, "failed", m.Failed, "failures", m.Failures, "address", m.Address, "times", times)
+		s.Log.InfoContext(r.Context(), "machine", "mac", m.MAC, "step", m.Step, "text", m.Text, "failed", m.Failed,
+			"failures", m.Failures, "address", m.Address, "times", times)
 	}
 }
 
@@ -226,7 +231,8 @@ func (s *Server) base(r *http.Request) (string, error) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	at, err := netip.ParseAddrPort(fmt.Sprint(local))
 	if err != nil || at.Addr().Zone() != "" {
-		return "", writ.Errorf(writ.CodeBadRequest, "this server does not know its address for machines").WithHint("start it with --url")
+		return "", writ.Errorf(writ.CodeBadRequest, "this server does not know its address for machines").
+			WithHint("start it with --url")
 	}
 	return scheme + "://" + netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String(), nil
 }
@@ -240,7 +246,8 @@ func (s *Server) script(base, mac string, words []string) (string, error) {
 // words returns the command line of a machine: the common settings, its own, and the address for reports. The last
 // value of a setting wins.
 func (s *Server) words(base, mac, own string) []string {
-	return slices.Concat(s.Words, strings.Fields(own), []string{"writ.boot=" + base + progress.Path + progress.Name(mac)})
+	return slices.Concat(s.Words, strings.Fields(own),
+		[]string{"writ.boot=" + base + progress.Path + progress.Name(mac)})
 }
 
 func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
@@ -295,12 +302,14 @@ func identityOf(text string) string {
 }
 
 func notMAC() error {
-	return writ.Errorf(writ.CodeBadRequest, "this is not an address of a network card").WithHint("ask as 52-54-00-77-00-50")
+	return writ.Errorf(writ.CodeBadRequest, "this is not an address of a network card").
+		WithHint("ask as 52-54-00-77-00-50")
 }
 
 func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("name") != s.name {
-		s.refuse(w, r, writ.Errorf(writ.CodeNotFound, "unknown image").WithHint("ask for the script again, which names the image"))
+		s.refuse(w, r,
+			writ.Errorf(writ.CodeNotFound, "unknown image").WithHint("ask for the script again, which names the image"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -345,13 +354,18 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answerList answers with the list. All lists that are being sent take a bounded amount of memory, however slowly operators read.
+// answerList answers with the list. All lists that are being sent take a bounded amount of memory, however slowly
+// operators read.
 func (s *Server) answerList(w http.ResponseWriter, r *http.Request) {
 	metered := &httpguard.MeteredWriter{
 		ResponseWriter: w,
-		Reserve:        func(bytes int) (func(), bool) { return s.answers.Reserve(limit.NetworkOf(r.RemoteAddr), bytes) },
+		Reserve: func(bytes int) (func(),
+			bool) {
+			return s.answers.Reserve(limit.NetworkOf(r.RemoteAddr), bytes)
+		},
 		Refuse: func(w http.ResponseWriter) {
-			s.refuse(w, r, writ.Errorf(writ.CodeRateLimited, "too many lists are being sent at the same time").WithHint("try again in a second"))
+			s.refuse(w, r, writ.Errorf(writ.CodeRateLimited,
+				"too many lists are being sent at the same time").WithHint("try again in a second"))
 		},
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -371,7 +385,8 @@ func (s *Server) List() List {
 		own := assigned.of(m.MAC, m.Serial)
 		state := m.assignmentState(own)
 		l.Machines = append(l.Machines, Row{
-			Machine: m, AgeSeconds: seconds(m.Since), SilentSeconds: seconds(m.Heard), Advice: m.Advice(now) + assignmentAdvice(state), Assigned: own, Assignment: state,
+			Machine: m, AgeSeconds: seconds(m.Since), SilentSeconds: seconds(m.Heard),
+			Advice: m.Advice(now) + assignmentAdvice(state), Assigned: own, Assignment: state,
 		})
 	}
 	l.Machines = assigned.withUnseen(l.Machines, seconds(s.began))

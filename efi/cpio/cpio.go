@@ -59,7 +59,8 @@ func (a *Archive) add(name string, mode uint32, data []byte) error {
 		return fmt.Errorf("add %q to an archive: names are relative, without empty elements and dots", name)
 	}
 	if len(data) > math.MaxUint32 {
-		return fmt.Errorf("add %s to an archive: it has %d bytes, and the format allows less than 4 GiB", name, len(data))
+		return fmt.Errorf("add %s to an archive: it has %d bytes, and the format allows less than 4 GiB", name,
+			len(data))
 	}
 	if there, ok := a.entries[name]; ok && (there.mode != mode || !bytes.Equal(there.data, data)) {
 		return fmt.Errorf("add %s to an archive: it already exists with other content or another mode", name)

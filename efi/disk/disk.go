@@ -23,7 +23,9 @@ const (
 )
 
 // systemPartition is the type GUID of the EFI system partition, in GPT byte order.
-var systemPartition = [16]byte{0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b}
+var systemPartition = [16]byte{
+	0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b,
+}
 
 // File is a file on the disk. Name uses slashes as separators.
 type File struct {
@@ -49,7 +51,8 @@ func Build(files []File, spare int64) ([]byte, error) {
 	shape := shapeFor(root, spare)
 	partition := int64(shape.sectors) * sector
 	if spare < 0 || partition > most {
-		return nil, writ.Errorf(writ.CodeTooLarge, "the disk would have %d MiB, and the limit is %d", partition>>20, most>>20)
+		return nil, writ.Errorf(writ.CodeTooLarge, "the disk would have %d MiB, and the limit is %d", partition>>20,
+			most>>20)
 	}
 	size := (alignment + partition + (1+tableSize)*sector + alignment - 1) / alignment * alignment
 	out := make([]byte, size)

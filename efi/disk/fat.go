@@ -45,7 +45,8 @@ func tree(files []File) (*node, error) {
 	root := &node{dir: true}
 	for _, f := range files {
 		if !fs.ValidPath(f.Name) || f.Name == "." || strings.ContainsFunc(f.Name, notInName) {
-			return nil, writ.Errorf(writ.CodeUsage, "invalid name %q for a file on a firmware disk", f.Name).WithHint("use letters, digits, dots, hyphens and underscores")
+			return nil, writ.Errorf(writ.CodeUsage, "invalid name %q for a file on a firmware disk", f.Name).
+				WithHint("use letters, digits, dots, hyphens and underscores")
 		}
 		at := root
 		names := strings.Split(f.Name, "/")
@@ -53,7 +54,8 @@ func tree(files []File) (*node, error) {
 			n := at.find(name)
 			switch last := i == len(names)-1; {
 			case n != nil && (last || !n.dir):
-				return nil, writ.Errorf(writ.CodeUsage, "%s is on the disk twice", f.Name).WithHint("firmware ignores the case of letters")
+				return nil, writ.Errorf(writ.CodeUsage, "%s is on the disk twice", f.Name).
+					WithHint("firmware ignores the case of letters")
 			case n == nil:
 				n = &node{name: name, dir: !last}
 				if last {

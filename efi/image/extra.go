@@ -43,7 +43,8 @@ func (r *Recipe) firmware(f *files) error {
 		}
 		for _, name := range names {
 			if err := take(name); err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot read the firmware %s: %v", name, err).WithHint("name files in the patterns, not directories; `apt-get download` its package again if it is damaged")
+				return writ.Errorf(writ.CodeUsage, "cannot read the firmware %s: %v", name, err).
+					WithHint("name files in the patterns, not directories; `apt-get download` its package again if it is damaged")
 			}
 		}
 	}
@@ -54,7 +55,8 @@ func (r *Recipe) firmware(f *files) error {
 	f.image.Firmware = slices.DeleteFunc(f.image.Firmware, func(name string) bool {
 		if r.FirmwareOfModules {
 			for _, ending := range compressed {
-				if err := take(name + ending); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid) {
+				if err := take(name + ending); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+					!errors.Is(err, fs.ErrInvalid) {
 					failed = errors.Join(failed, err)
 				}
 			}
@@ -72,13 +74,15 @@ func (r *Recipe) extras(f *files) error {
 	for _, extra := range r.Extra {
 		perm := fs.FileMode(0o644)
 		if extra.Program {
-			if _, err := checkProgram(extra.Name, extra.Data, "name a program for Linux on amd64; put other files under files of the program"); err != nil {
+			if _, err := checkProgram(extra.Name, extra.Data,
+				"name a program for Linux on amd64; put other files under files of the program"); err != nil {
 				return err
 			}
 			perm = 0o755
 		}
 		if slices.ContainsFunc(f.image.Files, func(there File) bool { return there.Name == inside(extra.Name) }) {
-			return writ.Errorf(writ.CodeUsage, "the image already has %s", extra.Name).WithHint("give the file another place in the recipe")
+			return writ.Errorf(writ.CodeUsage, "the image already has %s", extra.Name).
+				WithHint("give the file another place in the recipe")
 		}
 		f.file(inside(extra.Name), perm, extra.Data)
 	}

@@ -122,7 +122,8 @@ func (r *Recipe) Build() (*Image, error) {
 		return nil, err
 	}
 	if settings.Join != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "writ.join is not allowed in an image: a token admits one node, and many can read an image").
+		return nil, writ.Errorf(writ.CodeUsage,
+			"writ.join is not allowed in an image: a token admits one node, and many can read an image").
 			WithHint("pass it to the machine, on the command line of the kernel or in a credential")
 	}
 	archive := &files{image: image}
@@ -171,7 +172,9 @@ func checkStatic(name string, program []byte, how string) error {
 	}
 	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		libraries, _ := file.ImportedLibraries() // without them the message is still correct
-		return writ.Errorf(writ.CodeUsage, "%s needs libraries: %s", name, cmp.Or(strings.Join(libraries, ", "), "it has a loader")).WithHint("%s", how)
+		return writ.Errorf(writ.CodeUsage, "%s needs libraries: %s", name,
+			cmp.Or(strings.Join(libraries, ", "), "it has a loader")).
+			WithHint("%s", how)
 	}
 	return nil
 }
@@ -236,7 +239,9 @@ func inside(name string) string { return strings.TrimPrefix(name, "/") }
 
 // base adds the files that do not depend on the kernel.
 func (r *Recipe) base(f *files) error {
-	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "root", "mnt", "var/tmp", inside(path.Dir(boot.DataAt))} {
+	for _, dir := range []string{
+		"proc", "sys", "dev", "run", "tmp", "root", "mnt", "var/tmp", inside(path.Dir(boot.DataAt)),
+	} {
 		if err := f.archive.Dir(dir, 0o755); err != nil {
 			return err
 		}
@@ -290,6 +295,7 @@ func (r *Recipe) modules(f *files) error {
 	for name, text := range index.Lists(all) {
 		f.file(path.Join(dir, name), 0o644, text)
 	}
-	f.text(inside(boot.LoadAt), slices.Concat(slices.DeleteFunc(start, func(name string) bool { return !has(name) }), r.Names)...)
+	f.text(inside(boot.LoadAt),
+		slices.Concat(slices.DeleteFunc(start, func(name string) bool { return !has(name) }), r.Names)...)
 	return nil
 }

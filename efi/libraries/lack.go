@@ -27,23 +27,27 @@ func lackError(lacking []lack) error {
 	}
 	var hints []string
 	if len(packages) > 0 {
-		hints = append(hints, "in the directory of --packages: apt-get download "+strings.Join(packages, " ")+". If apt does not find a package, append t64 to its name")
+		hints = append(hints, "in the directory of --packages: apt-get download "+strings.Join(packages,
+			" ")+". If apt does not find a package, append t64 to its name")
 	}
 	if len(unknown) > 0 {
 		hints = append(hints, "`apt-file search "+unknown[0]+"` names the package of a library: download it to the directory of --packages")
 	}
-	return writ.Errorf(writ.CodeNotFound, "the packages lack libraries: %s", strings.Join(texts, ", ")).WithHint("%s", strings.Join(hints, "; "))
+	return writ.Errorf(writ.CodeNotFound, "the packages lack libraries: %s", strings.Join(texts, ", ")).
+		WithHint("%s", strings.Join(hints, "; "))
 }
 
 // otherLoader returns the error for a program with an unsupported loader, whose search paths would differ.
 func otherLoader(program, interpreter string) error {
-	return writ.Errorf(writ.CodeUsage, "%s has the loader %s, but an image only has Debian's: %s", program, interpreter, loader).
+	return writ.Errorf(writ.CodeUsage, "%s has the loader %s, but an image only has Debian's: %s", program, interpreter,
+		loader).
 		WithHint("take the program from a Debian package, or link it statically")
 }
 
 // elsewhere maps libraries to packages whose names do not follow Debian's policy.
 var elsewhere = map[string]string{
-	"ld-linux-x86-64.so.2": "libc6", "libc.so.6": "libc6", "libm.so.6": "libc6", "libmvec.so.1": "libc6", "libdl.so.2": "libc6", "libpthread.so.0": "libc6",
+	"ld-linux-x86-64.so.2": "libc6", "libc.so.6": "libc6", "libm.so.6": "libc6", "libmvec.so.1": "libc6",
+	"libdl.so.2": "libc6", "libpthread.so.0": "libc6",
 	"librt.so.1": "libc6", "libresolv.so.2": "libc6", "libutil.so.1": "libc6", "libanl.so.1": "libc6",
 	"libz.so.1": "zlib1g", "libcrypto.so.3": "libssl3", "libe2p.so.2": "libext2fs2",
 }

@@ -93,10 +93,14 @@ func (s *search) read(name, from string, data []byte, by *object) (*object, stri
 	if err != nil || file.Class != elf.ELFCLASS64 || file.Machine != elf.EM_X86_64 {
 		return nil, "", false
 	}
-	o := &object{name: name, from: from, by: by, rpath: directories(file, elf.DT_RPATH), runpath: directories(file, elf.DT_RUNPATH)}
+	o := &object{
+		name: name, from: from, by: by, rpath: directories(file, elf.DT_RPATH),
+		runpath: directories(file, elf.DT_RUNPATH),
+	}
 	o.needed, _ = file.ImportedLibraries() // the error only means that it needs no libraries
 	symbols, _ := file.ImportedSymbols()
-	if slices.ContainsFunc(symbols, func(s elf.ImportedSymbol) bool { return s.Name == "dlopen" || s.Name == "dlmopen" }) {
+	if slices.ContainsFunc(symbols,
+		func(s elf.ImportedSymbol) bool { return s.Name == "dlopen" || s.Name == "dlmopen" }) {
 		s.loading[name] = true
 	}
 	return o, interpreter(file), true
@@ -229,7 +233,8 @@ func (o *object) places() (all []place) {
 func (o *object) expand(dirs []string) (all []place) {
 	for _, dir := range dirs {
 		with := func(origin string) string {
-			text := strings.NewReplacer("${ORIGIN}", origin, "$ORIGIN", origin, "${LIB}", "lib/x86_64-linux-gnu", "$LIB", "lib/x86_64-linux-gnu").Replace(dir)
+			text := strings.NewReplacer("${ORIGIN}", origin, "$ORIGIN", origin, "${LIB}", "lib/x86_64-linux-gnu",
+				"$LIB", "lib/x86_64-linux-gnu").Replace(dir)
 			if strings.Contains(text, "$") || !path.IsAbs(text) {
 				return ""
 			}

@@ -74,7 +74,8 @@ func Scan(dir fs.FS) (*Index, error) {
 	x := &Index{modules: map[string]*Module{}, builtin: map[string]bool{}, files: dir}
 	list, err := fs.ReadFile(dir, "modules.builtin")
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the directory of modules cannot be read: %v", err).WithHint("it is lib/modules/VERSION of the kernel's package")
+		return nil, writ.Errorf(writ.CodeUsage, "the directory of modules cannot be read: %v", err).
+			WithHint("it is lib/modules/VERSION of the kernel's package")
 	}
 	for line := range strings.Lines(string(list)) {
 		x.builtin[nameOf(strings.TrimSpace(line))] = true
@@ -175,7 +176,8 @@ func (x *Index) Closure(names ...string) ([]*Module, error) {
 	for _, name := range names {
 		found, builtin := x.Find(name)
 		if len(found) == 0 && !builtin {
-			return nil, writ.Errorf(writ.CodeNotFound, "the kernel has no module %s", name).WithHint("`find lib/modules -name '*.ko*'` lists the modules of a package")
+			return nil, writ.Errorf(writ.CodeNotFound, "the kernel has no module %s", name).
+				WithHint("`find lib/modules -name '*.ko*'` lists the modules of a package")
 		}
 		for _, m := range found {
 			if err := c.add(m); err != nil {
@@ -216,7 +218,8 @@ func (c *closure) add(m *Module) error {
 		}
 		needed := c.index.modules[name]
 		if needed == nil {
-			return writ.Errorf(writ.CodeNotFound, "the module %s needs %s, which the kernel does not have", m.Name, name).
+			return writ.Errorf(writ.CodeNotFound, "the module %s needs %s, which the kernel does not have", m.Name,
+				name).
 				WithHint("the package of the kernel is incomplete: unpack it again")
 		}
 		if err := c.add(needed); err != nil {
@@ -275,7 +278,9 @@ func (x *Index) Lists(some []*Module) map[string][]byte {
 	for _, name := range slices.Sorted(maps.Keys(x.builtin)) {
 		fmt.Fprintf(&builtin, "kernel/%s.ko\n", name)
 	}
-	return map[string][]byte{depFile: dep.Bytes(), aliasFile: alias.Bytes(), softdepFile: softdep.Bytes(), builtinFile: builtin.Bytes()}
+	return map[string][]byte{
+		depFile: dep.Bytes(), aliasFile: alias.Bytes(), softdepFile: softdep.Bytes(), builtinFile: builtin.Bytes(),
+	}
 }
 
 // needs returns all modules that must be loaded before m, the last one first.

@@ -73,7 +73,8 @@ func SettingsOf(cmdline string) string {
 
 // Valid reports whether the fields are well-formed. If a report is valid, so is the result of Clean.
 func (r Report) Valid() bool {
-	return stagePattern.MatchString(r.Stage) && (r.Node == "" || writ.ValidName(r.Node)) && (r.Settings == "" || settingsPattern.MatchString(r.Settings))
+	return stagePattern.MatchString(r.Stage) && (r.Node == "" || writ.ValidName(r.Node)) &&
+		(r.Settings == "" || settingsPattern.MatchString(r.Settings))
 }
 
 // Clean returns the report with limited and printable texts.

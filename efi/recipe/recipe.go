@@ -93,7 +93,8 @@ func Names() []string { return []string{Cloud, Metal} }
 func Text(name string) (string, error) {
 	text, err := defaults.ReadFile(name + ".yaml")
 	if err != nil || !slices.Contains(Names(), name) {
-		return "", writ.Errorf(writ.CodeUsage, "unknown recipe %q", name).WithHint("there are %s", strings.Join(Names(), " and "))
+		return "", writ.Errorf(writ.CodeUsage, "unknown recipe %q", name).
+			WithHint("there are %s", strings.Join(Names(), " and "))
 	}
 	return string(text), nil
 }
@@ -115,7 +116,8 @@ func For(kernel string) string {
 func Parse(text []byte) (*Recipe, error) {
 	r := &Recipe{}
 	if err := yamltext.Decode(text, r); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the recipe cannot be read: %v", err).WithHint("`writ efi recipe metal` prints one with all its fields")
+		return nil, writ.Errorf(writ.CodeUsage, "the recipe cannot be read: %v", err).
+			WithHint("`writ efi recipe metal` prints one with all its fields")
 	}
 	r.place()
 	if err := r.check(); err != nil {
@@ -155,12 +157,14 @@ var hidden = []string{"dev", "proc", "run", "sys", "tmp", "var/lib/writ"}
 func (r *Recipe) check() error {
 	for _, name := range slices.Concat(r.Modules.Wanted, r.Modules.Start, r.Modules.Required) {
 		if !modulePattern.MatchString(name) {
-			return writ.Errorf(writ.CodeUsage, "invalid module name %q in the recipe", name).WithHint("write the name as lsmod shows it, such as virtio_net")
+			return writ.Errorf(writ.CodeUsage, "invalid module name %q in the recipe", name).
+				WithHint("write the name as lsmod shows it, such as virtio_net")
 		}
 	}
 	for _, pattern := range r.Firmware.Files {
 		if _, err := path.Match(pattern, ""); err != nil || !fs.ValidPath(pattern) {
-			return writ.Errorf(writ.CodeUsage, "invalid firmware pattern %q in the recipe", pattern).WithHint("write it relative to lib/firmware: bnx2x/*.fw")
+			return writ.Errorf(writ.CodeUsage, "invalid firmware pattern %q in the recipe", pattern).
+				WithHint("write it relative to lib/firmware: bnx2x/*.fw")
 		}
 	}
 	for _, file := range r.Files() {
@@ -170,12 +174,14 @@ func (r *Recipe) check() error {
 	}
 	for _, p := range r.Programs {
 		if p.Optional && p.Package == "" {
-			return writ.Errorf(writ.CodeUsage, "%s is optional in the recipe, but is not from a package", p.File.File).WithHint("name its package, or remove optional")
+			return writ.Errorf(writ.CodeUsage, "%s is optional in the recipe, but is not from a package", p.File.File).
+				WithHint("name its package, or remove optional")
 		}
 	}
 	for _, pin := range r.Packages {
 		if pin.Package == "" || pin.Version == "" || !sumPattern.MatchString(pin.SHA256) {
-			return writ.Errorf(writ.CodeUsage, "the recipe pins the package %q without a version or a SHA-256 of 64 hex digits", pin.Package).
+			return writ.Errorf(writ.CodeUsage,
+				"the recipe pins the package %q without a version or a SHA-256 of 64 hex digits", pin.Package).
 				WithHint("`writ efi recipe cloud --packages DIR` prints the pins of a directory")
 		}
 	}
@@ -192,17 +198,22 @@ func (r *Recipe) Files() (files []File) {
 
 func (f *File) check() error {
 	clean := path.IsAbs(f.At) && path.Clean(f.At) == f.At && f.At != "/"
-	isHidden := slices.ContainsFunc(hidden, func(dir string) bool { return f.At == "/"+dir || strings.HasPrefix(f.At, "/"+dir+"/") })
+	isHidden := slices.ContainsFunc(hidden,
+		func(dir string) bool { return f.At == "/"+dir || strings.HasPrefix(f.At, "/"+dir+"/") })
 	switch {
-	case f.Package != "" && (!packagePattern.MatchString(f.Package) || !path.IsAbs(f.File) || path.Clean(f.File) != f.File):
+	case f.Package != "" &&
+		(!packagePattern.MatchString(f.Package) || !path.IsAbs(f.File) || path.Clean(f.File) != f.File):
 		return writ.Errorf(writ.CodeUsage, "invalid file %q of the package %q in the recipe", f.File, f.Package).
 			WithHint("write the name of the package, and the whole path of the file in it: package: runc, file: /usr/sbin/runc")
 	case f.File == "" || !clean:
-		return writ.Errorf(writ.CodeUsage, "invalid file %q at %q in the recipe", f.File, f.At).WithHint("write its current path, and its whole path in the image: file: bin/tool, at: /usr/bin/tool")
+		return writ.Errorf(writ.CodeUsage, "invalid file %q at %q in the recipe", f.File, f.At).
+			WithHint("write its current path, and its whole path in the image: file: bin/tool, at: /usr/bin/tool")
 	case isHidden:
-		return writ.Errorf(writ.CodeUsage, "the recipe has %s at %s, which is hidden by a mount", f.File, f.At).WithHint("use /usr or /etc")
+		return writ.Errorf(writ.CodeUsage, "the recipe has %s at %s, which is hidden by a mount", f.File, f.At).
+			WithHint("use /usr or /etc")
 	case f.SHA256 != "" && !sumPattern.MatchString(f.SHA256):
-		return writ.Errorf(writ.CodeUsage, "invalid SHA-256 of %s in the recipe", f.File).WithHint("sha256sum %s", f.File)
+		return writ.Errorf(writ.CodeUsage, "invalid SHA-256 of %s in the recipe", f.File).
+			WithHint("sha256sum %s", f.File)
 	}
 	return nil
 }
@@ -222,9 +233,11 @@ func (r *Recipe) CheckPackages(got []Pin) error {
 		i := slices.IndexFunc(r.Packages, func(pin Pin) bool { return pin.Package == p.Package })
 		switch {
 		case i < 0:
-			return writ.Errorf(writ.CodeUsage, "the recipe does not pin %s %s", p.Package, p.Version).WithHint("remove the package, or pin it")
+			return writ.Errorf(writ.CodeUsage, "the recipe does not pin %s %s", p.Package, p.Version).
+				WithHint("remove the package, or pin it")
 		case r.Packages[i] != p:
-			return writ.Errorf(writ.CodeUsage, "%s %s with the SHA-256 %s differs from the pin: %s with %s", p.Package, p.Version, p.SHA256, r.Packages[i].Version, r.Packages[i].SHA256).
+			return writ.Errorf(writ.CodeUsage, "%s %s with the SHA-256 %s differs from the pin: %s with %s", p.Package,
+				p.Version, p.SHA256, r.Packages[i].Version, r.Packages[i].SHA256).
 				WithHint("download the version that is pinned, or verify this one and pin it")
 		}
 	}
@@ -236,7 +249,8 @@ func PinText(packages []Pin) string {
 	if len(packages) == 0 {
 		return ""
 	}
-	packages = slices.SortedFunc(slices.Values(packages), func(a, b Pin) int { return strings.Compare(a.Package, b.Package) })
+	packages = slices.SortedFunc(slices.Values(packages),
+		func(a, b Pin) int { return strings.Compare(a.Package, b.Package) })
 	text := "\n# Other packages, and other versions of these, are refused.\npackages:\n"
 	for _, p := range packages {
 		text += fmt.Sprintf("  - package: %s\n    version: %q\n    sha256: %q\n", p.Package, p.Version, p.SHA256)

@@ -140,12 +140,16 @@ func GoModules(program []byte) (version string, modules []Component) {
 		}
 	}
 	toolchain := strings.TrimPrefix(info.GoVersion, "go")
-	modules = append(modules, Component{Type: "library", Name: "std", Version: toolchain, PURL: purl("golang", "std", toolchain), License: "BSD-3-Clause"})
+	modules = append(modules, Component{
+		Type: "library", Name: "std", Version: toolchain, PURL: purl("golang", "std", toolchain),
+		License: "BSD-3-Clause",
+	})
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		modules = append(modules, Component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl("golang", m.Path, m.Version)})
+		modules = append(modules,
+			Component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl("golang", m.Path, m.Version)})
 	}
 	return version, modules
 }

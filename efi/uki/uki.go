@@ -58,11 +58,13 @@ func Build(p Parts) ([]byte, error) {
 	}
 	kernel, err := pe.NewFile(bytes.NewReader(p.Kernel))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not a UEFI program: %v", err).WithHint("it needs CONFIG_EFI_STUB, which Debian's kernels have")
+		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not a UEFI program: %v", err).
+			WithHint("it needs CONFIG_EFI_STUB, which Debian's kernels have")
 	}
 	optional, ok := kernel.OptionalHeader.(*pe.OptionalHeader64)
 	if kernel.Machine != machineAMD64 || !ok {
-		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not for amd64").WithHint("other architectures have no image yet")
+		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not for amd64").
+			WithHint("other architectures have no image yet")
 	}
 	if strings.ContainsAny(p.Cmdline, "\x00\n") {
 		return nil, writ.Errorf(writ.CodeUsage, "the kernel command line must be a single line")
@@ -87,7 +89,8 @@ func addSections(file []byte, more []section) ([]byte, error) {
 	switch {
 	case image.Machine != machineAMD64 || !ok:
 		return nil, badStub("it is not for amd64")
-	case optional.NumberOfRvaAndSizes > pe.IMAGE_DIRECTORY_ENTRY_SECURITY && optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size != 0:
+	case optional.NumberOfRvaAndSizes > pe.IMAGE_DIRECTORY_ENTRY_SECURITY &&
+		optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size != 0:
 		return nil, badStub("it is signed, and the signature would become invalid")
 	}
 	end, first := uint32(0), uint32(math.MaxUint32) // end of the stub in memory; first section in the file
@@ -114,7 +117,8 @@ func addSections(file []byte, more []section) ([]byte, error) {
 	initialized := optional.SizeOfInitializedData
 	for i, s := range more {
 		out = pad(out, optional.FileAlignment)
-		begin, offset, inFile := alignUp(uint64(end), page), len(out), alignUp(uint64(len(s.data)), uint64(optional.FileAlignment))
+		begin, offset, inFile := alignUp(uint64(end), page), len(out), alignUp(uint64(len(s.data)),
+			uint64(optional.FileAlignment))
 		size := max(uint64(s.size), uint64(len(s.data)))
 		if begin+size > math.MaxInt32 || uint64(offset)+inFile > math.MaxInt32 {
 			return nil, writ.Errorf(writ.CodeTooLarge, "the image would be more than 2 GiB")
@@ -138,7 +142,8 @@ func addSections(file []byte, more []section) ([]byte, error) {
 }
 
 func badStub(format string, args ...any) error {
-	return writ.Errorf(writ.CodeUsage, "the stub cannot be used: "+format, args...).WithHint("use linuxx64.efi.stub of Debian's package systemd-boot-efi")
+	return writ.Errorf(writ.CodeUsage, "the stub cannot be used: "+format, args...).
+		WithHint("use linuxx64.efi.stub of Debian's package systemd-boot-efi")
 }
 
 // alignUp rounds n up to a multiple of to.
@@ -158,7 +163,8 @@ const (
 // KernelVersion returns the version of a kernel, as shown by `uname -r`.
 func KernelVersion(kernel []byte) (string, error) {
 	if len(kernel) < 0x400 || string(kernel[atMagic:atMagic+len(magic)]) != magic {
-		return "", writ.Errorf(writ.CodeUsage, "the kernel is not a Linux bzImage").WithHint("it is the file /boot/vmlinuz-VERSION of a package linux-image-…")
+		return "", writ.Errorf(writ.CodeUsage, "the kernel is not a Linux bzImage").
+			WithHint("it is the file /boot/vmlinuz-VERSION of a package linux-image-…")
 	}
 	at := int(binary.LittleEndian.Uint16(kernel[atVersion:])) + 0x200
 	version, _, _ := strings.Cut(string(kernel[min(at, len(kernel)):min(at+256, len(kernel))]), "\x00")

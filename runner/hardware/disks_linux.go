@@ -20,7 +20,9 @@ func Disks(dirs ...string) []writ.Disk {
 		}
 		seen = append(seen, s.Fsid)
 		used := s.Blocks - s.Bfree
-		all = append(all, writ.Disk{Path: word(dir), Bytes: int64((used + s.Bavail) * uint64(s.Bsize)), Free: int64(s.Bavail * uint64(s.Bsize))})
+		all = append(all, writ.Disk{
+			Path: word(dir), Bytes: int64((used + s.Bavail) * uint64(s.Bsize)), Free: int64(s.Bavail * uint64(s.Bsize)),
+		})
 	}
 	return all
 }

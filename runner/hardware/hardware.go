@@ -163,7 +163,8 @@ func (m Machine) disks() (all []writ.HostDisk) {
 	for _, name := range m.list("sys/block") {
 		at := path.Join("sys/block", name)
 		size := m.number(at+"/size") * 512 // in sectors, which are 512 bytes here for every disk
-		if size <= 0 || slices.ContainsFunc(virtual, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if size <= 0 ||
+			slices.ContainsFunc(virtual, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
 		if len(all) == nodes.MaxDisks {

@@ -51,7 +51,9 @@ func (p *Past) free(once bool) bool {
 //
 // The caller must ensure that no job is between Start and Finish twice, and no two attempts of a job with once: a job
 // that this incarnation started and did not finish has not acted.
-func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
+func (j *Journal) Start(
+	ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool,
+) (*Past, error) {
 	run := j.recent.hold(job.Run)
 	defer j.recent.release(run)
 	if !once {
@@ -77,7 +79,9 @@ func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, 
 }
 
 // startRepeatable is Start for a repeatable job.
-func (j *Journal) startRepeatable(ctx context.Context, run *recentRun, job *writ.Job, incarnation int64) (against *Past, err error) {
+func (j *Journal) startRepeatable(
+	ctx context.Context, run *recentRun, job *writ.Job, incarnation int64,
+) (against *Past, err error) {
 	there, err := run.mayHave(ctx, job.Seq, func(ctx context.Context) ([]int, error) { return j.CallsOf(ctx, job.Run) })
 	if err != nil || !there {
 		return nil, err
@@ -112,7 +116,8 @@ func (j *Journal) CallsOf(ctx context.Context, run writ.RunID) ([]int, error) {
 
 // pastOf loads all attempts of a job's call.
 func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
-	rows, err := tx.Query("SELECT try, began, incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2", job.Run, job.Seq)
+	rows, err := tx.Query("SELECT try, began, incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2",
+		job.Run, job.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +177,9 @@ func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result
 // Refuse records a job that is answered without execution, in one step, and returns the decisive result: an earlier one
 // if it exists, otherwise that of answer. answer gets the entry of a started and unfinished job, or nil, and may be
 // called twice.
-func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
+func (j *Journal) Refuse(
+	ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result,
+) (*writ.Result, error) {
 	run := j.recent.hold(job.Run)
 	defer j.recent.release(run)
 	run.mark(job.Seq)
@@ -258,7 +265,8 @@ type Unacknowledged struct {
 
 // Unacknowledged returns the results that the supervisor may not have, in the order of their Until.
 func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) {
-	rows, err := j.db.Query(ctx, "SELECT result, end_by FROM jobs WHERE result IS NOT NULL AND acked = FALSE ORDER BY end_by")
+	rows, err := j.db.Query(ctx,
+		"SELECT result, end_by FROM jobs WHERE result IS NOT NULL AND acked = FALSE ORDER BY end_by")
 	if err != nil {
 		return nil, err
 	}

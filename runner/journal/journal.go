@@ -210,7 +210,8 @@ func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 				return err
 			}
 			last := min(newest, sqldb.Micros(now))
-			done, err := tx.Exec("DELETE FROM jobs WHERE rowid IN (SELECT rowid FROM jobs WHERE end_by < $1 LIMIT $2)", last-Keep.Microseconds(), pruned)
+			done, err := tx.Exec("DELETE FROM jobs WHERE rowid IN (SELECT rowid FROM jobs WHERE end_by < $1 LIMIT $2)",
+				last-Keep.Microseconds(), pruned)
 			if err != nil {
 				return err
 			}

@@ -44,7 +44,8 @@ func (j *Journal) Meter(ctx context.Context, used []Use, readings map[writ.UID]R
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, 0) ON CONFLICT (uid, hour) DO UPDATE SET cpu_ms = usage.cpu_ms + excluded.cpu_ms,
 				memory_mib_ms = usage.memory_mib_ms + excluded.memory_mib_ms, disk_gib_ms = usage.disk_gib_ms + excluded.disk_gib_ms,
 				received = usage.received + excluded.received, sent = usage.sent + excluded.sent, version = usage.version + 1`,
-				string(u.UID), sqldb.Micros(u.Hour), string(u.Resource.Project), string(u.Resource.Kind), u.Resource.Name,
+				string(u.UID), sqldb.Micros(u.Hour), string(u.Resource.Project), string(u.Resource.Kind),
+				u.Resource.Name,
 				u.CPU.Milliseconds(), u.Memory.Milliseconds(), u.Disk.Milliseconds(), u.Received, u.Sent)
 			if err != nil {
 				return err
@@ -98,7 +99,8 @@ func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usag
 		var uid, project, kind string
 		var hour, version int64
 		var u writ.Usage
-		err := rows.Scan(&uid, &hour, &project, &kind, &u.Name, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent, &version)
+		err := rows.Scan(&uid, &hour, &project, &kind, &u.Name, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds,
+			&u.Received, &u.Sent, &version)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -117,7 +119,8 @@ func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usag
 func (j *Journal) AcknowledgeUsage(ctx context.Context, versions []Version) error {
 	return j.db.Write(failpoint.At(ctx, failpoint.UsageAcknowledged), func(tx *sqldb.Tx) error {
 		for _, v := range versions {
-			if _, err := tx.Exec(`UPDATE usage SET told = $1 WHERE uid = $2 AND hour = $3 AND told < $1`, v.Number, string(v.UID), sqldb.Micros(v.Hour)); err != nil {
+			if _, err := tx.Exec(`UPDATE usage SET told = $1 WHERE uid = $2 AND hour = $3 AND told < $1`, v.Number,
+				string(v.UID), sqldb.Micros(v.Hour)); err != nil {
 				return err
 			}
 		}

@@ -48,7 +48,8 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 		report.Refused = err.Error()
 		return report
 	case q.Source != "" && !slices.Contains(sources, q.Source):
-		report.Refused = fmt.Sprintf("the node has no log of %q; its logs are: %s", q.Source, cmp.Or(strings.Join(sources, ", "), "nothing"))
+		report.Refused = fmt.Sprintf("the node has no log of %q; its logs are: %s", q.Source,
+			cmp.Or(strings.Join(sources, ", "), "nothing"))
 		return report
 	}
 	next := position{}
@@ -69,7 +70,10 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 		for _, e := range behind {
 			next[source], at = e.Number, at.then(moment{e.Boot == report.Boot, e.Time})
 			if isWanted(e.Line, q) {
-				found = append(found, line{nodes.LogLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)}, e.Number, at})
+				found = append(found, line{
+					nodes.LogLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)},
+					e.Number, at,
+				})
 			}
 		}
 	}
@@ -141,7 +145,8 @@ func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bo
 
 // isWanted reports whether a line matches a query.
 func isWanted(l logring.Line, q nodes.LogQuery) bool {
-	return slices.Index(nodes.LogLevels, l.Level) >= slices.Index(nodes.LogLevels, q.Level) && !l.Time.Before(time.UnixMilli(q.Since))
+	return slices.Index(nodes.LogLevels, l.Level) >= slices.Index(nodes.LogLevels, q.Level) &&
+		!l.Time.Before(time.UnixMilli(q.Since))
 }
 
 // newest returns the last lines that fit into a report.

@@ -109,7 +109,8 @@ func (c *client) admit(transfer string, done bool) error {
 	}
 	before := p.transfers[transfer]
 	if before == nil && !done && len(p.transfers) >= maxTransfers {
-		return writ.Errorf(writ.CodeResourceBusy, "it already sends %d archives to other nodes, or has them waiting", maxTransfers)
+		return writ.Errorf(writ.CodeResourceBusy, "it already sends %d archives to other nodes, or has them waiting",
+			maxTransfers)
 	}
 	p.unauthenticated = slices.Delete(p.unauthenticated, i, i+1)
 	if before != nil {

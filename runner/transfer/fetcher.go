@@ -51,10 +51,13 @@ var _ sal.Origin = (*Fetcher)(nil)
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	switch {
 	case f.Grant.Unheard:
-		return writ.Errorf(writ.CodeUnreachable, "the node %s, which has the %s, has not reported its address for transfers yet", f.Grant.FromName, f.Grant.Resource).
+		return writ.Errorf(writ.CodeUnreachable,
+			"the node %s, which has the %s, has not reported its address for transfers yet", f.Grant.FromName,
+			f.Grant.Resource).
 			WithHint("check that it runs (`writ node show %s`)", f.Grant.FromName)
 	case f.Grant.Address == "":
-		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, does not accept transfers", f.Grant.FromName, f.Grant.Resource).
+		return writ.Errorf(writ.CodeDriverMissing, "the node %s, which has the %s, does not accept transfers",
+			f.Grant.FromName, f.Grant.Resource).
 			WithHint("start it with `writ runner --transfers HOST:PORT`, an address that other nodes can reach")
 	}
 	config, err := secured(f.Key)
@@ -80,13 +83,16 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			}
 			continue
 		case errors.Is(err, errDigest):
-			return writ.Errorf(writ.CodeChecksumMismatch, "the data that the node %s sent of the %s does not match its digest", f.Grant.FromName, f.Grant.Resource)
+			return writ.Errorf(writ.CodeChecksumMismatch,
+				"the data that the node %s sent of the %s does not match its digest", f.Grant.FromName,
+				f.Grant.Resource)
 		}
 		if final, ok := errors.AsType[*final](err); ok {
 			return final.err
 		}
 		if not, ok := errors.AsType[*unreached](err); ok && f.Log != nil && before == nil {
-			f.Log.WarnContext(ctx, "connect to another node", "node", f.Grant.FromName, "address", f.Grant.Address, "err", not.why)
+			f.Log.WarnContext(ctx, "connect to another node", "node", f.Grant.FromName, "address", f.Grant.Address,
+				"err", not.why)
 		}
 		before = f.unreachable(err)
 		if lives {
@@ -108,7 +114,8 @@ func (f *Fetcher) unreachable(err error) error {
 	if said, ok := errors.AsType[*writ.Error](err); ok {
 		return said
 	}
-	return writ.Errorf(writ.CodeUnreachable, "the node %s does not send the %s at %s: %w", f.Grant.FromName, f.Grant.Resource, f.Grant.Address, err).
+	return writ.Errorf(writ.CodeUnreachable, "the node %s does not send the %s at %s: %w", f.Grant.FromName,
+		f.Grant.Resource, f.Grant.Address, err).
 		WithHint("check that it runs and that this node reaches its address (`writ node show %s`), or read this node's log; addresses that are "+
 			"not on the internet "+
 			"need writ runner --transfer-allow; received data is kept for the next attempt", f.Grant.FromName)
@@ -138,7 +145,9 @@ func (u *unreached) Unwrap() error { return u.why }
 
 // attempt fetches as much as one connection delivers. lives reports whether the other node made progress or sent a sign
 // of life.
-func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot string, to sal.Part) (lives bool, err error) {
+func (f *Fetcher) attempt(
+	ctx context.Context, config *tls.Config, snapshot string, to sal.Part,
+) (lives bool, err error) {
 	edition, offset := to.At()
 	conn, err := f.connect(ctx, config, request{Grant: f.Signed, Snapshot: snapshot, Edition: edition, Offset: offset})
 	if err != nil {
@@ -157,8 +166,10 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 		return false, f.behind(a.Error)
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
-	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 && (a.Offset != offset || a.Edition != edition):
-		return true, &final{writ.Errorf(writ.CodeDriverRefused, "the node %s sent another part of the archive than requested", f.Grant.FromName).
+	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 &&
+		(a.Offset != offset || a.Edition != edition):
+		return true, &final{writ.Errorf(writ.CodeDriverRefused,
+			"the node %s sent another part of the archive than requested", f.Grant.FromName).
 			WithHint("run the same version of writ on both nodes")}
 	case a.Offset == 0:
 		if err := to.Begin(sal.Archive{Edition: a.Edition, Bytes: a.Bytes, SizeGiB: a.SizeGiB}); err != nil {
@@ -270,7 +281,8 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 // next attempt has a grant by another key.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
-		WithHint("it may not have the newest roster yet; check that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)
+		WithHint("it may not have the newest roster yet; check that it reaches its supervisor (`writ node show %s`)",
+			f.Grant.FromName)
 }
 
 // Done implements sal.Origin. It tries once, because snapshots expire anyway.

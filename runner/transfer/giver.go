@@ -94,7 +94,8 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		client, crowded := g.connections.enter(conn, cancel)
 		if crowded != nil {
-			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed", "from", crowded.from.String(), "places", maxUnauthenticated)
+			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed",
+				"from", crowded.from.String(), "places", maxUnauthenticated)
 		}
 		open.Go(func() {
 			defer client.leave()
@@ -119,7 +120,8 @@ func (g *Giver) refused(ctx context.Context, client *client, err error) {
 		who = "an unauthenticated client"
 	}
 	if times, say := g.refusals.Say(who+" "+string(code), time.Now()); say {
-		g.Log.WarnContext(ctx, who+" was refused", "from", client.conn.RemoteAddr().String(), "code", code, "err", err, "times", times)
+		g.Log.WarnContext(ctx, who+" was refused", "from", client.conn.RemoteAddr().String(), "code", code, "err", err,
+			"times", times)
 	}
 }
 
@@ -162,10 +164,13 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 		begin = 0
 	}
 	if times, say := g.given.Say("", time.Now()); say { // a node may repeat its request at any rate
-		g.Log.InfoContext(ctx, "archive sent to another node", "transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String(),
-			"bytes", archive.Bytes, "offset", begin, "times", times)
+		g.Log.InfoContext(ctx, "archive sent to another node", "transfer", grant.Transfer, "to", grant.To,
+			"resource", grant.Resource.String(), "bytes", archive.Bytes, "offset", begin, "times", times)
 	}
-	out := &tail{to: g.paced(ctx, moving), skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}
+	out := &tail{
+		to: g.paced(ctx, moving), skip: begin, last: time.Now(),
+		head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB},
+	}
 	buffered, hash := bufio.NewWriterSize(out, chunk), sha256.New()
 	err = guarded(func() error { return archive.Write(ctx, io.MultiWriter(hash, buffered)) })
 	if err != nil {
@@ -202,7 +207,8 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 	return &paced{to, ctx, g.pace}
 }
 
-var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").WithHint("the next attempt of the call has a new one")
+var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").
+	WithHint("the next attempt of the call has a new one")
 
 // check returns the transfer grant of a request after verifying that it is for this node and for the node that shows
 // it.
@@ -213,7 +219,8 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 	}
 	w := all[0]
 	switch {
-	case len(all) != 1 || w.Cluster != g.Cluster || w.Datacenter != g.Datacenter || w.From != g.Node || !g.Key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(w.FromKey)):
+	case len(all) != 1 || w.Cluster != g.Cluster || w.Datacenter != g.Datacenter || w.From != g.Node ||
+		!g.Key.Public().(ed25519.PublicKey).Equal(ed25519.PublicKey(w.FromKey)):
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another source node")
 	case !shown.Equal(ed25519.PublicKey(w.ToKey)):
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant is for another receiving node")
@@ -229,7 +236,9 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 
 // keep calls take and sends keep-alive messages meanwhile. If it returns no error, the caller holds a stream token and
 // must return it.
-func (g *Giver) keep(ctx context.Context, client *client, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
+func (g *Giver) keep(
+	ctx context.Context, client *client, to io.Writer, ship sal.Shipment,
+) (archive sal.Archive, err error) {
 	type kept struct {
 		sal.Archive
 		err error
@@ -312,7 +321,8 @@ func (g *Giver) shipper(ship sal.Shipment) (sal.Shipper, error) {
 	if s := g.Shipper(ship.Resource.Kind); s != nil {
 		return s, nil
 	}
-	return nil, writ.Errorf(writ.CodeDriverMissing, "the node that has the %s has no driver that can send it", ship.Resource)
+	return nil, writ.Errorf(writ.CodeDriverMissing, "the node that has the %s has no driver that can send it",
+		ship.Resource)
 }
 
 // guarded converts a panic of a driver into an error.
