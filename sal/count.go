@@ -8,6 +8,8 @@ func RoomForResource(resource writ.ResourceID, have, most int) error {
 	if have < most {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the project already has %d %ss on this node, and the maximum is %d", have, resource.Kind, most).
-		WithHint("delete one with %s.delete(NAME), or use another node; `writ resource list --kind %s` lists them", resource.Kind, resource.Kind)
+	return writ.Errorf(writ.CodeQuotaExceeded, "the project already has %d %ss on this node, and the maximum is %d",
+		have, resource.Kind, most).
+		WithHint("delete one with %s.delete(NAME), or use another node; `writ resource list --kind %s` lists them",
+			resource.Kind, resource.Kind)
 }

@@ -59,7 +59,8 @@ var Faults = map[syscall.Errno]Mender{
 	syscall.ETIMEDOUT:    Time,
 }
 
-// FaultCode returns the code of an error of the operating system: DRIVER_FAILED if time mends it, else DRIVER_REFUSED, which is not repeated.
+// FaultCode returns the code of an error of the operating system: DRIVER_FAILED if time mends it, else DRIVER_REFUSED,
+// which is not repeated.
 func FaultCode(err error) writ.Code {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return faultCode(errno)

@@ -40,7 +40,8 @@ func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 		return err
 	}
 	info, s, err := stat(top)
-	if err == nil && (s.Uid != 0 || s.Gid != user || info.Mode().Perm() != handedMode) { // revoke the previous user first
+	// Revoke the previous user first.
+	if err == nil && (s.Uid != 0 || s.Gid != user || info.Mode().Perm() != handedMode) {
 		err = takeBack(f, 0, 0, 0o600, step)
 	}
 	if err != nil {
@@ -112,15 +113,16 @@ func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 	return info, *s, nil
 }
 
-// checkExclusive returns an error if f is not a regular file, or if it may belong to another user under a second name. A file
-// that already belongs to the user may have any number of names: the user made them.
+// checkExclusive returns an error if f is not a regular file, or if it may belong to another user under a second name.
+// A file that already belongs to the user may have any number of names: the user made them.
 func checkExclusive(f *os.File, owner, group uint32) error {
 	info, s, err := stat(f)
 	switch {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return writ.Errorf(writ.CodeResourceConflict, "%s is not a regular file", f.Name()).WithHint("another program created it; inspect it on the node and remove it")
+		return writ.Errorf(writ.CodeResourceConflict, "%s is not a regular file", f.Name()).
+			WithHint("another program created it; inspect it on the node and remove it")
 	case s.Nlink == 1 || s.Uid == owner && s.Gid == group:
 		return nil
 	}
@@ -140,12 +142,13 @@ func secondNameError(path string, device uint64) error {
 		}
 		top = dir
 	}
-	return writ.Errorf(writ.CodeResourceConflict, "the file %s has a second name, under which it may belong to another program", path).
+	return writ.Errorf(writ.CodeResourceConflict,
+		"the file %s has a second name, under which it may belong to another program", path).
 		WithHint("`find %s -xdev -samefile %s` on the node shows its names; remove the others", top, path)
 }
 
-// handOver gives an open file or directory to an owner and group. It sets the mode first: the new group must never have the
-// rights of the previous one.
+// handOver gives an open file or directory to an owner and group. It sets the mode first: the new group must never have
+// the rights of the previous one.
 func handOver(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
@@ -218,8 +221,8 @@ func ReclaimDisk(dir string, step func(string)) error {
 	return takeBack(d, 0, 0, 0o755, step)
 }
 
-// isHandedOver reports whether a disk was, or was about to be, handed to a user: the directory shows it. The disk is ours
-// until it has the directory's group. If the directory has the mode but not the group of a user, HandDisk or
+// isHandedOver reports whether a disk was, or was about to be, handed to a user: the directory shows it. The disk is
+// ours until it has the directory's group. If the directory has the mode but not the group of a user, HandDisk or
 // ReclaimDisk was interrupted between the two; the disk is then ours and private. Any other directory belongs to a
 // container.
 func isHandedOver(dir, disk fs.FileInfo) bool {

@@ -16,7 +16,8 @@ import (
 // if a quota is reached, else the code of FaultCode. It returns nil, a *writ.Error and context errors unchanged. doing
 // is a bare verb phrase: "copy the image".
 func HostError(doing string, err error) error {
-	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if errors.Is(err, syscall.EDQUOT) {
@@ -24,7 +25,8 @@ func HostError(doing string, err error) error {
 			WithHint("grow it or delete its snapshots; if the project has used its share of the node's disk, delete other resources or use another node")
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space on the node's disk; the call is retried")
+		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).
+			WithHint("free space on the node's disk; the call is retried")
 	}
 	return writ.Errorf(FaultCode(err), "cannot %s: %w", doing, err)
 }

@@ -56,7 +56,8 @@ func Command(words ...string) string {
 
 // isSpecial reports whether a shell may interpret a character.
 func isSpecial(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+,:@%=", r))
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+		strings.ContainsRune("/._-+,:@%=", r))
 }
 
 // Metered is a driver that reports the usage of its resources.

@@ -108,7 +108,9 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	ends := at+int64(len(text)) == v.end()
 	n, more := fitLines(text, lines, most, ends)
 	n = l.endBefore(text, n)
-	return catalog.LogText{Text: l.printable(text[:n]), Next: l.position(at + int64(n)), Lost: lost, More: more || !ends}, nil
+	return catalog.LogText{
+		Text: l.printable(text[:n]), Next: l.position(at + int64(n)), Lost: lost, More: more || !ends,
+	}, nil
 }
 
 // fitLines returns how many bytes of text fit into the given number of lines and most bytes, and whether it leaves out
@@ -129,9 +131,9 @@ func fitLines(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	return n, more
 }
 
-// skipSecret returns the first position at or after from that is not inside a secret. It does not trust from: a client may
-// send any position, and if the beginning of a log was removed, the remaining text may start inside a secret. If the
-// text may be the beginning of a secret that is not completely written yet, clear returns its start, so that read
+// skipSecret returns the first position at or after from that is not inside a secret. It does not trust from: a client
+// may send any position, and if the beginning of a log was removed, the remaining text may start inside a secret. If
+// the text may be the beginning of a secret that is not completely written yet, clear returns its start, so that read
 // withholds it.
 func (l *Log) skipSecret(v *view, from int64) (int64, error) {
 	longest := int64(l.longest())
@@ -189,8 +191,8 @@ func (l *Log) secretAt(text []byte) (whole int, begun bool) {
 	return whole, begun
 }
 
-// endBefore returns the largest end up to n at which text can be cut outside characters, secrets and beginnings of possible
-// secrets. A secret at the start of text is always included as a whole, even beyond n.
+// endBefore returns the largest end up to n at which text can be cut outside characters, secrets and beginnings of
+// possible secrets. A secret at the start of text is always included as a whole, even beyond n.
 func (l *Log) endBefore(text []byte, n int) int {
 	for i := 0; i < n; {
 		whole, begun := l.secretAt(text[i:])
@@ -258,7 +260,8 @@ func (l *Log) longest() (n int) {
 // printable replaces secrets and invalid characters in text.
 func (l *Log) printable(text []byte) string {
 	var pairs []string
-	for _, secret := range slices.SortedFunc(maps.Keys(l.Secrets), func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) }) {
+	for _, secret := range slices.SortedFunc(maps.Keys(l.Secrets),
+		func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) }) {
 		pairs = append(pairs, secret, l.Secrets[secret]) // longest first: a secret may begin with another one
 	}
 	told := strings.NewReplacer(pairs...).Replace(string(text))
@@ -355,7 +358,8 @@ func (l *Log) open() (*view, error) {
 		err = v.open()
 		if err == nil {
 			after, e := l.earlierParts()
-			if err = e; err == nil && slices.EqualFunc(v.pieces[:len(before)], after, func(a, b piece) bool { return a.path == b.path }) {
+			if err = e; err == nil &&
+				slices.EqualFunc(v.pieces[:len(before)], after, func(a, b piece) bool { return a.path == b.path }) {
 				return v, nil
 			}
 		}

@@ -116,7 +116,8 @@ func UnusedImage(ctx context.Context, image Owner, all []ImageUsers) error {
 			return err
 		}
 		for _, u := range users {
-			return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s and cannot start without it", u.Resource, image.Resource).
+			return writ.Errorf(writ.CodeResourceBusy, "%s uses the %s and cannot start without it", u.Resource,
+				image.Resource).
 				WithHint("delete the %s first", u.Resource)
 		}
 	}

@@ -47,7 +47,8 @@ func (r *Record[T]) Owned(request Request) error {
 		return Unknown(request.Resource)
 	}
 	if r.UID != request.UID {
-		return writ.Errorf(writ.CodeResourceConflict, "the %s on this node is not the expected one: its id is %s, not %s", r.Resource, r.UID, request.UID).
+		return writ.Errorf(writ.CodeResourceConflict,
+			"the %s on this node is not the expected one: its id is %s, not %s", r.Resource, r.UID, request.UID).
 			WithHint("another call created it: inspect it before you change it. After a restore of the datacenter it may be unlisted: " +
 				"docs/manual/runbook.md, \"A node has a resource that its datacenter does not list\"")
 	}
@@ -177,7 +178,8 @@ func (s *Records[T]) get(resource writ.ResourceID) (*Record[T], *Damaged, error)
 	case err != nil:
 		return nil, nil, HostError("read the record of "+resource.String(), err)
 	case damaged == nil && r.Resource != resource:
-		return nil, nil, writ.Errorf(writ.CodeResourceConflict, "%s and %s of another project have the same name on hosts", resource, r.Resource).
+		return nil, nil, writ.Errorf(writ.CodeResourceConflict,
+			"%s and %s of another project have the same name on hosts", resource, r.Resource).
 			WithHint("use another name")
 	}
 	return r, damaged, nil

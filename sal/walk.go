@@ -16,8 +16,8 @@ import (
 // one directory.
 const maxWalkMemory = 256 << 20
 
-// Walk walks through a directory tree whose names and shape an attacker may have chosen. It visits a directory before its
-// content, and entries in the order of their names. It skips entries that disappear during the walk.
+// Walk walks through a directory tree whose names and shape an attacker may have chosen. It visits a directory before
+// its content, and entries in the order of their names. It skips entries that disappear during the walk.
 type Walk struct {
 	Root *os.Root
 	// Enter visits an entry. Its name is relative to Root, "." for Root itself.
@@ -37,11 +37,13 @@ func (w *Walk) Run(ctx context.Context) error {
 	return w.visit(ctx, ".", info)
 }
 
-// Hold counts memory that a visitor keeps until the end of the walk. It returns QUOTA_EXCEEDED above the limit of a walk.
+// Hold counts memory that a visitor keeps until the end of the walk. It returns QUOTA_EXCEEDED above the limit of a
+// walk.
 func (w *Walk) Hold(bytes int64) error {
 	w.held += bytes
 	if w.held > maxWalkMemory {
-		return writ.Errorf(writ.CodeQuotaExceeded, "the node reads at most %d MiB of names at a time, and the tree has more", maxWalkMemory>>20).
+		return writ.Errorf(writ.CodeQuotaExceeded,
+			"the node reads at most %d MiB of names at a time, and the tree has more", maxWalkMemory>>20).
 			WithHint("divide directories with millions of entries, and remove hard links that are not needed")
 	}
 	return nil

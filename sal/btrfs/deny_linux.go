@@ -62,7 +62,8 @@ func accessList(mode fs.FileMode, group uint32) []byte {
 		tag, perm uint16
 		id        uint32
 	}{
-		{aclOwner, perm >> 6 & 7, noID}, {aclOwnerGroup, 5, noID}, {aclGroup, 0, group}, {aclMask, perm >> 3 & 7, noID}, {aclOther, perm & 7, noID},
+		{aclOwner, perm >> 6 & 7, noID}, {aclOwnerGroup, 5, noID}, {aclGroup, 0, group}, {aclMask, perm >> 3 & 7, noID},
+		{aclOther, perm & 7, noID},
 	} {
 		list = binary.LittleEndian.AppendUint16(list, e.tag)
 		list = binary.LittleEndian.AppendUint16(list, e.perm)

@@ -29,7 +29,8 @@ func Usable(dir string) error {
 			WithHint("mount a btrfs file system there: apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY")
 	}
 	if os.Geteuid() != 0 {
-		return writ.Errorf(writ.CodeDriverMissing, "only root can limit and remove btrfs subvolumes").WithHint("run the node as root")
+		return writ.Errorf(writ.CodeDriverMissing, "only root can limit and remove btrfs subvolumes").
+			WithHint("run the node as root")
 	}
 	return nil
 }
@@ -52,7 +53,8 @@ func isSubvolume(path string) (bool, error) {
 		return false, err
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || stat.Ino != subvolumeInode {
-		return false, writ.Errorf(writ.CodeResourceConflict, "%s exists and is not a subvolume", path).WithHint("move it elsewhere")
+		return false, writ.Errorf(writ.CodeResourceConflict, "%s exists and is not a subvolume", path).
+			WithHint("move it elsewhere")
 	}
 	return true, nil
 }

@@ -26,7 +26,8 @@ func ioctl[T any](dir string, direction, number uintptr, arg *T) error {
 
 // call is ioctl for an open file.
 func call[T any](fd, direction, number uintptr, arg *T) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, ioc(direction, number, unsafe.Sizeof(*arg)), uintptr(unsafe.Pointer(arg)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, ioc(direction, number, unsafe.Sizeof(*arg)),
+		uintptr(unsafe.Pointer(arg)))
 	if errno != 0 {
 		return errno
 	}

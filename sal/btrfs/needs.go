@@ -12,7 +12,8 @@ import (
 func (p *Pool) Needs() []needs.Need {
 	return []needs.Need{
 		{
-			Name: "btrfs", Use: "volumes are plain directories: sizes are not enforced, and snapshots and clones are copies",
+			Name: "btrfs",
+			Use:  "volumes are plain directories: sizes are not enforced, and snapshots and clones are copies",
 			Fix:  "apt-get install -y btrfs-progs; mkfs.btrfs DEVICE; mount DEVICE DIRECTORY; and --data in there, before the first volume",
 			Look: p.look,
 		},

@@ -25,7 +25,8 @@ func (p *Pool) checkNoNested(name, subvolume string) error {
 	if err != nil || found == "" {
 		return err
 	}
-	return writ.Errorf(writ.CodeResourceConflict, "the tree %s contains %s: snapshots and copies would omit it, and a restore would destroy it",
+	return writ.Errorf(writ.CodeResourceConflict,
+		"the tree %s contains %s: snapshots and copies would omit it, and a restore would destroy it",
 		name, found).WithHint("copy its content to a directory and remove it with rm -r, then try again")
 }
 
@@ -35,7 +36,8 @@ func (p *Pool) nestedDrift(subvolume string) ([]sal.Drift, error) {
 	if err != nil || found == "" {
 		return nil, err
 	}
-	return []sal.Drift{{What: "it contains " + found + ", which its size does not limit and snapshots, copies and backups omit: " +
+	return []sal.Drift{{What: "it contains " + found +
+		", which its size does not limit and snapshots, copies and backups omit: " +
 		"copy the content to a directory and remove it with rm -r"}}, nil
 }
 

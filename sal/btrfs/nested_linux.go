@@ -35,8 +35,9 @@ type searchKey struct {
 // system.
 func nestedIn(dir string, subvolume uint64) (all []nested, err error) {
 	key := searchKey{
-		tree: rootTree, minObject: subvolume, maxObject: subvolume, maxOffset: math.MaxUint64, maxTransaction: math.MaxUint64,
-		minType: rootRef, maxType: rootRef,
+		tree: rootTree, minObject: subvolume, maxObject: subvolume, maxOffset: math.MaxUint64,
+		maxTransaction: math.MaxUint64,
+		minType:        rootRef, maxType: rootRef,
 	}
 	for {
 		args := struct {
@@ -147,7 +148,8 @@ func onNumber(dir string, subvolume, inode uint64, f func(fd uintptr) error) err
 	handle = binary.NativeEndian.AppendUint64(handle, subvolume)
 	handle = binary.NativeEndian.AppendUint32(handle, 0) // any generation
 	return onDir(dir, func(at uintptr) error {
-		fd, err := unix.OpenByHandleAt(int(at), unix.NewFileHandle(numbers, handle), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+		fd, err := unix.OpenByHandleAt(int(at), unix.NewFileHandle(numbers, handle),
+			unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
 		if err != nil {
 			return os.NewSyscallError("open_by_handle_at", err)
 		}

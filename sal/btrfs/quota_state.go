@@ -22,11 +22,12 @@ type quotaState struct {
 // quotasOff returns the error for quotas that another program has disabled. The next call enables them again.
 func quotasOff(dir string) *writ.Error {
 	return writ.Errorf(writ.CodeDriverFailed, "quotas are off at %s", dir).
-		WithHint("the node enables them again within half a minute; find the program that ran `btrfs quota disable %s`", dir)
+		WithHint("the node enables them again within half a minute; find the program that ran `btrfs quota disable %s`",
+			dir)
 }
 
-// ensure enables quotas and reports whether another program had disabled them. It restores their kind: the kernel rescans
-// full quotas, while simple quotas count only data that is written from now on.
+// ensure enables quotas and reports whether another program had disabled them. It restores their kind: the kernel
+// rescans full quotas, while simple quotas count only data that is written from now on.
 func (q *quotaState) ensure(dir string) (lost bool, err error) {
 	on, err := quotasOn(dir)
 	if err != nil {
@@ -47,8 +48,8 @@ func (q *quotaState) ensure(dir string) (lost bool, err error) {
 	return lost, nil
 }
 
-// rescanEvery is the shortest time between two rescans of full quotas. Ordinary work also makes numbers inconsistent, and
-// a rescan reads the metadata of the whole file system.
+// rescanEvery is the shortest time between two rescans of full quotas. Ordinary work also makes numbers inconsistent,
+// and a rescan reads the metadata of the whole file system.
 const rescanEvery = time.Hour
 
 // rescanQuotas starts a rescan if the numbers of full quotas are inconsistent.

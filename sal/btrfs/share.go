@@ -46,7 +46,8 @@ func (p *Pool) reserve(name string, bound sal.Bound) (release func(), err error)
 		return none, sal.HostError("add up the trees of the project", err)
 	}
 	if others+bound.Bytes > most {
-		return none, writ.Errorf(writ.CodeQuotaExceeded, "the project may use %s of this node's disk: it uses %s, and this needs %s more",
+		return none, writ.Errorf(writ.CodeQuotaExceeded,
+			"the project may use %s of this node's disk: it uses %s, and this needs %s more",
 			amount(most), amount(others), amount(bound.Bytes)).
 			WithHint("request less, delete unused resources of the project, use another node, or give the node's runner a larger --project-disk")
 	}

@@ -18,7 +18,8 @@ const (
 	UnknownField Reason = "unknown_field" // the schema has no field of this name
 	MissingField Reason = "missing_field" // a required field is missing
 	WrongType    Reason = "wrong_type"
-	WrongValue   Reason = "wrong_value" // the right type, but out of bounds, not in the enum, or of the wrong form or kind
+	// The right type, but out of bounds, not in the enum, or of the wrong form or kind.
+	WrongValue Reason = "wrong_value"
 	// SecretMisplaced is a secret in a field that must not be secret.
 	SecretMisplaced Reason = "secret_misplaced"
 )
@@ -92,7 +93,8 @@ type checker struct {
 }
 
 func (c *checker) add(at Path, reason Reason, format string, args ...any) {
-	c.problems = append(c.problems, Problem{Path: slices.Clone(at), Reason: reason, Message: fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems,
+		Problem{Path: slices.Clone(at), Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) object(s Schema, args map[string]any, at Path) {

@@ -38,7 +38,8 @@ func (c *checker) list(f *Field, list []any, at Path) {
 	}
 }
 
-// part returns the value that must differ between the elements of a list: the element or one of its fields. It may be nil.
+// part returns the value that must differ between the elements of a list: the element or one of its fields. It may be
+// nil.
 func part(f *Field, e any) any {
 	if f.Distinct == "elements" {
 		return e

@@ -7,9 +7,10 @@ type Data string
 
 // The values, from harmless to destructive.
 const (
-	DataReads    Data = "reads"    // changes neither data nor the resources that hold it
-	DataAdds     Data = "adds"     // creates new data beside existing data, or provides more space
-	DataUses     Data = "uses"     // runs programs with data, or changes or stops resources that hold data; data can be lost
+	DataReads Data = "reads" // changes neither data nor the resources that hold it
+	DataAdds  Data = "adds"  // creates new data beside existing data, or provides more space
+	// Runs programs with data, or changes or stops resources that hold data; data can be lost.
+	DataUses     Data = "uses"
 	DataDestroys Data = "destroys" // its purpose is to delete or overwrite data
 )
 

@@ -11,7 +11,8 @@ import (
 // loginKeyTypes lists the types of keys that current versions of sshd accept in authorized_keys. sshd ignores other
 // keys, so a machine with only such a key would permit no login.
 var loginKeyTypes = []string{
-	ssh.KeyAlgoED25519, ssh.KeyAlgoRSA, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
+	ssh.KeyAlgoED25519, ssh.KeyAlgoRSA, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 }
 
 // isLoginKey reports whether a line is one complete public key that sshd accepts for logins.

@@ -35,7 +35,8 @@ const (
 	Ready    = "ready"    // complete; for resources that do not run
 	Deleting = "deleting" // the deletion has begun and not ended
 	Unclear  = "unknown"  // the driver cannot reach the program that knows the state
-	Gone     = "gone"     // the resource or its content vanished without an operation; its Make operation creates it again
+	// The resource or its content vanished without an operation; its Make operation creates it again.
+	Gone = "gone"
 )
 
 // StandingOf returns the standing of a resource from the values of an operation or its driver. Without a state it is

@@ -173,9 +173,12 @@ func (f *Field) set(option string) error {
 		inner = f.Elem
 	}
 	flags := map[string]*bool{
-		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName, "hidden": &inner.Hidden,
+		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName,
+		"hidden": &inner.Hidden,
 	}
-	texts := map[string]*string{"uses": &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With}
+	texts := map[string]*string{
+		"uses": &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With,
+	}
 	if flag := flags[key]; flag != nil {
 		*flag = true
 		return nil

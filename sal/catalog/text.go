@@ -12,7 +12,8 @@ import (
 // CommonErrors returns the codes with which a call of any operation may fail.
 func CommonErrors() []writ.Code {
 	return []writ.Code{
-		writ.CodeArgumentsInvalid, writ.CodeDependencyFailed, writ.CodeDeadlineExceeded, writ.CodeNodeLost, writ.CodeNoCapacity,
+		writ.CodeArgumentsInvalid, writ.CodeDependencyFailed, writ.CodeDeadlineExceeded, writ.CodeNodeLost,
+		writ.CodeNoCapacity,
 		writ.CodeDriverMissing, writ.CodeDriverFailed, writ.CodeDriverRefused, writ.CodeRunCancelled,
 	}
 }
@@ -22,7 +23,10 @@ func (o *Operation) Errors() []writ.Code {
 	var codes []writ.Code
 	switch o.Effect {
 	case Make:
-		codes = []writ.Code{writ.CodeImmutableField, writ.CodeResourceConflict, writ.CodeNotOwner, writ.CodeQuotaExceeded, writ.CodeDiskFull}
+		codes = []writ.Code{
+			writ.CodeImmutableField, writ.CodeResourceConflict, writ.CodeNotOwner, writ.CodeQuotaExceeded,
+			writ.CodeDiskFull,
+		}
 	case Alter:
 		codes = []writ.Code{writ.CodeResourceUnknown, writ.CodeResourceConflict, writ.CodeNotOwner}
 	case Remove:
@@ -92,7 +96,8 @@ func (o *Operation) Own() Schema {
 		return o.Result
 	}
 	shared := schemaOf[Identity]()
-	return slices.DeleteFunc(slices.Clone(o.Result), func(f Field) bool { return slices.Contains(shared.Names(), f.Name) })
+	return slices.DeleteFunc(slices.Clone(o.Result),
+		func(f Field) bool { return slices.Contains(shared.Names(), f.Name) })
 }
 
 // Takes describes the type of a field: "list of strings".

@@ -8,13 +8,15 @@ import (
 	"writ/internal/yamltext"
 )
 
-// spacedHeader matches a first line that people take for the header of a cloud-config, and that cloud-init takes for a comment.
+// spacedHeader matches a first line that people take for the header of a cloud-config, and that cloud-init takes for a
+// comment.
 var spacedHeader = regexp.MustCompile(`(?i)^#[ \t]+cloud-?config`)
 
 // configHeader matches the first line of a cloud-config. cloud-init ignores its case and white space before it.
 var configHeader = regexp.MustCompile(`(?i)^#cloud-config(\s|$)`)
 
-// uselessUserData checks the user-data of a machine. Text without a header of cloud-init is accepted: other programs of guests read it.
+// uselessUserData checks the user-data of a machine. Text without a header of cloud-init is accepted: other programs of
+// guests read it.
 func uselessUserData(s string) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(s, " \t\r\n"), "\n")
 	switch {
@@ -46,7 +48,9 @@ func encodedUserData(s string) bool {
 	if err != nil {
 		return false
 	}
-	for _, header := range []string{"\x1f\x8b", "#cloud-config", "#!", "## template:", "MIME-Version:", "Content-Type:"} {
+	for _, header := range []string{
+		"\x1f\x8b", "#cloud-config", "#!", "## template:", "MIME-Version:", "Content-Type:",
+	} {
 		if strings.HasPrefix(string(plain), header) {
 			return true
 		}

@@ -247,7 +247,8 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 	case "delete_snapshot":
 		return j.deleteSnapshot(ctx, r, j.Args.(*catalog.Snapshot).Snapshot)
 	default:
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the cloudhypervisor driver cannot do %s", j.Operation.Name())
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the cloudhypervisor driver cannot do %s",
+			j.Operation.Name())
 	}
 }
 

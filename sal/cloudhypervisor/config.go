@@ -44,10 +44,16 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 	}
 	memory := r.Own.MemoryMiB << 20
 	c := api.Config{
-		CPUs:    api.CPUs{BootVcpus: r.Own.CPUs, MaxVcpus: max(r.Own.CPUs, min(max(r.Own.CPUs*growth, someCPUs), maxCPUs)), Nested: false},
-		Memory:  api.Memory{Size: memory, HotplugMethod: "Acpi", HotplugSize: roundUp(memory*(growth-1), hotplugStep<<20)},
+		CPUs: api.CPUs{
+			BootVcpus: r.Own.CPUs, MaxVcpus: max(r.Own.CPUs, min(max(r.Own.CPUs*growth, someCPUs), maxCPUs)),
+			Nested: false,
+		},
+		Memory: api.Memory{
+			Size: memory, HotplugMethod: "Acpi", HotplugSize: roundUp(memory*(growth-1), hotplugStep<<20),
+		},
 		Payload: payload,
-		Disks:   append(disks, api.Disk{ID: seedID, Path: filepath.Join(j.dir, seedName), ImageType: "Raw", Readonly: true}),
+		Disks: append(disks,
+			api.Disk{ID: seedID, Path: filepath.Join(j.dir, seedName), ImageType: "Raw", Readonly: true}),
 		Rng:     api.Entropy{Src: "/dev/urandom"},
 		Serial:  api.Console{Mode: "File", File: filepath.Join(j.dir, consoleName)},
 		Console: api.Console{Mode: "Off"},
@@ -69,7 +75,8 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 	args := spec(r)
 	if args.Kernel.Name == "" {
 		if j.Firmware == "" {
-			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing, "this node has no firmware to boot %s from its first disk", r.Resource).
+			return api.Payload{}, writ.Errorf(writ.CodeDriverMissing,
+				"this node has no firmware to boot %s from its first disk", r.Resource).
 				WithHint("give the machine a kernel, or the node's runner a firmware (CLOUDHV.fd)")
 		}
 		if err := checkFirmware(j.Firmware); err != nil {
@@ -93,7 +100,8 @@ func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, err
 		p.Initramfs, err = j.image(ctx, r, args.Initramfs)
 	}
 	if err == nil {
-		err = sal.HostError("check the kernel of "+r.Resource.String(), checkPayload(p, args.Kernel.Name, args.Initramfs.Name, r.Own.MemoryMiB<<20))
+		err = sal.HostError("check the kernel of "+r.Resource.String(),
+			checkPayload(p, args.Kernel.Name, args.Initramfs.Name, r.Own.MemoryMiB<<20))
 	}
 	return p, err
 }
@@ -105,7 +113,8 @@ func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (stri
 		return "", sal.HostError("find the image "+ref.Name, err)
 	}
 	if image.Format != "raw" {
-		return "", writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is %s; a kernel or initramfs is raw", ref.Name, image.Format).
+		return "", writ.Errorf(writ.CodeArgumentsInvalid, "the image %q is %s; a kernel or initramfs is raw", ref.Name,
+			image.Format).
 			WithHint(`fetch it with format "raw"`)
 	}
 	return image.Path, nil
@@ -118,6 +127,7 @@ func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, er
 			return false, nil
 		}
 		args, err := readSpec(r)
-		return err == nil && (image.Means(r.Resource.Project, args.Kernel) || image.Means(r.Resource.Project, args.Initramfs)), err
+		return err == nil &&
+			(image.Means(r.Resource.Project, args.Kernel) || image.Means(r.Resource.Project, args.Initramfs)), err
 	})
 }

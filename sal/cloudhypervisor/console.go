@@ -31,7 +31,9 @@ func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.Log
 	if err != nil {
 		return sal.Outcome{}, sal.HostError("read the console of "+r.Resource.String(), err)
 	}
-	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.MachineConsole{Machine: show(r, now), LogText: part})}, nil
+	return sal.Outcome{
+		Change: writ.ChangeNone, Values: catalog.Values(catalog.MachineConsole{Machine: show(r, now), LogText: part}),
+	}, nil
 }
 
 // Written implements sal.Logging.

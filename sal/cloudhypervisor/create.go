@@ -53,7 +53,9 @@ func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 
 // remove deletes the machine.
 func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
-	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false)),
+	}
 	r, err := j.records().GetToRemove(j.Request)
 	if err != nil || r == nil {
 		return gone, err
@@ -154,7 +156,10 @@ func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource
 
 // bringUp starts the process and calls make, which boots the machine or restores a snapshot. prepare makes other files
 // that the machine needs, while the process starts; it may be nil. If bringUp fails, no process is left.
-func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(context.Context) error, make func(context.Context, *sal.Record[own], *vmm) error) (err error) {
+func (j *job) bringUp(
+	ctx context.Context, r *sal.Record[own], prepare func(context.Context) error,
+	make func(context.Context, *sal.Record[own], *vmm) error,
+) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -229,7 +234,8 @@ func (j *job) boot(ctx context.Context, r *sal.Record[own], v *vmm) error {
 		return err
 	}
 	j.step("describe the machine")
-	if err := v.ask(ctx, "describe the machine", func(ctx context.Context) error { return v.Create(ctx, config) }); err != nil {
+	if err := v.ask(ctx, "describe the machine",
+		func(ctx context.Context) error { return v.Create(ctx, config) }); err != nil {
 		return err
 	}
 	j.step("boot the machine")
@@ -256,7 +262,8 @@ func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	defer cancel()
 	for h := (heard{}); ; {
 		if v.ended() {
-			return writ.Errorf(writ.CodeDriverFailed, "the guest of %s cannot run: cloud-hypervisor ended%s", j.Resource, v.logTail()).
+			return writ.Errorf(writ.CodeDriverFailed, "the guest of %s cannot run: cloud-hypervisor ended%s",
+				j.Resource, v.logTail()).
 				WithHint("%s", v.seeLog())
 		}
 		var err error
@@ -266,7 +273,8 @@ func (j *job) awaitLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 		if alive(j.dir, h) {
 			return nil
 		}
-		if h.Down && !v.endsWithin(ctx, shutdownGap) { // its guest turned itself off; a process that shuts down also ends
+		// Its guest turned itself off; a process that shuts down also ends.
+		if h.Down && !v.endsWithin(ctx, shutdownGap) {
 			return ctx.Err()
 		}
 		if !v.endsWithin(soon, lifePoll) && soon.Err() != nil {

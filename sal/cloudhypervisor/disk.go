@@ -68,7 +68,9 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 		}
 		for _, u := range users {
 			if u.Resource != r.Resource {
-				return writ.Errorf(writ.CodeResourceConflict, "%s uses the volume %q, and only one machine at a time can use a volume", u.Resource, v.Volume.Name).
+				return writ.Errorf(writ.CodeResourceConflict,
+					"%s uses the volume %q, and only one machine at a time can use a volume", u.Resource,
+					v.Volume.Name).
 					WithHint("detach it there, or clone it")
 			}
 		}
@@ -82,7 +84,10 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	}
 	err = j.hasVolumes(ctx, r) // a concurrent delete marks the volume first and checks for users then
 	for _, v := range r.Own.Volumes {
-		volume := sal.Owner{Resource: writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}, UID: v.Volume.UID}
+		volume := sal.Owner{
+			Resource: writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name},
+			UID:      v.Volume.UID,
+		}
 		if err == nil {
 			err = sal.Unused(ctx, volume, j.Others)
 		}
@@ -115,7 +120,8 @@ func (j *job) disks(ctx context.Context, r *sal.Record[own]) ([]api.Disk, error)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly})
+		all = append(all,
+			api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly})
 	}
 	return all, nil
 }
@@ -131,7 +137,8 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular(): // a link could lead anywhere
-		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is not a regular file", sal.DiskName, v.Volume.Name)
+		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is not a regular file", sal.DiskName,
+			v.Volume.Name)
 	case err == nil && info.Size() >= volume.SizeGiB<<30:
 		return path, j.chownDisk(r, v, volume)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -184,7 +191,8 @@ func growTo(path string, size int64) error {
 func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.Outcome, error) {
 	for _, v := range r.Own.Volumes {
 		if v.Volume.Name == wanted.Volume.Name && v != wanted {
-			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s already has the volume %q in another mode", j.Resource, v.Volume.Name).
+			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s already has the volume %q in another mode",
+				j.Resource, v.Volume.Name).
 				WithHint("detach it first with machine.detach")
 		}
 	}
@@ -229,7 +237,8 @@ func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged boo
 	}
 	j.step("plug the disk in")
 	d := api.Disk{ID: idOf(r, v), Serial: serialOf(r, v), Path: path, ImageType: "Raw", Readonly: v.ReadOnly}
-	if err := m.ask(ctx, "attach the volume "+v.Volume.Name, func(ctx context.Context) error { return m.AddDisk(ctx, d) }); err != nil {
+	if err := m.ask(ctx, "attach the volume "+v.Volume.Name,
+		func(ctx context.Context) error { return m.AddDisk(ctx, d) }); err != nil {
 		return false, err
 	}
 	size, err := j.sizeOf(ctx, r, v)
@@ -267,12 +276,14 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 	i := slices.IndexFunc(r.Own.Volumes, func(v disk) bool { return v.Volume.Name == volume.Name })
 	switch {
 	case i == 0 && len(spec(r).Disks) > 0:
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s boots from the volume %q", j.Resource, volume.Name).
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s boots from the volume %q", j.Resource,
+			volume.Name).
 			WithHint("delete the machine first; the volume stays")
 	case i < 0:
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	case r.Own.Volumes[i].Volume.UID != volume.UID:
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has a different volume named %q", j.Resource, volume.Name)
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s has a different volume named %q", j.Resource,
+			volume.Name)
 	}
 	if err := j.unplug(ctx, r, r.Own.Volumes[i]); err != nil {
 		return sal.Outcome{}, err
@@ -304,7 +315,8 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	// an earlier request, which the guest has not followed yet
 	asked := !slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
 	j.step("unplug the disk")
-	failed := m.ask(ctx, "detach the volume "+v.Volume.Name, func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
+	failed := m.ask(ctx, "detach the volume "+v.Volume.Name,
+		func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -325,7 +337,8 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 			return ctx.Err()
 		case <-limit:
 			every.Stop()
-			return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not release the volume %q", j.Resource, v.Volume.Name).
+			return writ.Errorf(writ.CodeResourceBusy, "the guest of %s does not release the volume %q", j.Resource,
+				v.Volume.Name).
 				WithHint("unmount it in the guest, or stop the machine and detach it then")
 		case <-every.C:
 		}

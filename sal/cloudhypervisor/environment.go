@@ -25,7 +25,8 @@ func environment(env map[string]catalog.Text) ([]byte, error) {
 		}
 		line, reason := variable(name, value)
 		if reason != "" {
-			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "env[%q] cannot be in /etc/environment: %s", name, reason).
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "env[%q] cannot be in /etc/environment: %s", name,
+				reason).
 				WithHint("write a file with cloud_init instead, or put it on a volume")
 		}
 		lines.WriteString(line + "\n")
@@ -64,6 +65,7 @@ func variable(name, value string) (line, reason string) {
 // plain reports whether a value needs no quotes.
 func plain(value string) bool {
 	return value != "" && !strings.ContainsFunc(value, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+,:@%=", r))
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+			strings.ContainsRune("/._-+,:@%=", r))
 	})
 }

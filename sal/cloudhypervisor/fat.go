@@ -53,7 +53,8 @@ func fatImage(label string, files []file) ([]byte, error) {
 	for i, f := range files {
 		n := (len(f.data) + clusterBytes - 1) / clusterBytes
 		if next+n > 2+clusters {
-			return nil, fmt.Errorf("%s has %d bytes; %d are available", f.name, len(f.data), (2+clusters-next)*clusterBytes)
+			return nil, fmt.Errorf("%s has %d bytes; %d are available", f.name, len(f.data),
+				(2+clusters-next)*clusterBytes)
 		}
 		first := 0
 		if n > 0 {

@@ -69,7 +69,8 @@ func (j *job) bound(r *sal.Record[own]) error {
 		return nil
 	}
 	j.step("bound the process")
-	return sal.HostError("bound the process of "+r.Resource.String(), j.groups().Bound(r.Resource.HostName(), boundsOf(r.Own)))
+	return sal.HostError("bound the process of "+r.Resource.String(),
+		j.groups().Bound(r.Resource.HostName(), boundsOf(r.Own)))
 }
 
 // rebound sets the limits of a running process from the record. It adds a process to its group if an earlier version

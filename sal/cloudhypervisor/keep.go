@@ -276,7 +276,8 @@ func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
 	case wanted == (api.Resize{}) || k.r.Own.Power != running:
 		return nil
 	default:
-		return k.mend(ctx, "its CPUs or memory differed from the record", func() error { return k.resizeLive(ctx, v, wanted) })
+		return k.mend(ctx, "its CPUs or memory differed from the record",
+			func() error { return k.resizeLive(ctx, v, wanted) })
 	}
 }
 
@@ -367,7 +368,8 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	case own.Past.Off || own.Process.guestIsOff(own.Past.Heard):
 		return k.keepOff()
 	case k.clock().Before(own.Past.due()):
-		k.drifted(false, "its process died again%s; the next start is at %s", why, own.Past.due().UTC().Format(time.TimeOnly))
+		k.drifted(false, "its process died again%s; the next start is at %s", why,
+			own.Past.due().UTC().Format(time.TimeOnly))
 		return nil
 	}
 	own.Past.again(k.clock())
@@ -438,14 +440,19 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	all := sal.DamagedOrphans(damaged)
 	for _, pid := range pids {
-		all = append(all, sal.Orphan{Kind: "process", Name: strconv.Itoa(pid), Of: d.servedBy(pid), Remedy: sal.Command("kill", strconv.Itoa(pid))})
+		all = append(all, sal.Orphan{
+			Kind: "process", Name: strconv.Itoa(pid), Of: d.servedBy(pid),
+			Remedy: sal.Command("kill", strconv.Itoa(pid)),
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		all = append(all, sal.Orphan{Kind: "cgroup", Name: groups[name], Of: name, Remedy: sal.Command("rmdir", groups[name])})
+		all = append(all,
+			sal.Orphan{Kind: "cgroup", Name: groups[name], Of: name, Remedy: sal.Command("rmdir", groups[name])})
 	}
 	for _, e := range dirs {
 		path := filepath.Join(d.machines(), e.Name())
-		all = append(all, sal.Orphan{Kind: "directory", Name: path, Of: e.Name(), Remedy: sal.Command("rm", "-r", path)})
+		all = append(all,
+			sal.Orphan{Kind: "directory", Name: path, Of: e.Name(), Remedy: sal.Command("rm", "-r", path)})
 	}
 	return all, ctx.Err()
 }

@@ -31,12 +31,14 @@ func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 			return err
 		}
 		if info.Size() >= memory {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB, and the machine only %d MiB", initramfs, info.Size()>>20, memory>>20).
+			return writ.Errorf(writ.CodeArgumentsInvalid, "the initramfs %q has %d MiB, and the machine only %d MiB",
+				initramfs, info.Size()>>20, memory>>20).
 				WithHint("give the machine a larger memory_mib")
 		}
 	}
 	if i := strings.IndexFunc(p.Cmdline, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "cmdline contains a character that is not printable ASCII, at position %d", i+1).
+		return writ.Errorf(writ.CodeArgumentsInvalid,
+			"cmdline contains a character that is not printable ASCII, at position %d", i+1).
 			WithHint("kernels read ASCII; pass other text with cloud_init or env")
 	}
 	return nil

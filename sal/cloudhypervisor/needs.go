@@ -26,11 +26,13 @@ func (d *Driver) Needs() []needs.Need {
 		{Name: "KVM", Use: none, Vital: true, Look: d.checkKVM, Fix: kvmFix},
 		{Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: checkHardware, Fix: kvmFix},
 		{
-			Name: "controllers cpu, memory, pids", Use: "the processes of machines have no resource limits", Fix: needs.ControllersFix,
+			Name: "controllers cpu, memory, pids", Use: "the processes of machines have no resource limits",
+			Fix:  needs.ControllersFix,
 			Look: needs.Controllers(d.groups(), "cpu", "memory", "pids"),
 		},
 		{
-			Name: "users of their own", Use: "processes of machines run as the user of the runner, usually root", Fix: needs.AccountsFix,
+			Name: "users of their own", Use: "processes of machines run as the user of the runner, usually root",
+			Fix:  needs.AccountsFix,
 			Look: needs.Accounts(d.Accounts),
 		},
 		{

@@ -96,7 +96,9 @@ func (j *job) resume(ctx context.Context, r *sal.Record[own]) (sal.Outcome, erro
 }
 
 // switchTo pauses or resumes a machine. If the process answers with an error, the resulting power state decides.
-func (j *job) switchTo(ctx context.Context, r *sal.Record[own], want power, do func(v *vmm) error) (sal.Outcome, error) {
+func (j *job) switchTo(
+	ctx context.Context, r *sal.Record[own], want power, do func(v *vmm) error,
+) (sal.Outcome, error) {
 	v, _, err := j.live(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
@@ -349,7 +351,8 @@ func (j *job) resizePart(ctx context.Context, v *vmm, part api.Resize) error {
 		case !refused:
 			return err
 		case full(refusal):
-			return writ.Errorf(writ.CodeResourceConflict, "%s cannot get more memory while it runs: %w", j.Resource, refusal).
+			return writ.Errorf(writ.CodeResourceConflict, "%s cannot get more memory while it runs: %w", j.Resource,
+				refusal).
 				WithHint("stop it, change it, and start it: memory of a running machine can be added eight times")
 		case !refusal.Pending():
 			return err
@@ -360,7 +363,8 @@ func (j *job) resizePart(ctx context.Context, v *vmm, part api.Resize) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s has not released the CPUs of an earlier change yet", j.Resource).
+		return writ.Errorf(writ.CodeResourceBusy, "the guest of %s has not released the CPUs of an earlier change yet",
+			j.Resource).
 			WithHint("try again later, or stop it, change it, and start it")
 	}
 }
@@ -368,7 +372,8 @@ func (j *job) resizePart(ctx context.Context, v *vmm, part api.Resize) error {
 // full reports whether a refusal means that a running machine cannot take more memory.
 func full(refusal *api.Refusal) bool {
 	return slices.ContainsFunc(refusal.Causes, func(cause string) bool {
-		return strings.Contains(cause, "No ACPI slot") || strings.Contains(cause, "Not enough space in the hotplug RAM region")
+		return strings.Contains(cause, "No ACPI slot") ||
+			strings.Contains(cause, "Not enough space in the hotplug RAM region")
 	})
 }
 
@@ -376,7 +381,8 @@ func full(refusal *api.Refusal) bool {
 func (j *job) fit(r *sal.Record[own], info api.Info) (wanted api.Resize, err error) {
 	if has := info.Config.CPUs; has.BootVcpus != r.Own.CPUs {
 		if r.Own.CPUs > has.MaxVcpus {
-			return wanted, writ.Errorf(writ.CodeResourceConflict, "%s can have %d CPUs while it runs, not %d", j.Resource, has.MaxVcpus, r.Own.CPUs).
+			return wanted, writ.Errorf(writ.CodeResourceConflict, "%s can have %d CPUs while it runs, not %d",
+				j.Resource, has.MaxVcpus, r.Own.CPUs).
 				WithHint("stop it, change it, and start it")
 		}
 		wanted.DesiredVcpus = r.Own.CPUs
@@ -387,7 +393,8 @@ func (j *job) fit(r *sal.Record[own], info api.Info) (wanted api.Resize, err err
 		return wanted, nil
 	}
 	if want < has || want > has+memory.HotplugSize || (want-has)%(hotplugStep<<20) != 0 {
-		return wanted, writ.Errorf(writ.CodeResourceConflict, "%s has %d MiB and cannot have %d while it runs: memory is added in steps of %d MiB, up to %d MiB more",
+		return wanted, writ.Errorf(writ.CodeResourceConflict,
+			"%s has %d MiB and cannot have %d while it runs: memory is added in steps of %d MiB, up to %d MiB more",
 			j.Resource, has>>20, r.Own.MemoryMiB, hotplugStep, memory.HotplugSize>>20).
 			WithHint("stop it, change it, and start it")
 	}

@@ -158,7 +158,10 @@ func listener(path string) (int, error) {
 		return 0, err
 	}
 	var who *unix.Ucred
-	failed := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	failed := raw.Control(func(fd uintptr) {
+		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+			unix.SO_PEERCRED)
+	})
 	if err := errors.Join(err, failed); err != nil {
 		return 0, err
 	}

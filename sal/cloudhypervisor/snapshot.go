@@ -76,7 +76,8 @@ func (j *job) whilePaused(ctx context.Context, r *sal.Record[own], v *vmm, do fu
 	}
 	if now == running {
 		j.step("pause the machine")
-		if err := v.ask(ctx, "pause the machine", v.Pause); err != nil && (ctx.Err() != nil || j.requireState(ctx, v, paused) != nil) {
+		if err := v.ask(ctx, "pause the machine", v.Pause); err != nil &&
+			(ctx.Err() != nil || j.requireState(ctx, v, paused) != nil) {
 			return errors.Join(err, j.resumeAfter(ctx, v))
 		}
 	}
@@ -123,7 +124,8 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 			return err
 		}
 		j.step("write memory")
-		if err := v.ask(ctx, "write its memory", func(ctx context.Context) error { return v.Snapshot(ctx, memoryDir(work)) }); err != nil {
+		if err := v.ask(ctx, "write its memory",
+			func(ctx context.Context) error { return v.Snapshot(ctx, memoryDir(work)) }); err != nil {
 			return withStopHint(err)
 		}
 	}
@@ -148,7 +150,8 @@ func withStopHint(err error) error {
 	if !ok || e.Code != writ.CodeDriverRefused {
 		return err
 	}
-	return e.WithHint("a snapshot of the stopped machine keeps its disks: machine.stop, then machine.snapshot; %s", e.Hint)
+	return e.WithHint("a snapshot of the stopped machine keeps its disks: machine.stop, then machine.snapshot; %s",
+		e.Hint)
 }
 
 // place renames a directory. It replaces a target that a crash left.
@@ -176,7 +179,8 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 		if len(r.Own.Kept) == 0 {
 			return sal.Outcome{}, err.WithHint("make one with machine.snapshot")
 		}
-		return sal.Outcome{}, err.WithHint("existing snapshots: %s", strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
+		return sal.Outcome{}, err.WithHint("existing snapshots: %s",
+			strings.Join(slices.Sorted(maps.Keys(r.Own.Kept)), ", "))
 	}
 	if k.Version != "" {
 		version, err := j.Probe(ctx)
@@ -184,11 +188,14 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 			return sal.Outcome{}, err
 		}
 		if version != k.Version {
-			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "the snapshot %q has memory that cloud-hypervisor %s wrote; this node has %s, which cannot read it", name, k.Version, version).
+			return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict,
+				"the snapshot %q has memory that cloud-hypervisor %s wrote; this node has %s, which cannot read it",
+				name, k.Version, version).
 				WithHint("run the machine with %s again, or copy data from the disks of the snapshot", k.Version)
 		}
 	}
-	dropped := slices.DeleteFunc(slices.Clone(r.Own.Volumes), func(v disk) bool { return slices.Contains(k.Volumes, v) })
+	dropped := slices.DeleteFunc(slices.Clone(r.Own.Volumes),
+		func(v disk) bool { return slices.Contains(k.Volumes, v) })
 	if err := j.revokeDisks(ctx, r.Resource, dropped); err != nil { // the process keeps open files until it ends
 		return sal.Outcome{}, err
 	}
@@ -223,7 +230,10 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 				return err
 			}
 			j.step("put the memory back")
-			if err := v.ask(ctx, "restore its memory", func(ctx context.Context) error { return v.Restore(ctx, memoryDir(from), want == running) }); err != nil {
+			if err := v.ask(ctx, "restore its memory", func(ctx context.Context) error {
+				return v.Restore(ctx,
+					memoryDir(from), want == running)
+			}); err != nil {
 				return err
 			}
 			return j.requireState(ctx, v, want)

@@ -196,7 +196,8 @@ func (j *job) chownSnapshot(ctx context.Context, r *sal.Record[own], snapshot st
 		return nil
 	}
 	j.step("hand the snapshot over")
-	err := errors.Join(sal.HandPath(filepath.Dir(snapshot), r.Own.User), sal.HandPath(snapshot, r.Own.User), sal.HandPath(memoryDir(snapshot), r.Own.User))
+	err := errors.Join(sal.HandPath(filepath.Dir(snapshot), r.Own.User), sal.HandPath(snapshot, r.Own.User),
+		sal.HandPath(memoryDir(snapshot), r.Own.User))
 	if err != nil {
 		return sal.HostError("hand the snapshot over", err)
 	}

@@ -50,7 +50,8 @@ func userData(args *catalog.MachineCreate) ([]byte, error) {
 		err = addText(w, []byte(given), nil)
 	}
 	if err == nil { // append to the lists of the given config and replace nothing else
-		err = addText(w, environment, textproto.MIMEHeader{"Merge-Type": {"list(append)+dict(no_replace,recurse_list)+str()"}})
+		err = addText(w, environment,
+			textproto.MIMEHeader{"Merge-Type": {"list(append)+dict(no_replace,recurse_list)+str()"}})
 	}
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, err

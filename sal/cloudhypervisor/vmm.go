@@ -106,7 +106,10 @@ func (d *Driver) openProcess(r *sal.Record[own]) (*vmm, error) {
 
 func (d *Driver) newVMM(resource writ.ResourceID, h *held) *vmm {
 	dir := d.dirOf(resource)
-	return &vmm{VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir, starved: func() bool { return d.starved(resource) }}
+	return &vmm{
+		VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir,
+		starved: func() bool { return d.starved(resource) },
+	}
 }
 
 // release closes the handle. The process continues.
@@ -142,10 +145,12 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case v.ended() && v.starved():
-		return writ.Errorf(writ.CodeQuotaExceeded, "cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.logTail()).
+		return writ.Errorf(writ.CodeQuotaExceeded,
+			"cannot %s: the kernel killed cloud-hypervisor at its memory limit%s", doing, v.logTail()).
 			WithHint("give the machine more with a larger memory_mib; %s", v.seeLog())
 	case v.ended():
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.logTail()).WithHint("%s", v.seeLog())
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.logTail()).
+			WithHint("%s", v.seeLog())
 	default:
 		return writ.Errorf(codeOf(err), "cannot %s: %w", doing, err).
 			WithHint("the text after the colon is from cloud-hypervisor; %s", v.seeLog())
@@ -301,7 +306,8 @@ func checkVersion(version string) error {
 	if n, err := strconv.Atoi(major); err == nil && n >= oldest {
 		return nil
 	}
-	return writ.Errorf(writ.CodeDriverMissing, "cloud-hypervisor %s is too old", version).WithHint("v%d or newer is needed", oldest)
+	return writ.Errorf(writ.CodeDriverMissing, "cloud-hypervisor %s is too old", version).
+		WithHint("v%d or newer is needed", oldest)
 }
 
 // launch starts the process of a machine. The record of the start is written before (create has written it already).
@@ -378,7 +384,8 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	args := []string{"--api-socket", "fd=3", eventsFlag, "fd=4", "--no-shutdown"}
 	h, err := spawn(cell, program, program+" "+eventsTo+path, args, log, socket, events)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
-		return nil, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", r.Resource, barred).WithHint("put the program where every user may execute it: /usr/local/bin")
+		return nil, writ.Errorf(writ.CodeDriverMissing, "cannot start the process of %s: %w", r.Resource, barred).
+			WithHint("put the program where every user may execute it: /usr/local/bin")
 	}
 	return h, err
 }
@@ -409,7 +416,9 @@ func (j *job) makeRoom() error {
 
 // foreignError returns the error about a foreign process that listens at the socket of a machine.
 func foreignError(pid int) error {
-	return writ.Errorf(writ.CodeResourceConflict, "process %d, which does not belong to the machine, listens on its socket (%s)", pid, strings.Join(argumentsOf(pid), " ")).
+	return writ.Errorf(writ.CodeResourceConflict,
+		"process %d, which does not belong to the machine, listens on its socket (%s)", pid,
+		strings.Join(argumentsOf(pid), " ")).
 		WithHint("end that process; writ ends only processes that it started")
 }
 

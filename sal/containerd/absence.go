@@ -55,7 +55,8 @@ func refusal(address string) error {
 		_ = c.Close()
 		return nil
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || sal.FaultCode(err) == writ.CodeDriverRefused {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) ||
+		sal.FaultCode(err) == writ.CodeDriverRefused {
 		return err
 	}
 	return nil

@@ -23,7 +23,8 @@ func withSeccomp(_ context.Context, _ oci.Client, _ *containers.Container, s *sp
 	profile := seccomp.DefaultProfile(s)
 	for i, rule := range profile.Syscalls {
 		if len(rule.Args) == 0 && rule.Action == specs.ActAllow {
-			profile.Syscalls[i].Names = slices.DeleteFunc(slices.Clone(rule.Names), func(name string) bool { return name == "ioctl" })
+			profile.Syscalls[i].Names = slices.DeleteFunc(slices.Clone(rule.Names),
+				func(name string) bool { return name == "ioctl" })
 		}
 	}
 	profile.Syscalls = append(profile.Syscalls, requests()...)

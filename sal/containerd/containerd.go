@@ -169,7 +169,9 @@ type job struct {
 }
 
 // begin locks a resource and connects to the daemon. done unlocks it.
-func (d *Driver) begin(ctx context.Context, request sal.Request, reach func(context.Context) (*client.Client, error)) (j *job, done func(), err error) {
+func (d *Driver) begin(
+	ctx context.Context, request sal.Request, reach func(context.Context) (*client.Client, error),
+) (j *job, done func(), err error) {
 	done, err = d.locks.Take(ctx, request.Resource.HostName())
 	if err != nil {
 		return nil, nil, err
@@ -241,7 +243,10 @@ func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.O
 
 // show returns the container as operations report it.
 func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error) {
-	c := catalog.Container{Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses, Ended: r.Own.Ended}
+	c := catalog.Container{
+		Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses,
+		Ended: r.Own.Ended,
+	}
 	c.IPv4 = catalog.IPv4Of(r.Own.IPv4)
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]

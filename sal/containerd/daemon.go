@@ -64,7 +64,8 @@ func isAway(err error) bool {
 func (d *Driver) away(err error) error {
 	err = awayError{err}
 	if sal.FaultCode(err) == writ.CodeDriverRefused {
-		return writ.Errorf(writ.CodeDriverMissing, "this node cannot use the socket of containerd, %s: %w", d.address(), err).
+		return writ.Errorf(writ.CodeDriverMissing, "this node cannot use the socket of containerd, %s: %w", d.address(),
+			err).
 			WithHint("let the user of the runner use the socket, or name another one with --containerd")
 	}
 	return writ.Errorf(writ.CodeUnreachable, "containerd does not answer at %s: %w", d.address(), err).
@@ -81,13 +82,16 @@ func (d *Driver) connection() (*client.Client, error) {
 	}
 	// These are the client's default options with one difference: it tries to reconnect every second, without longer
 	// backoff.
-	daemon, err := client.New(d.address(), client.WithDefaultNamespace(d.namespace()), client.WithExtraDialOpts([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
-			MinConnectTimeout: time.Second,
-		}),
-	}))
+	daemon, err := client.New(d.address(), client.WithDefaultNamespace(d.namespace()),
+		client.WithExtraDialOpts([]grpc.DialOption{
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff: backoff.Config{
+					BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second,
+				},
+				MinConnectTimeout: time.Second,
+			}),
+		}))
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +121,13 @@ func failed(doing string, err error) error {
 	// The daemon passes disk errors of the system on as text only.
 	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
 		if strings.Contains(err.Error(), full) {
-			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space where containerd keeps its files; the call is retried")
+			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).
+				WithHint("free space where containerd keeps its files; the call is retried")
 		}
 	}
 	if errdefs.IsUnavailable(err) {
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).WithHint("containerd stopped meanwhile; the call is retried")
+		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).
+			WithHint("containerd stopped meanwhile; the call is retried")
 	}
 	return sal.HostError(doing, err)
 }
@@ -145,6 +151,7 @@ func snapshotter(ctx context.Context, daemon *client.Client) (string, error) {
 			}
 		}
 	}
-	return "", writ.Errorf(writ.CodeDriverMissing, "containerd has no snapshotter of %s", strings.Join(snapshotters, " and ")).
+	return "", writ.Errorf(writ.CodeDriverMissing, "containerd has no snapshotter of %s",
+		strings.Join(snapshotters, " and ")).
 		WithHint("its directory must be on btrfs, or on a file system that overlayfs works on")
 }

@@ -27,7 +27,8 @@ func parseStopSignal(named string) (syscall.Signal, error) {
 	}
 	s, err := signal.ParseSignal(named)
 	if err != nil || s < 1 || s > lastSignal {
-		return 0, writ.Errorf(writ.CodeArgumentsInvalid, "the STOPSIGNAL of the image is %q, which is not a signal of Linux", named).
+		return 0, writ.Errorf(writ.CodeArgumentsInvalid,
+			"the STOPSIGNAL of the image is %q, which is not a signal of Linux", named).
 			WithHint("build the image with another STOPSIGNAL, such as SIGTERM")
 	}
 	return s, nil

@@ -32,7 +32,8 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 		return sal.Outcome{}, err
 	}
 	if !now.running() {
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s is stopped", r.Resource).WithHint("start it with container.start")
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "%s is stopped", r.Resource).
+			WithHint("start it with container.start")
 	}
 	p := &program{job: j}
 	if p.input, err = args.Stdin.Reveal(); err != nil {
@@ -88,7 +89,8 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 	// completed, and the program is ended afterwards.
 	starting, started := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer started()
-	e, err := task.Exec(starting, "exec-"+strings.ToLower(rand.Text()), &process, cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
+	e, err := task.Exec(starting, "exec-"+strings.ToLower(rand.Text()), &process,
+		cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
 	if err != nil {
 		return 0, failed("run the program", err)
 	}

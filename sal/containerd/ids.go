@@ -44,7 +44,8 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	}
 	if lack, err := j.mapping(ctx, j.daemon); err != nil || lack != nil {
 		if err == nil && j.IDsAsked {
-			err = writ.Errorf(writ.CodeDriverMissing, "%s cannot have users of its own: %w", j.Resource, lack).WithHint("%s", idsFix)
+			err = writ.Errorf(writ.CodeDriverMissing, "%s cannot have users of its own: %w", j.Resource, lack).
+				WithHint("%s", idsFix)
 		}
 		return 0, err
 	}
@@ -60,7 +61,8 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 		})
 	})
 	if err != nil {
-		return 0, writ.Errorf(writ.CodeDriverRefused, "no users are left for %s: other containers have all of %s", j.Resource, j.IDs.Numbers()).
+		return 0, writ.Errorf(writ.CodeDriverRefused, "no users are left for %s: other containers have all of %s",
+			j.Resource, j.IDs.Numbers()).
 			WithHint("delete containers, or start the node with more numbers: writ runner --container-ids")
 	}
 	return first(place), nil
@@ -182,6 +184,7 @@ func (d *Driver) checkIDs(ctx context.Context) (string, error) {
 // needIDs returns the need that checkIDs checks.
 func (d *Driver) needIDs() needs.Need {
 	return needs.Need{
-		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix, Look: d.checkIDs,
+		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix,
+		Look: d.checkIDs,
 	}
 }

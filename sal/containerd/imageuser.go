@@ -60,7 +60,8 @@ func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err er
 		return account, 0, err
 	}
 	if tooLarge(account.Uid) || tooLarge(account.Gid) {
-		return account, 0, fmt.Errorf("/etc/passwd has %s with the user %d and the group %d", account.Name, account.Uid, account.Gid)
+		return account, 0, fmt.Errorf("/etc/passwd has %s with the user %d and the group %d", account.Name, account.Uid,
+			account.Gid)
 	}
 	if group == "" {
 		return account, uint32(account.Gid), nil
@@ -94,7 +95,8 @@ func unlisted(err error) bool {
 
 // badUser returns the error about the user of an image.
 func badUser(named string, err error) error {
-	return writ.Errorf(writ.CodeArgumentsInvalid, "the image names the user %q, whose programs cannot run: %w", named, err).
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the image names the user %q, whose programs cannot run: %w", named,
+		err).
 		WithHint("build the image with a USER that its /etc/passwd lists, or with a number")
 }
 
@@ -102,7 +104,8 @@ func badUser(named string, err error) error {
 func mapped(named string, u specs.User) error {
 	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
 		if id >= userns.Many {
-			return badUser(named, fmt.Errorf("a container has the users and groups 0 to %d, and not %d", userns.Many-1, id))
+			return badUser(named,
+				fmt.Errorf("a container has the users and groups 0 to %d, and not %d", userns.Many-1, id))
 		}
 	}
 	return nil

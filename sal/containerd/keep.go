@@ -201,7 +201,8 @@ func (j *job) restartEnded(ctx context.Context, r *record, now containerState) (
 		how = "it had ended with " + end.String()
 	}
 	if due := j.due(r.Resource, known); time.Until(due) > 0 {
-		return []sal.Drift{{What: fmt.Sprintf("%s; the next start is in %s", how, time.Until(due).Round(time.Second))}}, nil
+		return []sal.Drift{{What: fmt.Sprintf("%s; the next start is in %s", how, time.Until(due).Round(time.Second))}},
+			nil
 	}
 	if err := j.run(ctx, r); err != nil {
 		return nil, err
@@ -305,7 +306,10 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	}
 	for id, snapshotter := range layers {
 		if !known.has(id) {
-			all = append(all, sal.Orphan{Kind: "snapshot", Name: id, Of: hostNameIn(id), Remedy: d.ctr("snapshots", "--snapshotter", snapshotter, "rm", id)})
+			all = append(all, sal.Orphan{
+				Kind: "snapshot", Name: id, Of: hostNameIn(id),
+				Remedy: d.ctr("snapshots", "--snapshotter", snapshotter, "rm", id),
+			})
 		}
 	}
 	for _, i := range images {
@@ -316,12 +320,14 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	for _, f := range files {
 		if !known.places[f.Name()] {
 			path := filepath.Join(d.Dir, "containers", f.Name())
-			all = append(all, sal.Orphan{Kind: "directory", Name: path, Of: f.Name(), Remedy: sal.Command("rm", "-r", path)})
+			all = append(all,
+				sal.Orphan{Kind: "directory", Name: path, Of: f.Name(), Remedy: sal.Command("rm", "-r", path)})
 		}
 	}
 	for _, o := range owners {
 		if o.Resource.Kind == writ.KindContainer && !known.uids[o.UID] && !known.places[o.Resource.HostName()] {
-			all = append(all, sal.Orphan{Kind: "network namespace", Name: o.Resource.String(), Of: o.Resource.HostName()})
+			all = append(all,
+				sal.Orphan{Kind: "network namespace", Name: o.Resource.String(), Of: o.Resource.HostName()})
 		}
 	}
 	slices.SortFunc(all, func(a, b sal.Orphan) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
@@ -343,7 +349,8 @@ func (k *recordIndex) has(id string) bool {
 
 // ctr returns a shell command for the daemon.
 func (d *Driver) ctr(words ...string) string {
-	return sal.Command(append([]string{"ctr", "-a", cmp.Or(d.Address, DefaultAddress), "-n", d.namespace()}, words...)...)
+	return sal.Command(append([]string{"ctr", "-a", cmp.Or(d.Address, DefaultAddress), "-n", d.namespace()},
+		words...)...)
 }
 
 // hostNameIn returns the host name of the container with this ID at the daemon.
@@ -353,7 +360,9 @@ func hostNameIn(id string) string {
 }
 
 // inventory returns the containers of the daemon, and the snapshotters of container layers by container ID.
-func inventory(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]string, err error) {
+func inventory(
+	ctx context.Context, daemon *client.Client,
+) (all []containers.Container, layers map[string]string, err error) {
 	all, err = daemon.ContainerService().List(ctx)
 	if err != nil {
 		return nil, nil, failed("list the containers", err)
@@ -378,7 +387,10 @@ func (d *Driver) known() (*recordIndex, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &recordIndex{damaged: damaged, containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{}, uids: map[writ.UID]bool{}}
+	k := &recordIndex{
+		damaged: damaged, containers: map[string]bool{}, images: map[string]bool{}, places: map[string]bool{},
+		uids: map[writ.UID]bool{},
+	}
 	for _, r := range records {
 		k.containers[r.Own.Container], k.containers[r.Own.Other] = true, true
 		k.places[r.Resource.HostName()] = true

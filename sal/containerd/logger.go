@@ -164,7 +164,9 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 	if err != nil {
 		return sal.Outcome{}, sal.HostError("read the log of "+r.Resource.String(), err)
 	}
-	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.ContainerLogs{Container: shown, LogText: part})}, nil
+	return sal.Outcome{
+		Change: writ.ChangeNone, Values: catalog.Values(catalog.ContainerLogs{Container: shown, LogText: part}),
+	}, nil
 }
 
 // log returns the log of the current container. Values of secrets in its environment are masked.

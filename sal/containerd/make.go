@@ -171,7 +171,8 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 		return nil // runc makes one with a loopback interface for each run
 	}
 	if j.Networks == nil {
-		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").WithHint("omit networks, or use another node")
+		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").
+			WithHint("omit networks, or use another node")
 	}
 	j.step("make the network namespace")
 	path, ports, err := j.Networks.Namespace(ctx, sal.Owner{Resource: r.Resource, UID: r.UID, IDs: r.Own.IDs}, networks)
@@ -224,7 +225,9 @@ func (j *job) dropReplacement(ctx context.Context, r *record) error {
 
 // remove stops and deletes the container. No step requires a working container.
 func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
-	none := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
+	none := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false)),
+	}
 	r, err := j.records().GetToRemove(j.Request)
 	if err != nil || r == nil {
 		return none, err

@@ -29,7 +29,8 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other specs.Mount) bool { return other.Destination == to }) {
-			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s has two volumes at %s", j.Resource, to).WithHint("give each volume its own path")
+			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s has two volumes at %s", j.Resource, to).
+				WithHint("give each volume its own path")
 		}
 		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
 		if err != nil {
@@ -42,7 +43,9 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 		if m.ReadOnly {
 			access = "ro"
 		}
-		all = append(all, specs.Mount{Destination: to, Type: "bind", Source: volume.Dir, Options: []string{"rbind", "nosuid", "nodev", access}})
+		all = append(all, specs.Mount{
+			Destination: to, Type: "bind", Source: volume.Dir, Options: []string{"rbind", "nosuid", "nodev", access},
+		})
 	}
 	files := writtenFiles
 	if len(args.Networks) == 0 { // resolv.conf comes with a network
@@ -54,7 +57,8 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 // mountable rejects a path of a volume that would hide files of the kernel or of the driver.
 func mountable(to string) error {
 	if why := catalog.UselessMount(to); why != "" {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "a volume cannot be mounted at %s: %s", to, why).WithHint("use another path, such as /data")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "a volume cannot be mounted at %s: %s", to, why).
+			WithHint("use another path, such as /data")
 	}
 	return nil
 }
@@ -84,8 +88,11 @@ func mountPoints(volumes []specs.Mount, files []string) error {
 			return sal.HostError("look for "+name+" in the volume at "+parent.Destination, err)
 		}
 		if missing {
-			return writ.Errorf(writ.CodeResourceConflict, "the volume at %s is read-only and has no %s, where %s is mounted", parent.Destination, name, m.Destination).
-				WithHint("make an empty %s in the volume with a container that may write to it, or use another path", name)
+			return writ.Errorf(writ.CodeResourceConflict,
+				"the volume at %s is read-only and has no %s, where %s is mounted", parent.Destination, name,
+				m.Destination).
+				WithHint("make an empty %s in the volume with a container that may write to it, or use another path",
+					name)
 		}
 	}
 	return nil

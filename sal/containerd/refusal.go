@@ -11,11 +11,13 @@ import (
 func notStarted(doing string, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": unknown")
 	if _, program, found := cutLast(text, `exec: "`); found && containsAny(program, noProgram) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: exec: \"%s", doing, program).
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: exec: \"%s", doing,
+			program).
 			WithHint("no shell resolves it: use its path, or [\"sh\", \"-c\", \"…\"]")
 	}
 	if _, why, found := strings.Cut(text, "error during container init: "); found && containsAny(why, badTree) {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not match: %s", doing, why).
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not match: %s", doing,
+			why).
 			WithHint("check that the WORKDIR of the image and the path of each volume are directories in the image, or missing")
 	}
 	return failed(doing, err)
@@ -27,8 +29,8 @@ var noProgram = []string{"executable file not found", "no such file or directory
 // badTree lists the errors about files of an image that block a mount or the working directory. A missing file is not
 // among them: a volume may have been deleted meanwhile.
 var badTree = []string{
-	"not a directory", "is a directory", "file exists", "too many levels of symbolic links", "must be mounted on ordinary directory", "permission denied",
-	"file name too long",
+	"not a directory", "is a directory", "file exists", "too many levels of symbolic links",
+	"must be mounted on ordinary directory", "permission denied", "file name too long",
 }
 
 func containsAny(text string, parts []string) bool {

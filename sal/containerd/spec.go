@@ -61,7 +61,8 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	if p.image.Format != "oci" {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name, p.image.Format).
+		return nil, writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name,
+			p.image.Format).
 			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
 	}
 	if p.mounts, err = j.mounts(ctx, args); err != nil {
@@ -151,7 +152,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return failed("make "+r.Resource.String(), err)
 	}
 	labels := map[string]string{
-		labelResource: r.Resource.HostName(), labelProject: string(r.Resource.Project), labelName: r.Resource.Name, labelUID: string(r.UID),
+		labelResource: r.Resource.HostName(), labelProject: string(r.Resource.Project), labelName: r.Resource.Name,
+		labelUID: string(r.UID),
 	}
 	how := []client.NewContainerOpts{
 		client.WithContainerLabels(labels),
@@ -211,7 +213,8 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.UserNamespace, Path: j.stagedUser(r.Own.Other)}))
 	}
 	if r.Own.Namespace != "" {
-		options = append(options, oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: r.Own.Namespace}))
+		options = append(options,
+			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: r.Own.Namespace}))
 	}
 	return options
 }
@@ -230,7 +233,8 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 // requireProgram rejects a container without a program from its image or its arguments.
 func requireProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	if len(s.Process.Args) == 0 {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").WithHint("set command: [\"program\", …]")
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").
+			WithHint("set command: [\"program\", …]")
 	}
 	return nil
 }
@@ -256,8 +260,10 @@ func reconnect(ctx context.Context, c client.Container, path string) error {
 	if spec.Linux == nil {
 		return errors.New("the container has no spec for Linux")
 	}
-	if slices.ContainsFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == path }) {
+	if slices.ContainsFunc(spec.Linux.Namespaces,
+		func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace && n.Path == path }) {
 		return nil
 	}
-	return c.Update(ctx, client.UpdateContainerOpts(client.WithSpec(spec, oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: path}))))
+	return c.Update(ctx, client.UpdateContainerOpts(client.WithSpec(spec,
+		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: path}))))
 }

@@ -22,7 +22,9 @@ import (
 
 // onStage fills the stage of a container, calls do, and clears the stage. root is the root mount for the process, if
 // the daemon does not mount it. A container without its own users has no stage.
-func (j *job) onStage(ctx context.Context, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error) (err error) {
+func (j *job) onStage(
+	ctx context.Context, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error,
+) (err error) {
 	if r.Own.IDs == 0 {
 		return do(nil)
 	}
@@ -33,7 +35,8 @@ func (j *job) onStage(ctx context.Context, r *record, id string, volumes []catal
 	if err := j.fillStage(ctx, r, id, volumes); err != nil {
 		return sal.HostError("map the files of "+r.Resource.String()+" to its users", err)
 	}
-	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(j.stage(id), "root"), Options: []string{"rbind", "rw"}}})
+	return do([]mounting.Mount{{Type: "bind", Source: filepath.Join(j.stage(id),
+		"root"), Options: []string{"rbind", "rw"}}})
 }
 
 func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
@@ -218,7 +221,8 @@ func overlayMaps() error {
 	}
 	version, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
 	if !needs.AtLeast(version, "5.19") {
-		return fmt.Errorf("this is Linux %s, whose overlayfs does not support mapped layers; 5.19 or newer does", version)
+		return fmt.Errorf("this is Linux %s, whose overlayfs does not support mapped layers; 5.19 or newer does",
+			version)
 	}
 	return nil
 }

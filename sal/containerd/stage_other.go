@@ -11,7 +11,9 @@ import (
 	"writ/sal/catalog"
 )
 
-func (j *job) onStage(_ context.Context, r *record, _ string, _ []catalog.Mount, do func([]mounting.Mount) error) error {
+func (j *job) onStage(
+	_ context.Context, r *record, _ string, _ []catalog.Mount, do func([]mounting.Mount) error,
+) error {
 	if r.Own.IDs != 0 {
 		return overlayMaps()
 	}

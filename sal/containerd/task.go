@@ -28,7 +28,8 @@ type containerState struct {
 
 // running reports whether there is a process. A process whose shim does not answer counts, because it may be alive.
 func (s containerState) running() bool {
-	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing || s.status == client.Unknown
+	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing ||
+		s.status == client.Unknown
 }
 
 // inspect asks the daemon for the state of a container.
@@ -258,7 +259,9 @@ func (j *job) logPath(id string) string { return filepath.Join(j.place(j.Resourc
 
 // logOf returns the log of the current container.
 func (d *Driver) logOf(r *record) *sal.Log {
-	return &sal.Log{Path: filepath.Join(d.place(r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container}
+	return &sal.Log{
+		Path: filepath.Join(d.place(r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container,
+	}
 }
 
 // whenFailed is failed for errors that may be nil.

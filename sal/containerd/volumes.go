@@ -107,7 +107,10 @@ func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error
 		return err
 	}
 	for _, m := range args.Volumes {
-		volume := sal.Owner{Resource: writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindVolume, Name: m.Volume.Name}, UID: m.Volume.UID}
+		volume := sal.Owner{
+			Resource: writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindVolume, Name: m.Volume.Name},
+			UID:      m.Volume.UID,
+		}
 		if err := sal.Unused(ctx, volume, j.Others); err != nil {
 			return err
 		}

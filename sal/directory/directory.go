@@ -54,7 +54,8 @@ func (t *Trees) Make(ctx context.Context, name string, _ sal.Bound) (string, err
 		if err != nil || exists {
 			return err
 		}
-		return j.build(ctx, path.Join(j.at, "data"), func(_ context.Context, to string) error { return j.root.Mkdir(to, 0o755) })
+		return j.build(ctx, path.Join(j.at, "data"),
+			func(_ context.Context, to string) error { return j.root.Mkdir(to, 0o755) })
 	})
 	if err != nil {
 		return "", sal.HostError("make the tree "+name, err)

@@ -56,7 +56,10 @@ var engines = []engine{
 		weak:        "it shows its secret among the arguments of its process and listens on every IPv4 address",
 		ipv4:        true, ends: syscall.SIGINT,
 		arguments: func(in instance) []string {
-			return []string{"--dir", in.path("data"), "--port", strconv.FormatInt(in.own.Port, 10), "--admin-secret=" + in.access.Secret}
+			return []string{
+				"--dir", in.path("data"), "--port", strconv.FormatInt(in.own.Port, 10),
+				"--admin-secret=" + in.access.Secret,
+			}
 		},
 	},
 	{
@@ -204,7 +207,8 @@ func (d *Driver) serves(ctx context.Context, o own) (program, error) {
 	if err == nil {
 		there = "has " + p.version
 	}
-	return program{}, writ.Errorf(writ.CodeDriverMissing, "the database is served by %s %s, and the node %s", o.Engine, o.Version, there).
+	return program{}, writ.Errorf(writ.CodeDriverMissing, "the database is served by %s %s, and the node %s", o.Engine,
+		o.Version, there).
 		WithHint("install that version again, or ask for another one with herodb.create")
 }
 
@@ -222,7 +226,8 @@ func (d *Driver) keepCopy(p program, o own) error {
 	if err != nil {
 		return sal.HostError("inspect "+p.path, err)
 	}
-	if there, err := os.Stat(to); err == nil && (there.Size() == from.Size() && !from.ModTime().After(there.ModTime()) || p.path == to) {
+	if there, err := os.Stat(to); err == nil &&
+		(there.Size() == from.Size() && !from.ModTime().After(there.ModTime()) || p.path == to) {
 		return nil
 	}
 	text, err := os.ReadFile(p.path)

@@ -169,7 +169,8 @@ type job struct {
 }
 
 func (d *Driver) jobOn(resource writ.ResourceID) *job {
-	return &job{Driver: d, Request: sal.Request{Resource: resource}, dir: filepath.Join(d.Dir, "databases", resource.HostName())}
+	return &job{Driver: d, Request: sal.Request{Resource: resource}, dir: filepath.Join(d.Dir, "databases",
+		resource.HostName())}
 }
 
 // recovered finishes an operation that a crash interrupted and returns the record. It returns nil for a database whose
@@ -194,7 +195,9 @@ func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[ow
 
 // remove deletes a database in any state.
 func (j *job) remove() (sal.Outcome, error) {
-	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false)),
+	}
 	r, err := j.records().GetToRemove(j.Request)
 	if err != nil || r == nil {
 		return gone, err

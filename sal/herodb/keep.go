@@ -65,16 +65,20 @@ func (j *job) restart(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, err
 			if err := j.end(ctx, r.Own, grace); err != nil {
 				return nil, err
 			}
-			p, drift = pid{}, []sal.Drift{{What: "the process of the database was in an outdated network namespace", Mended: true}}
+			p, drift = pid{}, []sal.Drift{{
+				What: "the process of the database was in an outdated network namespace", Mended: true,
+			}}
 		}
 	}
 	what := "the process of the database had ended"
 	if p == (pid{}) && j.starved() {
-		what = fmt.Sprintf("the kernel killed the process of the database at its limit of %d MiB of memory", r.Own.MemoryMiB)
+		what = fmt.Sprintf("the kernel killed the process of the database at its limit of %d MiB of memory",
+			r.Own.MemoryMiB)
 	}
 	if p == (pid{}) && drift == nil {
 		if wait := j.due(r.Resource); wait > 0 {
-			return []sal.Drift{{What: fmt.Sprintf("%s again; the next start is in %s", what, wait.Round(time.Second))}}, nil
+			return []sal.Drift{{What: fmt.Sprintf("%s again; the next start is in %s", what, wait.Round(time.Second))}},
+				nil
 		}
 	}
 	short, cancel := context.WithTimeout(ctx, keepTime)
@@ -141,9 +145,12 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	}
 	answer, err := c.ask(ctx, "CONFIG", "GET", "maxmemory")
 	pair, ok := answer.([]any)
-	if want := strconv.FormatInt(maxMemory(r.Own.MemoryMiB), 10); err == nil && ok && len(pair) == 2 && pair[1] != want {
+	if want := strconv.FormatInt(maxMemory(r.Own.MemoryMiB), 10); err == nil && ok && len(pair) == 2 &&
+		pair[1] != want {
 		mended := j.refresh(ctx, in, reload) == nil
-		drift = append(drift, sal.Drift{What: fmt.Sprintf("the memory limit of its data was %v bytes instead of %s", pair[1], want), Mended: mended})
+		drift = append(drift, sal.Drift{
+			What: fmt.Sprintf("the memory limit of its data was %v bytes instead of %s", pair[1], want), Mended: mended,
+		})
 	}
 	return drift
 }

@@ -69,8 +69,9 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	}
 	r := sal.NewRecord[own](j.Request)
 	r.Own = own{
-		Phase: making, Engine: p.name, Version: p.version, Persist: args.Persist, SizeGiB: args.SizeGiB, MemoryMiB: args.MemoryMiB,
-		Secret: 1, Given: hasPassword(args.Password),
+		Phase: making, Engine: p.name, Version: p.version, Persist: args.Persist, SizeGiB: args.SizeGiB,
+		MemoryMiB: args.MemoryMiB,
+		Secret:    1, Given: hasPassword(args.Password),
 	}
 	if r.Own.User, err = j.user(0); err != nil {
 		return nil, err
@@ -92,7 +93,8 @@ func (j *job) checkRequest(e engine, args *catalog.HeroDBCreate) error {
 			WithHint("omit the password, so that one is generated, or ask for redis-server or valkey-server")
 	}
 	if args.Network.Name != "" && j.Networks == nil {
-		return writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks, and %s asks for one", j.Resource)
+		return writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks, and %s asks for one",
+			j.Resource)
 	}
 	return nil
 }
@@ -138,7 +140,8 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 		address = port.IPv4.Addr()
 	}
 	if !address.IsValid() {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "%s listens on IPv4 only, and %s has no IPv4", e.name, port.Network).
+		return writ.Errorf(writ.CodeArgumentsInvalid, "%s listens on IPv4 only, and %s has no IPv4", e.name,
+			port.Network).
 			WithHint("ask for redis-server or valkey-server, or make the network with ipv4")
 	}
 	r.Own.Host, r.Own.Port, r.Own.Device = address.String(), networkPort, port.Device
@@ -148,7 +151,8 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 // namespace makes or completes the network namespace of the database.
 func (j *job) namespace(ctx context.Context, r *sal.Record[own]) (path string, port sal.Port, err error) {
 	if j.Networks == nil {
-		return "", sal.Port{}, writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks any more, and %s has one", r.Resource)
+		return "", sal.Port{}, writ.Errorf(writ.CodeDriverMissing,
+			"this node has no driver for networks any more, and %s has one", r.Resource)
 	}
 	network, err := networkOf(r)
 	if err != nil {
@@ -290,7 +294,8 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 
 func (j *job) grow(ctx context.Context, o *own, size int64) error {
 	if size < o.SizeGiB {
-		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, o.SizeGiB, size).
+		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, o.SizeGiB,
+			size).
 			WithHint("make a smaller one under another name and copy its data")
 	}
 	j.step("let the tree grow")

@@ -27,7 +27,8 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
 		},
 		{
-			Name: "users of their own", Use: "engines run as the user of the runner, usually root", Fix: needs.AccountsFix,
+			Name: "users of their own", Use: "engines run as the user of the runner, usually root",
+			Fix:  needs.AccountsFix,
 			Look: needs.Accounts(d.Accounts),
 		},
 		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see the needs of networks", Look: needs.Given(d.Networks != nil)},

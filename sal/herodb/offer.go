@@ -103,5 +103,6 @@ func (d *Driver) detail(found []writ.Engine) string {
 	if len(serve) == 0 {
 		return "no engine: apt-get install -y redis-server"
 	}
-	return fmt.Sprintf("%s; memory is bounded by %s; they run %s", strings.Join(serve, ", "), d.bounded(), d.Accounts.About())
+	return fmt.Sprintf("%s; memory is bounded by %s; they run %s", strings.Join(serve, ", "), d.bounded(),
+		d.Accounts.About())
 }

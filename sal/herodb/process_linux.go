@@ -142,7 +142,9 @@ func signal(p pid, s syscall.Signal) error {
 func spawn(cell confine.Cell, args []string, dir string, log *os.File) (pid, error) {
 	cmd := &exec.Cmd{
 		Path: args[0], Args: args, Dir: dir, Stdout: log, Stderr: log,
-		Env:         []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + dir},
+		Env: []string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + dir,
+		},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if err := confine.Start(cmd, cell); err != nil {

@@ -55,7 +55,8 @@ func redisFiles(in instance) map[string]string {
 	set("auto-aof-rewrite-percentage", "%s", rewritePercentage)
 	set("maxmemory", "%d", maxMemory(in.own.MemoryMiB))
 	set("maxmemory-policy", "noeviction")
-	users := fmt.Sprintf("user default on #%s %s\nuser %s on #%s %s\n", in.access.SHA256, clientRights, driverUser, sum(in.access.Driver), driverRights)
+	users := fmt.Sprintf("user default on #%s %s\nuser %s on #%s %s\n", in.access.SHA256, clientRights, driverUser,
+		sum(in.access.Driver), driverRights)
 	return map[string]string{"server.conf": conf.String(), "users.acl": users}
 }
 
@@ -78,7 +79,8 @@ func maxMemory(mib int64) int64 { return (mib - max(mib/4, 8)) << 20 }
 
 // redisReload applies memory limit and users.
 func redisReload(ctx context.Context, c *client, in instance) error {
-	if _, err := c.ask(ctx, "CONFIG", "SET", "maxmemory", strconv.FormatInt(maxMemory(in.own.MemoryMiB), 10)); err != nil {
+	if _, err := c.ask(ctx, "CONFIG", "SET", "maxmemory",
+		strconv.FormatInt(maxMemory(in.own.MemoryMiB), 10)); err != nil {
 		return fmt.Errorf("set the memory: %w", err)
 	}
 	if _, err := c.ask(ctx, "ACL", "LOAD"); err != nil {
@@ -133,7 +135,8 @@ func redisHold(ctx context.Context, c *client, in instance) (release func(), err
 		_, _ = c.ask(after, "CLIENT", "UNPAUSE") // otherwise the pause ends by itself
 		_, _ = c.ask(after, "CONFIG", "SET", "auto-aof-rewrite-percentage", rewritePercentage)
 	}
-	err = redisQuiet(ctx, in, "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0", "aof_buffer_length:0", "aof_last_write_status:ok")
+	err = redisQuiet(ctx, in, "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0", "aof_buffer_length:0",
+		"aof_last_write_status:ok")
 	if err != nil {
 		release()
 		return nil, err
@@ -194,5 +197,6 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 }
 
 // errFull is the error of a database whose disk is full.
-var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its disk is full, and it refuses everything that changes data").
+var errFull = writ.Errorf(writ.CodeDiskFull,
+	"the engine cannot write: its disk is full, and it refuses everything that changes data").
 	WithHint("give it more with a larger size_gib, or delete data; then it continues by itself")

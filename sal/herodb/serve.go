@@ -99,7 +99,8 @@ func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	in := instance{own: r.Own, dir: j.dir, tree: r.Own.Tree}
 	var ok bool
 	if in.engine, ok = engineOf(r.Own.Engine); !ok {
-		return in, writ.Errorf(writ.CodeDriverMissing, "%s is served by %s, which this version of the driver does not know", j.Resource, r.Own.Engine)
+		return in, writ.Errorf(writ.CodeDriverMissing,
+			"%s is served by %s, which this version of the driver does not know", j.Resource, r.Own.Engine)
 	}
 	// The tree is not created again here: if it was removed, that would silently replace the data by an empty
 	// directory.
@@ -225,7 +226,8 @@ func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64,
 		return writ.Errorf(writ.CodeDriverFailed, "cannot start %s: another process listens on %s", database, address).
 			WithHint("`ss -ltnp 'sport = :%d'` shows which; when it has ended, the database starts", port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return writ.Errorf(writ.CodeDriverMissing, "cannot start %s: this node has no address %s, because its overlay does not run", database, host).
+		return writ.Errorf(writ.CodeDriverMissing,
+			"cannot start %s: this node has no address %s, because its overlay does not run", database, host).
 			WithHint("give the database a network, or start mycelium on the node; `writ node show` lists its unmet needs")
 	}
 	return sal.HostError("listen on "+address, err)
@@ -277,7 +279,8 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 			return nil, ctx.Err()
 		case refused(err, "WRONGPASS"), refused(err, "NOPERM"):
 			return nil, writ.Errorf(writ.CodeDriverRefused, "%s rejects its driver: %w", j.Resource, err).
-				WithHint("its users were changed; end its process (%d) to restart it with the right ones", in.process.PID)
+				WithHint("its users were changed; end its process (%d) to restart it with the right ones",
+					in.process.PID)
 		case refused(err, "ERR"):
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).
 				WithHint("it may have too many clients; the call is retried")
@@ -437,7 +440,8 @@ func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 			return sal.HostError(fmt.Sprintf("kill process %d", p.PID), err)
 		}
 		if !j.gone(ctx, p, o, clearTime) {
-			return errors.Join(ctx.Err(), writ.Errorf(writ.CodeDriverFailed, "process %d of %s does not end even after SIGKILL", p.PID, j.Resource).
+			return errors.Join(ctx.Err(), writ.Errorf(writ.CodeDriverFailed,
+				"process %d of %s does not end even after SIGKILL", p.PID, j.Resource).
 				WithHint("the kernel keeps it, most likely because a disk does not respond"))
 		}
 	}

@@ -30,7 +30,8 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 		}
 	default:
 		if j.Operation.Verb != "rotate_secret" {
-			return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the driver of databases cannot do %s", j.Operation.Name())
+			return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the driver of databases cannot do %s",
+				j.Operation.Name())
 		}
 		err = j.rotate(ctx, r)
 	}

@@ -41,7 +41,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	case "drivers":
 		return sal.Outcome{Values: catalog.Values(d.drivers())}, nil
 	default:
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the host driver does not support %s", request.Operation.Name())
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the host driver does not support %s",
+			request.Operation.Name())
 	}
 }
 
@@ -74,7 +75,8 @@ func (d *Driver) drivers() catalog.NodeDrivers {
 				detail += fmt.Sprintf("; not used: %s (%s)", e, e.Refused)
 			}
 		}
-		all.Drivers = append(all.Drivers, catalog.NodeDriver{Module: n.Module, Name: n.Name, Simulated: n.Simulated, Detail: detail})
+		all.Drivers = append(all.Drivers,
+			catalog.NodeDriver{Module: n.Module, Name: n.Name, Simulated: n.Simulated, Detail: detail})
 	}
 	return all
 }

@@ -74,8 +74,8 @@ func (d *Driver) checkLimit(dir, begun string, bytes int64) error {
 	if others+bytes <= most {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the image needs at least %s, which exceeds the %s for images on this node",
-		amount(bytes), amount(most)).
+	return writ.Errorf(writ.CodeQuotaExceeded,
+		"the image needs at least %s, which exceeds the %s for images on this node", amount(bytes), amount(most)).
 		WithHint("delete unused images (writ resource list --kind image), or give the node's runner a larger --image-disk")
 }
 

@@ -23,11 +23,13 @@ import (
 func (d *Driver) converter() (string, error) {
 	path, err := exec.LookPath("qemu-img")
 	if err != nil {
-		return "", writ.Errorf(writ.CodeDriverMissing, "this node lacks the program qemu-img, which converts qcow2 disks").
+		return "", writ.Errorf(writ.CodeDriverMissing,
+			"this node lacks the program qemu-img, which converts qcow2 disks").
 			WithHint("apt-get install -y qemu-utils, or fetch the image in the format raw")
 	}
 	if err := confine.Holds(); err != nil && !d.Accounts.Used() {
-		return "", writ.Errorf(writ.CodeDriverMissing, "this node does not convert qcow2 disks, because it cannot confine qemu-img: %w", err).
+		return "", writ.Errorf(writ.CodeDriverMissing,
+			"this node does not convert qcow2 disks, because it cannot confine qemu-img: %w", err).
 			WithHint("fetch the image in the format raw; a node converts if its kernel has Landlock, or with users for processes (writ " +
 				"runner --process-users)")
 	}
@@ -158,8 +160,11 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 		target = `driver=raw,file.driver=file,file.filename=/dev/fd/4`
 	)
 	cell := confine.Cell{Sandbox: &confine.Sandbox{
-		Files:  []confine.File{{File: from}, {File: to, Write: true}},
-		Limits: confine.Limits{Memory: convertMemory, FileSize: uint64(size), CPU: convertCPU, Files: convertFiles, Processes: convertThreads},
+		Files: []confine.File{{File: from}, {File: to, Write: true}},
+		Limits: confine.Limits{
+			Memory: convertMemory, FileSize: uint64(size), CPU: convertCPU, Files: convertFiles,
+			Processes: convertThreads,
+		},
 	}}
 	if p.Accounts.Used() { // no other process runs as this user; its group may traverse directories, not open files
 		cell.User, cell.SharedGroup = p.Accounts.SharedGroup, p.Accounts.SharedGroup
@@ -175,7 +180,8 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 	c.WaitDelay = time.Second
 	err := confine.Start(c, cell)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
-		return writ.Errorf(writ.CodeDriverRefused, "cannot convert the disk: %w", barred).WithHint("make %s executable for all users", barred.Program)
+		return writ.Errorf(writ.CodeDriverRefused, "cannot convert the disk: %w", barred).
+			WithHint("make %s executable for all users", barred.Program)
 	}
 	if err != nil {
 		return fmt.Errorf("start qemu-img in a sandbox: %w", err)
@@ -185,7 +191,8 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 		return ctx.Err()
 	}
 	if err != nil {
-		return p.conversionError(ctx, fmt.Errorf("qemu-img: %w: %s", err, strings.Join(strings.Fields(said.String()), " ")))
+		return p.conversionError(ctx,
+			fmt.Errorf("qemu-img: %w: %s", err, strings.Join(strings.Fields(said.String()), " ")))
 	}
 	if cell.User != 0 {
 		return to.Chown(os.Geteuid(), -1)
@@ -193,19 +200,22 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 	return nil
 }
 
-// conversionError returns the error for a failed conversion. The output of the program is only for the operator: it names
-// the files that the program tried to open.
+// conversionError returns the error for a failed conversion. The output of the program is only for the operator: it
+// names the files that the program tried to open.
 func (p *part) conversionError(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this counts as full: converters write large blocks
 	switch free, total, known := room(p.made); {
 	case known && free < nothing && p.diskUsage() > total/10*9:
-		return writ.Errorf(writ.CodeDriverRefused, "the unpacked disk has more than %d MiB, and the node's disk has %d in total", p.diskUsage()>>20, total>>20).
+		return writ.Errorf(writ.CodeDriverRefused,
+			"the unpacked disk has more than %d MiB, and the node's disk has %d in total", p.diskUsage()>>20,
+			total>>20).
 			WithHint("use a smaller image, or a node with a larger disk")
 	case known && free < nothing:
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the unpacked disk").
 			WithHint("free space on the node's disk; the call is retried")
 	}
-	return p.refuse(ctx, "converter", why, writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").
+	return p.refuse(ctx, "converter", why, writ.Errorf(writ.CodeArgumentsInvalid,
+		"qemu-img cannot convert the content: it is damaged, or needs more than one file").
 		WithHint("check it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has the output of the program"))
 }
 

@@ -41,7 +41,8 @@ func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Req
 	}
 	name, tag, made := c.begun()
 	p := &part{
-		Driver: d, to: filepath.Join(r.Own.Dir, name), tag: filepath.Join(r.Own.Dir, tag), made: filepath.Join(r.Own.Dir, made),
+		Driver: d, to: filepath.Join(r.Own.Dir, name), tag: filepath.Join(r.Own.Dir, tag),
+		made: filepath.Join(r.Own.Dir, made),
 		args: args, call: request,
 	}
 	if err := p.download(ctx); err != nil {
@@ -142,7 +143,8 @@ func (p *part) refuse(ctx context.Context, kind string, why error, e *writ.Error
 		return e
 	}
 	if times, say := p.lines.Say(kind+" "+string(p.call.Resource.Project), time.Now()); say {
-		p.Log.WarnContext(ctx, "fetch an image", "image", p.call.Resource.String(), "url", p.args.URL, "code", e.Code, "times", times, "err", why)
+		p.Log.WarnContext(ctx, "fetch an image", "image", p.call.Resource.String(), "url", p.args.URL, "code", e.Code,
+			"times", times, "err", why)
 	}
 	return e
 }
@@ -202,8 +204,9 @@ func (p *part) mismatch(ctx context.Context) error {
 		}
 		return p.unreachable(ctx, why, p.waitAsUnreachable(ctx))
 	}
-	return p.refuse(ctx, "digest", why, writ.Errorf(writ.CodeChecksumMismatch, "the SHA-256 of %s is not %s", p.args.URL, p.args.SHA256).
-		WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
+	return p.refuse(ctx, "digest", why,
+		writ.Errorf(writ.CodeChecksumMismatch, "the SHA-256 of %s is not %s", p.args.URL, p.args.SHA256).
+			WithHint("compare it with the publisher's; the content was discarded, and the node's log has its SHA-256"))
 }
 
 // otherDigest returns the error for the operator about a wrong digest.

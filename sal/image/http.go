@@ -91,9 +91,10 @@ func (p *part) unreachable(ctx context.Context, why, ended error) error {
 	if p.have > 0 && !p.inside.Load() {
 		kept = fmt.Sprintf("; the %d MiB fetched so far are kept, and the call is retried", p.have>>20)
 	}
-	return p.refuse(ctx, "server", why, writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no permitted server provides it to this node", p.args.URL).
-		WithHint("check that the address is right and that the server answers; the node's log has the cause. Private addresses need writ "+
-			"runner --image-allow%s", kept))
+	return p.refuse(ctx, "server", why,
+		writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no permitted server provides it to this node", p.args.URL).
+			WithHint("check that the address is right and that the server answers; the node's log has the cause. Private addresses need writ "+
+				"runner --image-allow%s", kept))
 }
 
 // request asks the server once for the missing bytes. It returns errBroken if another attempt is useful.
@@ -228,7 +229,8 @@ func (p *part) expect(bytes int64) error {
 		return err
 	}
 	if free, _, known := room(p.to); known && bytes > free {
-		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL, bytes>>20, free>>20).
+		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL,
+			bytes>>20, free>>20).
 			WithHint("free space on the node's disk; the call is retried")
 	}
 	return p.fits(p.all)
@@ -238,7 +240,8 @@ func (p *part) expect(bytes int64) error {
 // The check comes before anything is written, because a write to a full disk fails with an error that is retried.
 func (p *part) fitsDisk(bytes int64) error {
 	if _, total, known := room(p.to); known && bytes > total {
-		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total", p.args.URL, bytes>>20, total>>20).
+		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in total",
+			p.args.URL, bytes>>20, total>>20).
 			WithHint("use a smaller image, or a node with a larger disk")
 	}
 	return nil

@@ -99,7 +99,8 @@ func (d *Driver) Describe() writ.NodeDriver {
 	}
 	n.Detail += ", each digest once; raw, qcow2 and OCI archives"
 	if _, err := d.converter(); err != nil {
-		n.Detail = strings.TrimSuffix(n.Detail, ", qcow2 and OCI archives") + " and OCI archives, but no qcow2: " + writ.AsError(err).Message
+		n.Detail = strings.TrimSuffix(n.Detail,
+			", qcow2 and OCI archives") + " and OCI archives, but no qcow2: " + writ.AsError(err).Message
 	}
 	n.Detail += "; together at most " + amount(d.most(filepath.Dir(d.Dir)))
 	return n
@@ -107,7 +108,9 @@ func (d *Driver) Describe() writ.NodeDriver {
 
 // Image returns a complete image.
 func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref) (sal.Image, error) {
-	request := sal.Request{Resource: writ.ResourceID{Project: project, Kind: writ.KindImage, Name: image.Name}, UID: image.UID}
+	request := sal.Request{
+		Resource: writ.ResourceID{Project: project, Kind: writ.KindImage, Name: image.Name}, UID: image.UID,
+	}
 	r, err := d.records().Get(request.Resource)
 	if err != nil {
 		return sal.Image{}, err
@@ -183,7 +186,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	case catalog.Remove:
 		return d.remove(ctx, request, r)
 	default:
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s", request.Operation.Name())
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s",
+			request.Operation.Name())
 	}
 }
 
@@ -192,7 +196,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[own]) (sal.Outcome, error) {
 	args, ok := request.Args.(*catalog.ImageFetch)
 	if !ok {
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s", request.Operation.Name())
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s",
+			request.Operation.Name())
 	}
 	if r != nil && r.Own.Phase == fetching { // does not exist yet; the request may have another digest
 		if err := d.supersede(ctx, r, args); err != nil {
@@ -266,11 +271,14 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 
 // isResumable reports whether the next attempt can resume after this error.
 func isResumable(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || writ.CodeOf(err) == writ.CodeUnreachable
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		writ.CodeOf(err) == writ.CodeUnreachable
 }
 
 func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[own]) (sal.Outcome, error) {
-	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false))}
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false)),
+	}
 	if r == nil {
 		return gone, nil
 	}
@@ -286,8 +294,8 @@ func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[
 	return gone, d.clear(ctx, r)
 }
 
-// closeForUsers prevents new uses of an image, if it has no users. It checks twice: the first time without a visible change, in
-// case the image has users.
+// closeForUsers prevents new uses of an image, if it has no users. It checks twice: the first time without a visible
+// change, in case the image has users.
 func (d *Driver) closeForUsers(ctx context.Context, r *sal.Record[own]) error {
 	image := sal.Owner{Resource: r.Resource, UID: r.UID}
 	if err := sal.UnusedImage(ctx, image, d.Users); err != nil || r.Lost { // no new users: the record is damaged

@@ -37,15 +37,16 @@ func (p *part) fromFile(ctx context.Context) error {
 	return err
 }
 
-// fileUnavailable returns the single error for files that the node does not provide, unless the context ended: scripts of
-// every project may name any path.
+// fileUnavailable returns the single error for files that the node does not provide, unless the context ended: scripts
+// of every project may name any path.
 func (p *part) fileUnavailable(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return p.refuse(ctx, "file", why, writ.Errorf(writ.CodeNotFound, "the node provides no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
-		WithHint("it must be a readable file with this SHA-256, below a directory of writ runner --image-dir; the "+
-			"node's log has the cause"))
+	return p.refuse(ctx, "file", why,
+		writ.Errorf(writ.CodeNotFound, "the node provides no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
+			WithHint("it must be a readable file with this SHA-256, below a directory of writ runner --image-dir; the "+
+				"node's log has the cause"))
 }
 
 // openAsked opens the file that the URL names, if it has the requested digest.

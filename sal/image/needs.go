@@ -23,8 +23,9 @@ func (d *Driver) Needs() []needs.Need {
 		{Name: "authorities", Use: "images cannot be fetched over https", Fix: "apt-get install -y ca-certificates", Look: needs.Authorities},
 		{Name: "the program qemu-img", Use: "images of format qcow2 are refused", Fix: "apt-get install -y qemu-utils", Look: needs.Program("qemu-img", "", "--version")},
 		{Name: "Landlock", Use: "qemu-img can read files that all users can read; without separate users for processes, images of " +
-			"format qcow2 are refused", Fix: "boot Linux 5.13 or newer with landlock among the security modules (lsm= among the kernel's " +
-			"arguments)", Look: lookLandlock},
+			"format qcow2 are refused",
+			Fix: "boot Linux 5.13 or newer with landlock among the security modules (lsm= among the kernel's " +
+				"arguments)", Look: lookLandlock},
 	}
 }
 

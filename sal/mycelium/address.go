@@ -43,7 +43,8 @@ func LoadKey(path string, step func(name string)) (*ecdh.PrivateKey, error) {
 	}
 	key, err := ecdh.X25519().NewPrivateKey(text)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "%s is not an overlay key: it has %d bytes instead of 32", path, len(text)).
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "%s is not an overlay key: it has %d bytes instead of 32", path,
+			len(text)).
 			WithHint("restore the file from a backup; or remove it, and the node gets new addresses")
 	}
 	return key, nil

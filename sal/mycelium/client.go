@@ -92,7 +92,8 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	}
 	peers := make([]Peer, 0, len(said))
 	for _, s := range said {
-		peers = append(peers, Peer{Endpoint: string(s.Endpoint), Type: s.Type, State: s.State, Sent: s.Sent, Received: s.Received})
+		peers = append(peers,
+			Peer{Endpoint: string(s.Endpoint), Type: s.Type, State: s.State, Sent: s.Sent, Received: s.Received})
 	}
 	return peers, nil
 }
@@ -105,7 +106,8 @@ func (c *Client) AddPeer(ctx context.Context, endpoint string) error {
 
 // RemovePeer makes the daemon forget another one. An unknown peer is not an error.
 func (c *Client) RemovePeer(ctx context.Context, endpoint string) error {
-	return unless(c.call(ctx, http.MethodDelete, "/admin/peers/"+url.PathEscape(endpoint), nil, nil), http.StatusNotFound)
+	return unless(c.call(ctx, http.MethodDelete, "/admin/peers/"+url.PathEscape(endpoint), nil, nil),
+		http.StatusNotFound)
 }
 
 // Routes lists the selected routes.

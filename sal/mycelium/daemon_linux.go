@@ -30,7 +30,8 @@ import (
 // Run keeps the daemon running until ctx ends. It adopts the daemon of an earlier Run, restarts a daemon that exits,
 // and waits longer each time if that happens repeatedly. Without the daemon's program, it only waits.
 func (n *Node) Run(ctx context.Context) error {
-	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil { // create the key first, or the daemon would generate one
+	// Create the key first, or the daemon would generate one.
+	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	if err := CheckPeers(n.Peers); err != nil {
@@ -188,7 +189,8 @@ func (n *Node) start(args []string) (*process, error) {
 func (n *Node) canListen() error {
 	peers := ":" + strconv.Itoa(cmp.Or(n.Port, DefaultPort))
 	var open []io.Closer
-	for _, at := range []struct{ what, address string }{{"peers", peers}, {"its API", cmp.Or(n.API, DefaultAPI)}, {"its other API", cmp.Or(n.RPC, DefaultRPC)}} {
+	for _, at := range []struct{ what, address string }{{"peers", peers}, {"its API", cmp.Or(n.API,
+		DefaultAPI)}, {"its other API", cmp.Or(n.RPC, DefaultRPC)}} {
 		l, err := net.Listen("tcp", at.address)
 		if err != nil {
 			return errors.Join(cannotListen(at.what, "TCP", at.address, err), closeAll(open))
@@ -199,7 +201,8 @@ func (n *Node) canListen() error {
 }
 
 func cannotListen(what, protocol, address string, err error) error {
-	return writ.Errorf(writ.CodeListenRefused, "mycelium cannot listen for %s on %s, %s: %w", what, address, protocol, errors.Unwrap(err)).
+	return writ.Errorf(writ.CodeListenRefused, "mycelium cannot listen for %s on %s, %s: %w", what, address, protocol,
+		errors.Unwrap(err)).
 		WithHint("`ss -lntup` shows the process that does")
 }
 
@@ -281,12 +284,13 @@ func (n *Node) find() (*process, error) {
 	return nil, nil
 }
 
-// isDaemon reports whether a process is a daemon with this node's key. It excludes processes of other users with the same
-// arguments, which any user can start.
+// isDaemon reports whether a process is a daemon with this node's key. It excludes processes of other users with the
+// same arguments, which any user can start.
 func (n *Node) isDaemon(pid int) bool {
 	args := commandLine(pid)
 	i := slices.Index(args, keyFlag)
-	return i > 0 && i+1 < len(args) && args[i+1] == n.keyPath() && filepath.Base(args[0]) == filepath.Base(cmp.Or(n.Binary, "mycelium")) &&
+	return i > 0 && i+1 < len(args) && args[i+1] == n.keyPath() &&
+		filepath.Base(args[0]) == filepath.Base(cmp.Or(n.Binary, "mycelium")) &&
 		confine.RunsAs(pid, 0)
 }
 
@@ -402,7 +406,8 @@ func startOf(pid int) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name before it may contain any character
+	// The name before it may contain any character.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const start = 19
 	if len(fields) <= start {
 		return time.Time{}, fmt.Errorf("process %d has no start", pid)

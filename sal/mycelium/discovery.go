@@ -36,12 +36,14 @@ func (n *Node) CheckDiscovery(ctx context.Context) error {
 		return nil
 	}
 	if n.NoDiscovery {
-		return writ.Errorf(writ.CodeUsage, "mycelium cannot search on %s: its search for peers is disabled", strings.Join(n.DiscoveryOn, ", ")).
+		return writ.Errorf(writ.CodeUsage, "mycelium cannot search on %s: its search for peers is disabled",
+			strings.Join(n.DiscoveryOn, ", ")).
 			WithHint("use either --overlay-discover-on or --overlay-no-discovery")
 	}
 	for _, name := range n.DiscoveryOn {
 		if !interfaceName(name) {
-			return writ.Errorf(writ.CodeUsage, "%q is not the name of a network interface", name).WithHint("`ip -brief link` lists the interfaces")
+			return writ.Errorf(writ.CodeUsage, "%q is not the name of a network interface", name).
+				WithHint("`ip -brief link` lists the interfaces")
 		}
 	}
 	binary, err := n.binary()

@@ -109,7 +109,8 @@ func checkPeer(peer string) error {
 	proto, at, _ := strings.Cut(peer, "://")
 	if proto == "vsock" { // CID:PORT
 		if _, err := fmt.Sscanf(at+" ", "%d:%d ", new(uint32), new(uint32)); err != nil {
-			return writ.Errorf(writ.CodeUsage, "%q is not a peer of mycelium", peer).WithHint("write it as vsock://2:9651, context and port")
+			return writ.Errorf(writ.CodeUsage, "%q is not a peer of mycelium", peer).
+				WithHint("write it as vsock://2:9651, context and port")
 		}
 		return nil
 	}
@@ -120,14 +121,17 @@ func checkPeer(peer string) error {
 	tcp := "tcp://" + at
 	switch zone := address.Addr().Zone(); {
 	case proto == "quic":
-		return writ.Errorf(writ.CodeUsage, "the peer %s uses QUIC, which loses packets of 1388 bytes and more, and networks have an MTU of %d",
+		return writ.Errorf(writ.CodeUsage,
+			"the peer %s uses QUIC, which loses packets of 1388 bytes and more, and networks have an MTU of %d",
 			peer, MTU).
 			WithHint("use %s: daemons listen for both on the same port", tcp)
 	case proto == "tls":
-		return writ.Errorf(writ.CodeUsage, "the peer %s uses TLS, which is only for private networks of mycelium", peer).
+		return writ.Errorf(writ.CodeUsage, "the peer %s uses TLS, which is only for private networks of mycelium",
+			peer).
 			WithHint("use %s: the overlay encrypts its packets end to end", tcp)
 	case strings.ContainsFunc(zone, func(r rune) bool { return r < '0' || r > '9' }):
-		return writ.Errorf(writ.CodeUsage, "the peer %s names the interface %s, and mycelium exits with such a peer", peer, zone).
+		return writ.Errorf(writ.CodeUsage, "the peer %s names the interface %s, and mycelium exits with such a peer",
+			peer, zone).
 			WithHint("omit the peer: daemons on one wire discover each other; or use the interface's number, which `ip link` shows")
 	}
 	return nil
@@ -204,7 +208,8 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 	s.Connected = alive > 0
 	s.Detail = fmt.Sprintf("%d of %d peers alive, %d routes", alive, len(s.Peers), len(s.Routes))
 	if !s.Connected {
-		s.Detail = fmt.Sprintf("none of %d peers is alive: networks of this node do not reach other nodes", len(s.Peers))
+		s.Detail = fmt.Sprintf("none of %d peers is alive: networks of this node do not reach other nodes",
+			len(s.Peers))
 	}
 	return s, nil
 }

@@ -48,7 +48,8 @@ func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	case n.lastAt.IsZero():
 		o.Detail = "the daemon has not answered yet; the request continues"
 	default:
-		o.Detail = fmt.Sprintf("the daemon does not answer now; %s ago: %s", time.Since(n.lastAt).Round(time.Second), o.Detail)
+		o.Detail = fmt.Sprintf("the daemon does not answer now; %s ago: %s", time.Since(n.lastAt).Round(time.Second),
+			o.Detail)
 	}
 	return o, nil
 }
@@ -87,7 +88,8 @@ func (n *Node) currentState(ctx context.Context) (writ.Overlay, error) {
 		return writ.Overlay{}, err
 	}
 	o := writ.Overlay{
-		Address: s.Address.String(), Subnet: s.Subnet.String(), Running: s.Running, Connected: s.Connected, Detail: s.Detail,
+		Address: s.Address.String(), Subnet: s.Subnet.String(), Running: s.Running, Connected: s.Connected,
+		Detail:    s.Detail,
 		PeerCount: len(s.Peers), Selected: len(s.Routes),
 	}
 	if s.Running {
@@ -98,7 +100,8 @@ func (n *Node) currentState(ctx context.Context) (writ.Overlay, error) {
 			o.Alive++
 		}
 		o.Sent, o.Received = o.Sent+p.Sent, o.Received+p.Received
-		o.Peers = append(o.Peers, writ.OverlayPeer{Endpoint: p.Endpoint, Type: p.Type, State: p.State, Sent: p.Sent, Received: p.Received})
+		o.Peers = append(o.Peers,
+			writ.OverlayPeer{Endpoint: p.Endpoint, Type: p.Type, State: p.State, Sent: p.Sent, Received: p.Received})
 	}
 	slices.SortFunc(o.Peers, func(a, b writ.OverlayPeer) int { // "alive" is also the first in alphabetical order
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Endpoint, b.Endpoint))

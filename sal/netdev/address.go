@@ -76,7 +76,9 @@ func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
 }
 
 // freeIPv4 returns the address of a new port in a network's IPv4 range. The first address is the router's.
-func freeIPv4(network writ.ResourceID, prefix netip.Prefix, owner writ.UID, taken func(netip.Addr) bool) (netip.Addr, error) {
+func freeIPv4(
+	network writ.ResourceID, prefix netip.Prefix, owner writ.UID, taken func(netip.Addr) bool,
+) (netip.Addr, error) {
 	first := binary.BigEndian.Uint32(prefix.Addr().AsSlice())
 	room := uint32(1)<<(32-prefix.Bits()) - 3 // without the addresses of the range, the router and broadcast
 	offset := binary.BigEndian.Uint32(hash("port4", string(owner))) % room
@@ -87,7 +89,8 @@ func freeIPv4(network writ.ResourceID, prefix netip.Prefix, owner writ.UID, take
 			return addr, nil
 		}
 	}
-	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are in use", room, prefix, network).
+	return netip.Addr{}, writ.Errorf(writ.CodeQuotaExceeded, "all %d addresses of %s on %s are in use", room, prefix,
+		network).
 		WithHint("delete unused resources on the network, or create a network with a larger range")
 }
 
@@ -116,7 +119,8 @@ func ipv4(r *sal.Record[network]) netip.Prefix {
 func checkRules(rules []catalog.NetworkRule) error {
 	for i, r := range rules {
 		if r.Protocol == "icmp" && len(r.Ports) > 0 {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "rules[%d] has ports for icmp, which has no ports", i).WithHint("omit ports, or use tcp or udp")
+			return writ.Errorf(writ.CodeArgumentsInvalid, "rules[%d] has ports for icmp, which has no ports", i).
+				WithHint("omit ports, or use tcp or udp")
 		}
 	}
 	return nil
@@ -124,7 +128,8 @@ func checkRules(rules []catalog.NetworkRule) error {
 
 // merged returns sorted ranges that cover the prefixes and do not touch each other, as the kernel requires.
 func merged(prefixes []netip.Prefix) (ranges [][2]netip.Addr) {
-	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	sorted := slices.SortedFunc(slices.Values(prefixes),
+		func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	for _, p := range sorted {
 		from, to := p.Masked().Addr(), last(p)
 		if n := len(ranges); n > 0 {

@@ -177,7 +177,8 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} { // regardless of the host's defaults
+	// Regardless of the host's defaults.
+	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
 		if err := h.setting("/proc/sys/net/ipv6/conf/"+name+"/"+setting, value); err != nil {
 			return nil, err
 		}
@@ -199,7 +200,9 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 		return nil
 	}
 	taken := func(by string, p netip.Prefix) error {
-		return writ.Errorf(writ.CodeResourceConflict, "%s cannot use %s: %s is %s on this node", r.Resource, want, p, by).WithHint("use another range")
+		return writ.Errorf(writ.CodeResourceConflict, "%s cannot use %s: %s is %s on this node", r.Resource, want, p,
+			by).
+			WithHint("use another range")
 	}
 	for _, other := range others {
 		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
@@ -227,7 +230,9 @@ func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
 }
 
 func (h *host) remove(request sal.Request) (sal.Outcome, error) {
-	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false))}
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(request.Resource, request.UID, false)),
+	}
 	r, err := h.networks().GetToRemove(request)
 	if err != nil || r == nil {
 		return gone, err
@@ -250,7 +255,8 @@ func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 		for _, o := range on {
 			names = append(names, o.Own.Owner.String())
 		}
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceBusy, "%s is still used by %s", r.Resource, strings.Join(names, ", ")).
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceBusy, "%s is still used by %s", r.Resource,
+			strings.Join(names, ", ")).
 			WithHint("delete its users first, or remove them from the network")
 	}
 	gone.Change = writ.ChangeDeleted
@@ -263,7 +269,8 @@ func (h *host) requireNeighbours() error {
 	if err != nil || len(damaged) == 0 {
 		return err
 	}
-	return writ.Errorf(writ.CodeRecordDamaged, "a record of ports on networks is damaged: %s: %w", damaged[0].Path, damaged[0].Why).
+	return writ.Errorf(writ.CodeRecordDamaged, "a record of ports on networks is damaged: %s: %w", damaged[0].Path,
+		damaged[0].Why).
 		WithHint("restart the resource that lost its ports, which writes the record again, or delete it; if no resource lost its ports, remove the file")
 }
 
@@ -302,7 +309,8 @@ func (h *host) use(r *sal.Record[network], request sal.Request) (sal.Outcome, er
 	}
 	args, ok := request.Args.(*catalog.NetworkAllow)
 	if !ok {
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the netdev driver cannot do %s", request.Operation.Name())
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the netdev driver cannot do %s",
+			request.Operation.Name())
 	}
 	return h.allow(r, args.Rules)
 }

@@ -74,8 +74,10 @@ func within(what expr.Any, p netip.Prefix) []expr.Any {
 	n := uint32(p.Addr().BitLen() / 8)
 	return []expr.Any{
 		what,
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: n, Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()), Xor: make([]byte, n)},
-		compare(expr.CmpOpEq, p.Masked().Addr().AsSlice()),
+		&expr.Bitwise{
+			SourceRegister: register, DestRegister: register, Len: n, Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+			Xor: make([]byte, n),
+		}, compare(expr.CmpOpEq, p.Masked().Addr().AsSlice()),
 	}
 }
 
@@ -85,7 +87,8 @@ func established() []expr.Any {
 		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
 		&expr.Bitwise{
 			SourceRegister: register, DestRegister: register, Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED), Xor: make([]byte, 4),
+			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED),
+			Xor:  make([]byte, 4),
 		},
 		compare(expr.CmpOpNeq, make([]byte, 4)),
 	}
@@ -111,5 +114,7 @@ func jump(chain string) []expr.Any {
 
 // drop counts and drops a packet.
 func drop(counter string) []expr.Any {
-	return []expr.Any{&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counter}, &expr.Verdict{Kind: expr.VerdictDrop}}
+	return []expr.Any{
+		&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counter}, &expr.Verdict{Kind: expr.VerdictDrop},
+	}
 }

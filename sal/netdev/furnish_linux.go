@@ -79,7 +79,9 @@ const firstMetric = 1024
 
 // route adds a route through a gateway.
 func (h *host) route(kernel *netlink.Handle, l netlink.Link, to netip.Prefix, gateway netip.Addr, rank int) error {
-	want := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank}
+	want := &netlink.Route{
+		LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank,
+	}
 	return h.routed(kernel, want, netlink.FAMILY_ALL)
 }
 
@@ -87,7 +89,9 @@ func (h *host) route(kernel *netlink.Handle, l netlink.Link, to netip.Prefix, ga
 // address would be rejected as spoofed.
 func (h *host) routeBack(kernel *netlink.Handle, l netlink.Link, p sal.Port, i int) error {
 	table := firstMetric + i
-	if err := h.routed(kernel, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(overlayRange), Gw: p.Gateway.AsSlice(), Table: table}, netlink.FAMILY_V6); err != nil {
+	if err := h.routed(kernel,
+		&netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(overlayRange), Gw: p.Gateway.AsSlice(), Table: table},
+		netlink.FAMILY_V6); err != nil {
 		return err
 	}
 	rules, err := kernel.RuleList(netlink.FAMILY_V6)
@@ -95,7 +99,8 @@ func (h *host) routeBack(kernel *netlink.Handle, l netlink.Link, p sal.Port, i i
 		return err
 	}
 	from := netip.PrefixFrom(p.IPv6.Addr(), 128)
-	if slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Table == table && r.Src != nil && prefixOf(r.Src) == from }) {
+	if slices.ContainsFunc(rules,
+		func(r netlink.Rule) bool { return r.Table == table && r.Src != nil && prefixOf(r.Src) == from }) {
 		return nil
 	}
 	rule := netlink.NewRule()
@@ -109,7 +114,8 @@ func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) e
 	if want.Table == 0 {
 		want.Table = unix.RT_TABLE_MAIN
 	}
-	there, err := kernel.RouteListFiltered(family, &netlink.Route{LinkIndex: want.LinkIndex, Table: want.Table}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	there, err := kernel.RouteListFiltered(family, &netlink.Route{LinkIndex: want.LinkIndex, Table: want.Table},
+		netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}

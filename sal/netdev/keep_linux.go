@@ -71,7 +71,8 @@ func (h *host) reportOverlap(r *sal.Record[network]) error {
 	if err != nil || w == nil {
 		return err
 	}
-	h.drift = append(h.drift, sal.Drift{What: fmt.Sprintf("its range %s overlaps with %s, which is %s on this node", v4, w.to, w.how)})
+	h.drift = append(h.drift,
+		sal.Drift{What: fmt.Sprintf("its range %s overlaps with %s, which is %s on this node", v4, w.to, w.how)})
 	return nil
 }
 
@@ -118,7 +119,9 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		marked := strings.HasPrefix(l.Attrs().Alias, aliasPrefix)
 		begun := strings.HasPrefix(name, temporaryName("")) && deviceName.MatchString(name)
 		if (marked || begun) && !devices[strings.TrimPrefix(name, temporaryName(""))] {
-			all = append(all, sal.Orphan{Kind: l.Type(), Name: name, Of: networkOf(name), Remedy: sal.Command("ip", "link", "delete", name)})
+			all = append(all, sal.Orphan{
+				Kind: l.Type(), Name: name, Of: networkOf(name), Remedy: sal.Command("ip", "link", "delete", name),
+			})
 		}
 	}
 	s, err := h.rules()
@@ -128,7 +131,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	for _, c := range s.chains {
 		if of := pieceOwner(c.Name); of != "" && !devices[of] {
 			family := familyName(c.Table.Family)
-			all = append(all, sal.Orphan{Kind: "chain", Name: family + " " + tableName + " " + c.Name, Remedy: s.remedy(c)})
+			all = append(all,
+				sal.Orphan{Kind: "chain", Name: family + " " + tableName + " " + c.Name, Remedy: s.remedy(c)})
 		}
 	}
 	dir := filepath.Dir(d.namespacePath(""))
@@ -137,9 +141,13 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		return nil, failed("list namespaces", err)
 	}
 	for _, f := range files { // otherwise it belongs to another node
-		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] && d.isMarked(f.Name()) { // else it is another node's
+		// Else it is another node's.
+		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] && d.isMarked(f.Name()) {
 			path := filepath.Join(dir, f.Name())
-			all = append(all, sal.Orphan{Kind: "namespace", Name: f.Name(), Remedy: sal.Command("umount", "-l", path) + "; " + sal.Command("rm", path)})
+			all = append(all, sal.Orphan{
+				Kind: "namespace", Name: f.Name(),
+				Remedy: sal.Command("umount", "-l", path) + "; " + sal.Command("rm", path),
+			})
 		}
 	}
 	return all, ctx.Err()
@@ -274,11 +282,14 @@ func (d *Driver) Network(ctx context.Context) (told writ.NodeNetwork, err error)
 			}
 			told.Denied, told.Spoofed = told.Denied+denied, told.Spoofed+spoofed
 			if denied+spoofed > 0 {
-				told.Ports = append(told.Ports, writ.PortDrops{Owner: r.Own.Owner.String(), Network: p.Network.Name, Denied: denied, Spoofed: spoofed})
+				told.Ports = append(told.Ports, writ.PortDrops{
+					Owner: r.Own.Owner.String(), Network: p.Network.Name, Denied: denied, Spoofed: spoofed,
+				})
 			}
 		}
 	}
-	slices.SortStableFunc(told.Ports, func(a, b writ.PortDrops) int { return cmp.Compare(b.Denied+b.Spoofed, a.Denied+a.Spoofed) })
+	slices.SortStableFunc(told.Ports,
+		func(a, b writ.PortDrops) int { return cmp.Compare(b.Denied+b.Spoofed, a.Denied+a.Spoofed) })
 	told.Ports = told.Ports[:min(len(told.Ports), maxPorts)]
 	return told, nil
 }

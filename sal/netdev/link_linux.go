@@ -40,7 +40,8 @@ func (h *host) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "the node has an interface %s of type %s, which writ did not create", name, l.Type()).
+		return nil, writ.Errorf(writ.CodeResourceConflict,
+			"the node has an interface %s of type %s, which writ did not create", name, l.Type()).
 			WithHint("inspect it with `ip -d link show %s`; if it is unused: `ip link delete %s`", name, name)
 	}
 	if l.Type() == kind && l.Attrs().Alias == alias(uid) {

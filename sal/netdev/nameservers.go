@@ -65,7 +65,8 @@ func reachableNameservers(servers, own []netip.Addr, v4 bool) []netip.Addr {
 	var all []netip.Addr
 	for _, server := range servers {
 		server = server.Unmap()
-		if CheckNameserver(server) != nil || slices.Contains(own, server) || slices.Contains(all, server) || len(all) == maxNameservers {
+		if CheckNameserver(server) != nil || slices.Contains(own, server) || slices.Contains(all, server) ||
+			len(all) == maxNameservers {
 			continue
 		}
 		if server.Is4() && v4 || overlayRange.Contains(server) {
@@ -121,7 +122,8 @@ func (d *Driver) lookNameservers(context.Context) (string, error) {
 	case len(found) == 0:
 		return "", fmt.Errorf("no network reaches %s", strings.Join(beyond, ", "))
 	case len(beyond) > 0:
-		return fmt.Sprintf("%s; no network reaches %s, so guests do not get it", detail, strings.Join(beyond, ", ")), nil
+		return fmt.Sprintf("%s; no network reaches %s, so guests do not get it", detail,
+			strings.Join(beyond, ", ")), nil
 	default:
 		return detail, nil
 	}

@@ -85,7 +85,10 @@ func tryTap() error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return err
 	}
-	return makeLink(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "t"}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
+	return makeLink(&netlink.Tuntap{
+		LinkAttrs: netlink.LinkAttrs{Name: "t"}, Mode: netlink.TUNTAP_MODE_TAP,
+		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE,
+	})
 }
 
 // makeLink creates a link in the namespace of this thread.
@@ -104,14 +107,17 @@ func tryRules() error {
 		for _, family := range families() {
 			table := conn.AddTable(tableOf(family))
 			chain := conn.AddChain(&nftables.Chain{
-				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward,
+				Priority: nftables.ChainPriorityFilter,
 			})
 			exprs := []expr.Any{load(expr.MetaKeyIIFNAME), &expr.Counter{}} // for bridges it is in a separate module
 			if family == nftables.TableFamilyINet {
 				exprs = []expr.Any{&expr.Ct{Register: register, Key: expr.CtKeySTATE}, &expr.Counter{}}
 			}
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
-			conn.AddObj(&nftables.NamedObj{Table: table, Name: "n", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
+			conn.AddObj(&nftables.NamedObj{
+				Table: table, Name: "n", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{},
+			})
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: drop("n")})
 		}
 	})
@@ -121,7 +127,8 @@ func tryMasquerade() error {
 	return transacted(func(conn *nftables.Conn) {
 		table := conn.AddTable(tableOf(nftables.TableFamilyINet))
 		chain := conn.AddChain(&nftables.Chain{
-			Name: "c", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+			Name: "c", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting,
+			Priority: nftables.ChainPriorityNATSource,
 		})
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
 	})

@@ -181,7 +181,8 @@ func (d *Driver) isMarked(namespace string) bool {
 // failed returns an error about a refusal of the kernel or the disk.
 func failed(doing string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).WithHint("run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
+		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).
+			WithHint("run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
 	}
 	return sal.HostError(doing, err)
 }

@@ -162,7 +162,8 @@ func jumpOf(e nftables.SetElement) string {
 // whole reports whether a piece is up to date in the kernel.
 func (s *state) whole(p piece) (bool, error) {
 	for _, c := range p.chains {
-		if !slices.ContainsFunc(s.chains, func(there *nftables.Chain) bool { return there.Name == c.name && there.Table.Family == c.family }) {
+		if !slices.ContainsFunc(s.chains,
+			func(there *nftables.Chain) bool { return there.Name == c.name && there.Table.Family == c.family }) {
 			return false, nil
 		}
 		rules, err := s.conn.GetRules(tableOf(c.family), &nftables.Chain{Name: c.name, Table: tableOf(c.family)})
@@ -241,7 +242,10 @@ func (s *state) prepare() {
 	}
 	for name, key := range maps() {
 		s.sets++
-		made := &nftables.Set{ID: s.sets, Table: tableOf(familyOf(name)), Name: name, IsMap: true, KeyType: key, DataType: nftables.TypeVerdict}
+		made := &nftables.Set{
+			ID: s.sets, Table: tableOf(familyOf(name)), Name: name, IsMap: true, KeyType: key,
+			DataType: nftables.TypeVerdict,
+		}
 		if key == nftables.TypeIFName {
 			made.KeyByteOrder = binaryutil.NativeEndian // so that nft(8) prints names
 		}
@@ -252,7 +256,9 @@ func (s *state) prepare() {
 // add adds a piece to the transaction and replaces its existing parts.
 func (s *state) add(p piece) error {
 	for _, c := range p.counters {
-		s.conn.AddObj(&nftables.NamedObj{Table: tableOf(c.family), Name: c.name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
+		s.conn.AddObj(&nftables.NamedObj{
+			Table: tableOf(c.family), Name: c.name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{},
+		})
 	}
 	for _, c := range p.chains {
 		made := &nftables.Chain{Name: c.name, Table: tableOf(c.family)}
@@ -270,11 +276,15 @@ func (s *state) add(p piece) error {
 		}
 	}
 	for _, e := range p.entries {
-		there := slices.IndexFunc(s.entries, func(there present) bool { return there.in == e.in && bytes.Equal(there.key, e.key) })
+		there := slices.IndexFunc(s.entries,
+			func(there present) bool { return there.in == e.in && bytes.Equal(there.key, e.key) })
 		if there >= 0 && s.entries[there].chain == e.chain {
 			continue
 		}
-		in := &nftables.Set{Table: tableOf(familyOf(e.in)), Name: e.in, IsMap: true, KeyType: maps()[e.in], DataType: nftables.TypeVerdict}
+		in := &nftables.Set{
+			Table: tableOf(familyOf(e.in)), Name: e.in, IsMap: true, KeyType: maps()[e.in],
+			DataType: nftables.TypeVerdict,
+		}
 		if there >= 0 {
 			if err := s.conn.SetDeleteElements(in, []nftables.SetElement{{Key: e.key}}); err != nil {
 				return err
@@ -300,7 +310,10 @@ func (s *state) addRule(c chain, r rule) error {
 		of := r.sets[next]
 		next++
 		s.sets++
-		own := &nftables.Set{ID: s.sets, Table: tableOf(c.family), Name: "__set%d", Anonymous: true, Constant: true, Interval: of.interval, KeyType: of.of}
+		own := &nftables.Set{
+			ID: s.sets, Table: tableOf(c.family), Name: "__set%d", Anonymous: true, Constant: true,
+			Interval: of.interval, KeyType: of.of,
+		}
 		if err := s.conn.AddSet(own, of.elements); err != nil {
 			return err
 		}
@@ -323,7 +336,8 @@ func (h *host) withdraw(names ...string) error {
 	}
 	defer h.transact(s)()
 	goes := func(name string) bool { return slices.Contains(names, pieceOwner(name)) }
-	if !slices.ContainsFunc(s.chains, func(c *nftables.Chain) bool { return pieceOwner(c.Name) != "" && !goes(c.Name) }) {
+	if !slices.ContainsFunc(s.chains,
+		func(c *nftables.Chain) bool { return pieceOwner(c.Name) != "" && !goes(c.Name) }) {
 		for _, f := range s.families {
 			s.conn.DelTable(tableOf(f))
 		}
@@ -332,15 +346,22 @@ func (h *host) withdraw(names ...string) error {
 	}
 	something := false
 	for _, e := range s.entries {
-		if goes(e.chain) || slices.ContainsFunc(names, func(name string) bool { return strings.TrimRight(string(e.key), "\x00") == name }) {
+		if goes(e.chain) || slices.ContainsFunc(names, func(name string) bool {
+			return strings.TrimRight(string(e.key),
+				"\x00") == name
+		}) {
 			something = true
-			in := &nftables.Set{Table: tableOf(familyOf(e.in)), Name: e.in, IsMap: true, KeyType: maps()[e.in], DataType: nftables.TypeVerdict}
+			in := &nftables.Set{
+				Table: tableOf(familyOf(e.in)), Name: e.in, IsMap: true, KeyType: maps()[e.in],
+				DataType: nftables.TypeVerdict,
+			}
 			if err := s.conn.SetDeleteElements(in, []nftables.SetElement{{Key: e.key}}); err != nil {
 				return err
 			}
 		}
 	}
-	for _, then := range []func(*nftables.Chain){s.conn.FlushChain, s.conn.DelChain} { // a chain cannot be deleted while another jumps to it
+	// A chain cannot be deleted while another jumps to it.
+	for _, then := range []func(*nftables.Chain){s.conn.FlushChain, s.conn.DelChain} {
 		for _, c := range s.chains {
 			if goes(c.Name) {
 				something = true
@@ -373,7 +394,8 @@ func (s *state) remedy(c *nftables.Chain) string {
 		if a, ok := netip.AddrFromSlice(e.key); ok && maps()[e.in] != nftables.TypeIFName {
 			key = a.String()
 		}
-		all = append(all, fmt.Sprintf("delete element %s %s %s { %s }", familyName(c.Table.Family), tableName, e.in, key))
+		all = append(all,
+			fmt.Sprintf("delete element %s %s %s { %s }", familyName(c.Table.Family), tableName, e.in, key))
 	}
 	for _, verb := range []string{"flush", "delete"} {
 		all = append(all, fmt.Sprintf("%s chain %s %s %s", verb, familyName(c.Table.Family), tableName, c.Name))

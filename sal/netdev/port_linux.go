@@ -23,7 +23,9 @@ func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref)
 }
 
 // Namespace creates a namespace with an interface on each network.
-func (d *Driver) Namespace(ctx context.Context, owner sal.Owner, networks []writ.Ref) (path string, ports []sal.Port, err error) {
+func (d *Driver) Namespace(
+	ctx context.Context, owner sal.Owner, networks []writ.Ref,
+) (path string, ports []sal.Port, err error) {
 	ports, err = d.connect(ctx, owner, networks, true)
 	if err != nil {
 		return "", nil, err
@@ -32,7 +34,9 @@ func (d *Driver) Namespace(ctx context.Context, owner sal.Owner, networks []writ
 }
 
 // connect gives an owner a port on exactly these networks.
-func (d *Driver) connect(ctx context.Context, owner sal.Owner, networks []writ.Ref, namespace bool) ([]sal.Port, error) {
+func (d *Driver) connect(
+	ctx context.Context, owner sal.Owner, networks []writ.Ref, namespace bool,
+) ([]sal.Port, error) {
 	h, leave, err := d.enterWithRange(ctx)
 	if err != nil {
 		return nil, err
@@ -51,8 +55,10 @@ func (d *Driver) connect(ctx context.Context, owner sal.Owner, networks []writ.R
 		}
 		r = nil
 	}
-	if r != nil && (r.Own.Owner != owner.Resource || r.Own.Namespace != namespace || namespace && r.Own.IDs != owner.IDs) {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "%s already holds ports under the id of %s", r.Own.Owner, owner.Resource)
+	if r != nil &&
+		(r.Own.Owner != owner.Resource || r.Own.Namespace != namespace || namespace && r.Own.IDs != owner.IDs) {
+		return nil, writ.Errorf(writ.CodeResourceConflict, "%s already holds ports under the id of %s", r.Own.Owner,
+			owner.Resource)
 	}
 	on, err := h.resolve(owner, networks)
 	if err != nil {
@@ -110,7 +116,10 @@ func (h *host) setNameservers(ports []sal.Port) error {
 func (h *host) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[network], error) {
 	var all []*sal.Record[network]
 	for _, ref := range networks {
-		wanted := sal.Request{Resource: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: ref.Name}, UID: ref.UID}
+		wanted := sal.Request{
+			Resource: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: ref.Name},
+			UID:      ref.UID,
+		}
 		r, err := h.recovered(wanted.Resource)
 		if err == nil {
 			err = r.Owned(wanted)
@@ -137,7 +146,8 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 			drop = append(drop, p)
 		}
 	}
-	same := len(drop) == 0 && slices.EqualFunc(keep, on, func(p port, n *sal.Record[network]) bool { return p.UID == n.UID })
+	same := len(drop) == 0 &&
+		slices.EqualFunc(keep, on, func(p port, n *sal.Record[network]) bool { return p.UID == n.UID })
 	if same && r.Own.Phase != "" {
 		return nil
 	}
@@ -152,7 +162,8 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	}
 	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
 	hidden := slices.ContainsFunc(damaged, func(d sal.Damaged) bool { return d.HostName != r.Resource.HostName() })
-	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) { // IPv6 addresses do not run out
+	// IPv6 addresses do not run out.
+	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) {
 		return h.requireNeighbours()
 	}
 	var ports []port

@@ -130,26 +130,30 @@ func base() piece {
 				{says: "icmp to the host", match: protocol(unix.IPPROTO_ICMP), then: accept()},
 				{says: "nothing else to the host", then: drop("host-denied")},
 			}},
-			{inet, "forward", hooked(nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter), []rule{
+			{inet, "forward", hooked(nftables.ChainTypeFilter, nftables.ChainHookForward,
+				nftables.ChainPriorityFilter), []rule{
 				{says: "from a network", match: jumpBy(expr.MetaKeyIIFNAME, mapFrom)},
 				{says: "into a network", match: jumpBy(expr.MetaKeyOIFNAME, mapInto)},
 			}},
-			{inet, "input", hooked(nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter), []rule{
+			{inet, "input", hooked(nftables.ChainTypeFilter, nftables.ChainHookInput,
+				nftables.ChainPriorityFilter), []rule{
 				{says: "from a network", match: jumpBy(expr.MetaKeyIIFNAME, mapFrom)},
 				{says: "from a network to the host", match: jumpBy(expr.MetaKeyIIFNAME, mapToHost)},
 			}},
-			{bridge, "prerouting", hooked(nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(bridgeBefore)), []rule{
+			{bridge, "prerouting", hooked(nftables.ChainTypeFilter, nftables.ChainHookPrerouting,
+				nftables.ChainPriorityRef(bridgeBefore)), []rule{
 				{says: "from a port", match: jumpBy(expr.MetaKeyIIFNAME, mapDevice)},
 			}},
 			// Programs of the host that search for peers by multicast on all interfaces, like mycelium and mDNS, would
 			// reveal themselves to tenants. Neighbour discovery is not affected: it uses ICMPv6 and ARP.
 			{bridge, ontoChain, nil, []rule{
-				{says: "the host is not heard by IPv6", match: slices.Concat(etherType(unix.ETH_P_IPV6), protocol(unix.IPPROTO_UDP),
-					within(networkAt(24, 16), multicast6)), then: drop(keptCounter)},
-				{says: "the host is not heard by IPv4", match: slices.Concat(etherType(unix.ETH_P_IP), protocol(unix.IPPROTO_UDP),
-					within(networkAt(16, 4), multicast4)), then: drop(keptCounter)},
+				{says: "the host is not heard by IPv6", match: slices.Concat(etherType(unix.ETH_P_IPV6),
+					protocol(unix.IPPROTO_UDP), within(networkAt(24, 16), multicast6)), then: drop(keptCounter)},
+				{says: "the host is not heard by IPv4", match: slices.Concat(etherType(unix.ETH_P_IP),
+					protocol(unix.IPPROTO_UDP), within(networkAt(16, 4), multicast4)), then: drop(keptCounter)},
 			}},
-			{bridge, "output", hooked(nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityRef(bridgeBefore)), []rule{
+			{bridge, "output", hooked(nftables.ChainTypeFilter, nftables.ChainHookOutput,
+				nftables.ChainPriorityRef(bridgeBefore)), []rule{
 				{says: "onto a port", match: jumpBy(expr.MetaKeyOIFNAME, mapOnto)},
 			}},
 		},
@@ -166,14 +170,19 @@ func networkPiece(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkR
 	into := chain{inet, intoChain(device), nil, []rule{
 		{says: "within " + device, match: meta(expr.MetaKeyIIFNAME, ifname(device)), then: accept()},
 		{says: "replies", match: established(), then: accept()},
-		{says: "by IPv6 address", match: append(family(unix.NFPROTO_IPV6), lookupMap(networkAt(24, 16), mapAddress6)...)},
-		{says: "by IPv4 address", match: append(family(unix.NFPROTO_IPV4), lookupMap(networkAt(16, 4), mapAddress4)...)},
+		{says: "by IPv6 address", match: append(family(unix.NFPROTO_IPV6),
+			lookupMap(networkAt(24, 16), mapAddress6)...)},
+		{says: "by IPv4 address", match: append(family(unix.NFPROTO_IPV4),
+			lookupMap(networkAt(16, 4), mapAddress4)...)},
 		{says: "to nobody", then: drop(deniedCounter(device))},
 	}}
 	from := chain{inet, fromChain(device), nil, []rule{
-		{says: "from " + v6.String(), match: append(family(unix.NFPROTO_IPV6), within(networkAt(8, 16), v6)...), then: done()},
-		{says: "from the wire", match: append(family(unix.NFPROTO_IPV6), within(networkAt(8, 16), linkLocal)...), then: done()},
-		{says: "from nobody yet", match: append(family(unix.NFPROTO_IPV6), within(networkAt(8, 16), unspecified)...), then: done()},
+		{says: "from " + v6.String(), match: append(family(unix.NFPROTO_IPV6),
+			within(networkAt(8, 16), v6)...), then: done()},
+		{says: "from the wire", match: append(family(unix.NFPROTO_IPV6),
+			within(networkAt(8, 16), linkLocal)...), then: done()},
+		{says: "from nobody yet", match: append(family(unix.NFPROTO_IPV6),
+			within(networkAt(8, 16), unspecified)...), then: done()},
 	}}
 	allow := chain{inet, allowChain(device), nil, nil}
 	for _, r := range allowed {
@@ -189,7 +198,10 @@ func networkPiece(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkR
 		counters: []counter{{inet, deniedCounter(device)}, {inet, spoofedCounter(device)}},
 	}
 	if v4.IsValid() {
-		from.rules = append(from.rules, rule{says: "from " + v4.String(), match: append(family(unix.NFPROTO_IPV4), within(networkAt(12, 4), v4)...), then: done()})
+		from.rules = append(from.rules, rule{
+			says: "from " + v4.String(), match: append(family(unix.NFPROTO_IPV4), within(networkAt(12, 4), v4)...),
+			then: done(),
+		})
 		outside := append(family(unix.NFPROTO_IPV4), within(networkAt(12, 4), v4)...)
 		outside = append(outside, metaNot(expr.MetaKeyOIFNAME, ifname(device))...)
 		p.chains = append(p.chains, chain{inet, natChain(device), &hook{nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}, []rule{
@@ -209,7 +221,8 @@ func allowRules(r catalog.NetworkRule) (all []rule) {
 			continue
 		}
 		for _, number := range protocolsOf(r, kind) {
-			one := rule{says: fmt.Sprintf("allow %s %v from %v, IPv%d protocol %d", r.Protocol, r.Ports, r.From, map[byte]int{unix.NFPROTO_IPV6: 6, unix.NFPROTO_IPV4: 4}[kind], number), then: accept()}
+			one := rule{says: fmt.Sprintf("allow %s %v from %v, IPv%d protocol %d", r.Protocol, r.Ports, r.From,
+				map[byte]int{unix.NFPROTO_IPV6: 6, unix.NFPROTO_IPV4: 4}[kind], number), then: accept()}
 			one.match = family(kind)
 			if number != 0 {
 				one.match = append(one.match, protocol(number)...)
@@ -302,12 +315,20 @@ func portPiece(network string, p sal.Port, device string) piece {
 	only6 := etherType(unix.ETH_P_IPV6)
 	from := chain{bridge, fromChain(device), nil, []rule{
 		{says: "not from " + p.MAC.String(), match: differs(link(6, 6), p.MAC), then: spoofed()},
-		{says: "no router", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpRouterAdvertisement})), then: spoofed()},
-		{says: "no redirect", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpRedirect})), then: spoofed()},
-		{says: "no DHCPv6 server", match: slices.Concat(only6, protocol(unix.IPPROTO_UDP), equals(transport(0, 2), []byte{dhcp6Server >> 8, dhcp6Server & 0xff})), then: spoofed()},
-		{says: "neighbour of the wire", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), within(transport(8, 16), linkLocal)), then: accept()},
-		{says: "no neighbour but " + p.IPv6.Addr().String(), match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6), equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), differs(transport(8, 16), p.IPv6.Addr().AsSlice())), then: spoofed()},
-		{says: "from " + p.IPv6.Addr().String(), match: slices.Concat(only6, equals(network6Source(), p.IPv6.Addr().AsSlice())), then: accept()},
+		{says: "no router", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6),
+			equals(transport(0, 1), []byte{icmpRouterAdvertisement})), then: spoofed()},
+		{says: "no redirect", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6),
+			equals(transport(0, 1), []byte{icmpRedirect})), then: spoofed()},
+		{says: "no DHCPv6 server", match: slices.Concat(only6, protocol(unix.IPPROTO_UDP),
+			equals(transport(0, 2), []byte{dhcp6Server >> 8, dhcp6Server & 0xff})), then: spoofed()},
+		{says: "neighbour of the wire", match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6),
+			equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}), within(transport(8, 16), linkLocal)),
+			then: accept()},
+		{says: "no neighbour but " + p.IPv6.Addr().String(), match: slices.Concat(only6, protocol(unix.IPPROTO_ICMPV6),
+			equals(transport(0, 1), []byte{icmpNeighbourAdvertisement}),
+			differs(transport(8, 16), p.IPv6.Addr().AsSlice())), then: spoofed()},
+		{says: "from " + p.IPv6.Addr().String(), match: slices.Concat(only6,
+			equals(network6Source(), p.IPv6.Addr().AsSlice())), then: accept()},
 		{says: "from the wire", match: slices.Concat(only6, within(network6Source(), linkLocal)), then: accept()},
 		{says: "from nobody yet", match: slices.Concat(only6, within(network6Source(), unspecified)), then: accept()},
 	}}
@@ -322,11 +343,24 @@ func portPiece(network string, p sal.Port, device string) piece {
 		pc.entries = append(pc.entries, entry{mapAddress4, own, into.name})
 		only4 := etherType(unix.ETH_P_IP)
 		from.rules = append(from.rules,
-			rule{says: "no DHCP server", match: slices.Concat(only4, protocol(unix.IPPROTO_UDP), equals(transport(0, 2), []byte{dhcp4Server >> 8, dhcp4Server & 0xff})), then: spoofed()},
-			rule{says: "from " + p.IPv4.Addr().String(), match: append(etherType(unix.ETH_P_IP), equals(networkAt(12, 4), own)...), then: accept()},
-			rule{says: "arp not from " + p.MAC.String(), match: append(etherType(unix.ETH_P_ARP), differs(networkAt(8, 6), p.MAC)...), then: spoofed()},
-			rule{says: "arp of " + p.IPv4.Addr().String(), match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), own)...), then: accept()},
-			rule{says: "arp of nobody yet", match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), make([]byte, 4))...), then: accept()},
+			rule{says: "no DHCP server", match: slices.Concat(only4, protocol(unix.IPPROTO_UDP),
+				equals(transport(0, 2), []byte{dhcp4Server >> 8, dhcp4Server & 0xff})), then: spoofed()},
+			rule{
+				says:  "from " + p.IPv4.Addr().String(),
+				match: append(etherType(unix.ETH_P_IP), equals(networkAt(12, 4), own)...), then: accept(),
+			},
+			rule{
+				says:  "arp not from " + p.MAC.String(),
+				match: append(etherType(unix.ETH_P_ARP), differs(networkAt(8, 6), p.MAC)...), then: spoofed(),
+			},
+			rule{
+				says:  "arp of " + p.IPv4.Addr().String(),
+				match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), own)...), then: accept(),
+			},
+			rule{
+				says:  "arp of nobody yet",
+				match: append(etherType(unix.ETH_P_ARP), equals(networkAt(14, 4), make([]byte, 4))...), then: accept(),
+			},
 		)
 	}
 	from.rules = append(from.rules, rule{says: "nothing else", then: spoofed()})

@@ -17,7 +17,8 @@ type way struct {
 	how string // completes "10.1.0.0/16 is …"
 }
 
-// defaultBits is the length of the longest prefix that counts as a default route. VPNs split the default route into two halves.
+// defaultBits is the length of the longest prefix that counts as a default route. VPNs split the default route into two
+// halves.
 const defaultBits = 1
 
 // routing holds the IPv4 routing state of the kernel.
@@ -76,8 +77,8 @@ func (h *host) overlap(want netip.Prefix) (*way, error) {
 // ours reports whether a link belongs to this driver.
 func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
 
-// byRoute searches the tables that the kernel consults. Routes of every kind count: one gateway, several, a nexthop group,
-// blackhole.
+// byRoute searches the tables that the kernel consults. Routes of every kind count: one gateway, several, a nexthop
+// group, blackhole.
 func (n *routing) byRoute(want netip.Prefix) *way {
 	for _, r := range n.routes {
 		if r.Dst == nil || n.leadsHome(r) || !n.consulted(r.Table) {
@@ -103,7 +104,8 @@ func (n *routing) byRule(want netip.Prefix) *way {
 		switch table := rule.Table; {
 		case table == unix.RT_TABLE_UNSPEC && rule.Goto < 0:
 			return &way{p, "rejected by a routing rule"}
-		case table != unix.RT_TABLE_MAIN && slices.ContainsFunc(n.routes, func(r netlink.Route) bool { return r.Table == table }):
+		case table != unix.RT_TABLE_MAIN &&
+			slices.ContainsFunc(n.routes, func(r netlink.Route) bool { return r.Table == table }):
 			return &way{p, fmt.Sprintf("routed by table %d", table)}
 		}
 	}
@@ -115,7 +117,8 @@ func (h *host) byAnswer(n *routing, want netip.Prefix) (*way, error) {
 	for _, a := range samples(want) {
 		answers, err := h.kernel.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 		switch {
-		case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EINVAL):
+		case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES),
+			errors.Is(err, unix.EINVAL):
 			continue // no route, or only a default route that rejects
 		case err != nil:
 			return nil, failed("ask for the node's route to "+a.String(), err)
@@ -161,7 +164,8 @@ func (n *routing) consulted(table int) bool {
 // describe completes "10.1.0.0/16 is …".
 func (n *routing) describe(r netlink.Route) string {
 	how := map[int]string{
-		unix.RTN_BLACKHOLE: "dropped (blackhole)", unix.RTN_UNREACHABLE: "unreachable by a route", unix.RTN_PROHIBIT: "prohibited by a route",
+		unix.RTN_BLACKHOLE: "dropped (blackhole)", unix.RTN_UNREACHABLE: "unreachable by a route",
+		unix.RTN_PROHIBIT: "prohibited by a route",
 	}[r.Type]
 	if how == "" {
 		how = "routed"

@@ -115,7 +115,9 @@ func (e Suite) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
 // disturb tests every operation of the suite at steps with the given distance. interrupt executes the operation,
 // disturbs it at a step, and reports whether it reached the step. After that, a new driver must fulfil the contract.
-func (e Suite) disturb(t *testing.T, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
+func (e Suite) disturb(
+	t *testing.T, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool),
+) {
 	h := e.newHost(t)
 	saved := e.hosts().New(t)
 	acts := e.acts()
@@ -202,7 +204,10 @@ func (h *host) repeats(when string, s Step, want sal.Observation, keep bool) {
 		h.Errorf("%s: the repetition failed: %v", when, err)
 		return
 	}
-	incidental := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return slices.Contains(h.suite.Incidental, name) })
+	incidental := cmpopts.IgnoreMapEntries(func(name string,
+		_ any) bool {
+		return slices.Contains(h.suite.Incidental, name)
+	})
 	if diff := cmp.Diff(want, h.observe(subject), incidental); diff != "" {
 		h.Errorf("%s: wrong state after the repetition:\n%s", when, diff)
 	}

@@ -49,7 +49,8 @@ func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 		if got := h.listed(Resource(e.kind(), subject)); got != damage.legible {
 			t.Errorf("%s: listed %t, want %t", damage.name, got, damage.legible)
 		}
-		if again, err := h.do(t.Context(), e.Make, other, uidOf(other)); err != nil || again.Change != writ.ChangeUnchanged {
+		if again, err := h.do(t.Context(), e.Make, other, uidOf(other)); err != nil ||
+			again.Change != writ.ChangeUnchanged {
 			t.Errorf("%s: the other resource, made again: %q, %v", damage.name, again.Change, err)
 		}
 		h.isDamaged(damage.name, path, other)
@@ -75,21 +76,24 @@ func (h *host) isDamaged(how, path, other string) {
 	for _, s := range append([]Step{h.suite.Make}, h.suite.Steps...) {
 		h.refuseDamaged(s, uidOf(subject), writ.CodeRecordDamaged)
 	}
-	if _, err := h.driver.Observe(h.Context(), Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
+	if _, err := h.driver.Observe(h.Context(),
+		Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
 		h.Errorf("%s: Observe returned %v", how, err)
 	}
 	keeper, ok := h.driver.(sal.Keeper)
 	if !ok {
 		return
 	}
-	if _, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
+	if _, err := keeper.Keep(h.Context(),
+		Resource(h.suite.kind(), subject)); writ.CodeOf(err) != writ.CodeRecordDamaged {
 		h.Errorf("%s: Keep returned %v", how, err)
 	}
 	if drift, err := keeper.Keep(h.Context(), Resource(h.suite.kind(), other)); err != nil || len(drift) > 0 {
 		h.Errorf("%s: Keep of the other resource returned %v, %v", how, drift, err)
 	}
 	orphans, err := keeper.Orphans(h.Context())
-	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: Resource(h.suite.kind(), subject).HostName()}}, orphans); err != nil || diff != "" {
+	if diff := cmp.Diff([]sal.Orphan{{Kind: "damaged record", Name: path, Of: Resource(h.suite.kind(),
+		subject).HostName()}}, orphans); err != nil || diff != "" {
 		h.Errorf("%s: orphans %v:\n%s", how, err, diff)
 	}
 }

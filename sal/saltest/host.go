@@ -92,7 +92,10 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keys++
-	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.checkText("the progress", text) }}
+	return sal.Request{
+		Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys),
+		Progress: func(text string) { h.checkText("the progress", text) },
+	}
 }
 
 // do executes a step on a resource of the suite's project and checks the outcome against the catalogue.

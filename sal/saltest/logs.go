@@ -83,13 +83,15 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	next = h.follow(next, "the end\n", false)
 
 	h.expect(e.remove(), writ.ChangeDeleted)
-	h.refuse(Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, uidOf(subject), writ.CodeResourceUnknown)
+	h.refuse(Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, uidOf(subject),
+		writ.CodeResourceUnknown)
 	if more, err := h.logging().Written(t.Context(), h.subject(), next); more || err != nil {
 		t.Errorf("Written of a deleted resource: true, %v", err)
 	}
 	second := writ.UID("0192f6c2-7d3a-7000-9000-the-second-one")
 	h.must(h.do(t.Context(), e.Make, subject, second))
-	again := h.must(h.do(t.Context(), Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject, second))
+	again := h.must(h.do(t.Context(), Step{Operation: e.Log.Operation, Args: map[string]any{"after": next}}, subject,
+		second))
 	if again.Values["lost"] != true || strings.Contains(again.Values["text"].(string), "the end") {
 		t.Errorf("part of a new resource at the old position: %v", again.Values)
 	}
@@ -110,7 +112,9 @@ func (h *host) logging() sal.Logging {
 func (h *host) excerpt(after string, kib int64) catalog.LogText {
 	h.Helper()
 	v := h.must(h.step(Step{Operation: h.suite.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib}})).Values
-	return catalog.LogText{Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool)}
+	return catalog.LogText{
+		Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool),
+	}
 }
 
 // follow reads the log from a position until the text ends with until, and returns the position after it. It reads

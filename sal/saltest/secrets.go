@@ -136,7 +136,9 @@ func (h *host) handed(path string, d fs.DirEntry) bool {
 func (h *host) checkText(what, text string) {
 	h.Helper()
 	for name, value := range secrets {
-		for _, form := range []string{value, hex.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte(value))} {
+		for _, form := range []string{
+			value, hex.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte(value)),
+		} {
 			if strings.Contains(text, form) {
 				h.Errorf("%s shows the value of %s", what, name)
 			}

@@ -181,7 +181,9 @@ func (e TreesSuite) refusesNames(t *testing.T) {
 	f := e.forest(t)
 	for _, name := range []string{"", ".", "..", "../a", "a/b", "/a"} {
 		_, made := f.Make(t.Context(), name, sal.Bound{})
-		for what, err := range map[string]error{"make": made, "remove": f.Remove(t.Context(), name), "snapshot": f.Snapshot(t.Context(), "a", name)} {
+		for what, err := range map[string]error{
+			"make": made, "remove": f.Remove(t.Context(), name), "snapshot": f.Snapshot(t.Context(), "a", name),
+		} {
 			if writ.CodeOf(err) == writ.CodeInternal || err == nil {
 				t.Errorf("%s %q: %v", what, name, err)
 			}
@@ -209,10 +211,12 @@ func (e TreesSuite) clones(t *testing.T) {
 	if text, _ := os.ReadFile(from); string(text[:6]) != "a disk" {
 		t.Error("writing the clone changed the original")
 	}
-	if err := f.Clone(t.Context(), from, filepath.Join(dir, "disk-0"), 0); writ.CodeOf(err) != writ.CodeResourceConflict {
+	if err := f.Clone(t.Context(), from, filepath.Join(dir, "disk-0"),
+		0); writ.CodeOf(err) != writ.CodeResourceConflict {
 		t.Errorf("a clone over a file: %v", err)
 	}
-	if err := f.Clone(t.Context(), from+"-none", filepath.Join(dir, "none"), 0); writ.CodeOf(err) != writ.CodeDriverFailed {
+	if err := f.Clone(t.Context(), from+"-none", filepath.Join(dir, "none"),
+		0); writ.CodeOf(err) != writ.CodeDriverFailed {
 		t.Errorf("a clone of a missing file: %v", err)
 	}
 	left, err := os.ReadDir(dir)
@@ -230,7 +234,8 @@ func (e TreesSuite) manyAtOnce(t *testing.T) {
 			for range 2 {
 				dir, err := f.Make(t.Context(), name, sal.Bound{Bytes: mib})
 				err = errors.Join(err, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-				if err := errors.Join(err, f.Snapshot(t.Context(), name, "s"), f.Restore(t.Context(), name, "s"), f.Remove(t.Context(), name)); err != nil {
+				if err := errors.Join(err, f.Snapshot(t.Context(), name, "s"), f.Restore(t.Context(), name, "s"),
+					f.Remove(t.Context(), name)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -246,7 +251,10 @@ func (e TreesSuite) stops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, made := f.Make(ctx, "b", sal.Bound{Bytes: mib})
-	for what, err := range map[string]error{"make": made, "snapshot": f.Snapshot(ctx, "a", "one"), "restore": f.Restore(ctx, "a", "one"), "remove": f.Remove(ctx, "a")} {
+	for what, err := range map[string]error{
+		"make": made, "snapshot": f.Snapshot(ctx, "a", "one"), "restore": f.Restore(ctx, "a", "one"),
+		"remove": f.Remove(ctx, "a"),
+	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s ignored its ended context: %v", what, err)
 		}
@@ -320,17 +328,22 @@ var treeCalls = []struct {
 		_, err := trees.Make(ctx, "a", sal.Bound{Bytes: 64 * mib})
 		return err
 	}},
-	{name: "snapshot", want: "first", after: "second", snapshots: []string{"one"}, do: func(ctx context.Context, trees sal.Trees) error {
+	{name: "snapshot", want: "first", after: "second", snapshots: []string{"one"}, do: func(ctx context.Context,
+		trees sal.Trees) error {
 		return trees.Snapshot(ctx, "a", "one")
 	}},
 	{name: "another snapshot", want: "second", after: "third", snapshots: []string{"one", "two"}, do: func(ctx context.Context, trees sal.Trees) error {
 		return trees.Snapshot(ctx, "a", "two")
 	}},
-	{name: "restore", want: "first", after: "fourth", snapshots: []string{"one", "two"}, do: func(ctx context.Context, trees sal.Trees) error {
+	{name: "restore", want: "first", after: "fourth", snapshots: []string{"one", "two"}, do: func(ctx context.Context,
+		trees sal.Trees) error {
 		return trees.Restore(ctx, "a", "one")
 	}},
 	{name: "remove a snapshot", want: "fourth", after: "fifth", snapshots: []string{"two"}, do: func(ctx context.Context, trees sal.Trees) error {
 		return trees.RemoveSnapshot(ctx, "a", "one")
 	}},
-	{name: "remove", gone: true, do: func(ctx context.Context, trees sal.Trees) error { return trees.Remove(ctx, "a") }},
+	{name: "remove", gone: true, do: func(ctx context.Context,
+		trees sal.Trees) error {
+		return trees.Remove(ctx, "a")
+	}},
 }

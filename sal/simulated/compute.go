@@ -91,7 +91,8 @@ func attach(request sal.Request, s *state) error {
 			continue
 		}
 		if a.Volume.UID != args.Volume.UID || a.ReadOnly != args.ReadOnly {
-			return writ.Errorf(writ.CodeResourceConflict, "%s already has the volume %q with another read_only", request.Resource, a.Volume.Name).
+			return writ.Errorf(writ.CodeResourceConflict, "%s already has the volume %q with another read_only",
+				request.Resource, a.Volume.Name).
 				WithHint("detach it with machine.detach first")
 		}
 		return nil

@@ -37,7 +37,9 @@ func showNetwork(_ *Driver, r *sal.Record[own]) any {
 
 func makeHeroDB(_ *Driver, request sal.Request, s *state) error {
 	args := request.Args.(*catalog.HeroDBCreate)
-	*s = state{Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1, Given: hasPassword(args.Password)}
+	*s = state{
+		Power: running, MemoryMiB: args.MemoryMiB, SizeGiB: args.SizeGiB, Secret: 1, Given: hasPassword(args.Password),
+	}
 	return nil
 }
 
@@ -71,7 +73,8 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 		return nil, err
 	case "rotate_secret":
 		if s.Given {
-			return nil, writ.Errorf(writ.CodeResourceConflict, "the password of %s was set by herodb.create", request.Resource).
+			return nil, writ.Errorf(writ.CodeResourceConflict, "the password of %s was set by herodb.create",
+				request.Resource).
 				WithHint("set a new version of the secret and create the database with it")
 		}
 		s.Secret++

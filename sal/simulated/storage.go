@@ -96,7 +96,8 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 			return err
 		}
 		if args.SHA256 != "" && args.SHA256 != b.SHA256 {
-			return writ.Errorf(writ.CodeChecksumMismatch, "the backup %q has the SHA-256 %s, not %s", args.Backup, b.SHA256, args.SHA256)
+			return writ.Errorf(writ.CodeChecksumMismatch, "the backup %q has the SHA-256 %s, not %s", args.Backup,
+				b.SHA256, args.SHA256)
 		}
 		s.SizeGiB = args.SizeGiB
 		return fits(request, b.SizeGiB, s.SizeGiB)
@@ -110,7 +111,8 @@ func fits(request sal.Request, content, size int64) error {
 	if content <= size {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %d", request.Resource, size, content).
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %d", request.Resource, size,
+		content).
 		WithHint("use size_gib: %d or more", content)
 }
 
@@ -195,7 +197,8 @@ func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
 	}
 	_, err := d.readBackup(request.Resource.Project, args.Backup)
 	if err == nil {
-		return nil, writ.Errorf(writ.CodeResourceConflict, "the node already has a backup %q", args.Backup).WithHint("use another name")
+		return nil, writ.Errorf(writ.CodeResourceConflict, "the node already has a backup %q", args.Backup).
+			WithHint("use another name")
 	}
 	if writ.CodeOf(err) != writ.CodeResourceUnknown {
 		return nil, err
@@ -208,7 +211,8 @@ func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
 // sumOf returns a made-up SHA-256 for a simulated archive.
 func sumOf(request sal.Request) string {
 	args := request.Args.(*catalog.VolumeSend)
-	return fmt.Sprintf("%x", sha256.Sum256([]byte("simulated\x00"+string(request.UID)+"\x00"+args.Snapshot+"\x00"+args.Backup)))
+	return fmt.Sprintf("%x",
+		sha256.Sum256([]byte("simulated\x00"+string(request.UID)+"\x00"+args.Snapshot+"\x00"+args.Backup)))
 }
 
 // touchVolume writes or removes the files that represent archives.
@@ -251,7 +255,8 @@ func (d *Driver) readBackup(project writ.ProjectID, name string) (backup, error)
 	var b backup
 	text, err := os.ReadFile(d.backupPath(project, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return b, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q", name).WithHint("create one with volume.send")
+		return b, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q", name).
+			WithHint("create one with volume.send")
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &b)
@@ -270,7 +275,8 @@ func (d *Driver) backupPath(project writ.ProjectID, name string) string {
 func showVolume(_ *Driver, r *sal.Record[own]) any {
 	s := r.Own.State
 	return catalog.Volume{
-		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: sortedNames(s.Kept), Backups: s.Archives,
+		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: sortedNames(s.Kept),
+		Backups: s.Archives,
 		DiskGiB: s.SizeGiB + int64(len(s.Archives)), // an archive counts as 1 GiB
 	}
 }

@@ -26,7 +26,8 @@ func (d *Driver) inject(request sal.Request) error {
 		return nil
 	}
 	if strings.HasPrefix(name, "fail-") {
-		return writ.Errorf(writ.CodeInjectedFinal, "%s fails because its name requests a failure from the simulated driver", request.Resource).
+		return writ.Errorf(writ.CodeInjectedFinal,
+			"%s fails because its name requests a failure from the simulated driver", request.Resource).
 			WithHint("use a name without the prefix fail-")
 	}
 	limit, flaky := number(flakyName, name)
@@ -45,7 +46,9 @@ func (d *Driver) inject(request sal.Request) error {
 	if err := d.effects.add(failure); err != nil {
 		return sal.HostError("count the failure", err)
 	}
-	return writ.Errorf(writ.CodeInjected, "%s fails for time %d of %d because its name requests failures from the simulated driver", request.Resource, n+1, limit)
+	return writ.Errorf(writ.CodeInjected,
+		"%s fails for time %d of %d because its name requests failures from the simulated driver", request.Resource,
+		n+1, limit)
 }
 
 // number returns the number in a name.

@@ -27,7 +27,8 @@ const (
 	// maxSpread limits the size of an archive, as a multiple of the size of its volume: the header of a small file is
 	// larger than the file.
 	maxSpread = 4
-	// cancelledDoneTimeout limits the message to the other node after cancellation. A runner gives a driver 2 s to stop.
+	// cancelledDoneTimeout limits the message to the other node after cancellation. A runner gives a driver 2 s to
+	// stop.
 	cancelledDoneTimeout = 1500 * time.Millisecond
 )
 
@@ -49,14 +50,16 @@ func (j *job) removeArrival() { _ = os.Remove(j.arrivalPath()) }
 // copyContent returns the filling for volume.copy: a local clone, or an archive from another node.
 func (j *job) copyContent(ctx context.Context, args *catalog.VolumeCopy) (filling, error) {
 	if j.Origin == nil {
-		return j.cloneContent(ctx, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot, SizeGiB: args.SizeGiB})
+		return j.cloneContent(ctx,
+			&catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot, SizeGiB: args.SizeGiB})
 	}
 	return filling{sizeGiB: args.SizeGiB, resumes: true, into: func(ctx context.Context, r *record) error {
 		return j.arrive(ctx, r, args)
 	}}, nil
 }
 
-// earlierArrival returns the arrival of an earlier attempt at the same volume, or nil if there is none that can be resumed.
+// earlierArrival returns the arrival of an earlier attempt at the same volume, or nil if there is none that can be
+// resumed.
 func (j *job) earlierArrival(r *record) (*arrival, error) {
 	half, err := j.records().Get(j.Resource)
 	if err != nil || half == nil || half.Own.Arrival == nil || half.UID != r.UID || half.Operation != r.Operation {
@@ -89,7 +92,8 @@ func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (
 			return err
 		}
 	}
-	from := archived{name: "archive of the " + string(args.From.Kind) + " " + args.From.Name, sizeGiB: args.SizeGiB, sha256: r.Own.Arrival.SHA256}
+	from := archived{name: "archive of the " + string(args.From.Kind) +
+		" " + args.From.Name, sizeGiB: args.SizeGiB, sha256: r.Own.Arrival.SHA256}
 	return j.receive(ctx, p.file, from)
 }
 
@@ -129,7 +133,9 @@ func (j *job) openPart(ctx context.Context, r *record, sizeGiB int64) (*part, er
 	if err != nil {
 		return nil, err
 	}
-	p := &part{job: j, ctx: ctx, record: r, sizeGiB: sizeGiB, file: f, hash: sha256.New(), far: sal.Far(ctx, "fetched", 0)}
+	p := &part{
+		job: j, ctx: ctx, record: r, sizeGiB: sizeGiB, file: f, hash: sha256.New(), far: sal.Far(ctx, "fetched", 0),
+	}
 	if r.Own.Arrival == nil {
 		return p, nil
 	}
@@ -149,7 +155,8 @@ func (p *part) Begin(a sal.Archive) error {
 		return tooSmall(p.Resource, p.sizeGiB, fmt.Sprintf("%d GiB", a.SizeGiB))
 	}
 	if most := p.most(); a.Bytes > most {
-		return writ.Errorf(writ.CodeQuotaExceeded, "the archive has %d bytes; for a volume of %d GiB, the node accepts at most %d", a.Bytes, p.sizeGiB, most).
+		return writ.Errorf(writ.CodeQuotaExceeded,
+			"the archive has %d bytes; for a volume of %d GiB, the node accepts at most %d", a.Bytes, p.sizeGiB, most).
 			WithHint("use a larger size_gib")
 	}
 	p.step("begin the archive")
@@ -171,7 +178,8 @@ func (p *part) most() int64 { return maxSpread * p.sizeGiB * gib }
 // Write implements sal.Part.
 func (p *part) Write(text []byte) (int, error) {
 	if most := p.most(); p.length+int64(len(text)) > most { // do not trust the announced size
-		return 0, writ.Errorf(writ.CodeQuotaExceeded, "the archive exceeds the %d bytes that the node accepts for a volume of %d GiB", most, p.sizeGiB).
+		return 0, writ.Errorf(writ.CodeQuotaExceeded,
+			"the archive exceeds the %d bytes that the node accepts for a volume of %d GiB", most, p.sizeGiB).
 			WithHint("use a larger size_gib")
 	}
 	n, err := p.file.Write(text)
@@ -194,8 +202,8 @@ func (p *part) complete() error {
 	return p.records().Put(p.record)
 }
 
-// isResumable reports whether a later attempt may resume after this error. The partial archive is then kept, unless it fills
-// the disk. A cancelled run is never resumed; a run whose deadline passed may be.
+// isResumable reports whether a later attempt may resume after this error. The partial archive is then kept, unless it
+// fills the disk. A cancelled run is never resumed; a run whose deadline passed may be.
 func isResumable(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return writ.CodeOf(context.Cause(ctx)) != writ.CodeRunCancelled

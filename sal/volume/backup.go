@@ -169,7 +169,9 @@ func (m *meter) Write(p []byte) (int, error) {
 func (j *job) backupContent(args *catalog.VolumeReceive) (filling, error) {
 	_, err := os.Stat(j.backupPath(args.Backup))
 	if errors.Is(err, fs.ErrNotExist) {
-		return filling{}, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q of this project", args.Backup).WithHint("create one with volume.send")
+		return filling{}, writ.Errorf(writ.CodeResourceUnknown, "the node has no backup %q of this project",
+			args.Backup).
+			WithHint("create one with volume.send")
 	}
 	if err != nil {
 		return filling{}, sal.HostError("look for the backup", err)
@@ -226,8 +228,8 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	return j.growDisk(dir, from.sizeGiB*gib)
 }
 
-// checkEnd returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts such an archive
-// as complete.
+// checkEnd returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts such an
+// archive as complete.
 func checkEnd(f *os.File) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {

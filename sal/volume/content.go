@@ -81,7 +81,9 @@ func rawDisk(path, name string) error {
 		return sal.HostError("read the image "+name, err)
 	}
 	if recognised {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %s is %s, and a volume needs a raw disk", name, format.Name).WithHint("%s", format.Remedy)
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %s is %s, and a volume needs a raw disk", name,
+			format.Name).
+			WithHint("%s", format.Remedy)
 	}
 	return nil
 }
@@ -173,6 +175,7 @@ func (j *job) fits(bytes, sizeGiB int64) error {
 }
 
 func tooSmall(resource writ.ResourceID, sizeGiB int64, content string) error {
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %s", resource, sizeGiB, content).
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s would have %d GiB, and its content needs %s", resource, sizeGiB,
+		content).
 		WithHint("use a larger size_gib")
 }

@@ -91,8 +91,8 @@ func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 	return j.outcome(ctx, r, change)
 }
 
-// mustMakeAgain reports whether the content of a volume is gone, so that it must be made again. It returns an error if that
-// would destroy the rest: snapshots, shipments, or files that a machine still has open.
+// mustMakeAgain reports whether the content of a volume is gone, so that it must be made again. It returns an error if
+// that would destroy the rest: snapshots, shipments, or files that a machine still has open.
 func (j *job) mustMakeAgain(ctx context.Context, r *record) (bool, error) {
 	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes interrupted operations
 		return false, err
@@ -101,16 +101,17 @@ func (j *job) mustMakeAgain(ctx context.Context, r *record) (bool, error) {
 		return false, nil
 	}
 	if len(r.Own.Shipments) > 0 {
-		return false, writ.Errorf(writ.CodeResourceBusy, "the content of the %s is gone, and it is being copied to another node", j.Resource).
+		return false, writ.Errorf(writ.CodeResourceBusy,
+			"the content of the %s is gone, and it is being copied to another node", j.Resource).
 			WithHint("wait until the copy is finished, then create the volume again")
 	}
 	if kept, err := j.snapshots(ctx, j.name); err != nil {
 		return false, err
 	} else if len(kept) > 0 {
-		return false, writ.Errorf(writ.CodeResourceConflict, "the content of the %s is gone, but it still has snapshots: %s", j.Resource,
-			strings.Join(kept, ", ")).
-			WithHint("save a snapshot with volume.clone(NAME, {from: %q, snapshot: %q}), then delete this volume", j.Resource.Name,
-				kept[len(kept)-1])
+		return false, writ.Errorf(writ.CodeResourceConflict,
+			"the content of the %s is gone, but it still has snapshots: %s", j.Resource, strings.Join(kept, ", ")).
+			WithHint("save a snapshot with volume.clone(NAME, {from: %q, snapshot: %q}), then delete this volume",
+				j.Resource.Name, kept[len(kept)-1])
 	}
 	return true, sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users)
 }
@@ -142,7 +143,8 @@ func (j *job) create(ctx context.Context) (*record, error) {
 		err = fill.into(ctx, r)
 	}
 	if err != nil && r.Own.Arrival != nil && isResumable(ctx, err) { // the next attempt resumes
-		return nil, sal.HostError("make "+j.Resource.String(), errors.Join(err, j.Trees.Remove(context.WithoutCancel(ctx), j.name)))
+		return nil, sal.HostError("make "+j.Resource.String(),
+			errors.Join(err, j.Trees.Remove(context.WithoutCancel(ctx), j.name)))
 	}
 	if err != nil {
 		return nil, errors.Join(sal.HostError("make "+j.Resource.String(), err), j.clear(context.WithoutCancel(ctx), r))
@@ -170,10 +172,12 @@ func (j *job) update(ctx context.Context, r *record) error {
 // grow grows the volume and its disk.
 func (j *job) grow(ctx context.Context, r *record, size int64) error {
 	if j.contentMissing(r) {
-		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).WithHint("create it again with %s", r.Operation)
+		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).
+			WithHint("create it again with %s", r.Operation)
 	}
 	if size < r.Own.SizeGiB {
-		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, r.Own.SizeGiB, size).
+		return writ.Errorf(writ.CodeImmutableField, "%s has %d GiB and cannot shrink to %d", j.Resource, r.Own.SizeGiB,
+			size).
 			WithHint("create a smaller one under another name and copy the content")
 	}
 	dir, err := j.Trees.Make(ctx, j.name, j.bound(size))
@@ -189,7 +193,9 @@ func (j *job) grow(ctx context.Context, r *record, size int64) error {
 }
 
 func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
-	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
+	gone := sal.Outcome{
+		Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false)),
+	}
 	if r == nil {
 		left, err := j.records().Get(j.Resource) // of a volume that was never completed
 		if err != nil || left == nil {
@@ -209,7 +215,9 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 
 // close marks the volume as closed, so that no resource can start to use it, and then checks with free that no user
 // prevents the operation. If there is one, it opens the volume again.
-func (j *job) close(ctx context.Context, r *record, p phase, free func(context.Context, sal.Owner, []sal.Users) error) error {
+func (j *job) close(
+	ctx context.Context, r *record, p phase, free func(context.Context, sal.Owner, []sal.Users) error,
+) error {
 	r.Own.Phase = p
 	if err := j.records().Put(r); err != nil {
 		return err

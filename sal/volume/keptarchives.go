@@ -58,9 +58,11 @@ func (o *own) roomFor(volume writ.ResourceID, bytes int64) error {
 	if len(o.Archives) < maxArchives && have+bytes <= most {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "%s has %d archives with %d MiB, and the new one has %d MiB: the limits are %d archives and %d GiB",
+	return writ.Errorf(writ.CodeQuotaExceeded,
+		"%s has %d archives with %d MiB, and the new one has %d MiB: the limits are %d archives and %d GiB",
 		volume, len(o.Archives), have>>20, (bytes+1<<20-1)>>20, maxArchives, most>>30).
-		WithHint("delete one with volume.discard(%q, {backup: NAME}), or grow the volume; its archives are %v", volume.Name, o.archiveNames())
+		WithHint("delete one with volume.discard(%q, {backup: NAME}), or grow the volume; its archives are %v",
+			volume.Name, o.archiveNames())
 }
 
 // reserve records a new archive before it is written, if the limits permit it. The archive counts towards the project's
@@ -103,7 +105,8 @@ func (j *job) projectRoom(bytes int64) error {
 	}
 	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d archives with %d MiB on the node, and the new one has %d MiB: the limits are %d archives, and %d GiB with its volumes",
 		count, have>>20, (bytes+1<<20-1)>>20, maxProjectArchives, most>>30).
-		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v", j.Resource.Name, j.unowned(records))
+		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v",
+			j.Resource.Name, j.unowned(records))
 }
 
 // ownedArchives returns the archives of these volumes as PROJECT/NAME.
@@ -200,7 +203,8 @@ func (j *job) discard(ctx context.Context, r *record, name string) (sal.Outcome,
 		return sal.Outcome{}, err
 	}
 	if owner != nil && owner.Resource != r.Resource {
-		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "the archive %q belongs to %s", name, owner.Resource).
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "the archive %q belongs to %s", name,
+			owner.Resource).
 			WithHint("delete it with volume.discard(%q, {backup: %q})", owner.Resource.Name, name)
 	}
 	removed, err := j.removeArchive(name)
@@ -226,10 +230,13 @@ func (j *job) ownerOf(name string) (*record, error) {
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, writ.Errorf(writ.CodeDriverRefused, "the node cannot read the record %s, which may belong to the volume with the archive %q", damaged[0].Path, name)
+		return nil, writ.Errorf(writ.CodeDriverRefused,
+			"the node cannot read the record %s, which may belong to the volume with the archive %q", damaged[0].Path,
+			name)
 	}
 	for _, r := range records {
-		if r.Resource.Project == j.Resource.Project && slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Name == name }) {
+		if r.Resource.Project == j.Resource.Project &&
+			slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Name == name }) {
 			return r, nil
 		}
 	}

@@ -35,14 +35,16 @@ func metadataOf(h *tar.Header) metadata {
 func attributesOf(h *tar.Header) map[string]string {
 	all := map[string]string{}
 	for key, value := range h.PAXRecords {
-		if name, ok := strings.CutPrefix(key, attributePrefix); ok && sal.IsAttribute(name) && h.Typeflag != tar.TypeFifo {
+		if name, ok := strings.CutPrefix(key, attributePrefix); ok && sal.IsAttribute(name) &&
+			h.Typeflag != tar.TypeFifo {
 			all[name] = value
 		}
 	}
 	return all
 }
 
-// setAfterContent reports whether an attribute of a directory must be set after its content: access lists affect new entries.
+// setAfterContent reports whether an attribute of a directory must be set after its content: access lists affect new
+// entries.
 func setAfterContent(attribute string) bool { return !strings.HasPrefix(attribute, "user.") }
 
 // openDirs holds the directories from the root of an archive to the current entry. The entries of an archive are in the
@@ -68,7 +70,8 @@ func (o *openDirs) enter(name string, m metadata) error {
 		kept[strings.Clone(attribute)] = strings.Clone(value)
 	}
 	if o.held > maxHeldAttributes {
-		return fmt.Errorf("its directories down to %q have more than %d MiB of access lists", path.Base(name), maxHeldAttributes>>20)
+		return fmt.Errorf("its directories down to %q have more than %d MiB of access lists", path.Base(name),
+			maxHeldAttributes>>20)
 	}
 	m.attributes = kept
 	if name == "." {

@@ -59,7 +59,9 @@ func (p *packing) pack(ctx context.Context, dir string) (err error) {
 	}
 	defer p.root.Close()
 	p.linked, p.chunk = map[inode]string{}, make([]byte, 1<<20)
-	p.walk = &sal.Walk{Root: p.root, Enter: func(name string, info fs.FileInfo) error { return p.entry(ctx, name, info) }}
+	p.walk = &sal.Walk{
+		Root: p.root, Enter: func(name string, info fs.FileInfo) error { return p.entry(ctx, name, info) },
+	}
 	if err := p.walk.Run(ctx); err != nil {
 		return err
 	}
@@ -208,7 +210,8 @@ func (h *header) attributes(f *os.File) error {
 	return sal.EachAttribute(f, func(name, value string) error {
 		key := attributePrefix + name
 		if total += len(paxRecord(key, value)); total > maxAttributes {
-			return fmt.Errorf("%s has more than %d KiB of extended attributes, too many for an archive", h.name, maxAttributes>>10)
+			return fmt.Errorf("%s has more than %d KiB of extended attributes, too many for an archive", h.name,
+				maxAttributes>>10)
 		}
 		h.records[key] = value
 		return nil
@@ -218,7 +221,9 @@ func (h *header) attributes(f *os.File) error {
 // sparse converts h to the header of a file with holes, in format 1.0 of GNU tar. It returns the list of extents, which
 // precedes their data.
 func (h *header) sparse(extents []extent, size int64) (list []byte) {
-	for key, value := range map[string]string{"major": "1", "minor": "0", "name": h.name, "realsize": strconv.FormatInt(size, 10)} {
+	for key, value := range map[string]string{
+		"major": "1", "minor": "0", "name": h.name, "realsize": strconv.FormatInt(size, 10),
+	} {
 		h.records["GNU.sparse."+key] = value
 	}
 	h.name = path.Join(path.Dir(h.name), "GNUSparseFile.0", path.Base(h.name))

@@ -90,7 +90,8 @@ func (j *job) makeRoom(ctx context.Context, r *record) error {
 	if len(r.Own.Shipments) < maxShipments {
 		return nil
 	}
-	all := slices.SortedFunc(slices.Values(r.Own.Shipments), func(a, b shipment) int { return a.due().Compare(b.due()) })
+	all := slices.SortedFunc(slices.Values(r.Own.Shipments),
+		func(a, b shipment) int { return a.due().Compare(b.due()) })
 	if first := all[0]; first.due().Before(j.now()) {
 		return j.releaseShipments(ctx, r, func(kept shipment) bool { return kept.Transfer == first.Transfer })
 	}
@@ -98,7 +99,8 @@ func (j *job) makeRoom(ctx context.Context, r *record) error {
 	for i, kept := range all {
 		said[i] = fmt.Sprintf("%s until %s", kept.Transfer, kept.due().UTC().Format(time.DateTime))
 	}
-	return writ.Errorf(writ.CodeResourceBusy, "%s already has %d copies in progress to other nodes (UTC): %s", r.Resource, len(all), strings.Join(said, ", ")).
+	return writ.Errorf(writ.CodeResourceBusy, "%s already has %d copies in progress to other nodes (UTC): %s",
+		r.Resource, len(all), strings.Join(said, ", ")).
 		WithHint("the call continues when one of these copies is finished; `writ run cancel` ends one")
 }
 
@@ -116,7 +118,8 @@ func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
 	if err != nil || r == nil || r.UID != s.UID || r.Own.Phase != ready {
 		return err
 	}
-	return d.job(sal.Request{Resource: s.Resource, UID: s.UID}).releaseShipments(ctx, r, func(kept shipment) bool { return kept.Transfer == s.Transfer })
+	return d.job(sal.Request{Resource: s.Resource, UID: s.UID}).releaseShipments(ctx, r,
+		func(kept shipment) bool { return kept.Transfer == s.Transfer })
 }
 
 // releaseShipments removes the shipments that over selects, and their snapshots.

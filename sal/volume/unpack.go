@@ -195,8 +195,8 @@ func (u *unpacking) leave(next string) error {
 	return nil
 }
 
-// setMetadata sets the metadata of an entry. It sets attributes after the owner, because changing the owner removes some, and
-// before the mode, which may forbid them.
+// setMetadata sets the metadata of an entry. It sets attributes after the owner, because changing the owner removes
+// some, and before the mode, which may forbid them.
 func (u *unpacking) setMetadata(name string, m metadata) error {
 	if err := u.chown(name, m.uid, m.gid); err != nil {
 		return err
@@ -241,7 +241,8 @@ func isHostError(err error) bool {
 	}
 	all := []error{
 		context.Canceled, context.DeadlineExceeded,
-		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.EACCES, syscall.EPERM,
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.EACCES,
+		syscall.EPERM,
 	}
 	return slices.ContainsFunc(all, func(e error) bool { return errors.Is(err, e) })
 }

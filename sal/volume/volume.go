@@ -187,7 +187,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		owned := slices.ContainsFunc(records, func(r *record) bool { return r.Resource.HostName() == name }) ||
 			slices.ContainsFunc(damaged, func(r sal.Damaged) bool { return r.HostName == name })
 		if !owned && len(name) == len(example) && strings.HasPrefix(name, example[:1]) {
-			all = append(all, sal.Orphan{Kind: "tree", Name: d.Trees.Path(name), Of: name, Remedy: d.Trees.Remedy(name)})
+			all = append(all,
+				sal.Orphan{Kind: "tree", Name: d.Trees.Path(name), Of: name, Remedy: d.Trees.Remedy(name)})
 		}
 	}
 	return all, nil
