@@ -1,0 +1,109 @@
+package journal
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"writ"
+)
+
+// Answer is a received result.
+type Answer struct {
+	Attempt int         `json:"try"`
+	Frame   writ.Digest `json:"frame"` // the frame that contained it
+}
+
+// Frame is a signed message of a node with results.
+type Frame struct {
+	Digest writ.Digest
+	Signed []byte
+	Runs   []writ.RunID // runs of its results
+}
+
+// AddResult stores the frame of a result and records it as the answer to an attempt. It returns false if the attempt
+// already has a result. PutCall writes the answer; only a result of an earlier attempt, or of an ended call, costs a
+// row. A frame with several results is stored once.
+func (tx *Tx) AddResult(c *Call, attempt int, frame *Frame) (bool, error) {
+	switch {
+	case c.Answered != nil && c.Answered.Attempt == attempt:
+		return false, nil
+	case attempt != c.Attempt || !c.WasOpen():
+		added, err := tx.insertResult(c, attempt, frame.Digest)
+		if err != nil || !added {
+			return false, err
+		}
+	default:
+		if before := c.Answered; before != nil {
+			if _, err := tx.insertResult(c, before.Attempt, before.Frame); err != nil {
+				return false, err
+			}
+		}
+		c.Answered = &Answer{attempt, frame.Digest}
+	}
+	return true, tx.addFrame(frame)
+}
+
+// insertResult adds the row of a result. It returns false if the row exists.
+func (tx *Tx) insertResult(c *Call, attempt int, frame writ.Digest) (bool, error) {
+	mac, err := tx.code("results", string(c.Run), c.Seq, attempt, frame.String())
+	if err != nil {
+		return false, err
+	}
+	return tx.changed(`INSERT INTO results (run, seq, try, digest, mac) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (run, seq, try) DO NOTHING`,
+		string(c.Run), c.Seq, attempt, frame.String(), mac)
+}
+
+// addFrame stores a frame unless it exists.
+func (tx *Tx) addFrame(frame *Frame) error {
+	if slices.Contains(tx.frames, frame.Digest) || tx.known.has(frame.Digest) {
+		return nil
+	}
+	tx.frames = append(tx.frames, frame.Digest)
+	var runs strings.Builder
+	for i, run := range frame.Runs {
+		if i > 0 {
+			runs.WriteByte(' ')
+		}
+		runs.WriteString(string(run))
+	}
+	return tx.exec(`INSERT INTO frames (digest, sealed, runs) VALUES ($1, $2, $3)
+		ON CONFLICT (digest) DO UPDATE SET runs = excluded.runs WHERE frames.runs = ''`, frame.Digest.String(), frame.Signed, runs.String())
+}
+
+// ResultsDigest returns SHA-256 over the digests of the frames of a run's results, ordered by seq and attempt. calls
+// must be all calls of the run.
+func (tx *Tx) ResultsDigest(run writ.RunID, calls []*Call) (writ.Digest, error) {
+	type result struct {
+		seq, attempt int
+		frame        string
+	}
+	var all []result
+	for _, c := range calls {
+		if c.Answered != nil {
+			all = append(all, result{c.Seq, c.Answered.Attempt, c.Answered.Frame.String()})
+		}
+	}
+	rows, err := tx.QueryContext(tx.ctx, `SELECT seq, try, digest, mac FROM results WHERE run = $1`, string(run))
+	if err != nil {
+		return writ.Digest{}, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r result
+		var mac []byte
+		if err := rows.Scan(&r.seq, &r.attempt, &r.frame, &mac); err != nil {
+			return writ.Digest{}, err
+		}
+		if err := tx.check("results", mac, string(run), r.seq, r.attempt, r.frame); err != nil {
+			return writ.Digest{}, err
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b result) int { return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.attempt, b.attempt)) })
+	var text []byte
+	for _, r := range all {
+		text = append(text, r.frame...)
+	}
+	return writ.DigestOf(text), rows.Err()
+}
