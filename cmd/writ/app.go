@@ -95,14 +95,14 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	addTo(root, cli.Everyday, a.checkCommand(), a.fmtCommand(), a.testCommand(), a.explainCommand(), a.libraryCommand())
-	addTo(root, cli.Everyday, a.ClientCommands(a.planCommand(), a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)
-	addTo(root, cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())
-	addTo(root, cli.Administration, a.ClientCommands(a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.holdCommand(), a.releaseCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(), a.authorityCommand(),
+	root.AddCommand(cli.InGroup(cli.Everyday, a.checkCommand(), a.fmtCommand(), a.testCommand(), a.explainCommand(), a.libraryCommand())...)
+	root.AddCommand(cli.InGroup(cli.Everyday, a.ClientCommands(a.planCommand(), a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)...)
+	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
+	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.holdCommand(), a.releaseCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
-		a.resourceCommand(), a.deploymentCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
-	addTo(root, cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())
-	addTo(root, cli.Daemons, a.benchCommands()...)
+		a.resourceCommand(), a.deploymentCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)...)
+	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
+	root.AddCommand(cli.InGroup(cli.Daemons, a.benchCommands()...)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root
@@ -121,12 +121,5 @@ func unwrap(c *cobra.Command) {
 	c.Long = strings.Join(paragraphs, "\n\n")
 	for _, sub := range c.Commands() {
 		unwrap(sub)
-	}
-}
-
-func addTo(root *cobra.Command, group string, commands ...*cobra.Command) {
-	for _, c := range commands {
-		c.GroupID = group
-		root.AddCommand(c)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
@@ -172,7 +173,7 @@ func (c checked) text(wide bool) string {
 		{Title: "  operations", Value: strings.Join(c.Operations, " ")},
 		{Title: "  destructive", Value: destroys(c.Report)},
 		{Title: "  modules", Value: strings.Join(c.Modules, " ")},
-		{Title: "  deadline", Value: neededDeadline(c.Report)},
+		{Title: "  deadline", Value: signing.NeededDeadline(c.Report)},
 		{Title: "  tests", Value: testNames(c.Tests)},
 	}, wide))
 	for _, p := range params {

@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -188,7 +189,7 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 	}
 	order := client.Order{
 		Script: client.NewScript(demoScript, source), Datacenter: roster.Datacenters[0].ID, Project: project,
-		Expires: identity.DefaultValidity, Deadline: defaultDeadline, MaxCalls: scripts.MaxCalls,
+		Expires: identity.DefaultValidity, Deadline: signing.DefaultDeadline, MaxCalls: scripts.MaxCalls,
 	}
 	text, err := order.Payload(roster, by.Signatory(), time.Now())
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -156,7 +157,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 // homeOf returns the datacenter that has a resource.
 func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
 	if named != "" || len(roster.Datacenters) < 2 {
-		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
+		return signing.ChooseDatacenter(ctx, a.Env, c, roster, &signing.OrderFlags{Datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
 	all, hint, err := cli.ResourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)

@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"writ"
 )
@@ -64,12 +63,5 @@ func TestSupervisorCommandLetsNodesIn(t *testing.T) {
 		if got := supervisorCommand("dc1", coordinator); got != "writ supervisor --data ./dc1 --dc dc1 "+want {
 			t.Errorf("%s: %q", coordinator, got)
 		}
-	}
-}
-
-func TestDeadlineHasWholeSeconds(t *testing.T) {
-	o := orderFlags{deadline: 1500 * time.Millisecond}
-	if err := o.check(); writ.CodeOf(err) != writ.CodeUsage {
-		t.Errorf("%v", err)
 	}
 }

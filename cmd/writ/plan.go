@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -20,7 +21,7 @@ import (
 
 // planFlags hold the order to plan and the mode of the plan.
 type planFlags struct {
-	order    orderFlags
+	order    signing.OrderFlags
 	offline  bool
 	exitCode bool
 }
@@ -53,10 +54,10 @@ ends before the script, or if no datacenter could be asked.`,
   writ plan web.tengo --deployment web --exit-code
   writ plan web.tengo -o markdown
   writ submit web.tengo --plan $(writ plan web.tengo -o name)`,
-		Args: p.order.file,
+		Args: p.order.File,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), args[0], &p) },
 	}
-	p.order.addTask(a, c)
+	p.order.AddTask(a.Env, c)
 	c.Flags().BoolVar(&p.offline, "offline", false, "ask no coordinator: plan without a datacenter")
 	c.Flags().BoolVar(&p.exitCode, "exit-code", false, "end with 7 if something would change")
 	return c
@@ -124,7 +125,7 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 
 // readAndPlan reads and plans a script.
 func (a *app) readAndPlan(ctx context.Context, path string, p *planFlags) (*planned, error) {
-	script, err := a.readScript(path, p.order.own)
+	script, err := signing.ReadScript(a.Env, path, p.order.Own)
 	if err != nil {
 		return nil, err
 	}
@@ -158,18 +159,18 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 		targets, all := order.Destroys(&view.Plan)
 		view.Targets, view.MoreTargets = targets, !all
 	}
-	switch d := p.order.destructive; {
+	switch d := p.order.Destructive; {
 	case len(d.Named) > 0:
 		order.Targets = d.Named
 	case d.Said:
 		order.Targets = view.Targets
 	}
 	if unasked == "" {
-		foreseen, preview, err := c.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.deployment, "@"))
+		foreseen, preview, err := c.Foresee(ctx, order, roster, view.Plan, !strings.Contains(p.order.Deployment, "@"))
 		switch {
 		case err == nil:
 			view.Foreseen, view.Preview = &foreseen, &preview
-		case slices.Contains(noPreview, writ.CodeOf(err)):
+		case slices.Contains(signing.NoPreview, writ.CodeOf(err)):
 			view.Unasked = writ.AsError(err).Message
 		default:
 			return nil, err
@@ -203,9 +204,6 @@ func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster
 	return nil
 }
 
-// noPreview lists the errors after which a plan is shown without a preview by its datacenter.
-var noPreview = []writ.Code{writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge}
-
 // rosterToPlan returns the roster for a plan, or nil, and the reason for not requesting a preview.
 func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) (roster *identity.Roster, unasked string, err error) {
 	switch {
@@ -223,21 +221,21 @@ func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) 
 }
 
 // orderToPlan returns the order that would be signed. Without a roster, some of its fields are unknown.
-func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *orderFlags, offline bool) (client.Order, error) {
-	o.planning, o.offline = true, offline
-	if roster != nil && !(offline && o.datacenter == anyDatacenter) {
-		return a.order(ctx, c, roster, script, o)
+func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *signing.OrderFlags, offline bool) (client.Order, error) {
+	o.Planning, o.Offline = true, offline
+	if roster != nil && !(offline && o.Datacenter == signing.AnyDatacenter) {
+		return signing.Order(ctx, a.Env, c, roster, script, o)
 	}
-	order := client.Order{Script: script, MaxCalls: o.maxCalls, Secrets: client.FirstVersions(o.secretsOf(script))}
-	err := o.check()
+	order := client.Order{Script: script, MaxCalls: o.MaxCalls, Secrets: client.FirstVersions(o.SecretsOf(script))}
+	err := o.Check()
 	if err != nil {
 		return order, err
 	}
-	a.warnOfTimeouts(script.Report, o.deadline)
-	if order.Params, err = o.readParams(a.Terminal, script.Report.Params); err != nil {
+	signing.WarnOfTimeouts(a.Env, script.Report, o.Deadline)
+	if order.Params, err = o.ReadParams(a.Terminal, script.Report.Params); err != nil {
 		return order, err
 	}
-	if order.Deployment, err = parseDeployment(o.deployment); err != nil {
+	if order.Deployment, err = signing.ParseDeployment(o.Deployment); err != nil {
 		return order, err
 	}
 	order.Project.Name = c.Context.Project
@@ -287,19 +285,19 @@ func (p *planned) action(i int) writ.Action {
 }
 
 // nextCommand returns the command that signs and submits exactly this plan.
-func (a *app) nextCommand(p *planned, o *orderFlags) string {
+func (a *app) nextCommand(p *planned, o *signing.OrderFlags) string {
 	words := []string{"writ", "submit", p.Script}
 	add := func(flag string, values ...string) {
 		for _, v := range values {
 			words = append(words, flag, v)
 		}
 	}
-	add("-p", o.params...)
-	if o.paramsFile != "" {
-		add("--params", o.paramsFile)
+	add("-p", o.Params...)
+	if o.ParamsFile != "" {
+		add("--params", o.ParamsFile)
 	}
-	add("--module", o.own.Words...)
-	add("--secret", o.secrets...)
+	add("--module", o.Own.Words...)
+	add("--secret", o.Secrets...)
 	if a.Flags.Context != "" {
 		add("--context", a.Flags.Context)
 	}
@@ -307,27 +305,27 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 		add("--project", a.Flags.Project)
 	}
 	switch {
-	case o.datacenter != "" && p.Datacenter != "":
+	case o.Datacenter != "" && p.Datacenter != "":
 		add("--dc", p.Datacenter)
-	case o.datacenter != "":
-		add("--dc", o.datacenter)
+	case o.Datacenter != "":
+		add("--dc", o.Datacenter)
 	}
 	switch {
-	case o.deployment != "" && p.Preview != nil && !strings.Contains(o.deployment, "@"):
-		add("--deployment", fmt.Sprintf("%s@%d", o.deployment, p.Preview.Revision))
-	case o.deployment != "":
-		add("--deployment", o.deployment)
+	case o.Deployment != "" && p.Preview != nil && !strings.Contains(o.Deployment, "@"):
+		add("--deployment", fmt.Sprintf("%s@%d", o.Deployment, p.Preview.Revision))
+	case o.Deployment != "":
+		add("--deployment", o.Deployment)
 	}
-	if o.deadline != defaultDeadline {
-		add("--deadline", o.deadline.String())
+	if o.Deadline != signing.DefaultDeadline {
+		add("--deadline", o.Deadline.String())
 	}
-	if o.maxCalls != scripts.MaxCalls {
-		add("--max-calls", fmt.Sprint(o.maxCalls))
+	if o.MaxCalls != scripts.MaxCalls {
+		add("--max-calls", fmt.Sprint(o.MaxCalls))
 	}
 	switch {
-	case len(o.destructive.Named) > 0:
-		words = append(words, "--destructive="+o.destructive.String())
-	case o.destructive.Said:
+	case len(o.Destructive.Named) > 0:
+		words = append(words, "--destructive="+o.Destructive.String())
+	case o.Destructive.Said:
 		words = append(words, "--destructive")
 	}
 	add("--plan", p.Digest.String()[:digestDigits])

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -39,7 +39,7 @@ func (p *datacenterFlags) add(a *app, c *cobra.Command) {
 // chosen returns the selected datacenters.
 func (p *datacenterFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
 	if !p.all {
-		id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: p.datacenter}, nil)
+		id, err := signing.ChooseDatacenter(ctx, a.Env, c, roster, &signing.OrderFlags{Datacenter: p.datacenter}, nil)
 		return []writ.DatacenterID{id}, err
 	}
 	var ids []writ.DatacenterID
@@ -240,20 +240,6 @@ func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Ro
 	)
 }
 
-// parseSecret parses NAME or NAME@VERSION. Without a version, it returns 0.
-func parseSecret(word string) (name string, version int, err error) {
-	name, text, given := strings.Cut(word, "@")
-	if !writ.ValidName(name) {
-		return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a valid name of a secret", name).WithHint("it looks like db-password, or db-password@2")
-	}
-	if given {
-		if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion || strconv.Itoa(version) != text {
-			return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a version", text).WithHint("it looks like db-password@2")
-		}
-	}
-	return name, version, nil
-}
-
 func (a *app) secretRemoveCommand() *cobra.Command {
 	var where datacenterFlags
 	c := &cobra.Command{
@@ -265,7 +251,7 @@ there first.`,
 		Example: "  writ secret remove db-password@2 --project web-shop\n  writ secret remove api-key --all-dcs",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, version, err := parseSecret(args[0])
+			name, version, err := signing.ParseSecret(args[0])
 			if err != nil {
 				return err
 			}

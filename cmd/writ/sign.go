@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,17 +12,14 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
-	"writ/scripts"
 )
 
-// signedEnding is the suffix of files with submissions.
-const signedEnding = ".writ"
-
 func (a *app) payloadCommand() *cobra.Command {
-	var o orderFlags
+	var o signing.OrderFlags
 	var signer string
 	c := &cobra.Command{
 		Use:   "payload FILE",
@@ -35,7 +30,7 @@ signature, and submit the result before it expires.`,
   ssh-keygen -Y sign -n writ-script-v1 -f ~/.ssh/id_ed25519 p
   cat p p.sig > web.writ
   curl --data-binary @web.writ http://127.0.0.1:7440/v1/submissions`,
-		Args: o.file,
+		Args: o.File,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
@@ -54,7 +49,7 @@ signature, and submit the result before it expires.`,
 			return err
 		},
 	}
-	o.add(a, c)
+	o.Add(a.Env, c)
 	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; found by your key if not given")
 	return c
 }
@@ -84,8 +79,8 @@ func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name
 }
 
 // payload returns the text to sign. who returns the signer.
-func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
-	script, err := a.readScript(path, o.own)
+func (a *app) payload(ctx context.Context, path string, o *signing.OrderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
+	script, err := signing.ReadScript(a.Env, path, o.Own)
 	if err != nil {
 		return nil, err
 	}
@@ -99,17 +94,17 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	}
 	a.WarnOfRoles(roster, signer.Name) // including a user who signs the text with another program
 	a.endWithCertificate(signer.Certificate(roster), o)
-	order, err := a.order(ctx, c, roster, script, o)
+	order, err := signing.Order(ctx, a.Env, c, roster, script, o)
 	if err != nil {
 		return nil, err
 	}
 	// An empty flag may be the output of a command that failed.
-	if o.plan != "" || slices.Contains(o.given(), "--plan") {
-		if err := order.Bind(ctx, roster, o.plan); err != nil {
+	if o.Plan != "" || slices.Contains(o.Given(), "--plan") {
+		if err := order.Bind(ctx, roster, o.Plan); err != nil {
 			return nil, err
 		}
 	}
-	if err := order.NameTargets(ctx, roster, o.destructive.Destruction); err != nil {
+	if err := order.NameTargets(ctx, roster, o.Destructive.Destruction); err != nil {
 		return nil, err
 	}
 	if len(order.Targets) > 0 {
@@ -120,50 +115,20 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 
 // endWithCertificate limits the validity of a submission to that of the signer's certificate, because later submissions
 // are refused.
-func (a *app) endWithCertificate(c *identity.Certificate, o *orderFlags) {
+func (a *app) endWithCertificate(c *identity.Certificate, o *signing.OrderFlags) {
 	if c == nil {
 		return
 	}
-	if left := time.Until(c.Until).Truncate(time.Second); left < o.expires {
-		o.expires = max(left, time.Second)
-		if slices.Contains(o.given(), "--expires") {
-			a.Note("it can be submitted for %s: then the %s ends", o.expires, c)
+	if left := time.Until(c.Until).Truncate(time.Second); left < o.Expires {
+		o.Expires = max(left, time.Second)
+		if slices.Contains(o.Given(), "--expires") {
+			a.Note("it can be submitted for %s: then the %s ends", o.Expires, c)
 		}
 	}
-}
-
-// readScript reads a script and shows its diagnostics. Only errors are returned as an error.
-func (a *app) readScript(path string, own cli.ModuleFlags) (client.Script, error) {
-	modules, err := own.Modules()
-	if err != nil {
-		return client.Script{}, err
-	}
-	if scripts.IsTest(path) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s has tests and is not a script", path).WithHint("`writ test %s` runs them", path)
-	}
-	if strings.HasSuffix(path, signedEnding) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s is already signed and not a script", path).WithHint("`writ submit %s` submits it", path)
-	}
-	script, err := client.ReadScript(path, modules)
-	if err != nil {
-		return script, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(modules)) {
-		if !slices.ContainsFunc(script.Bundle.Modules, func(s scripts.Source) bool { return s.Name == name }) {
-			a.Warn("--module %s: no script imports it", name)
-		}
-	}
-	if len(script.Report.Diagnostics) > 0 {
-		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))
-	}
-	if cli.OnGitHub() && script.Report.Errors() > 0 { // `writ check` also annotates warnings
-		cli.Annotate(a.Env, script.Report)
-	}
-	return script, script.Report.Err()
 }
 
 func (a *app) signCommand() *cobra.Command {
-	var o orderFlags
+	var o signing.OrderFlags
 	var out string
 	c := &cobra.Command{
 		Use:   "sign FILE",
@@ -171,14 +136,14 @@ func (a *app) signCommand() *cobra.Command {
 		Long: `Checks a script and signs it into a file. Another person can submit the file with "writ submit" or curl until it
 expires. Signing needs no network if the roster was seen before.`,
 		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",
-		Args:    o.file,
+		Args:    o.File,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			signed, by, err := a.sign(cmd.Context(), args[0], &o)
 			if err != nil {
 				return err
 			}
 			if out == "" {
-				out = strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])) + signedEnding
+				out = strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])) + signing.SignedEnding
 			}
 			if out == "-" {
 				_, err := a.Out.Write(signed)
@@ -187,18 +152,18 @@ expires. Signing needs no network if the roster was seen before.`,
 			if err := os.WriteFile(out, signed, 0o600); err != nil {
 				return writ.Errorf(writ.CodeUsage, "cannot write the submission: %v", err)
 			}
-			a.Done("%s is signed by %s and can be submitted for %s", out, by, o.expires)
+			a.Done("%s is signed by %s and can be submitted for %s", out, by, o.Expires)
 			return nil
 		},
 	}
-	o.add(a, c)
+	o.Add(a.Env, c)
 	// It shadows the global flag of the same name, because this command prints no data.
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c
 }
 
 // sign builds and signs the text for a script.
-func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []byte, by string, err error) {
+func (a *app) sign(ctx context.Context, path string, o *signing.OrderFlags) (signed []byte, by string, err error) {
 	var person *client.Person
 	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 		var err error

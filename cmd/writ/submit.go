@@ -19,6 +19,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
@@ -30,7 +31,7 @@ import (
 
 // submitFlags hold the order of a submission and the options for watching its run.
 type submitFlags struct {
-	order  orderFlags
+	order  signing.OrderFlags
 	detach bool
 	traces tracing.Settings
 	watchOptions
@@ -66,10 +67,10 @@ the run, both have the calls so far and why the run waits. If nothing was submit
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m
   writ submit web.tengo --timeout 10m --cancel-on-exit`,
-		Args: s.order.file,
+		Args: s.order.File,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.submit(cmd.Context(), args[0], &s) },
 	}
-	s.order.add(a, c)
+	s.order.Add(a.Env, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "only submit, and print the id of the run")
 	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false, "cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
@@ -158,20 +159,20 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 
 // signedFile returns the submission for a file. A script is signed now; a file that is already a submission is returned
 // unchanged.
-func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byte, error) {
+func (a *app) signedFile(ctx context.Context, path string, o *signing.OrderFlags) ([]byte, error) {
 	f, err := a.ReadFile(path, identity.MaxSigned)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
 			WithHint("give the path of a file that is there and that you may read")
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
-		if given := o.given(); len(given) > 0 {
+		if given := o.Given(); len(given) > 0 {
 			return nil, writ.Errorf(writ.CodeUsage, "%s is already signed, and %s would change the signed text", path, strings.Join(given, ", ")).
 				WithHint("use it with `writ sign`, or submit the file unchanged")
 		}
 		return f, nil
 	}
-	if strings.HasSuffix(path, signedEnding) {
+	if strings.HasSuffix(path, signing.SignedEnding) {
 		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is not a signed script", path).WithHint("make it with `writ sign`, or join payload and signature with cat")
 	}
 	signed, by, err := a.sign(ctx, path, o)

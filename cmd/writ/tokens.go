@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -143,7 +144,7 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 	if err != nil {
 		return newToken{}, err
 	}
-	id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: flags.datacenter}, nil)
+	id, err := signing.ChooseDatacenter(ctx, a.Env, c, roster, &signing.OrderFlags{Datacenter: flags.datacenter}, nil)
 	if err != nil {
 		return newToken{}, err
 	}

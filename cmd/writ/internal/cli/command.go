@@ -10,12 +10,6 @@ import (
 	"writ"
 )
 
-const (
-	Everyday       = "everyday"
-	Administration = "admin"
-	Daemons        = "daemons"
-)
-
 // Family returns a command that only has subcommands.
 func Family(use, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{

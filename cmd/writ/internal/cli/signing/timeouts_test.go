@@ -1,9 +1,10 @@
-package main
+package signing
 
 import (
 	"testing"
 	"time"
 
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/internal/testenv"
 	"writ/scripts"
@@ -25,13 +26,13 @@ volume.create("d", {size_gib: 1})
 		2 * time.Hour:    "",
 	} {
 		said := new(testenv.Log)
-		a := newApp(&terminal.Terminal{Err: said})
-		a.warnOfTimeouts(report, deadline)
+		env := &cli.Env{Terminal: &terminal.Terminal{Err: said}}
+		WarnOfTimeouts(env, report, deadline)
 		if got := said.String(); got != want {
 			t.Errorf("with the deadline %s:\n%swant\n%s", deadline, got, want)
 		}
 	}
-	if got := neededDeadline(report); got != first+"; without --deadline 2h0m0s or more, its run ends after 1h0m0s" {
+	if got := NeededDeadline(report); got != first+"; without --deadline 2h0m0s or more, its run ends after 1h0m0s" {
 		t.Errorf("check says %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package signing
 
 import (
 	"slices"
@@ -43,11 +43,11 @@ func (f *targetsFlag) Set(value string) error {
 	return nil
 }
 
-// file checks the arguments of a command that takes one script. --destructive needs no value, so targets after it
+// File checks the arguments of a command that takes one script. --destructive needs no value, so targets after it
 // without an equals sign arrive as another argument. file moves them to the flag, and the script to the first argument.
-func (o *orderFlags) file(c *cobra.Command, args []string) error {
-	if i := slices.IndexFunc(args, areTargets); o.destructive.Said && len(args) == 2 && i >= 0 {
-		if err := o.destructive.Set(args[i]); err != nil {
+func (o *OrderFlags) File(c *cobra.Command, args []string) error {
+	if i := slices.IndexFunc(args, areTargets); o.Destructive.Said && len(args) == 2 && i >= 0 {
+		if err := o.Destructive.Set(args[i]); err != nil {
 			return err
 		}
 		args[0], args[1] = args[1-i], args[i]

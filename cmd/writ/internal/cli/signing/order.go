@@ -1,0 +1,287 @@
+package signing
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"writ"
+	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+	"writ/scripts"
+)
+
+// OrderFlags hold the properties of an order. The commands payload, sign and submit have these flags.
+type OrderFlags struct {
+	Own         cli.ModuleFlags
+	Params      []string
+	ParamsFile  string
+	Datacenter  string
+	labels      []string
+	Deployment  string
+	Expires     time.Duration
+	Deadline    time.Duration
+	MaxCalls    int
+	Destructive targetsFlag
+	Plan        string
+	Secrets     []string
+	signs       []*pflag.Flag // flags that change the signed text
+	Planning    bool          // unknown values may be guessed
+	Offline     bool          // no requests are allowed
+}
+
+// SecretsOf returns the names of the secrets that a script uses, as known from the script and the flags.
+func (o *OrderFlags) SecretsOf(script client.Script) []string {
+	return slices.Concat(script.Report.Secrets, o.Secrets)
+}
+
+// DefaultDeadline is the default of --deadline.
+const DefaultDeadline = time.Hour
+
+func (o *OrderFlags) Add(env *cli.Env, c *cobra.Command) {
+	o.AddTask(env, c)
+	f := c.Flags()
+	f.DurationVar(&o.Expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
+	cli.InRange(f, "expires", &o.Expires, time.Second, identity.MaxValidity)
+	f.StringVar(&o.Plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
+	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
+}
+
+// Given returns the flags on the command line that change the signed text.
+func (o *OrderFlags) Given() []string {
+	var names []string
+	for _, f := range o.signs {
+		if f.Changed {
+			names = append(names, "--"+f.Name)
+		}
+	}
+	return names
+}
+
+// Check rejects flags that cannot be signed. It also runs for a plan, so that a plan can always be submitted.
+func (o *OrderFlags) Check() error {
+	if o.Deadline%time.Second != 0 {
+		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.Deadline).WithHint("write whole seconds, like 90s or 2h")
+	}
+	versions := make(map[string]int)
+	for _, word := range o.Secrets {
+		name, version, err := ParseSecret(word)
+		if err != nil {
+			return err
+		}
+		if other := versions[name]; other != 0 && version != 0 && other != version {
+			return writ.Errorf(writ.CodeUsage, "--secret names two versions of %s, %d and %d", name, other, version).WithHint("a run has one version of a secret")
+		}
+		versions[name] = max(versions[name], version)
+	}
+	return nil
+}
+
+// AddTask adds the flags that describe the task.
+func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
+	o.Own.Add(c)
+	f := c.Flags()
+	f.StringArrayVarP(&o.Params, "param", "p", nil, "parameter as name=value (repeatable)")
+	f.StringVar(&o.ParamsFile, "params", "", "file (YAML or JSON) with parameters")
+	f.StringVar(&o.Datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
+	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
+	f.StringVar(&o.Deployment, "deployment", "", "deployment that the script makes: NAME, or NAME@BASE with the revision that the plan was made for")
+	f.DurationVar(&o.Deadline, "deadline", DefaultDeadline, "how long its run may take")
+	cli.InRange(f, "deadline", &o.Deadline, time.Second, identity.MaxDeadline)
+	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
+	cli.InRange(f, "max-calls", &o.MaxCalls, 1, scripts.MaxCalls)
+	f.Var(&o.Destructive, "destructive", "allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
+		"commas, only these")
+	f.Lookup("destructive").NoOptDefVal = bareFlag
+	f.StringArrayVar(&o.Secrets, "secret", nil, "secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
+	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
+		panic(err) // the flag was defined above
+	}
+	env.CompleteFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
+		return append(cli.SuggestDatacenters(ctx, c), AnyDatacenter)
+	})
+}
+
+// Order builds the order from the flags. It requests the state of the datacenters only if it must choose one, and the
+// list of secrets only if the script uses some.
+func Order(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script, o *OrderFlags) (client.Order, error) {
+	order := client.Order{Script: script, Expires: o.Expires, Deadline: o.Deadline, MaxCalls: o.MaxCalls}
+	err := o.Check()
+	if err != nil {
+		return order, err
+	}
+	WarnOfTimeouts(env, script.Report, o.Deadline)
+	if order.Params, err = o.ReadParams(env.Terminal, script.Report.Params); err != nil {
+		return order, err
+	}
+	if order.Deployment, err = ParseDeployment(o.Deployment); err != nil {
+		return order, err
+	}
+	if order.Project, err = cli.ProjectOf(c, roster); err != nil {
+		return order, err
+	}
+	if order.Datacenter, err = ChooseDatacenter(ctx, env, c, roster, o, &order); err != nil {
+		return order, err
+	}
+	if o.Offline {
+		order.Secrets = client.FirstVersions(o.SecretsOf(script))
+		return order, nil
+	}
+	if err := resolveBase(ctx, env, c, &order, o); err != nil {
+		return order, err
+	}
+	order.Secrets, err = c.ResolveSecrets(ctx, roster.Datacenter(order.Datacenter), order.Project, o.SecretsOf(script))
+	if err != nil && o.Planning && slices.Contains(NoPreview, writ.CodeOf(err)) {
+		env.Warn("%v: the plan uses their first versions", err)
+		order.Secrets, err = client.FirstVersions(o.SecretsOf(script)), nil
+	}
+	return order, err
+}
+
+// resolveBase sets the base of the order to the newest revision of its deployment, unless the user named a revision. A
+// plan always uses the newest one.
+func resolveBase(ctx context.Context, env *cli.Env, c *client.Client, order *client.Order, o *OrderFlags) error {
+	if o.Planning || o.Deployment == "" || strings.Contains(o.Deployment, "@") {
+		return nil
+	}
+	revision, err := c.Revision(ctx, *order)
+	if slices.Contains(NoPreview, writ.CodeOf(err)) {
+		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.Deployment, writ.AsError(err).Message).
+			WithHint("name the one that the script follows, or --deployment %s@0 for a new deployment", o.Deployment)
+	}
+	if err != nil {
+		return err
+	}
+	order.Deployment.Base = revision
+	env.Note("deployment %s: revision %d", o.Deployment, revision+1)
+	return nil
+}
+
+// AnyDatacenter makes the client choose a datacenter.
+const AnyDatacenter = "any"
+
+// ChooseDatacenter returns the datacenter that the flags select. For "any", it chooses one with room for the order,
+// unless order is nil.
+func ChooseDatacenter(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, o *OrderFlags,
+	order *client.Order) (writ.DatacenterID, error) {
+	labels, err := cli.Pairs(o.labels, "--select")
+	if err == nil {
+		err = cli.CheckLabels(labels, "--select")
+	}
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case o.Datacenter == AnyDatacenter:
+		var needs []client.Need
+		if order != nil {
+			plan, err := order.Plan(ctx, roster)
+			if err != nil {
+				return "", err
+			}
+			needs = client.Needs(plan, order.Project.ID)
+		}
+		choice, err := c.Choose(ctx, roster, labels, needs)
+		if err != nil {
+			return "", err
+		}
+		for _, line := range choice.Explain() {
+			env.Note("  %s", line)
+		}
+		return choice.Datacenter.ID, nil
+	case len(labels) > 0:
+		return "", writ.Errorf(writ.CodeUsage, "--select chooses among datacenters").WithHint("add --dc any")
+	case o.Datacenter != "":
+		d, err := client.Datacenter(roster, o.Datacenter)
+		if err != nil {
+			return "", err
+		}
+		return d.ID, nil
+	case len(roster.Datacenters) == 1:
+		return roster.Datacenters[0].ID, nil
+	case len(roster.Datacenters) == 0:
+		return "", writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").WithHint("a root operator adds one with `writ dc add`")
+	}
+	return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
+}
+
+// ReadParams reads the parameters from the file, and then those of -p, which take precedence.
+func (o *OrderFlags) ReadParams(in *terminal.Terminal, known scripts.Params) (map[string]any, error) {
+	given := make(map[string]any)
+	if o.ParamsFile != "" {
+		var err error
+		if given, err = readParamsFile(in, o.ParamsFile, known); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range o.Params {
+		name, value, err := known.ParseParam(p)
+		if err != nil {
+			return nil, err
+		}
+		given[name] = value
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if holdsKey(given[name]) {
+			return nil, cli.HoldsSecret(fmt.Sprintf("the parameter %q", name))
+		}
+	}
+	return given, nil
+}
+
+// holdsKey reports whether a parameter is a private key or a join token, or a list that contains one. Passwords and
+// certificates do not count, because they can be examples or the subject of a script.
+func holdsKey(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return redact.HoldsToken(v)
+	case []any:
+		return slices.ContainsFunc(v, holdsKey)
+	}
+	return false
+}
+
+func ParseDeployment(s string) (identity.Deployment, error) {
+	if s == "" {
+		return identity.Deployment{}, nil
+	}
+	name, base, ok := strings.Cut(s, "@")
+	n := 0
+	if ok {
+		var err error
+		if n, err = strconv.Atoi(base); err != nil || n < 0 {
+			return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a revision", s, base).WithHint("it looks like web@12")
+		}
+	}
+	if !writ.ValidName(name) {
+		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a valid name", s, name).WithHint("it looks like web@12")
+	}
+	return identity.Deployment{Name: name, Base: n}, nil
+}
+
+// NoPreview lists the errors after which a plan is shown without a preview by its datacenter.
+var NoPreview = []writ.Code{writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge}
+
+// ParseSecret parses NAME or NAME@VERSION. Without a version, it returns 0.
+func ParseSecret(word string) (name string, version int, err error) {
+	name, text, given := strings.Cut(word, "@")
+	if !writ.ValidName(name) {
+		return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a valid name of a secret", name).WithHint("it looks like db-password, or db-password@2")
+	}
+	if given {
+		if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion || strconv.Itoa(version) != text {
+			return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a version", text).WithHint("it looks like db-password@2")
+		}
+	}
+	return name, version, nil
+}
