@@ -10,6 +10,15 @@ import (
 	"writ/cmd/writ/internal/cli"
 )
 
+func TestDoctorNamesAnAwayDatacenter(t *testing.T) {
+	t.Parallel()
+	n := writ.Node{Name: "n1", Admission: writ.AdmissionApproved, Liveness: writ.LivenessUnknown}
+	want := []finding{{Check: "nodes", State: suspect, Detail: "the state of 1 node is unknown: its datacenter is away", Fix: "writ dc list"}}
+	if diff := cmp.Diff(want, findNodes([]writ.Node{n}, nil)); diff != "" {
+		t.Errorf("the doctor finds (-want +got):\n%s", diff)
+	}
+}
+
 func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -45,11 +45,3 @@ func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 		t.Errorf("it shows\n%swant\n%s", got, want)
 	}
 }
-
-func TestAParameterIsShownAsItIsGiven(t *testing.T) {
-	for want, value := range map[string]any{"n1,n2": []any{"n1", "n2"}, "": []any{}, "80": int64(80), "true": true} {
-		if got := asGiven(value); got != want {
-			t.Errorf("%v is shown as %q", value, got)
-		}
-	}
-}

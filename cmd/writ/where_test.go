@@ -7,7 +7,6 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/scripts"
 )
 
 func TestExplainFoldsCallsThatWaitAlike(t *testing.T) {
@@ -47,10 +46,5 @@ func TestFailureShowsItsLine(t *testing.T) {
 	s := &situation{run: api.Run{ID: "r", State: api.RunStateFailed, Failure: f}, payload: payload}
 	if got := s.explain().text(); !strings.Contains(got, excerpt) {
 		t.Errorf("explain lacks the line:\n%s", got)
-	}
-	file := testedFile{bundle: scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: payload.Script.Text}}}
-	notes := []scripts.TestNote{{Failure: true, Text: "no", Position: "web.tengo:2:1"}}
-	if got := file.notesText(notes, ""); !strings.Contains(got, "2 | a.b.c") {
-		t.Errorf("a failed test lacks the line: %s", got)
 	}
 }

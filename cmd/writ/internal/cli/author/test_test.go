@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"log/slog"
@@ -44,7 +44,7 @@ func carryOut(t *testing.T, path string) {
 }
 
 func TestTestsOfExamplesPass(t *testing.T) {
-	files, err := testFiles([]string{"../../scripts/examples"})
+	files, err := testFiles([]string{"../../../../../scripts/examples"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTestsOfExamplesPass(t *testing.T) {
 
 // The page has scripts and tests, each with its file name in the first line.
 func TestManualOfTestsIsRight(t *testing.T) {
-	page, err := os.ReadFile("../../docs/manual/testing.md")
+	page, err := os.ReadFile("../../../../../docs/manual/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}

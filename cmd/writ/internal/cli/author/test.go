@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type testFlags struct {
 	log      cli.LogFlags
 }
 
-func (a *app) testCommand() *cobra.Command {
+func testCommand(env *cli.Env) *cobra.Command {
 	var f testFlags
 	c := &cobra.Command{
 		Use:   "test [PATH…]",
@@ -73,7 +73,7 @@ annotates the files, too.`,
   # for a pipeline
   writ test --junit report.xml scripts`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.test(cmd.Context(), args, &f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return test(cmd.Context(), env, args, &f) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.run, "run", "", "only tests whose name matches this regular expression")
@@ -89,7 +89,7 @@ annotates the files, too.`,
 	return c
 }
 
-func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
+func test(ctx context.Context, env *cli.Env, paths []string, f *testFlags) error {
 	wanted, err := regexp.Compile(f.run)
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "--run %q is not a regular expression: %v", f.run, err)
@@ -102,13 +102,13 @@ func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	if err != nil {
 		return err
 	}
-	log, err := cli.NewLog(a.Env, f.log)
+	log, err := cli.NewLog(env, f.log)
 	if err != nil {
 		return err
 	}
 	evaluator, endChildren := daemon.NewEvaluator(log, nil)
-	t := &tester{app: a, flags: f, wanted: wanted, modules: modules, evaluator: evaluator, log: log}
-	report := newTestReport(a, f.verbose)
+	t := &tester{Env: env, flags: f, wanted: wanted, modules: modules, evaluator: evaluator, log: log}
+	report := newTestReport(env, f.verbose)
 	err = t.files(ctx, files, report)
 	if err = errors.Join(err, endChildren()); err != nil {
 		return err
@@ -175,7 +175,7 @@ func testFilesBelow(dir string, add func(path string)) error {
 
 // tester runs tests.
 type tester struct {
-	*app
+	*cli.Env
 	flags     *testFlags
 	wanted    *regexp.Regexp
 	modules   client.Modules

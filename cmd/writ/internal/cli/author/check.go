@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ type checked struct {
 // unsaved is the name of a script that is read from standard input.
 const unsaved = "stdin.tengo"
 
-func (a *app) checkCommand() *cobra.Command {
+func checkCommand(env *cli.Env) *cobra.Command {
 	var stdin, strict bool
 	var own cli.ModuleFlags
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ In GitHub Actions it annotates the files besides.`,
 					return err
 				}
 			}
-			return a.check(args, own, stdin, strict)
+			return check(env, args, own, stdin, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from standard input; FILE sets only its name and the directory of its modules")
@@ -55,7 +55,7 @@ In GitHub Actions it annotates the files besides.`,
 	return cmd
 }
 
-func (a *app) check(paths []string, own cli.ModuleFlags, stdin, strict bool) error {
+func check(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict bool) error {
 	modules, err := own.Modules()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (a *app) check(paths []string, own cli.ModuleFlags, stdin, strict bool) err
 	all := []checked{}
 	mistakes, warnings := 0, 0
 	for _, path := range paths {
-		s, err := a.scriptToCheck(path, modules, stdin)
+		s, err := scriptToCheck(env, path, modules, stdin)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (a *app) check(paths []string, own cli.ModuleFlags, stdin, strict bool) err
 		}
 		all = append(all, checked{path, s.Report.OK() && (!strict || len(s.Report.Diagnostics) == 0), s.Report})
 	}
-	err = a.Print(terminal.View{Data: all, Names: okNames(all), Text: func(wide bool) string {
+	err = env.Print(terminal.View{Data: all, Names: okNames(all), Text: func(wide bool) string {
 		var b strings.Builder
 		for _, c := range all {
 			b.WriteString(c.text(wide))
@@ -86,7 +86,7 @@ func (a *app) check(paths []string, own cli.ModuleFlags, stdin, strict bool) err
 	}
 	if cli.OnGitHub() {
 		for _, c := range all {
-			cli.Annotate(a.Env, c.Report)
+			cli.Annotate(env, c.Report)
 		}
 	}
 	var found []string
@@ -103,11 +103,11 @@ func (a *app) check(paths []string, own cli.ModuleFlags, stdin, strict bool) err
 	return nil
 }
 
-func (a *app) scriptToCheck(path string, own client.Modules, stdin bool) (client.Script, error) {
+func scriptToCheck(env *cli.Env, path string, own client.Modules, stdin bool) (client.Script, error) {
 	if !stdin {
 		return client.ReadScript(path, own)
 	}
-	text, err := a.readStdin()
+	text, err := readStdin(env)
 	if err != nil {
 		return client.Script{}, err
 	}
@@ -116,8 +116,8 @@ func (a *app) scriptToCheck(path string, own client.Modules, stdin bool) (client
 
 // readStdin reads a source from standard input. It returns one byte more than the limit of a source, so the check that
 // follows reports an oversized source with a better message.
-func (a *app) readStdin() ([]byte, error) {
-	text, err := a.Input(scripts.MaxSource + 1)
+func readStdin(env *cli.Env) ([]byte, error) {
+	text, err := env.Input(scripts.MaxSource + 1)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the standard input: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 
 // testReport shows the results of tests while they run, and a report at the end.
 type testReport struct {
-	*app
+	*cli.Env
 	verbose bool
 	all     []*testedFile
 }
@@ -35,7 +35,7 @@ type testedFile struct {
 
 	began  time.Time
 	errors int            // number of errors in an invalid file
-	bundle scripts.Bundle // sources of the tests
+	Bundle scripts.Bundle // sources of the tests
 }
 
 // tested is the result of a test.
@@ -45,7 +45,9 @@ type tested struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func newTestReport(a *app, verbose bool) *testReport { return &testReport{app: a, verbose: verbose} }
+func newTestReport(env *cli.Env, verbose bool) *testReport {
+	return &testReport{Env: env, verbose: verbose}
+}
 
 // live reports whether results are shown immediately.
 func (r *testReport) live() bool { return r.Format == terminal.Table || r.Format == terminal.Wide }
@@ -60,7 +62,7 @@ func (r *testReport) file() *testedFile { return r.all[len(r.all)-1] }
 
 // begin adds the file of a script.
 func (r *testReport) begin(script client.Script) {
-	r.all = append(r.all, &testedFile{File: script.Path, OK: true, began: time.Now(), bundle: script.Bundle})
+	r.all = append(r.all, &testedFile{File: script.Path, OK: true, began: time.Now(), Bundle: script.Bundle})
 }
 
 // broken reports a file that has errors.
@@ -131,7 +133,7 @@ func (f *testedFile) notesText(notes []scripts.TestNote, margin string) string {
 		if n.Position != "" {
 			text = n.Position + ": " + text
 		}
-		if excerpt := f.bundle.Excerpt(n.Position); n.Failure && excerpt != "" {
+		if excerpt := f.Bundle.Excerpt(n.Position); n.Failure && excerpt != "" {
 			text += "\n" + excerpt
 		}
 		for _, at := range n.Trace {

@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 	"writ/scripts/library"
 )
 
-func (a *app) libraryCommand() *cobra.Command {
+func libraryCommand(env *cli.Env) *cobra.Command {
 	list := &cobra.Command{
 		Use:     "list",
 		Short:   "List the modules of the library",
@@ -24,7 +24,7 @@ func (a *app) libraryCommand() *cobra.Command {
 				m, _ := library.Find(name) // Names lists the same modules
 				all = append(all, m)
 			}
-			return a.Print(terminal.List(all, all, func(m library.Module) string { return m.Name },
+			return env.Print(terminal.List(all, all, func(m library.Module) string { return m.Name },
 				cli.Column("MODULE", func(m library.Module) string { return m.Name }),
 				cli.Column("ABOUT", func(m library.Module) string { return m.About })))
 		},
@@ -44,7 +44,7 @@ scripts import, with or without lib/. Without a version it is the newest.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(terminal.View{Data: m, Names: []string{m.Name}, Text: func(bool) string { return m.Text }})
+			return env.Print(terminal.View{Data: m, Names: []string{m.Name}, Text: func(bool) string { return m.Text }})
 		},
 	}
 	return cli.Family("library", "The modules that come with writ, for import(\"lib/…\")", list, show)

@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ type formatting struct {
 	diff, list, write bool
 }
 
-func (a *app) fmtCommand() *cobra.Command {
+func fmtCommand(env *cli.Env) *cobra.Command {
 	var f formatting
 	cmd := &cobra.Command{
 		Use:   "fmt FILE…",
@@ -37,7 +37,7 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 			if len(args) == 0 {
 				return cli.Exactly("FILE")(cmd, args)
 			}
-			return a.format(args, f)
+			return format(env, args, f)
 		},
 	}
 	cmd.Flags().BoolVarP(&f.diff, "diff", "d", false, "print the changes instead")
@@ -47,11 +47,11 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 }
 
 // format formats each file. It continues after a file that cannot be read.
-func (a *app) format(paths []string, f formatting) error {
+func format(env *cli.Env, paths []string, f formatting) error {
 	changes := false
 	var failed []error
 	for _, path := range paths {
-		changed, err := a.formatFile(path, f)
+		changed, err := formatFile(env, path, f)
 		changes = changes || changed
 		if err != nil {
 			failed = append(failed, err)
@@ -59,7 +59,7 @@ func (a *app) format(paths []string, f formatting) error {
 	}
 	if len(failed) > 0 {
 		for _, err := range failed[:len(failed)-1] {
-			a.Fail(err)
+			env.Fail(err)
 		}
 		return failed[len(failed)-1]
 	}
@@ -70,8 +70,8 @@ func (a *app) format(paths []string, f formatting) error {
 }
 
 // formatFile formats a file and reports whether its text differs from the formatted text.
-func (a *app) formatFile(path string, f formatting) (changed bool, err error) {
-	text, err := a.readSource(path)
+func formatFile(env *cli.Env, path string, f formatting) (changed bool, err error) {
+	text, err := readSource(env, path)
 	if err != nil {
 		return false, err
 	}
@@ -88,23 +88,23 @@ func (a *app) formatFile(path string, f formatting) (changed bool, err error) {
 			return changed, writ.Errorf(writ.CodeUsage, "cannot write the script: %v", err)
 		}
 	case !f.write && !f.diff && !f.list:
-		_, err = a.Out.Write(formatted)
+		_, err = env.Out.Write(formatted)
 	}
 	if changed && f.list {
-		_, err = fmt.Fprintln(a.Out, terminal.Clean(path))
+		_, err = fmt.Fprintln(env.Out, terminal.Clean(path))
 	}
 	if changed && f.diff {
 		name := terminal.Clean(path)
-		_, err = io.WriteString(a.Out, terminal.CleanLines(string(diff.Diff(name, text, name+" (formatted)", formatted))))
+		_, err = io.WriteString(env.Out, terminal.CleanLines(string(diff.Diff(name, text, name+" (formatted)", formatted))))
 	}
 	return changed, err
 }
 
-func (a *app) readSource(path string) ([]byte, error) {
+func readSource(env *cli.Env, path string) ([]byte, error) {
 	if path == "-" {
-		return a.readStdin()
+		return readStdin(env)
 	}
-	text, err := a.ReadFile(path, scripts.MaxSource)
+	text, err := env.ReadFile(path, scripts.MaxSource)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
 			WithHint("give the path of a file that is there and that you may read")

@@ -1,4 +1,4 @@
-package main
+package author
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ type explanation struct {
 	Right     string    `json:"right,omitempty"` // of a diagnostic: the example as probably intended
 }
 
-func (a *app) explainCommand() *cobra.Command {
+func explainCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [CODE|OPERATION]",
 		Short: "Explain a code, or an operation of scripts",
@@ -46,13 +46,13 @@ says what the operation can do to data, and shows an example.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.Print(listExplanations())
+				return env.Print(listExplanations())
 			}
 			if op, ok := catalog.Lookup(strings.ToLower(args[0])); ok {
-				return a.Print(explainOperation(op).view(a.Columns))
+				return env.Print(explainOperation(op).view(env.Columns))
 			}
 			if e, ok := explainCode(strings.ToUpper(args[0])); ok {
-				return a.Print(e.view(a.Columns))
+				return env.Print(e.view(env.Columns))
 			}
 			return unexplained(args[0])
 		},
