@@ -25,7 +25,7 @@ func TestDiskIsAlmostFullBelowTwentieth(t *testing.T) {
 			t.Errorf("%d of %d bytes free: almost full is %v, want %v", tt.free, tt.bytes, got, tt.full)
 		}
 	}
-	n := writ.Node{Disks: []writ.Disk{{Path: "/a", Bytes: 100, Free: 3}, {Path: "/b", Bytes: 1000, Free: 7}, {Path: "/c", Bytes: 10, Free: 9}}}
+	n := writ.Node{Findings: writ.Findings{Disks: []writ.Disk{{Path: "/a", Bytes: 100, Free: 3}, {Path: "/b", Bytes: 1000, Free: 7}, {Path: "/c", Bytes: 10, Free: 9}}}}
 	if d := n.AlmostFullDisk(); d == nil || d.Path != "/b" {
 		t.Errorf("the fullest disk is %+v, want /b", d)
 	}

@@ -91,22 +91,16 @@ type Result struct {
 // Beat is the status that a node signs and sends every second. (Boot, Incarnation, Sequence) orders the beats of a
 // node.
 type Beat struct {
-	Node        NodeID       `json:"node"`
-	Boot        string       `json:"boot"`
-	Incarnation int64        `json:"incarnation"`
-	Sequence    int64        `json:"sequence"`
-	Clock       int64        `json:"clock"` // unix milliseconds
-	Epoch       int64        `json:"epoch"` // the highest epoch that the runner has seen
-	Active      []JobKey     `json:"active,omitempty"`
-	Stuck       []Stuck      `json:"wedged,omitempty"`   // active jobs past their deadline
-	Progress    []Progress   `json:"progress,omitempty"` // active jobs whose drivers reported progress
-	Slots       int          `json:"slots"`
-	Capacity    Capacity     `json:"capacity"`
-	Drivers     []NodeDriver `json:"drivers"`
-	Version     string       `json:"version"`
-	Transfers   string       `json:"transfers,omitempty"` // "host:port" that serves archives to nodes, or ""
-	Fault       string       `json:"fault,omitempty"`     // why the node rejects work now, "" if it accepts work
-	Inventories []Inventory  `json:"recalls,omitempty"`   // of runs that the supervisor asked about since the last beat
+	Health
+	Node        NodeID      `json:"node"`
+	Boot        string      `json:"boot"`
+	Incarnation int64       `json:"incarnation"`
+	Sequence    int64       `json:"sequence"`
+	Clock       int64       `json:"clock"` // unix milliseconds
+	Epoch       int64       `json:"epoch"` // the highest epoch that the runner has seen
+	Active      []JobKey    `json:"active,omitempty"`
+	Progress    []Progress  `json:"progress,omitempty"` // active jobs whose drivers reported progress
+	Inventories []Inventory `json:"recalls,omitempty"`  // of runs that the supervisor asked about since the last beat
 }
 
 // Inventory lists the calls of a run that a node has started or has the result of, for a supervisor that asked.
@@ -139,6 +133,7 @@ type ReportID struct {
 
 // Report is the result of a node's scan of its resources. The next report replaces a lost one.
 type Report struct {
+	Findings
 	Node        NodeID          `json:"node"`
 	Incarnation int64           `json:"incarnation"`
 	Round       int64           `json:"round"`              // numbers the reports of an incarnation, from 1
@@ -147,10 +142,6 @@ type Report struct {
 	Drifts      []ResourceDrift `json:"drifts,omitempty"`   // of all resources that have drifted
 	States      []ResourceState `json:"states,omitempty"`   // changed since the last acknowledged report
 	Mendings    []NodeMending   `json:"mendings,omitempty"` // unacknowledged repairs, oldest first
-	Mended      int64           `json:"mended,omitempty"`   // number of repairs in this incarnation
-	Orphans     []Orphan        `json:"orphans,omitempty"`  // complete list
-	Network     *NodeNetwork    `json:"network,omitempty"`  // nil if the node has no driver for networks
-	Disks       []Disk          `json:"disks,omitempty"`    // each file system with data of the node, once
 	Usage       []Usage         `json:"usage,omitempty"`    // hours that changed since the last acknowledged report
 }
 

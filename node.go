@@ -75,26 +75,14 @@ type Node struct {
 	Scheduling Scheduling        `json:"scheduling"`
 	Liveness   Liveness          `json:"liveness"`
 	Labels     map[string]string `json:"labels,omitempty"` // set by operators; scripts select by them
-	Slots      int               `json:"slots"`
-	Capacity   Capacity          `json:"capacity"`
-	Used       Capacity          `json:"used"` // reserved by the resources placed on the node
-	Drivers    []NodeDriver      `json:"drivers,omitempty"`
-	Version    string            `json:"version,omitempty"`
-	Host       *Host             `json:"host,omitempty"`      // from the node's latest report about it
-	Boot       string            `json:"boot,omitempty"`      // the kernel's boot id
-	Restarts   int               `json:"restarts,omitempty"`  // number of boot id changes that the supervisor saw
-	Online     []Online          `json:"online,omitempty"`    // recent months, oldest first
-	Transfers  string            `json:"transfers,omitempty"` // "host:port" that serves archives to nodes, or ""
-	Fault      string            `json:"fault,omitempty"`     // why the node gets no work, "" if it gets work
-	Stuck      []Stuck           `json:"wedged,omitempty"`    // jobs whose drivers ignore their deadline
-	Orphans    []Orphan          `json:"orphans,omitempty"`   // from the node's last scan
-	Network    *NodeNetwork      `json:"network,omitempty"`   // from the last scan; nil without a network driver
-	Disks      []Disk            `json:"disks,omitempty"`     // from the last scan; free space is accurate to 1 %
-	Revision   int               `json:"revision,omitempty"`  // number of decisions about the node; statements name it
-	Decided    []Decision        `json:"decided,omitempty"`   // the latest decisions about the node, oldest first
-	Mended     int64             `json:"mended,omitempty"`    // number of repairs since the node's runner started
-	Joined     time.Time         `json:"joined"`
-	LastBeat   time.Time         `json:"last_beat,omitzero"`
+	Health
+	HostFacts
+	Findings
+	Used     Capacity   `json:"used"`               // reserved by the resources placed on the node
+	Revision int        `json:"revision,omitempty"` // number of decisions about the node; statements name it
+	Decided  []Decision `json:"decided,omitempty"`  // the latest decisions about the node, oldest first
+	Joined   time.Time  `json:"joined"`
+	LastBeat time.Time  `json:"last_beat,omitzero"`
 }
 
 // Online counts the time for which a node was online in a month, out of the time in which its supervisor listened.

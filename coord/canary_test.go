@@ -63,7 +63,7 @@ func hide(p *fixture, s *supervisor) *hiddenThings {
 		writ.Event{Run: failed}, writ.Event{Run: done}, writ.Event{Run: open},
 		writ.Event{Call: &writ.Call{Run: h.subs[0].Run, Seq: 1, State: writ.CallFailed, Node: "canary-node", Error: writ.Errorf(writ.CodeExecError, "canary-call")}},
 		writ.Event{Log: &writ.LogLine{Run: h.subs[0].Run, Ordinal: 1, Text: "canary-line"}},
-		writ.Event{Node: &writ.Node{ID: "canary-node", Name: "canary-node-name", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Fault: "canary-fault",
+		writ.Event{Node: &writ.Node{ID: "canary-node", Name: "canary-node-name", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Health: writ.Health{Fault: "canary-fault"},
 			Labels: map[string]string{"canary": "label"}, Decided: []writ.Decision{{Decision: "cordon", Signer: "sam-canary", Reason: "canary-cordon"}}}},
 		writ.Event{Resource: &writ.Resource{ResourceID: id, UID: "canary-uid", Node: "canary-node", Deployment: "canary-deployment", Run: h.subs[0].Run, Driver: "simulated", Drift: []string{"canary-drift"}}},
 		writ.Event{Usage: &writ.Usage{ResourceID: id, UID: "canary-uid", Node: "canary-node", Hour: time.Now().Truncate(time.Hour), Used: writ.Used{Sent: 77_777_777_777}}},

@@ -369,8 +369,8 @@ func TestListsComeInPages(t *testing.T) {
 		if n == 1 {
 			fault = "its journal is on a full disk"
 		}
-		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Fault: fault,
-			Mended: int64(3 * n), Network: &writ.NodeNetwork{Denied: int64(n), Overlay: &writ.Overlay{Connected: true, PeerCount: 5, Alive: 2, Selected: 9}}}},
+		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Health: writ.Health{Fault: fault},
+			Findings: writ.Findings{Mended: int64(3 * n), Network: &writ.NodeNetwork{Denied: int64(n), Overlay: &writ.Overlay{Connected: true, PeerCount: 5, Alive: 2, Selected: 9}}}}},
 			writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
 	}
 	p.await("nodes", func() bool {

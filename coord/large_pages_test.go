@@ -169,8 +169,8 @@ func fillLarge(t *testing.T, path string) writ.RunID {
 	}
 	for n := range largeNodes {
 		put(writ.Event{Node: &writ.Node{
-			ID: largeNode(n), Name: fmt.Sprintf("node-%03d", n), Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, Slots: 8,
-			Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, Drivers: []writ.NodeDriver{{Module: "machine", Name: "cloudhypervisor"}, {Module: "volume", Name: "btrfs"}},
+			ID: largeNode(n), Name: fmt.Sprintf("node-%03d", n), Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, Health: writ.Health{Slots: 8,
+				Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, Drivers: []writ.NodeDriver{{Module: "machine", Name: "cloudhypervisor"}, {Module: "volume", Name: "btrfs"}}},
 		}})
 	}
 	for n := range largeRuns {

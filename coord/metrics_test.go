@@ -60,7 +60,7 @@ func TestMetricsReportQueuesAndReservations(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}))
-	honest.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Capacity: writ.Capacity{DiskGiB: 10, MemoryMiB: 4}, Used: writ.Capacity{DiskGiB: 9, MemoryMiB: 1}, Disks: []writ.Disk{{Path: "/srv", Bytes: 4096, Free: 1024}, {Path: "/srv", Bytes: 1, Free: 1}}}})
+	honest.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Health: writ.Health{Capacity: writ.Capacity{DiskGiB: 10, MemoryMiB: 4}}, Used: writ.Capacity{DiskGiB: 9, MemoryMiB: 1}, Findings: writ.Findings{Disks: []writ.Disk{{Path: "/srv", Bytes: 4096, Free: 1024}, {Path: "/srv", Bytes: 1, Free: 1}}}}})
 	p.await("the node is known", func() bool {
 		page, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
 		return err == nil && len(page.Items) == 1

@@ -130,7 +130,7 @@ func TestWhyNamesTheFailingNode(t *testing.T) {
 		return writ.Event{Call: &writ.Call{Run: run, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: node, NodeName: string(node), Reason: reason, After: after}}
 	}
 	node := func(id writ.NodeID, liveness writ.Liveness, fault string) writ.Event {
-		return writ.Event{Node: &writ.Node{ID: id, Name: string(id), Admission: writ.AdmissionApproved, Liveness: liveness, Fault: fault}}
+		return writ.Event{Node: &writ.Node{ID: id, Name: string(id), Admission: writ.AdmissionApproved, Liveness: liveness, Health: writ.Health{Fault: fault}}}
 	}
 	events := []writ.Event{node("n1", writ.LivenessReady, ""), node("n2", writ.LivenessSilent, ""), node("n3", writ.LivenessReady, "the disk is full")}
 	want := map[writ.RunID]string{}

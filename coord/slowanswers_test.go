@@ -35,7 +35,7 @@ func TestAnswersToSlowReadersTakeBoundedMemory(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	p := startNamed(t, func(c *Config) { c.Ledger = store }, func(c *Coordinator) { c.front.Answers.Size = 9 << 20 / 2 })
-	node := writ.Node{ID: "n1", Name: "n1", Datacenter: vienna, Admission: writ.AdmissionApproved, Fault: strings.Repeat("x", 1<<20)}
+	node := writ.Node{ID: "n1", Name: "n1", Datacenter: vienna, Admission: writ.AdmissionApproved, Health: writ.Health{Fault: strings.Repeat("x", 1<<20)}}
 	if err := store.StoreEvents(t.Context(), vienna, []writ.Event{{Journal: "j", Seq: 1, Node: &node}}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,16 +32,22 @@ func (n *incarnation) beat(ctx context.Context) {
 
 // state builds a beat with the current state of the node.
 func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
-	now, transfers := n.now(), ""
-	if n.transfers != nil {
-		transfers = n.transfers.Address
-	}
+	now := n.now()
 	return &writ.Beat{
-		Node: n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(),
-		Epoch:  n.epoch.Load(),
-		Active: n.desk.keys(), Stuck: n.desk.stuck(), Progress: n.desk.progress(),
-		Slots: n.slots, Capacity: n.remnants.offered(n.capacity), Drivers: n.about, Version: n.version,
-		Transfers: transfers, Fault: n.faultText(now),
-		Inventories: n.inventory(ctx),
+		Health: n.health(now),
+		Node:   n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
+		Active: n.desk.keys(), Progress: n.desk.progress(), Inventories: n.inventory(ctx),
 	}
+}
+
+// health returns what the node reports about itself in each beat.
+func (n *incarnation) health(now time.Time) writ.Health {
+	h := writ.Health{
+		Slots: n.slots, Capacity: n.remnants.offered(n.capacity), Drivers: n.about, Version: n.version, Fault: n.faultText(now),
+		Stuck: n.desk.stuck(),
+	}
+	if n.transfers != nil {
+		h.Transfers = n.transfers.Address
+	}
+	return h
 }

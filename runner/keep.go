@@ -365,8 +365,8 @@ func (k *keeper) unackedMendings(round int64) (mendings []writ.NodeMending, tota
 // report sends the supervisor all unacknowledged findings. After a loss the next report contains them.
 func (k *keeper) report(ctx context.Context, round int64) {
 	r := &writ.Report{
-		Node: k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(),
-		Orphans: k.orphans(ctx),
+		Findings: writ.Findings{Orphans: k.orphans(ctx), Network: k.network(ctx), Disks: k.disks(ctx)},
+		Node:     k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(),
 	}
 	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
 		if len(r.Drifts) < maxFound {
@@ -378,9 +378,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
-	r.Network, r.Disks = k.network(ctx), k.disks(ctx)
-	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts),
-		"orphans", len(r.Orphans))
+	k.log.DebugContext(ctx, "all resources scanned", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // failures are logged by send
 }
 

@@ -479,12 +479,12 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 		got := n.lastBeat()
 		want := writ.Beat{
 			Node: n.member.Node(), Boot: got.Boot, Incarnation: got.Incarnation, Sequence: 4, Clock: time.Now().Truncate(time.Second).UnixMilli(), Epoch: 1,
-			Slots: 4, Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024, DiskGiB: got.Capacity.DiskGiB}, Version: "test",
-			Drivers: []writ.NodeDriver{
-				{Module: "container", Name: "test-container", Simulated: true},
-				{Module: "node", Name: "test-node"},
-				{Module: "volume", Name: "test-volume", Simulated: true},
-			},
+			Health: writ.Health{Slots: 4, Capacity: writ.Capacity{CPUs: 4, MemoryMiB: 1024, DiskGiB: got.Capacity.DiskGiB}, Version: "test",
+				Drivers: []writ.NodeDriver{
+					{Module: "container", Name: "test-container", Simulated: true},
+					{Module: "node", Name: "test-node"},
+					{Module: "volume", Name: "test-volume", Simulated: true},
+				}},
 		}
 		if diff := cmp.Diff(want, got); diff != "" || got.Boot == "" || got.Incarnation == 0 {
 			t.Error(diff)

@@ -195,7 +195,7 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 		Node: writ.Node{
 			ID: nodeIDOf(s.Datacenter, joiner.Key), Datacenter: s.Datacenter, Name: joiner.Name, Key: identity.Fingerprint(joiner.Key),
 			Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent, Joined: s.Now().UTC(),
-			Host: host,
+			HostFacts: writ.HostFacts{Host: host},
 		},
 		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey, Serial: joiner.Serial,
 	}

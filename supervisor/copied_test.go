@@ -36,7 +36,7 @@ func TestAMachineWithACopyOfANodesDiskIsNoticed(t *testing.T) {
 				n.mu.Unlock()
 				time.Sleep(3500 * time.Millisecond) // between two beats: one that is under way would come after what follows
 				n.setSilent(name == "a machine that starts again")
-				b := writ.Beat{Node: n.id, Boot: "second", Incarnation: 7, Sequence: 1000, Epoch: s.Epoch(), Clock: time.Now().UnixMilli(), Slots: 4}
+				b := writ.Beat{Node: n.id, Boot: "second", Incarnation: 7, Sequence: 1000, Epoch: s.Epoch(), Clock: time.Now().UnixMilli(), Health: writ.Health{Slots: 4}}
 				other.change(&b)
 				n.send(envelope.Beat, b)
 				time.Sleep(3 * time.Second)

@@ -22,7 +22,7 @@ volume.delete("old")
 `)
 		warnings := func(round, free int64) (all []string) {
 			t.Helper()
-			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, Disks: []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: free}}})
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, Findings: writ.Findings{Disks: []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: free}}}})
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			for _, c := range s.preview(script).Calls {

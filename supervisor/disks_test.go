@@ -37,7 +37,7 @@ func TestShownDiskChangesByHundredths(t *testing.T) {
 
 func TestNodeCannotInventDisks(t *testing.T) {
 	t.Parallel()
-	report := &writ.Report{Disks: []writ.Disk{{Path: strings.Repeat("p\n", 1<<12), Bytes: 1 << 62, Free: -1}}}
+	report := &writ.Report{Findings: writ.Findings{Disks: []writ.Disk{{Path: strings.Repeat("p\n", 1<<12), Bytes: 1 << 62, Free: -1}}}}
 	for i := range 1000 {
 		report.Disks = append(report.Disks, writ.Disk{Path: fmt.Sprint("/", i/2), Bytes: 10, Free: 100})
 	}

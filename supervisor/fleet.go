@@ -277,8 +277,7 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	m.beat, m.heard, m.active, m.silent, m.anew = b, heard, active, 0, false
 	m.beats++
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
-	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Stuck = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Stuck
-	m.Transfers = b.Transfers
+	m.Health = b.Health
 	m.started(b.Boot)
 	if late := now.Sub(time.UnixMilli(b.Clock)); late.Abs() > maxSkew {
 		m.Fault = skewed(late)

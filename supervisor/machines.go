@@ -138,7 +138,7 @@ func keptOnline(all []writ.Online) []writ.Online {
 
 // life is what is kept of the machine of a node.
 func (m *member) life() journal.Life {
-	return journal.Life{Node: m.ID, Boot: m.Boot, Restarts: m.Restarts, Host: m.Host, Online: m.Online}
+	return journal.Life{Node: m.ID, HostFacts: m.HostFacts}
 }
 
 // restoreMachines takes over what the journal has of machines.
@@ -149,10 +149,7 @@ func (f *fleet) restoreMachines(lives []journal.Life, now time.Time) {
 			continue
 		}
 		m.kept = l
-		if l.Host != nil {
-			m.Host = moderateHost(*l.Host, now)
-		}
-		m.Boot, m.Restarts, m.Online = hostWord(l.Boot), max(l.Restarts, 0), keptOnline(l.Online)
+		m.HostFacts = boundHostFacts(l.HostFacts, now)
 	}
 }
 

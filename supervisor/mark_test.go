@@ -210,7 +210,7 @@ func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 		s.start()
 		out := queue.Stream{Node: n.id, Direction: queue.Out}
 		for i := range 30 {
-			old, err := envelope.Sign(envelope.Beat, n.key, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: epoch, Clock: time.Now().UnixMilli(), Slots: 4})
+			old, err := envelope.Sign(envelope.Beat, n.key, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: epoch, Clock: time.Now().UnixMilli(), Health: writ.Health{Slots: 4}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
 		before := n.heardControls()
 		var old []any
 		for i := range envelope.MaxRecords {
-			old = append(old, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: 1, Clock: time.Now().UnixMilli(), Slots: 4})
+			old = append(old, writ.Beat{Node: n.id, Incarnation: 9, Sequence: int64(1000 + i), Epoch: 1, Clock: time.Now().UnixMilli(), Health: writ.Health{Slots: 4}})
 		}
 		signed, err := envelope.Sign(envelope.Beat, n.key, old...)
 		if err != nil {

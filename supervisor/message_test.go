@@ -41,7 +41,7 @@ func TestUnnamedMessagesAreHandled(t *testing.T) {
 		if host := s.lastAbout(n.id).Host; host == nil || host.Kernel != "6.1.0" {
 			t.Errorf("the host report had no effect: %+v", host)
 		}
-		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 1, Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}}})
+		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 1, Findings: writ.Findings{Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}}}})
 		time.Sleep(2 * time.Second)
 		if orphans := s.lastAbout(n.id).Orphans; len(orphans) != 1 {
 			t.Errorf("the report had no effect: orphans %v", orphans)
@@ -63,7 +63,7 @@ func TestMessageWithWrongKindIsRejected(t *testing.T) {
 		n.setSilent(true)
 		time.Sleep(20 * time.Second)
 		n.mu.Lock()
-		beat := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence + 100, Epoch: n.epoch, Clock: time.Now().UnixMilli(), Slots: 4}
+		beat := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence + 100, Epoch: n.epoch, Clock: time.Now().UnixMilli(), Health: writ.Health{Slots: 4}}
 		n.mu.Unlock()
 		send := func(kind envelope.Kind) {
 			t.Helper()

@@ -47,10 +47,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
 		m.Time = min(max(m.Time, 0), maxTime)
 	}
-	r.Mended = max(r.Mended, 0)
-	r.Orphans = moderateOrphans(r.Orphans)
-	moderateNetwork(r.Network)
-	r.Disks = moderateDisks(r.Disks)
+	r.Findings = boundFindings(r.Findings)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
 		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
 	})

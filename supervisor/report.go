@@ -325,7 +325,8 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 		return false
 	}
 	m.reported = writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
-	m.Orphans, m.Network, m.Mended = r.Orphans, r.Network, r.Mended
-	m.Disks = steadyDisks(m.Disks, r.Disks)
+	disks := steadyDisks(m.Disks, r.Disks)
+	m.Findings = r.Findings
+	m.Disks = disks
 	return true
 }

@@ -47,8 +47,8 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 			t.Helper()
 			from.send(envelope.Report, writ.Report{
 				Node: from.id, Incarnation: 1, Round: round, Drifts: []writ.ResourceDrift{{ResourceID: resource.ResourceID, UID: resource.UID, Lasts: lasts}},
-				Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}},
-				Network: &writ.NodeNetwork{Denied: 7, Overlay: &writ.Overlay{Connected: true, Peers: make([]writ.OverlayPeer, 1000), PeerCount: 1000}},
+				Findings: writ.Findings{Orphans: []writ.Orphan{{Module: "volume", Kind: "subvolume", Name: "v0"}},
+					Network: &writ.NodeNetwork{Denied: 7, Overlay: &writ.Overlay{Connected: true, Peers: make([]writ.OverlayPeer, 1000), PeerCount: 1000}}},
 			})
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
@@ -176,7 +176,7 @@ func TestARepairIsOneEventOfItsResource(t *testing.T) {
 		at := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
 		report := func(from *testNode, incarnation, round int64, counts ...int64) {
 			t.Helper()
-			r := writ.Report{Node: from.id, Incarnation: incarnation, Round: round, Mended: 7}
+			r := writ.Report{Node: from.id, Incarnation: incarnation, Round: round, Findings: writ.Findings{Mended: 7}}
 			for _, count := range counts {
 				r.Mendings = append(r.Mendings, writ.NodeMending{
 					ResourceID: resource.ResourceID, UID: resource.UID, Count: count, Time: at.UnixMilli(), What: "its process had died",

@@ -681,7 +681,7 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Boot: n.boot, Incarnation: 1 + n.incarnation, Sequence: n.sequence, Epoch: n.epoch, Clock: n.sim.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
+		b := writ.Beat{Node: n.id, Boot: n.boot, Incarnation: 1 + n.incarnation, Sequence: n.sequence, Epoch: n.epoch, Clock: n.sim.clock.now().UnixMilli(), Health: writ.Health{Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true, Lacks: n.lacks[module]}

@@ -43,29 +43,14 @@ func addressOf(text string) string {
 
 // moderate cuts a beat down to what a node can mean.
 func moderate(b writ.Beat) writ.Beat {
-	b.Slots = min(max(b.Slots, 0), maxSlots)
-	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
-	b.Version, b.Transfers, b.Fault = bound.Clip(b.Version, bound.MaxWord), addressOf(b.Transfers), bound.Clip(b.Fault, bound.MaxText)
+	b.Health = boundHealth(b.Health)
 	b.Boot = hostWord(b.Boot)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
-	b.Stuck = b.Stuck[:min(len(b.Stuck), maxStuck)]
-	for i, w := range b.Stuck {
-		b.Stuck[i].Operation, b.Stuck[i].Project, b.Stuck[i].Name = bound.Clip(w.Operation, bound.MaxWord), writ.ProjectID(bound.Clip(string(w.Project), bound.MaxWord)), bound.Clip(w.Name, bound.MaxWord)
-	}
 	b.Progress = b.Progress[:min(len(b.Progress), maxProgress)]
 	for i := range b.Progress {
 		b.Progress[i].Text = bound.Clip(b.Progress[i].Text, bound.MaxText)
 	}
 	b.Inventories = nil // heard already
-	b.Drivers = b.Drivers[:min(len(b.Drivers), maxDrivers)]
-	for i, d := range b.Drivers {
-		d.Module, d.Name, d.Detail, d.Lacks = bound.Clip(d.Module, bound.MaxWord), bound.Clip(d.Name, bound.MaxWord), bound.Clip(d.Detail, bound.MaxText), bound.Clip(d.Lacks, bound.MaxText)
-		d.Engines = d.Engines[:min(len(d.Engines), maxEngines)]
-		for i, e := range d.Engines {
-			d.Engines[i] = writ.Engine{Name: bound.Clip(e.Name, bound.MaxWord), Version: bound.Clip(e.Version, bound.MaxWord), Refused: bound.Clip(e.Refused, bound.MaxText)}
-		}
-		b.Drivers[i] = d
-	}
 	return b
 }
 

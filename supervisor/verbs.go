@@ -224,10 +224,7 @@ func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 func (s *Supervisor) nodesNow() []link.NodeNow {
 	all := []link.NodeNow{}
 	for _, n := range s.fleet.List() {
-		all = append(all, link.NodeNow{
-			ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat, Fault: n.Fault,
-			Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,
-		})
+		all = append(all, link.NodeNowOf(n))
 	}
 	for _, n := range s.pending.list() {
 		all = append(all, link.NodeNow{ID: n.ID, Waiting: &n})

@@ -23,7 +23,7 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	node := func(name string, change func(n *writ.Node)) writ.Node {
-		n := writ.Node{Name: name, Datacenter: "d", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, LastBeat: now, Capacity: writ.Capacity{DiskGiB: 10}}
+		n := writ.Node{Name: name, Datacenter: "d", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, LastBeat: now, Health: writ.Health{Capacity: writ.Capacity{DiskGiB: 10}}}
 		change(&n)
 		return n
 	}

@@ -17,7 +17,7 @@ func TestWatchWarnsOfFullDiskOnce(t *testing.T) {
 	p := newProgress(&terminal.Terminal{Err: said}, nil, time.Time{})
 	p.disks = &fullDisks{list: func() []writ.Node {
 		lists++
-		return []writ.Node{{ID: "1", Name: "n1", Disks: []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}, {ID: "2", Name: "n2"}}
+		return []writ.Node{{ID: "1", Name: "n1", Findings: writ.Findings{Disks: []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}}, {ID: "2", Name: "n2"}}
 	}}
 	begins := func(seq int, operation string, node writ.NodeID, name string) {
 		p.event(api.Event{Call: &writ.Call{Seq: seq, Operation: operation, State: writ.CallRunning, Node: node, NodeName: name}})

@@ -12,7 +12,7 @@ import (
 func aNode(change func(*writ.Node)) writ.Node {
 	n := writ.Node{
 		Name: "n1", Datacenter: "d", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
-		LastBeat: time.Now(), Capacity: writ.Capacity{DiskGiB: 10},
+		LastBeat: time.Now(), Health: writ.Health{Capacity: writ.Capacity{DiskGiB: 10}},
 	}
 	change(&n)
 	return n

@@ -11,7 +11,7 @@ import (
 )
 
 func TestANodeShowsHowItsNetworksDo(t *testing.T) {
-	n := writ.Node{Name: "n1", Network: &writ.NodeNetwork{
+	n := writ.Node{Name: "n1", Findings: writ.Findings{Network: &writ.NodeNetwork{
 		Denied: 8, Spoofed: 1, Ports: []writ.PortDrops{{Owner: "shop/container/web", Network: "front", Denied: 8, Spoofed: 1}},
 		Overlay: &writ.Overlay{
 			Address: "400:1::2", Subnet: "400:1::/64", Running: true, Connected: true, Detail: "1 of 30 peers alive, 1 routes", Version: "0.7.10", PID: 42,
@@ -19,7 +19,7 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 			Peers:  []writ.OverlayPeer{{Endpoint: "tcp://192.0.2.7:9651", Type: "static", State: "alive", Sent: 3 << 20, Received: 700}},
 			Routes: []writ.OverlayRoute{{Subnet: "400:2::/64", NextHop: "TCP a <-> b", Metric: -1}},
 		},
-	}}
+	}}}
 	text := nodeText(n, step{})
 	for _, want := range []string{
 		"  overlay: 400:1::2 in 400:1::/64; 1 of 30 peers alive, 1 routes\n",
@@ -40,13 +40,13 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 
 func TestNodeShowsItsDisks(t *testing.T) {
 	t.Parallel()
-	n := writ.Node{Name: "n1", Disks: []writ.Disk{{Path: "/var/lib/writ", Bytes: 40 << 30, Free: 2 << 30}, {Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}
+	n := writ.Node{Name: "n1", Findings: writ.Findings{Disks: []writ.Disk{{Path: "/var/lib/writ", Bytes: 40 << 30, Free: 2 << 30}, {Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}}
 	const want = "  disk /var/lib/writ has 2.0 of 40.0 GiB free\n  disk /srv has 1.0 of 100.0 GiB free: it is almost full, and writes to it may fail soon\n"
 	if text := nodeText(n, step{}); !strings.Contains(text, want) {
 		t.Errorf("node show lacks %q:\n%s", want, text)
 	}
 	for fault, n := range map[string]writ.Node{
-		"a disk is almost full": n, "": {Disks: n.Disks[:1]}, "2 stuck": {Disks: n.Disks, Stuck: make([]writ.Stuck, 2)}, "takes nothing": {Disks: n.Disks, Fault: "takes nothing"},
+		"a disk is almost full": n, "": {Findings: writ.Findings{Disks: n.Disks[:1]}}, "2 stuck": {Findings: writ.Findings{Disks: n.Disks}, Health: writ.Health{Stuck: make([]writ.Stuck, 2)}}, "takes nothing": {Findings: writ.Findings{Disks: n.Disks}, Health: writ.Health{Fault: "takes nothing"}},
 	} {
 		if got := faultOf(n); got != fault {
 			t.Errorf("node list has the fault %q, want %q", got, fault)
@@ -55,18 +55,18 @@ func TestNodeShowsItsDisks(t *testing.T) {
 }
 
 func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
-	text := nodeText(writ.Node{Name: "n1", Drivers: []writ.NodeDriver{{Module: "herodb", Name: "engines", Detail: "redis-server 7.0.15; memory is bounded", Engines: []writ.Engine{
+	text := nodeText(writ.Node{Name: "n1", Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "herodb", Name: "engines", Detail: "redis-server 7.0.15; memory is bounded", Engines: []writ.Engine{
 		{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Version: "unknown", Refused: "it shows its secret"},
-	}}}}, step{})
+	}}}}}, step{})
 	if want := "  herodb=engines  redis-server 7.0.15; memory is bounded\n    not used: hero_redis unknown, it shows its secret\n"; !strings.Contains(text, want) {
 		t.Errorf("it does not say %q:\n%s", want, text)
 	}
 }
 
 func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
-	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, LastBeat: time.Now(), Orphans: []writ.Orphan{
+	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, LastBeat: time.Now(), Findings: writ.Findings{Orphans: []writ.Orphan{
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
-	}}, step{})
+	}}}, step{})
 	for _, want := range []string{
 		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
 	} {
@@ -94,8 +94,8 @@ func aHost() *writ.Host {
 }
 
 func TestANodeShowsWhatItsMachineIs(t *testing.T) {
-	n := writ.Node{Name: "n1", Version: "v1.0.0", Liveness: writ.LivenessReady, LastBeat: time.Now(), Boot: "5d0c", Restarts: 2, Host: aHost(),
-		Online: []writ.Online{{Month: "2026-10", Seconds: 5, Of: 10}, {Month: "2026-11", Seconds: 999_999, Of: 1_000_000}}}
+	n := writ.Node{Name: "n1", Health: writ.Health{Version: "v1.0.0"}, Liveness: writ.LivenessReady, LastBeat: time.Now(), HostFacts: writ.HostFacts{Boot: "5d0c", Restarts: 2, Host: aHost(),
+		Online: []writ.Online{{Month: "2026-10", Seconds: 5, Of: 10}, {Month: "2026-11", Seconds: 999_999, Of: 1_000_000}}}}
 	text := nodeText(n, step{})
 	for _, want := range []string{
 		"version v1.0.0\n", "  machine: up for 3h, 2 restarts seen; boot id 5d0c\n  online: 99.99 % of 2026-11\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",

@@ -101,7 +101,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			"waits for 1", "", "is tried again at 12:00:03 UTC, after INJECTED"},
 		{"RetryAtANodeThatTakesNothing", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(30)), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
-			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Fault: "the node's journal cannot be written: the disk is full"}
+			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Health: writ.Health{Fault: "the node's journal cannot be written: the disk is full"}}
 		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node show n1 --dc ams1"},
 		{"Dependency", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
@@ -139,10 +139,10 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node show n1 --dc ams1"},
 		{"BehindAStuckDriver", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
-			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Stuck: []writ.Stuck{
+			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Health: writ.Health{Stuck: []writ.Stuck{
 				{JobKey: writ.JobKey{Run: other, Seq: 3, Attempt: 1}, Operation: "volume.create", Name: "w", Since: now},
 				{JobKey: writ.JobKey{Run: other, Seq: 4, Attempt: 1}, Operation: "volume.create", Name: "v", Since: now},
-			}}
+			}}}
 		}, "waits for 1", "", "on n1 the driver of volume.create in call 4 of run " + string(other)},
 		{"Unplaced", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, func(c *writ.Call) { c.Node = "" })}

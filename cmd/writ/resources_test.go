@@ -37,9 +37,9 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	r := writ.Resource{ResourceID: web, Node: "a", Standing: writ.Standing{State: "running", Address: "fd00::7"}}
 	nodes := map[writ.NodeID]writ.Node{
 		"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady},
-		"b": {ID: "b", Name: "n2", Liveness: writ.LivenessLost, Orphans: []writ.Orphan{
+		"b": {ID: "b", Name: "n2", Liveness: writ.LivenessLost, Findings: writ.Findings{Orphans: []writ.Orphan{
 			{Module: "machine", Kind: "process", Name: "77", Of: web.HostName(), Remedy: "kill 77\x1b[2J"}, {Module: "volume", Kind: "tree", Name: "/d/v0"},
-		}},
+		}}},
 	}
 	where := locations{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
 	all := orphansOn(nodes)

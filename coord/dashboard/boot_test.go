@@ -41,7 +41,7 @@ func (w *fixture) starting() {
 func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 	t.Parallel()
 	none, w := open(t), open(t)
-	w.store(ams, writ.Event{Node: &writ.Node{ID: "ams1-n9", Datacenter: ams, Name: "ams1-n9", Admission: writ.AdmissionApproved, Host: &writ.Host{NICs: []writ.HostNIC{{Name: "eth0", MAC: "52:54:00:77:00:99"}}}}})
+	w.store(ams, writ.Event{Node: &writ.Node{ID: "ams1-n9", Datacenter: ams, Name: "ams1-n9", Admission: writ.AdmissionApproved, HostFacts: writ.HostFacts{Host: &writ.Host{NICs: []writ.HostNIC{{Name: "eth0", MAC: "52:54:00:77:00:99"}}}}}})
 	if strings.Contains(none.page("/"), "machines start") {
 		t.Error("without a boot server the first page counts its machines")
 	}

@@ -121,9 +121,9 @@ func allNamed(w *fixture, hostile string) (paths []string, ofSigned string) {
 		Error: &writ.Error{Code: writ.CodeNodeLost, Message: hostile, Hint: hostile}, Reason: hostile, Attempt: 1,
 	})
 	w.store(ams, writ.Event{Node: &writ.Node{
-		ID: "n", Name: hostile, Stuck: []writ.Stuck{{Operation: hostile, Name: hostile}}, Orphans: []writ.Orphan{{Kind: hostile, Name: hostile, Module: hostile}}, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile), Fault: hostile,
+		ID: "n", Name: hostile, Health: writ.Health{Stuck: []writ.Stuck{{Operation: hostile, Name: hostile}}, Fault: hostile, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile}, Findings: writ.Findings{Orphans: []writ.Orphan{{Kind: hostile, Name: hostile, Module: hostile}}}, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile),
 		Decided: []writ.Decision{{Decision: hostile, Signer: hostile, Reason: hostile}},
-		Labels:  map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
+		Labels:  map[string]string{hostile: hostile},
 	}})
 	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: hostile, Queues: []writ.QueueDepth{{Node: "n", NodeName: hostile, Running: 1}}})
 	w.holds = []api.DatacenterHolds{{Datacenter: ams, Name: hostile, Holds: []api.Hold{{Project: shop, ProjectName: hostile, Deployment: hostile, Operation: hostile, Held: true,

@@ -198,8 +198,8 @@ func TestCommandsContainNoUnsafeName(t *testing.T) {
 	id := writ.NodeID("0192f6c2-0000-7000-8000-0000000000e1")
 	for _, n := range []writ.NodeID{id, "$(reboot)"} {
 		w.store(ams, writ.Event{Node: &writ.Node{
-			ID: n, Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.SchedulingOpen, Orphans: make([]writ.Orphan, 1),
-			Stuck: []writ.Stuck{{JobKey: writ.JobKey{Run: "$(reboot)"}, Operation: "volume.create", Since: time.Now()}}, LastBeat: time.Now(),
+			ID: n, Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.SchedulingOpen, Findings: writ.Findings{Orphans: make([]writ.Orphan, 1)},
+			Health: writ.Health{Stuck: []writ.Stuck{{JobKey: writ.JobKey{Run: "$(reboot)"}, Operation: "volume.create", Since: time.Now()}}}, LastBeat: time.Now(),
 		}})
 	}
 	run := w.submit(1, "x.tengo", func(in *ledger.Incoming) { in.Received, in.Run = time.Now().Add(-time.Hour), "$(reboot)" })

@@ -288,9 +288,7 @@ func (w *fixture) nodes(now time.Time) {
 	node := func(dc writ.DatacenterID, name string, change func(n *writ.Node)) {
 		n := &writ.Node{
 			ID: writ.NodeID(name), Datacenter: dc, Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
-			Slots: 8, Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, Used: writ.Capacity{CPUs: 10, MemoryMiB: 76 << 10, DiskGiB: 1240},
-			Drivers: []writ.NodeDriver{{Module: "image", Name: "directory"}, {Module: "volume", Name: "btrfs", Detail: "btrfs-progs 6.6"}, {Module: "machine", Name: "simulated", Simulated: true, Detail: "/dev/kvm is not there"}, {Module: "network", Name: "simulated", Simulated: true}},
-			Version: "v0.1.0", Joined: now.Add(-30 * 24 * time.Hour), LastBeat: now.Add(-600 * time.Millisecond), Labels: map[string]string{"rack": "a1", "disk": "nvme"},
+			Health: writ.Health{Slots: 8, Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, Drivers: []writ.NodeDriver{{Module: "image", Name: "directory"}, {Module: "volume", Name: "btrfs", Detail: "btrfs-progs 6.6"}, {Module: "machine", Name: "simulated", Simulated: true, Detail: "/dev/kvm is not there"}, {Module: "network", Name: "simulated", Simulated: true}}, Version: "v0.1.0"}, Used: writ.Capacity{CPUs: 10, MemoryMiB: 76 << 10, DiskGiB: 1240}, Joined: now.Add(-30 * 24 * time.Hour), LastBeat: now.Add(-600 * time.Millisecond), Labels: map[string]string{"rack": "a1", "disk": "nvme"},
 		}
 		if change != nil {
 			change(n)

@@ -15,7 +15,7 @@ import (
 func (w *fixture) setNode(name string, change func(n *writ.Node)) {
 	n := &writ.Node{
 		ID: writ.NodeID(name), Datacenter: ams, Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
-		Slots: 8, Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, LastBeat: time.Now(),
+		Health: writ.Health{Slots: 8, Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}}, LastBeat: time.Now(),
 	}
 	change(n)
 	w.store(ams, writ.Event{Node: n})

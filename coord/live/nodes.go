@@ -52,13 +52,7 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 			listed = append(listed, v.stored(n))
 			continue
 		}
-		n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
-		if now.Slots > 0 { // an event carries these too, but arrives after the first heartbeat
-			n.Slots, n.Capacity = now.Slots, now.Capacity
-		}
-		if now.Revision >= n.Revision && now.Revision > 0 { // the event of a decision arrives after its answer
-			n.Revision, n.Labels, n.Decided = now.Revision, now.Labels, now.Decided
-		}
+		now.Update(&n)
 		if filter.Selects(n) {
 			listed = append(listed, n)
 		}

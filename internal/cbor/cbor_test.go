@@ -88,9 +88,9 @@ func TestSignedRecordsComeBackAsTheyWere(t *testing.T) {
 		Driver: "simulated", Simulated: true, Started: 5, Ended: 6, Boot: "b", Incarnation: 7,
 	})
 	roundTrip(t, writ.Beat{
-		Node: "n", Boot: "b", Incarnation: 1, Sequence: 2, Clock: 3, Epoch: 4, Active: []writ.JobKey{key}, Slots: 5,
-		Capacity: writ.Capacity{CPUs: 6, MemoryMiB: 7, DiskGiB: 8}, Drivers: []writ.NodeDriver{{Module: "volume", Name: "directory"}},
-		Version: "v", Fault: "f",
+		Node: "n", Boot: "b", Incarnation: 1, Sequence: 2, Clock: 3, Epoch: 4, Active: []writ.JobKey{key}, Health: writ.Health{Slots: 5,
+			Capacity: writ.Capacity{CPUs: 6, MemoryMiB: 7, DiskGiB: 8}, Drivers: []writ.NodeDriver{{Module: "volume", Name: "directory"}},
+			Version: "v", Fault: "f"},
 	})
 	roundTrip(t, writ.Control{Node: "n", Epoch: 1, Acks: []writ.JobKey{key}, Cancels: map[writ.RunID]int64{key.Run: 9}, Roster: 2})
 	roundTrip(t, writ.Summary{

@@ -100,7 +100,7 @@ func testCopies(t *testing.T, l ledger.Ledger) {
 	done := call
 	done.State, done.Driver, done.Simulated, done.Change, done.Node = writ.CallSucceeded, "simulated", true, writ.ChangeCreated, "n1"
 	done.Planned, done.Ended = at(1), at(2)
-	node := writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, Slots: 4}
+	node := writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, Health: writ.Health{Slots: 4}}
 	silent := node
 	silent.Liveness, silent.Fault = writ.LivenessSilent, "no beat"
 	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, UID: "u1", Run: in.Run, Created: at(1), Updated: at(1)}

@@ -23,7 +23,7 @@ func TestPagesEndBeforeTheyAreLarge(t *testing.T) {
 	dc := writ.DatacenterID("0192f6c2-0000-7000-8000-000000000001")
 	for i := range all {
 		name := fmt.Sprintf("n%02d", i)
-		node := writ.Node{ID: writ.NodeID(name), Name: name, Datacenter: dc, Admission: writ.AdmissionApproved, Fault: strings.Repeat("x", 1<<20)}
+		node := writ.Node{ID: writ.NodeID(name), Name: name, Datacenter: dc, Admission: writ.AdmissionApproved, Health: writ.Health{Fault: strings.Repeat("x", 1<<20)}}
 		event := writ.Event{Journal: "j", Seq: int64(i + 1), Time: time.UnixMicro(1), Node: &node}
 		if err := store.StoreEvents(t.Context(), dc, []writ.Event{event}); err != nil {
 			t.Fatal(err)

@@ -9,12 +9,8 @@ import (
 
 // Life holds the supervisor's observations of a node's machine. They are shown to people and affect no decision.
 type Life struct {
-	Node     writ.NodeID `json:"node"`
-	Boot     string      `json:"boot,omitempty"`
-	Restarts int         `json:"restarts,omitempty"`
-	Host     *writ.Host  `json:"host,omitempty"`
-	// Online is the time that it was online, by month.
-	Online []writ.Online `json:"online,omitempty"`
+	Node writ.NodeID `json:"node"`
+	writ.HostFacts
 }
 
 // PutLife stores the observations of a node's machine.

@@ -193,26 +193,6 @@ type Hold struct {
 // Nodes asks for the current state of the nodes. The answer is a list of NodeNow.
 type Nodes struct{}
 
-// NodeNow holds those facts about a node that events report late or not at all.
-type NodeNow struct {
-	ID         writ.NodeID     `json:"id"`
-	Admission  writ.Admission  `json:"admission,omitempty"`
-	Scheduling writ.Scheduling `json:"scheduling,omitempty"`
-	Liveness   writ.Liveness   `json:"liveness,omitempty"`
-	LastBeat   time.Time       `json:"last_beat,omitzero"`
-	Fault      string          `json:"fault,omitempty"`
-	// Slots is 0 if the node has not reported it yet, or the supervisor is of an earlier version.
-	Slots    int           `json:"slots,omitempty"`
-	Capacity writ.Capacity `json:"capacity,omitzero"`
-	// Revision is the number of decisions about it, which a statement compares: 0 if there was none, or the supervisor
-	// is of an earlier version.
-	Revision int               `json:"revision,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Decided  []writ.Decision   `json:"decided,omitempty"`
-	// Waiting is the whole record of a node that waits for admission; no event contains it.
-	Waiting *writ.Node `json:"waiting,omitempty"`
-}
-
 // RunStanding is the supervisor's signed statement about the state of a run when a client asks. The signed summary of
 // an end before a resume stays valid; RunStanding identifies the last one.
 type RunStanding struct {

@@ -13,7 +13,7 @@ func TestChooseTakesTheBestNodeAndExplainsOthers(t *testing.T) {
 		s := Candidate{
 			Node: writ.Node{
 				ID: writ.NodeID(name + "-id"), Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
-				Liveness: writ.LivenessReady, Drivers: []writ.NodeDriver{{Module: "machine"}, {Module: "volume"}},
+				Liveness: writ.LivenessReady, Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "machine"}, {Module: "volume"}}},
 			},
 			Free: writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100},
 		}

@@ -132,7 +132,7 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 	node := func(cpus int64, change func(n *writ.Node)) writ.Node {
 		n := writ.Node{
 			Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
-			Capacity: writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100}, Used: writ.Capacity{CPUs: 8 - cpus},
+			Health: writ.Health{Capacity: writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100}}, Used: writ.Capacity{CPUs: 8 - cpus},
 		}
 		if change != nil {
 			change(&n)

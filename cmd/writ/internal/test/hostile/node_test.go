@@ -172,7 +172,7 @@ func (a *attacker) signed(ctx context.Context, kind envelope.Kind, records func(
 
 func beats(ctx context.Context, a *attacker) error {
 	return a.signed(ctx, envelope.Beat, func(m member, number int64) []any {
-		b := writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1 << 40, Sequence: number, Clock: time.Now().UnixMilli(), Epoch: 1 << 62, Slots: 16}
+		b := writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1 << 40, Sequence: number, Clock: time.Now().UnixMilli(), Epoch: 1 << 62, Health: writ.Health{Slots: 16}}
 		for seq := range 60 {
 			b.Active = append(b.Active, writ.JobKey{Run: noRun(number), Seq: seq + 1, Attempt: 1})
 		}
@@ -183,7 +183,7 @@ func beats(ctx context.Context, a *attacker) error {
 func oldBeats(ctx context.Context, a *attacker) error {
 	return a.signed(ctx, envelope.Beat, func(m member, number int64) (all []any) {
 		for i := range int64(envelope.MaxRecords) {
-			all = append(all, writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1, Sequence: number<<8 | i, Clock: time.Now().UnixMilli(), Epoch: 1, Slots: 16})
+			all = append(all, writ.Beat{Node: m.Node, Boot: "hostile", Incarnation: 1, Sequence: number<<8 | i, Clock: time.Now().UnixMilli(), Epoch: 1, Health: writ.Health{Slots: 16}})
 		}
 		return all
 	})

@@ -1,0 +1,46 @@
+package link
+
+import (
+	"time"
+
+	"writ"
+)
+
+// NodeNow holds those facts about a node that events report late or not at all.
+type NodeNow struct {
+	ID         writ.NodeID     `json:"id"`
+	Admission  writ.Admission  `json:"admission,omitempty"`
+	Scheduling writ.Scheduling `json:"scheduling,omitempty"`
+	Liveness   writ.Liveness   `json:"liveness,omitempty"`
+	LastBeat   time.Time       `json:"last_beat,omitzero"`
+	Fault      string          `json:"fault,omitempty"`
+	// Slots is 0 if the node has not reported it yet, or the supervisor is of an earlier version.
+	Slots    int           `json:"slots,omitempty"`
+	Capacity writ.Capacity `json:"capacity,omitzero"`
+	// Revision is the number of decisions about it, which a statement compares: 0 if there was none, or the supervisor
+	// is of an earlier version.
+	Revision int               `json:"revision,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Decided  []writ.Decision   `json:"decided,omitempty"`
+	// Waiting is the whole record of a node that waits for admission; no event contains it.
+	Waiting *writ.Node `json:"waiting,omitempty"`
+}
+
+// NodeNowOf returns the current state of a node.
+func NodeNowOf(n writ.Node) NodeNow {
+	return NodeNow{
+		ID: n.ID, Admission: n.Admission, Scheduling: n.Scheduling, Liveness: n.Liveness, LastBeat: n.LastBeat, Fault: n.Fault,
+		Slots: n.Slots, Capacity: n.Capacity, Revision: n.Revision, Labels: n.Labels, Decided: n.Decided,
+	}
+}
+
+// Update updates a node that events reported.
+func (now *NodeNow) Update(n *writ.Node) {
+	n.Admission, n.Scheduling, n.Liveness, n.LastBeat, n.Fault = now.Admission, now.Scheduling, now.Liveness, now.LastBeat, now.Fault
+	if now.Slots > 0 { // an event reports these too, but arrives after the first beat
+		n.Slots, n.Capacity = now.Slots, now.Capacity
+	}
+	if now.Revision >= n.Revision && now.Revision > 0 { // the event of a decision arrives after its answer
+		n.Revision, n.Labels, n.Decided = now.Revision, now.Labels, now.Decided
+	}
+}
