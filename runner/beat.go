@@ -35,15 +35,16 @@ func (n *incarnation) state(ctx context.Context, sequence int64) *writ.Beat {
 	now := n.now()
 	return &writ.Beat{
 		Health: n.health(now),
-		Node:   n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(), Epoch: n.epoch.Load(),
-		Active: n.desk.keys(), Progress: n.desk.progress(), Inventories: n.inventory(ctx),
+		Node:   n.node, Boot: n.boot, Incarnation: n.number, Sequence: sequence, Clock: now.UnixMilli(),
+		Epoch: n.epoch.Load(), Active: n.desk.keys(), Progress: n.desk.progress(), Inventories: n.inventory(ctx),
 	}
 }
 
 // health returns what the node reports about itself in each beat.
 func (n *incarnation) health(now time.Time) writ.Health {
 	h := writ.Health{
-		Slots: n.slots, Capacity: n.remnants.offered(n.capacity), Drivers: n.about, Version: n.version, Fault: n.faultText(now),
+		Slots: n.slots, Capacity: n.remnants.offered(n.capacity), Drivers: n.about, Version: n.version,
+		Fault: n.faultText(now),
 		Stuck: n.desk.stuck(),
 	}
 	if n.transfers != nil {

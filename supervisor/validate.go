@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/bound"
 )
 
-// An envelope says which node speaks, not that it is honest. What follows holds the words of nodes to what honest ones can say, so that one in
-// wrong hands harms nothing but its own work: neither journal nor links grow without bounds.
+// An envelope says which node speaks, not that it is honest. What follows holds the words of nodes to what honest ones
+// can say, so that one in wrong hands harms nothing but its own work: neither journal nor links grow without bounds.
 
 const (
 	// maxSlots limits the slots of a node.
@@ -29,12 +29,13 @@ const (
 	maxEngines = 16
 )
 
-// addressOf is the address of a host and a port that a node says, "" if it is none. Whether it may be asked is for the node to decide that would
-// connect there, when names are looked up.
+// addressOf is the address of a host and a port that a node says, "" if it is none. Whether it may be asked is for the
+// node to decide that would connect there, when names are looked up.
 func addressOf(text string) string {
 	host, port, err := net.SplitHostPort(text)
 	number, wrong := strconv.ParseUint(port, 10, 16)
-	odd := strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/\@?#"'`, r) })
+	odd := strings.ContainsFunc(host,
+		func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/\@?#"'`, r) })
 	if err != nil || wrong != nil || number == 0 || host == "" || odd || len(text) > bound.MaxText {
 		return ""
 	}
@@ -56,7 +57,8 @@ func moderate(b writ.Beat) writ.Beat {
 
 // validCalls cuts what a node says of a run down to the calls that a run can have.
 func validCalls(calls []int) []int {
-	calls = slices.DeleteFunc(calls[:min(len(calls), scripts.MaxCalls)], func(seq int) bool { return seq < 1 || seq > scripts.MaxCalls })
+	calls = slices.DeleteFunc(calls[:min(len(calls), scripts.MaxCalls)],
+		func(seq int) bool { return seq < 1 || seq > scripts.MaxCalls })
 	slices.Sort(calls)
 	return slices.Clone(slices.Compact(calls))
 }
