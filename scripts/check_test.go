@@ -317,7 +317,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 			t.Errorf("the wrong example of %s has %v", info.Code, findings(r))
 		}
 		for _, text := range []string{info.Wrong, info.Right} {
-			if formatted, err := formatted(text); err == nil && formatted != text+"\n" {
+			if formatted, err := reformat(text); err == nil && formatted != text+"\n" {
 				t.Errorf("an example of %s is not formatted:\n%s", info.Code, formatted)
 			}
 		}
@@ -466,7 +466,7 @@ func BenchmarkCheck(b *testing.B) {
 	})
 	b.Run("format-200-lines", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := formatted(varied); err != nil {
+			if _, err := reformat(varied); err != nil {
 				b.Fatal(err)
 			}
 		}

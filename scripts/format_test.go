@@ -18,7 +18,7 @@ import (
 	"writ/scripts"
 )
 
-func formatted(text string) (string, error) {
+func reformat(text string) (string, error) {
 	out, err := scripts.Format(scripts.Source{Name: "test.tengo", Text: []byte(text)})
 	return string(out), err
 }
@@ -29,14 +29,14 @@ func formatsWell(t interface {
 	Fatalf(string, ...any)
 }, text string) {
 	t.Helper()
-	once, err := formatted(text)
+	once, err := reformat(text)
 	if err != nil {
 		t.Fatalf("%v of\n%s", err, text)
 	}
 	if len(once) > scripts.MaxSource {
 		return // indentation made it too big to be read again
 	}
-	twice, err := formatted(once)
+	twice, err := reformat(once)
 	if err != nil || once != twice {
 		t.Fatalf("%v: formatting again changes (-once +twice):\n%s\nof\n%s", err, cmp.Diff(once, twice), text)
 	}
@@ -126,7 +126,7 @@ func TestFormatMatchesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	formatsWell(t, string(messy))
-	got, err := formatted(string(messy))
+	got, err := reformat(string(messy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestExamplesAreFormatted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := formatted(string(text))
+		got, err := reformat(string(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestExamplesAreFormatted(t *testing.T) {
 
 func TestFormatRejectsSyntaxErrors(t *testing.T) {
 	for _, text := range []string{"a := ", "f(1,,)", "'ab'", "\"", "a\x00", "a := " + strings.Repeat("[", 300) + strings.Repeat("]", 300), strings.Repeat(" ", scripts.MaxSource+1)} {
-		if out, err := formatted(text); writ.AsError(err).Code != writ.CodeScriptInvalid || out != "" {
+		if out, err := reformat(text); writ.AsError(err).Code != writ.CodeScriptInvalid || out != "" {
 			t.Errorf("%.20q: %q, %v", text, out, err)
 		}
 	}
@@ -205,7 +205,7 @@ func FuzzFormat(f *testing.F) {
 		f.Add(tt.text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := formatted(text); err == nil {
+		if _, err := reformat(text); err == nil {
 			formatsWell(t, text)
 		}
 	})
@@ -435,27 +435,6 @@ func (w *wordWriter) bracket(open, close string, element func(), n int, last gap
 		w.between(anywhere)
 	}
 	w.say(close)
-}
-
-// withoutCommas replaces each comma before a closing bracket by a space.
-func withoutCommas(text string) string {
-	clean, comma := []byte(text), -1
-	file := parser.NewFileSet().AddFile("", -1, len(text))
-	for scanner := parser.NewScanner(file, []byte(text), nil, 0); ; {
-		tok, _, pos := scanner.Scan()
-		switch tok {
-		case token.EOF:
-			return string(clean)
-		case token.Comma:
-			comma = file.Offset(pos)
-			continue
-		case token.RParen, token.RBrack, token.RBrace:
-			if comma >= 0 {
-				clean[comma] = ' '
-			}
-		}
-		comma = -1
-	}
 }
 
 // withoutCommas replaces each comma before a closing bracket by a space.

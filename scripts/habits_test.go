@@ -51,7 +51,7 @@ func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
 		"x := “hello”":                          {"1:6", "double quotes"},
 		"import \"machine\"":                    {"1:1", "name := import(\"name\")"},
 		"from machine import create":            {"1:1", "name := import(\"name\")"},
-		"x := 5\ny := f\"a {x}\"":               {"2:6", "formatted("},
+		"x := 5\ny := f\"a {x}\"":               {"2:6", "format("},
 		"# a comment\nx := 5":                   {"1:1", "begins with //"},
 		"-- a comment\nx := 5":                  {"1:1", "begins with //"},
 		"x := 1\ny := x ?? 2":                   {"2:8", "is_undefined"},
@@ -145,7 +145,7 @@ func TestCommaAfterTheLastElementIsAccepted(t *testing.T) {
 		if _, err := scripts.Compile(bundleOf(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		if got, err := formatted(text); err != nil || got != formatted {
+		if got, err := reformat(text); err != nil || got != formatted {
 			t.Errorf("%q is formatted as %q, %v; want %q", text, got, err, formatted)
 		}
 	}

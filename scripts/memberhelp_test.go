@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"writ/scripts"
-
-	"writ/scripts"
 )
 
 func TestCheckListsTheMembersOfAModule(t *testing.T) {
