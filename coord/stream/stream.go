@@ -34,9 +34,10 @@ type Stream struct {
 	reset  bool // the events directly after `after` are gone
 }
 
-// VisitWatchResponse and VisitWatchRunResponse stream the events as the response.
+// VisitWatchResponse streams the events as the response.
+func (s *Stream) VisitWatchResponse(w http.ResponseWriter) error { return s.serve(w) }
 
-func (s *Stream) VisitWatchResponse(w http.ResponseWriter) error    { return s.serve(w) }
+// VisitWatchRunResponse streams the events of a run as the response.
 func (s *Stream) VisitWatchRunResponse(w http.ResponseWriter) error { return s.serve(w) }
 
 // serve streams until the reader disconnects or is too slow, or the coordinator stops. An error after the first byte

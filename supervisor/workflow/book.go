@@ -79,7 +79,7 @@ func (t writer) effect(op *catalog.Operation, c *journal.Call, have *journal.Res
 		after.Deployment = t.run.Deployment
 	}
 	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
-	after.Values, after.Run, after.Updated = receiver{t.Step}.completeValues(c, result.Values), t.run.ID, t.now
+	after.Values, after.Run, after.Updated = receiver(t).completeValues(c, result.Values), t.run.ID, t.now
 	after.Standing = bound.Standing(catalog.StandingOf(result.Values))
 	after.Need = uses(op, c.Args, result.Values, after.Need)
 	args := t.handlesNamed(op, c)
@@ -117,7 +117,7 @@ func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
 	return writ.DigestOf(text)
 }
 
-// eventResource is a resource as it leaves the datacenter: without values.
+// EventResource is a resource as it leaves the datacenter: without values.
 func EventResource(r writ.Resource) *writ.Resource {
 	r.Values = nil
 	return &r

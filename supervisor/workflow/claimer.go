@@ -29,19 +29,19 @@ type claimer struct{ *Step }
 
 // arrange brings the calls as far as can be decided here: those that cannot succeed fail, the others get their resource and their node.
 func (t claimer) arrange(g ground) error {
-	if err := (ender{t.Step}).cascade(); err != nil {
+	if err := (ender(t)).cascade(); err != nil {
 		return err
 	}
-	if (waiter{t.Step}).waitsForInventories() {
+	if (waiter(t)).waitsForInventories() {
 		return nil
 	}
 	if err := t.claimCalls(g); err != nil {
 		return err
 	}
-	if err := (ender{t.Step}).cascade(); err != nil {
+	if err := (ender(t)).cascade(); err != nil {
 		return err
 	}
-	return placer{t.Step}.placeCalls(g)
+	return placer(t).placeCalls(g)
 }
 
 // claimCalls decides, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
@@ -68,7 +68,7 @@ func (t claimer) claimCalls(g ground) error {
 // What such a call needs itself does not wait for its sake: it ends without it.
 func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	waiting := make(map[int]bool)
-	groups := placer{t.Step}.connected()
+	groups := placer(t).connected()
 	for _, group := range groups {
 		free, err := t.areFree(g, group)
 		if err != nil {
@@ -100,7 +100,7 @@ func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 // areFree reports whether nothing of a group of calls is on hold, and no other run works on what they are about. It says of each call where that is
 // not so that it waits.
 func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
-	free, err := waiter{t.Step}.mayStart(g, group)
+	free, err := waiter(t).mayStart(g, group)
 	if err != nil {
 		return false, err
 	}

@@ -17,7 +17,7 @@ import (
 // same thing again and again need a round for each. What is left then is foreseen as well as it can be.
 const maxRounds = 100
 
-// draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a step, on a journal that is
+// Draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a step, on a journal that is
 // only read. Where nodes would act the draft takes what they are expected to do as done, and lays the outcome over the journal for the
 // calls that follow. Calls of one pass are arranged together, and when the script waits for one of them all of them are taken to end.
 type Draft struct {
@@ -36,6 +36,7 @@ type Draft struct {
 
 var _ ground = (*Draft)(nil)
 
+// NewDraft returns a draft of a plan. The step t belongs to a run that is not stored.
 func NewDraft(tx *journal.Tx, t *Step, plan []ProposedCall) (*Draft, error) {
 	d := &Draft{
 		step: t, tx: tx, plan: plan, Seen: make([]writ.PreviewedCall, len(plan)), left: maxRounds,
@@ -134,7 +135,7 @@ func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	d.laid[id] = after
 }
 
-// carryOut takes the plan from its first call to its last.
+// CarryOut takes the plan from its first call to its last.
 func (d *Draft) CarryOut(ctx context.Context) error {
 	for i := range d.plan {
 		p := &d.plan[i]

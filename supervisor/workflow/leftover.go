@@ -62,7 +62,7 @@ func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) 
 func (t receiver) takeOver(c *journal.Call, left *leftover) error {
 	if left.deployment != t.run.Deployment && !c.Options.Adopt {
 		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
-		err := claimer{t.Step}.notOwner(owner)
+		err := claimer(t).notOwner(owner)
 		err.Message += "; it was left on " + c.NodeName + " by " + left.by
 		c.Error = err
 		return nil

@@ -73,7 +73,7 @@ func waitsForLost(c *journal.Call, n writ.Node) bool {
 	return c.Options.OnLoss == "replace" || c.Options.OnLoss == "wait" && n.Admission != writ.AdmissionRemoved
 }
 
-// isAway reports whether a node does not take what is in its queue: it is lost, or was removed.
+// IsAway reports whether a node does not take what is in its queue: it is lost, or was removed.
 func IsAway(n writ.Node) bool {
 	return n.Liveness == writ.LivenessLost || n.Admission == writ.AdmissionRemoved
 }
@@ -183,7 +183,7 @@ func (t losses) receiveWithdrawn(m mail.Mail) error {
 		switch n, _ := t.Nodes.Get(c.Node); {
 		case t.run.Stop != nil && taken.Number < c.Delivery: // the newest one says what becomes of it
 		case t.run.Stop != nil:
-			err = t.fail(c, ender{t.Step}.stoppedCall(), t.run.Stop)
+			err = t.fail(c, ender(t).stoppedCall(), t.run.Stop)
 		case IsAway(n) && neverBegan(c):
 			err = t.moveAway(c, writ.Reason{Code: writ.ReasonMoved, Node: c.NodeName, State: string(writ.LivenessLost)})
 		case IsAway(n) && mayBeWaiting(c) && taken.Number < c.Delivery: // another delivery was sent meanwhile
@@ -213,7 +213,7 @@ func (t losses) receiveWithdrawn(m mail.Mail) error {
 	return nil
 }
 
-// freeNames forgets what a node had, in the transaction in which a person's word is recorded that it never comes back, and writes into its
+// FreeNames forgets what a node had, in the transaction in which a person's word is recorded that it never comes back, and writes into its
 // record what it must not go on with: another node may have that from then on. It returns the runs that have open calls there; each is to be
 // told.
 func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {

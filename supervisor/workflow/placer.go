@@ -32,7 +32,7 @@ func (t placer) placeCalls(g ground) error {
 			}
 			again = again || slices.ContainsFunc(group, func(c *journal.Call) bool { return c.State.Ended() })
 		}
-		if err := (ender{t.Step}).cascade(); err != nil {
+		if err := (ender(t)).cascade(); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func (t placer) connected() [][]*journal.Call {
 		}
 	}
 	for _, c := range waiting {
-		for _, seq := range slices.Concat(transfer{t.Step}.near(c), c.Orders) {
+		for _, seq := range slices.Concat(transfer(t).near(c), c.Orders) {
 			if _, ok := parent[seq]; ok && together(c, t.call(seq)) {
 				parent[find(c.Seq)] = find(seq)
 			}
@@ -245,7 +245,7 @@ func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) 
 // torn is the error of a call that is bound to two nodes.
 func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.Nodes.Name(a), t.Nodes.Name(b))
-	if len(waiter{t.Step}.holders(c)) > 0 {
+	if len(waiter(t).holders(c)) > 0 {
 		return err.WithHint("the journal came from a backup, and a node has this call from before: look at what is on both")
 	}
 	if at := t.splitAt(c); at != "" {
@@ -258,7 +258,7 @@ func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 // before the youngest of it or, if all of that was asked for in one pass, before the call. It is "" if no read did.
 func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
-	for _, seq := range (transfer{t.Step}).near(c) {
+	for _, seq := range (transfer(t)).near(c) {
 		need := t.call(seq)
 		op, _ := catalog.Lookup(need.Operation)
 		fresh := need.Change == writ.ChangeCreated || !need.State.Ended()
@@ -288,8 +288,8 @@ func (t placer) homes(c *journal.Call) []writ.NodeID {
 	if c.Node != "" {
 		nodes = append(nodes, c.Node)
 	}
-	nodes = append(nodes, waiter{t.Step}.holders(c)...)
-	for _, seq := range (transfer{t.Step}).near(c) {
+	nodes = append(nodes, waiter(t).holders(c)...)
+	for _, seq := range (transfer(t)).near(c) {
 		if need := t.call(seq); need != nil && need.Node != "" && together(c, need) {
 			nodes = append(nodes, need.Node)
 		}

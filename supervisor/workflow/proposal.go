@@ -14,7 +14,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// proposed is a call of a proposal that was found to be proper.
+// ProposedCall is a validated call of a proposal.
 type ProposedCall struct {
 	scripts.NewCall
 	Op      *catalog.Operation
@@ -23,7 +23,7 @@ type ProposedCall struct {
 	unknown []string // the arguments of which something is not known yet, in the order of the schema
 }
 
-// readProposal validates the deployment, the targets and the calls of a proposal, which any client can send. Its calls
+// ReadProposal validates the deployment, the targets and the calls of a proposal, which any client can send. Its calls
 // are checked like the calls of a pass.
 func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	switch {
@@ -48,7 +48,7 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	return calls, nil
 }
 
-// short fits what a stranger wrote into a message.
+// Short fits what a stranger wrote into a message.
 func Short(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -172,7 +172,7 @@ func hides(v any) bool {
 	return false
 }
 
-// proposalRun is a run as it would be, without an id.
+// ProposalRun is a run as it would be, without an id.
 func ProposalRun(p *writ.Proposal, calls []ProposedCall, project string, revision int) *journal.Run {
 	run := &journal.Run{
 		Run:         writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning},

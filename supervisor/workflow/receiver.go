@@ -28,7 +28,7 @@ type receiver struct{ *Step }
 // receive takes mail into the step, after what ends the run because of what it is, nil if nothing does. It changes memory only.
 func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	if why != nil {
-		ender{t.Step}.halt(*why)
+		ender(t).halt(*why)
 	}
 	for i, a := range m.Results {
 		if !t.genuine[i] {
@@ -69,13 +69,13 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 			return err
 		}
 	}
-	for _, node := range (losses{t.Step}).lostNow(m.LostNodes) {
-		if err := (losses{t.Step}).lose(node); err != nil {
+	for _, node := range (losses(t)).lostNow(m.LostNodes) {
+		if err := (losses(t)).lose(node); err != nil {
 			return err
 		}
 	}
 	if m.Resume != nil {
-		if err := (resumer{t.Step}).resume(*m.Resume); err != nil {
+		if err := (resumer(t)).resume(*m.Resume); err != nil {
 			return err
 		}
 	}
@@ -88,14 +88,14 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
 		}
 		if m.Stop.State == writ.RunExpired {
-			waiter{t.Step}.sayHeld(m.Stop.Err)
+			waiter(t).sayHeld(m.Stop.Err)
 		}
-		ender{t.Step}.halt(*m.Stop)
+		ender(t).halt(*m.Stop)
 		if d := m.Stop.Decision; d != nil {
 			t.run.Decided, t.runDirty, t.runMoved = Decided(t.run.Decided, *d), true, true
 		}
 	}
-	return losses{t.Step}.receiveWithdrawn(m)
+	return losses(t).receiveWithdrawn(m)
 }
 
 // tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
@@ -137,7 +137,7 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	report(c, &r)
 	noteFailureKnown(c, r.Error.Code)
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
-		return t.fail(c, ender{t.Step}.stoppedCall(), r.Error)
+		return t.fail(c, ender(t).stoppedCall(), r.Error)
 	}
 	if err := t.move(c, writ.CallFailed); err != nil {
 		return err
@@ -221,7 +221,7 @@ func withoutHint(err *writ.Error) *writ.Error {
 	return &writ.Error{Code: err.Code, Message: err.Message}
 }
 
-// backoff is how long to wait after the failure of an attempt, unless Config says otherwise.
+// Backoff is how long to wait after the failure of an attempt, unless Config says otherwise.
 func Backoff(attempt int) time.Duration {
 	d := BackoffMost
 	if attempt < 7 { // 64 s is more than the most

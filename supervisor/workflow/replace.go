@@ -83,7 +83,7 @@ func (t losses) bereft(gone writ.NodeID) map[int]need {
 
 // needsThere returns what a call must be on one node with: what its handles lead to, and what it names.
 func (t losses) needsThere(c *journal.Call) (needs []need) {
-	for _, seq := range (transfer{t.Step}).near(c) {
+	for _, seq := range (transfer(t)).near(c) {
 		if made := t.call(seq); made != nil && together(c, made) {
 			needs = append(needs, need{seq, made.Resource(), made.Node})
 		}

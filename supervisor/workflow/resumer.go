@@ -13,7 +13,7 @@ import (
 // resumer continues a failed run.
 type resumer struct{ *Step }
 
-// mayResume says why a run cannot be resumed, nil if it can as far as itself is concerned.
+// MayResume says why a run cannot be resumed, nil if it can as far as itself is concerned.
 func MayResume(run *journal.Run, now time.Time) error {
 	switch {
 	case !run.State.Ended():
@@ -57,7 +57,7 @@ func (t resumer) resume(r mail.Resume) error {
 	run.Failure, run.Summary, run.Ended = nil, nil, time.Time{}
 	run.Decided = Decided(run.Decided, r.Decision)
 	run.Why = writ.Reason{Code: writ.ReasonResumed, By: r.Decision.Signer, Text: r.Decision.Reason}
-	return ender{t.Step}.moveRun(writ.RunRunning)
+	return ender(t).moveRun(writ.RunRunning)
 }
 
 // curable refuses a resume that could only come to the same end: the script has seen the error of the call that failed the run, and what it has seen stays.
@@ -66,7 +66,7 @@ func (t resumer) curable() error {
 	if c == nil {
 		return nil
 	}
-	cause := ender{t.Step}.handled(c) // runs that ended under an earlier version name the call that needed it
+	cause := ender(t).handled(c) // runs that ended under an earlier version name the call that needed it
 	if cause == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (t resumer) reopen(c *journal.Call) error {
 		return err
 	}
 	if c.Late != nil {
-		return receiver{t.Step}.take(c, c.Late)
+		return receiver(t).take(c, c.Late)
 	}
 	if c.Delivery > 0 {
 		c.Attempt++

@@ -10,12 +10,13 @@ import (
 	"writ/supervisor/journal"
 )
 
+// SecretUnknown returns the error for a secret that a project does not have.
 func SecretUnknown(ref, project string) *writ.Error {
 	return writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in this datacenter", project, ref).
 		WithHint("`writ secret list` shows what there is; set it with `writ secret set`, then sign the script again")
 }
 
-// splitRef takes "db-password@3" apart, which is of a payload and so in proper form.
+// SplitRef takes "db-password@3" apart, which is of a payload and so in proper form.
 func SplitRef(ref string) (name string, version int) {
 	name, text, _ := strings.Cut(ref, "@")
 	version, _ = strconv.Atoi(text)

@@ -21,7 +21,7 @@ const (
 	startWithin = 60 * time.Second
 	// startMost is how long a later one may wait there, if the slots of the node are taken by jobs that take longer.
 	startMost = 15 * time.Minute
-	// stopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
+	// StopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
 	StopWithin = 30 * time.Second
 )
 
@@ -35,12 +35,12 @@ func (t sender) sendCalls(tx *journal.Tx) error {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.met(c) {
 			continue
 		}
-		h, err := waiter{t.Step}.onHold(tx, c)
+		h, err := waiter(t).onHold(tx, c)
 		if err != nil {
 			return err
 		}
 		if h != nil && !c.RetryAt.After(t.now) {
-			waiter{t.Step}.putOnHold(c, h)
+			waiter(t).putOnHold(c, h)
 			continue
 		}
 		if !c.Ready {
@@ -58,7 +58,7 @@ func (t sender) sendCalls(tx *journal.Tx) error {
 		}
 	}
 	if t.lacking {
-		return ender{t.Step}.cascade()
+		return ender(t).cascade()
 	}
 	return nil
 }
@@ -161,15 +161,15 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 		return nil // it takes nothing any more, and what it did not take goes elsewhere
 	}
 	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the word to stop may be lost too
-		ender{t.Step}.callBack(c)
+		ender(t).callBack(c)
 		return nil
 	}
-	h, err := waiter{t.Step}.onHold(tx, c)
+	h, err := waiter(t).onHold(tx, c)
 	if err != nil {
 		return err
 	}
 	if h != nil {
-		waiter{t.Step}.keepBack(c, h)
+		waiter(t).keepBack(c, h)
 		return nil
 	}
 	if c.State == writ.CallRunning {
@@ -207,7 +207,7 @@ func (t sender) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string]
 	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)
-	grant, err := transfer{t.Step}.grant(tx, op, c)
+	grant, err := transfer(t).grant(tx, op, c)
 	if err != nil {
 		return err
 	}

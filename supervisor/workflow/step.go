@@ -17,7 +17,7 @@ import (
 	"writ/supervisor/placement"
 )
 
-// step is one step of one run, in memory. It starts as the journal has the run, changes by mail and by a pass of the
+// Step is one step of one run, in memory. It starts as the journal has the run, changes by mail and by a pass of the
 // script, and is written in one transaction.
 type Step struct {
 	*View
@@ -61,6 +61,7 @@ type appliedResult struct {
 	late bool // the call had ended before: only the effect on its resource counts
 }
 
+// NewStep returns a step of a run at the time now.
 func NewStep(view *View, run *journal.Run, now time.Time) *Step {
 	return &Step{
 		View: view, now: now, run: run,
@@ -169,7 +170,7 @@ func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 
 // wantsPass reports whether evaluating the script can bring anything new now.
 func (t evaluation) wantsPass() bool {
-	return t.blocked == "" && t.unevaluated() && waiter{t.Step}.notBegun() == nil
+	return t.blocked == "" && t.unevaluated() && waiter(t).notBegun() == nil
 }
 
 // unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment and it is not on hold.
@@ -207,7 +208,7 @@ func (t evaluation) entries() []scripts.Entry {
 	return entries
 }
 
-// decided is the list of the last decisions with another one.
+// Decided is the list of the last decisions with another one.
 func Decided(list []writ.Decision, d writ.Decision) []writ.Decision {
 	list = append(slices.Clone(list), d)
 	return list[max(len(list)-writ.MaxDecisions, 0):]

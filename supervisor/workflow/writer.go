@@ -37,19 +37,19 @@ func (t writer) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 		}
 	}
 	for _, lost := range m.Resend {
-		if err := (sender{t.Step}).deliverAgain(tx, lost); err != nil {
+		if err := (sender(t)).deliverAgain(tx, lost); err != nil {
 			return err
 		}
 	}
 	if !t.run.Reopened || t.run.Stop != nil { // a script that fails again, without anything new, has nothing more done
-		if err := (claimer{t.Step}).arrange(tx); err != nil {
+		if err := (claimer(t)).arrange(tx); err != nil {
 			return err
 		}
-		if err := (sender{t.Step}).sendCalls(tx); err != nil {
+		if err := (sender(t)).sendCalls(tx); err != nil {
 			return err
 		}
 	}
-	for _, step := range []func(tx *journal.Tx) error{(ender{t.Step}).conclude, t.keep} {
+	for _, step := range []func(tx *journal.Tx) error{(ender(t)).conclude, t.keep} {
 		if err := step(tx); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 	}
 	if run.State == writ.RunAccepted {
 		run.Started = t.now
-		if err := (ender{t.Step}).moveRun(writ.RunRunning); err != nil {
+		if err := (ender(t)).moveRun(writ.RunRunning); err != nil {
 			return err
 		}
 	}
@@ -88,13 +88,13 @@ func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 		run.Output = pass.Output
 	}
 	for _, n := range pass.Calls {
-		if err := (claimer{t.Step}).enlist(n); err != nil {
+		if err := (claimer(t)).enlist(n); err != nil {
 			return err
 		}
 	}
 	if pass.Status == scripts.Failed {
-		run.Failure = ender{t.Step}.blame(*pass.Failure)
-		ender{t.Step}.halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
+		run.Failure = ender(t).blame(*pass.Failure)
+		ender(t).halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
 		clear(t.out.Stops.Cancels) // what has started may end by itself; only what was not sent is given up
 		clear(t.out.Stops.Withdraw)
 	}
@@ -242,10 +242,10 @@ func (t writer) keep(tx *journal.Tx) error {
 			return err
 		}
 	}
-	if idle := !(evaluation{t.Step}).unevaluated(); idle != t.run.Idle {
+	if idle := !(evaluation(t)).unevaluated(); idle != t.run.Idle {
 		t.run.Idle, t.runDirty = idle, true
 	}
-	waiter{t.Step}.sayBlocked()
+	waiter(t).sayBlocked()
 	if t.runDirty || t.run.WaitsAnew() && !t.isOut() {
 		if err := tx.PutRun(t.run); err != nil {
 			return err

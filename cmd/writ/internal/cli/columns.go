@@ -7,6 +7,7 @@ func Column[T any](title string, cell func(T) string) terminal.Column[T] {
 	return terminal.Column[T]{Title: title, Cell: cell}
 }
 
+// Wide returns a column that only wide tables show.
 func Wide[T any](title string, cell func(T) string) terminal.Column[T] {
 	return terminal.Column[T]{Title: title, Cell: cell, Wide: true}
 }

@@ -18,11 +18,13 @@ import (
 // completeWithin limits how long shell completion waits for a coordinator.
 const completeWithin = 2 * time.Second
 
-// suggestions requests possible next words from a coordinator. An error yields no suggestions, because a shell cannot
+// Suggestions requests possible next words from a coordinator. An error yields no suggestions, because a shell cannot
 // show it.
-type suggestions func(ctx context.Context, c *client.Client) []string
+type Suggestions func(ctx context.Context, c *client.Client) []string
 
-func (e *Env) Completion(ask suggestions) cobra.CompletionFunc {
+// Completion returns the completion of a first argument by the words that ask suggests. Without a coordinator it suggests
+// no words.
+func (e *Env) Completion(ask Suggestions) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 || e.FillFlags(cmd) != nil { // completion does not run the hook that fills the flags
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -38,7 +40,7 @@ func (e *Env) Completion(ask suggestions) cobra.CompletionFunc {
 }
 
 // CompleteFlag registers suggestions for the value of a flag.
-func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, ask suggestions) {
+func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, ask Suggestions) {
 	complete := e.Completion(ask)
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return complete(cmd, nil, word)
@@ -49,7 +51,7 @@ func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, ask suggestions) {
 }
 
 // SuggestRuns offers the newest runs in the given states, or in any state.
-func SuggestRuns(states ...api.RunState) suggestions {
+func SuggestRuns(states ...api.RunState) Suggestions {
 	return func(ctx context.Context, c *client.Client) []string {
 		page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{State: states, Limit: api.Given(50)}))
 		all := []string{cobra.CompletionWithDesc(client.LastRun, "the run that you submitted last, or the newest")}
@@ -60,6 +62,7 @@ func SuggestRuns(states ...api.RunState) suggestions {
 	}
 }
 
+// SuggestNodes suggests the names of all nodes.
 func SuggestNodes(ctx context.Context, c *client.Client) []string {
 	nodes, _ := c.Nodes(ctx, api.ListNodesParams{})
 	var all []string
@@ -115,6 +118,7 @@ func SafeCompletions(all []string) (safe []string) {
 	return safe
 }
 
+// SuggestDatacenters suggests the names of all datacenters, with region and health.
 func SuggestDatacenters(ctx context.Context, c *client.Client) []string {
 	list, _ := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	var all []string

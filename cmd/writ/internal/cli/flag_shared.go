@@ -21,6 +21,7 @@ type LogFlags struct {
 	Format string
 }
 
+// Add adds the flags to a command. level is the default level.
 func (l *LogFlags) Add(c *cobra.Command, level string) {
 	f := c.Flags()
 	f.StringVar(&l.Level, "log-level", level, "debug, info, warn or error")

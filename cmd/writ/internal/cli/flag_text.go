@@ -89,8 +89,10 @@ func CheckLabels(labels map[string]string, flag string) error {
 // these flags.
 type ModuleFlags struct{ Words []string }
 
+// Add adds the flag to a command.
 func (m *ModuleFlags) Add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&m.Words, "module", nil, "module of your own as NAME=FILE, for import(\"NAME\"); others are looked for beside the script (repeatable)")
 }
 
+// Modules returns the modules that the flag names.
 func (m *ModuleFlags) Modules() (client.Modules, error) { return client.ParseModules(m.Words) }

@@ -41,6 +41,7 @@ func NoNode(nameOrID string, nodes []writ.Node) error {
 		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
+// SeveralNodes returns the error for a name that several nodes have.
 func SeveralNodes(nameOrID string, count int) error {
 	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
 }

@@ -32,8 +32,10 @@ func Mark(is bool) string {
 	return "-"
 }
 
+// Fingerprint returns the fingerprint of a key, "SHA256:…".
 func Fingerprint(key ssh.PublicKey) string { return ssh.FingerprintSHA256(key) }
 
+// YesNo returns "yes" or "no".
 func YesNo(yes bool) string {
 	if yes {
 		return "yes"

@@ -48,6 +48,7 @@ func (o *OrderFlags) SecretsOf(script client.Script) []string {
 // DefaultDeadline is the default of --deadline.
 const DefaultDeadline = time.Hour
 
+// Add adds the flags to a command.
 func (o *OrderFlags) Add(env *cli.Env, c *cobra.Command) {
 	o.AddTask(env, c)
 	f := c.Flags()
@@ -251,6 +252,8 @@ func holdsKey(v any) bool {
 	return false
 }
 
+// ParseDeployment reads "NAME" or "NAME@BASE". BASE is the revision that the deployment must have. An empty text is no
+// deployment.
 func ParseDeployment(s string) (identity.Deployment, error) {
 	if s == "" {
 		return identity.Deployment{}, nil
