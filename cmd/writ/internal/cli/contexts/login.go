@@ -1,4 +1,4 @@
-package main
+package contexts
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-func (a *app) loginCommand() *cobra.Command {
+func loginCommand(env *cli.Env) *cobra.Command {
 	var web, token bool
 	c := &cobra.Command{
 		Use:   "login",
@@ -25,16 +25,16 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 			if web && token {
 				return writ.Errorf(writ.CodeUsage, "--web and --token exclude each other")
 			}
-			if err := cli.ShowsTokens(a.Env); err != nil && (web || token) {
+			if err := cli.ShowsTokens(env); err != nil && (web || token) {
 				return err
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
 			s, err := c.Login(cmd.Context(), web)
 			if writ.CodeOf(err) == writ.CodeNotFound {
-				a.Note("reading needs no login at %s", c.Context.Servers[0])
+				env.Note("reading needs no login at %s", c.Context.Servers[0])
 				return nil
 			}
 			if err != nil {
@@ -42,12 +42,12 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 			}
 			switch {
 			case token:
-				return a.Print(terminal.View{Data: s, Text: func(bool) string { return s.Token + "\n" }})
+				return env.Print(terminal.View{Data: s, Text: func(bool) string { return s.Token + "\n" }})
 			case web:
-				a.Note("open this within 30 seconds:")
-				return a.Print(terminal.View{Data: s, Text: func(bool) string { return s.Web + "\n" }})
+				env.Note("open this within 30 seconds:")
+				return env.Print(terminal.View{Data: s, Text: func(bool) string { return s.Web + "\n" }})
 			}
-			a.Done("logged in at %s as %s until %s", s.Coordinator, s.Name, s.Until.Local().Format(time.DateTime))
+			env.Done("logged in at %s as %s until %s", s.Coordinator, s.Name, s.Until.Local().Format(time.DateTime))
 			return nil
 		},
 	}
@@ -56,14 +56,14 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 	return c
 }
 
-func (a *app) logoutCommand() *cobra.Command {
+func logoutCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "logout",
 		Short:   "End the logins of this context, including browser logins made with them",
 		Example: "  writ logout",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package main
+package contexts
 
 import (
 	"cmp"
@@ -18,9 +18,9 @@ import (
 	"writ/identity"
 )
 
-func (a *app) contextCommand() *cobra.Command {
-	return cli.Family("context", "Choose between clusters", a.contextListCommand(), a.contextUseCommand(), a.contextAddCommand(),
-		a.contextExportCommand(), a.contextImportCommand())
+func contextCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("context", "Choose between clusters", contextListCommand(env), contextUseCommand(env), contextAddCommand(env),
+		contextExportCommand(env), contextImportCommand(env))
 }
 
 // contextView is a context, marked if it is the current one.
@@ -29,14 +29,14 @@ type contextView struct {
 	Current bool `json:"current"`
 }
 
-func (a *app) contextListCommand() *cobra.Command {
+func contextListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the contexts of the configuration",
 		Example: "  writ context list",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			file, err := a.Configuration()
+			file, err := env.Configuration()
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func (a *app) contextListCommand() *cobra.Command {
 				current := c.Name == file.Current || len(file.Contexts) == 1
 				all = append(all, contextView{withoutPasswords(c), current})
 			}
-			return a.PrintList(terminal.List(all, all, func(c contextView) string { return c.Name },
+			return env.PrintList(terminal.List(all, all, func(c contextView) string { return c.Name },
 				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return cli.Mark(c.Current) }},
 				terminal.Column[contextView]{Title: "NAME", Cell: func(c contextView) string { return c.Name }},
 				terminal.Column[contextView]{Title: "SERVERS", Cell: func(c contextView) string { return strings.Join(c.Servers, " ") }},
@@ -67,14 +67,14 @@ func withoutPasswords(c config.Context) config.Context {
 	return c
 }
 
-func (a *app) contextUseCommand() *cobra.Command {
+func contextUseCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "use NAME",
 		Short:   "Make a context the current one",
 		Example: "  writ context use work",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := a.Configuration()
+			file, err := env.Configuration()
 			if err != nil {
 				return err
 			}
@@ -85,13 +85,13 @@ func (a *app) contextUseCommand() *cobra.Command {
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Done("%s is the current context", args[0])
+			env.Done("%s is the current context", args[0])
 			return nil
 		},
 	}
 }
 
-func (a *app) contextAddCommand() *cobra.Command {
+func contextAddCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a cluster to the configuration, or change it",
@@ -103,11 +103,11 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 			if !writ.ValidName(args[0]) {
 				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", args[0]).WithHint("use lower-case letters, digits and hyphens")
 			}
-			file, err := config.Load(a.Flags.Config)
+			file, err := config.Load(env.Flags.Config)
 			if err != nil {
 				return err
 			}
-			key, err := client.AbsoluteSpec(a.Flags.Key)
+			key, err := client.AbsoluteSpec(env.Flags.Key)
 			if err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 				c = *have
 			}
 			one := &config.File{Contexts: []config.Context{c}}
-			over := a.Flags.Overrides()
+			over := env.Flags.Overrides()
 			over.Key = key
 			c, err = one.Choose(c.Name, over)
 			if err != nil {
@@ -134,13 +134,13 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Done("the context %s is in %s", c.Name, file.Path)
+			env.Done("the context %s is in %s", c.Name, file.Path)
 			return nil
 		},
 	}
 }
 
-func (a *app) contextExportCommand() *cobra.Command {
+func contextExportCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
 		Short: "Print the context for another person: where the cluster is, and how to know that it is the right one",
@@ -150,7 +150,7 @@ a chain of rosters that leads from the id through this version. Send it on a way
 		Example: "  writ context export > work.yaml",
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -180,12 +180,12 @@ a chain of rosters that leads from the id through this version. Send it on a way
 			if err != nil {
 				return err
 			}
-			return a.Print(terminal.View{Data: one, Names: []string{one.Name}, Text: func(bool) string { return string(text) }})
+			return env.Print(terminal.View{Data: one, Names: []string{one.Name}, Text: func(bool) string { return string(text) }})
 		},
 	}
 }
 
-func (a *app) contextImportCommand() *cobra.Command {
+func contextImportCommand(env *cli.Env) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "import FILE",
@@ -211,14 +211,14 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).WithHint("`writ context export` on a machine that has it writes one")
 			}
 			one := in.Contexts[0]
-			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(a.Flags.Project, one.Project)
-			if one.Key, err = client.AbsoluteSpec(a.Flags.Key); err != nil {
+			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(env.Flags.Project, one.Project)
+			if one.Key, err = client.AbsoluteSpec(env.Flags.Key); err != nil {
 				return err
 			}
 			if !writ.ValidName(one.Name) {
 				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", one.Name).WithHint("give it another one with --as")
 			}
-			file, err := config.Load(a.Flags.Config)
+			file, err := config.Load(env.Flags.Config)
 			if err != nil {
 				return err
 			}
@@ -232,7 +232,7 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Done("the context %s is in %s; `writ whoami` shows your name in the roster", one.Name, file.Path)
+			env.Done("the context %s is in %s; `writ whoami` shows your name in the roster", one.Name, file.Path)
 			return nil
 		},
 	}
