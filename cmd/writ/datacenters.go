@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/held"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/terminal"
@@ -50,7 +51,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			if err != nil { // an invalid roster must not hide the list
 				a.Warn("the holds are unknown: %v", err)
 			}
-			held := heldIn(cmd.Context(), c, roster)
+			held := held.HeldIn(cmd.Context(), c, roster)
 			return a.PrintList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
 				cli.Column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
 				cli.Column("REGION", func(d api.Datacenter) string { return d.Region }),

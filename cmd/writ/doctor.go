@@ -19,6 +19,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/held"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -259,7 +260,7 @@ func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.
 		return nil // another finding covers the coordinator
 	}
 	var found []finding
-	held := heldIn(ctx, c, roster)
+	held := held.HeldIn(ctx, c, roster)
 	for _, d := range list.Items {
 		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + cli.Age(d.Connected)}
 		if what := held[d.ID]; what != "" {

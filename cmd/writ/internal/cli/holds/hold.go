@@ -1,4 +1,4 @@
-package main
+package holds
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/held"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -28,7 +29,7 @@ type scopeFlags struct {
 	reason     cli.ReasonFlag
 }
 
-func (s *scopeFlags) add(a *app, c *cobra.Command) {
+func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.datacenter, "dc", "", "name or id of the datacenter")
 	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
@@ -37,8 +38,8 @@ func (s *scopeFlags) add(a *app, c *cobra.Command) {
 	s.reason.Add(c, "writ hold list")
 	c.MarkFlagsMutuallyExclusive("project", "operation")
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
-	a.CompleteFlag(c, "deployment", cli.SuggestDeployments)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 	cli.OneOf(c, "operation", operationNames()...)
 }
 
@@ -56,7 +57,7 @@ func operationNames() (all []string) {
 	return all
 }
 
-func (a *app) holdCommand() *cobra.Command {
+func holdCommand(env *cli.Env) *cobra.Command {
 	var scope scopeFlags
 	c := &cobra.Command{
 		Use:   "hold",
@@ -76,15 +77,15 @@ holds, such a person releases.`,
   writ hold list`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.decideScope(cmd.Context(), scope, identity.DecisionHold)
+			return decideScope(cmd.Context(), env, scope, identity.DecisionHold)
 		},
 	}
-	scope.add(a, c)
-	c.AddCommand(a.holdListCommand())
+	scope.add(env, c)
+	c.AddCommand(holdListCommand(env))
 	return c
 }
 
-func (a *app) releaseCommand() *cobra.Command {
+func releaseCommand(env *cli.Env) *cobra.Command {
 	var scope scopeFlags
 	c := &cobra.Command{
 		Use:   "release",
@@ -101,16 +102,16 @@ The statement names the revision that you saw. If another person decided about t
   writ release --dc dc1 --reason "the disks were replaced"`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.decideScope(cmd.Context(), scope, identity.DecisionRelease)
+			return decideScope(cmd.Context(), env, scope, identity.DecisionRelease)
 		},
 	}
-	scope.add(a, c)
+	scope.add(env, c)
 	return c
 }
 
 // decideScope signs and submits a decision about the work in the scope of the flags.
-func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string) error {
-	c, roster, err := a.Cluster(ctx)
+func decideScope(ctx context.Context, env *cli.Env, flags scopeFlags, decision string) error {
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,19 +127,19 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 		return flags.nothingNamed(decision, dc.Name)
 	}
 	if decision == identity.DecisionHold && scope.Deployment != "" {
-		a.warnUnknownDeployment(ctx, c, dc, scope, projectName)
+		warnUnknownDeployment(ctx, env, c, dc, scope, projectName)
 	}
-	holds, err := a.holdsOver(ctx, c, roster, dc, scope)
+	holds, err := holdsOver(ctx, env, c, roster, dc, scope)
 	if err != nil {
 		return err
 	}
 	statement := identity.Statement{Datacenter: dc.ID, Decision: decision, Reason: string(flags.reason)}
 	scope.Statement(&statement, dc.Datacenter, projectName, holds.Seen(scope))
-	a.Note("signing: %s %s in %s", decision, scope.Text(projectName), dc.Name)
+	env.Note("signing: %s %s in %s", decision, scope.Text(projectName), dc.Name)
 	for _, over := range holds.Over(scope) {
-		a.Note("%s", heldText(over.Last(), over.Text()))
+		env.Note("%s", held.HeldText(over.Last(), over.Text()))
 	}
-	err = cli.Decide(ctx, a.Env, c, statement)
+	err = cli.Decide(ctx, env, c, statement)
 	if decision == identity.DecisionRelease && writ.CodeOf(err) == writ.CodeConflict {
 		return meantHold(ctx, c, roster, dc, scope, err)
 	}
@@ -147,7 +148,7 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 
 // meantHold adds a suggestion to err, the error about work that is not on hold: the hold with the most similar name.
 func meantHold(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope, err error) error {
-	list, failed := signedHolds(ctx, c, roster, dc.Name)
+	list, failed := held.SignedHolds(ctx, c, roster, dc.Name)
 	if failed != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 // warnUnknownDeployment warns that a hold may have a mistyped name, because no resource and no run belongs to the
 // deployment. The hold can also precede the first run, so it is signed anyway. There is no warning if the coordinator
 // does not answer.
-func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *identity.Datacenter, scope identity.Scope, projectName string) {
+func warnUnknownDeployment(ctx context.Context, env *cli.Env, c *client.Client, dc *identity.Datacenter, scope identity.Scope, projectName string) {
 	owners, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{
 		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Name: api.Given(scope.Deployment), Limit: api.Given(1),
 	}))
@@ -197,20 +198,20 @@ func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *i
 	if err != nil {
 		all.Items = nil // suggest no name
 	}
-	a.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s", dc.Name, scope.Deployment, projectName,
+	env.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s", dc.Name, scope.Deployment, projectName,
 		meant.Among(scope.Deployment, all.Items, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows deployments"))
 }
 
 // holdsOver returns the decisions of a datacenter about a scope and about the scopes that contain it. It requests no
 // other decisions, so neither the contents nor the number of other users' holds can block a decision.
-func (a *app) holdsOver(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope) (identity.Holds, error) {
+func holdsOver(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope) (identity.Holds, error) {
 	var projects []writ.ProjectID
 	if scope.Project != "" {
 		projects = append(projects, scope.Project)
 	}
 	holds, err := c.Holds(ctx, roster, dc, projects)
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		a.Warn("the holds in %s are not verified: %v", dc.Name, err)
+		env.Warn("the holds in %s are not verified: %v", dc.Name, err)
 		holds, err = c.ListedHolds(ctx, dc)
 	}
 	return client.HoldsOf(holds), err
@@ -238,20 +239,7 @@ func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope ide
 	return scope, project.Name, err
 }
 
-// heldText formats who placed a hold, and why.
-func heldText(d writ.Decision, what string) string {
-	who := d.Signer
-	if who == "" {
-		who = "the supervisor itself"
-	}
-	text := fmt.Sprintf("%s has held %s since %s", who, what, cli.Clock(d.Time))
-	if d.Reason != "" {
-		text += ": " + d.Reason
-	}
-	return text
-}
-
-func (a *app) holdListCommand() *cobra.Command {
+func holdListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "list",
@@ -262,119 +250,37 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 		Example: "  writ hold list\n  writ hold list --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.Cluster(cmd.Context())
+			c, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := signedHolds(cmd.Context(), c, roster, datacenter)
+			list, err := held.SignedHolds(cmd.Context(), c, roster, datacenter)
 			if err != nil {
 				return err
 			}
-			asked, untrue := cli.Answered(a.Env, list.Items, func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
+			asked, untrue := cli.Answered(env, list.Items, func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
 			if len(asked) == 0 && untrue != nil {
 				return untrue
 			}
-			var rows []heldRow
+			var rows []held.HeldRow
 			for _, d := range asked {
-				rows = append(rows, heldRows(d)...)
+				rows = append(rows, held.HeldRows(d)...)
 			}
-			err = a.PrintList(terminal.List(list, rows, func(h heldRow) string { return h.what },
-				cli.Column("DATACENTER", func(h heldRow) string { return h.datacenter }),
-				cli.Column("WHAT", func(h heldRow) string { return h.what }),
-				cli.Column("STATE", func(h heldRow) string { return h.state }),
-				cli.Column("SINCE", func(h heldRow) string { return cli.Age(h.last.Time) }),
-				cli.Column("BY", func(h heldRow) string { return h.last.Signer }),
-				cli.Column("REASON", func(h heldRow) string { return h.last.Reason }),
-				cli.Whole(cli.Column("RELEASE", func(h heldRow) string { return h.release })),
-				cli.Wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
-				cli.Wide("BY OPERATOR", func(h heldRow) string { return cli.YesNo(h.byOperator) }),
+			err = env.PrintList(terminal.List(list, rows, func(h held.HeldRow) string { return h.What },
+				cli.Column("DATACENTER", func(h held.HeldRow) string { return h.Datacenter }),
+				cli.Column("WHAT", func(h held.HeldRow) string { return h.What }),
+				cli.Column("STATE", func(h held.HeldRow) string { return h.State }),
+				cli.Column("SINCE", func(h held.HeldRow) string { return cli.Age(h.Last.Time) }),
+				cli.Column("BY", func(h held.HeldRow) string { return h.Last.Signer }),
+				cli.Column("REASON", func(h held.HeldRow) string { return h.Last.Reason }),
+				cli.Whole(cli.Column("RELEASE", func(h held.HeldRow) string { return h.Release })),
+				cli.Wide("REVISION", func(h held.HeldRow) string { return fmt.Sprint(h.Revision) }),
+				cli.Wide("BY OPERATOR", func(h held.HeldRow) string { return cli.YesNo(h.ByOperator) }),
 			), cli.UnlessSelected(cmd, "no holds are known: `writ hold` stops new work"))
 			return cmp.Or(err, untrue)
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only holds of this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
-}
-
-// signedHolds requests the signed holds of each datacenter, or of the one with a name or id.
-func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string) (list api.HoldList, err error) {
-	asked, err := cli.DatacentersNamed(roster, datacenter)
-	if err != nil {
-		return list, err
-	}
-	projects, err := c.Reads(ctx, roster)
-	if err != nil {
-		return list, err
-	}
-	list.Items = make([]api.DatacenterHolds, len(asked))
-	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
-		holds, err := c.Holds(ctx, roster, d, projects)
-		list.Items[i] = api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
-		if err != nil {
-			list.Items[i].Holds = []api.Hold{}
-		}
-	})
-	return list, nil
-}
-
-// heldIn describes the holds of each datacenter in a sentence, for lists of datacenters. It also reports a datacenter
-// that did not sign its holds, except one that is away, because the list shows that. Without a roster it returns nil.
-func heldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[writ.DatacenterID]string {
-	if roster == nil {
-		return nil
-	}
-	list, err := signedHolds(ctx, c, roster, "")
-	if err != nil {
-		return nil // the list reports missing permissions
-	}
-	held := make(map[writ.DatacenterID]string)
-	for _, d := range list.Items {
-		all := client.HoldsOf(d.Holds)
-		parts := 0
-		for _, h := range all {
-			if h.Held {
-				parts++
-			}
-		}
-		whole := all.Of(identity.Scope{})
-		switch {
-		case d.Error != nil && d.Error.Code != writ.CodeDatacenterAway:
-			held[d.Datacenter] = "the holds are unknown: " + d.Error.Message
-		case whole != nil && whole.Held:
-			held[d.Datacenter] = "is on hold: " + heldText(whole.Last(), "it")
-		case parts > 0:
-			held[d.Datacenter] = cli.Count(parts, "part") + " of its work on hold"
-		}
-	}
-	return held
-}
-
-// heldRow is a row of the list of holds.
-type heldRow struct {
-	datacenter, what, state, release string
-	last                             writ.Decision
-	revision                         int64
-	byOperator                       bool
-}
-
-// heldRows returns the current holds of a datacenter and the current exemptions from a hold.
-func heldRows(d api.DatacenterHolds) (rows []heldRow) {
-	for _, h := range client.HoldsOf(d.Holds) {
-		exempt := client.HoldsOf(d.Holds).Exempts(h.Scope)
-		if !h.Held && !exempt {
-			continue
-		}
-		row := heldRow{datacenter: d.Name, what: strings.TrimPrefix(h.Text(), "the "), state: "held", last: h.Last(), revision: h.Revision, byOperator: h.ByOperator}
-		if row.last.Signer == "" {
-			row.last.Signer = "supervisor"
-		}
-		if exempt {
-			row.state = "released"
-		} else {
-			row.release = h.Release(d.Name, h.ProjectName)
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }

@@ -1,0 +1,2 @@
+// Package held asks supervisors which work is on hold, and describes their answers.
+package held

@@ -1,0 +1,108 @@
+package held
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// HeldText formats who placed a hold, and why.
+func HeldText(d writ.Decision, what string) string {
+	who := d.Signer
+	if who == "" {
+		who = "the supervisor itself"
+	}
+	text := fmt.Sprintf("%s has held %s since %s", who, what, cli.Clock(d.Time))
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
+}
+
+// SignedHolds requests the signed holds of each datacenter, or of the one with a name or id.
+func SignedHolds(ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string) (list api.HoldList, err error) {
+	asked, err := cli.DatacentersNamed(roster, datacenter)
+	if err != nil {
+		return list, err
+	}
+	projects, err := c.Reads(ctx, roster)
+	if err != nil {
+		return list, err
+	}
+	list.Items = make([]api.DatacenterHolds, len(asked))
+	cli.EachDatacenter(asked, func(i int, d *identity.Datacenter) {
+		holds, err := c.Holds(ctx, roster, d, projects)
+		list.Items[i] = api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
+		if err != nil {
+			list.Items[i].Holds = []api.Hold{}
+		}
+	})
+	return list, nil
+}
+
+// HeldIn describes the holds of each datacenter in a sentence, for lists of datacenters. It also reports a datacenter
+// that did not sign its holds, except one that is away, because the list shows that. Without a roster it returns nil.
+func HeldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[writ.DatacenterID]string {
+	if roster == nil {
+		return nil
+	}
+	list, err := SignedHolds(ctx, c, roster, "")
+	if err != nil {
+		return nil // the list reports missing permissions
+	}
+	held := make(map[writ.DatacenterID]string)
+	for _, d := range list.Items {
+		all := client.HoldsOf(d.Holds)
+		parts := 0
+		for _, h := range all {
+			if h.Held {
+				parts++
+			}
+		}
+		whole := all.Of(identity.Scope{})
+		switch {
+		case d.Error != nil && d.Error.Code != writ.CodeDatacenterAway:
+			held[d.Datacenter] = "the holds are unknown: " + d.Error.Message
+		case whole != nil && whole.Held:
+			held[d.Datacenter] = "is on hold: " + HeldText(whole.Last(), "it")
+		case parts > 0:
+			held[d.Datacenter] = cli.Count(parts, "part") + " of its work on hold"
+		}
+	}
+	return held
+}
+
+// HeldRow is a row of the list of holds.
+type HeldRow struct {
+	Datacenter, What, State, Release string
+	Last                             writ.Decision
+	Revision                         int64
+	ByOperator                       bool
+}
+
+// HeldRows returns the current holds of a datacenter and the current exemptions from a hold.
+func HeldRows(d api.DatacenterHolds) (rows []HeldRow) {
+	for _, h := range client.HoldsOf(d.Holds) {
+		exempt := client.HoldsOf(d.Holds).Exempts(h.Scope)
+		if !h.Held && !exempt {
+			continue
+		}
+		row := HeldRow{Datacenter: d.Name, What: strings.TrimPrefix(h.Text(), "the "), State: "held", Last: h.Last(), Revision: h.Revision, ByOperator: h.ByOperator}
+		if row.Last.Signer == "" {
+			row.Last.Signer = "supervisor"
+		}
+		if exempt {
+			row.State = "released"
+		} else {
+			row.Release = h.Release(d.Name, h.ProjectName)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
