@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/cli/author"
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/holds"
+	"writ/cmd/writ/internal/cli/resources"
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
 )
@@ -102,12 +103,13 @@ in the middle cannot make it act.`,
 	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
-		a.resourceCommand(), a.deploymentCommand(), a.usageCommand(), a.doctorCommand(), a.supportCommand())...)...)
+		a.doctorCommand(), a.supportCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.benchCommands()...)...)
 	root.AddCommand(author.Commands(a.Env)...)
 	root.AddCommand(contexts.Commands(a.Env)...)
 	root.AddCommand(holds.Commands(a.Env)...)
+	root.AddCommand(resources.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

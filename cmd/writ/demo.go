@@ -205,7 +205,7 @@ func demoText(r demoResult, keep bool) string {
 		cli.Column("OPERATION", func(c writ.Call) string { return c.Operation }),
 		cli.Column("NAME", func(c writ.Call) string { return c.Name }),
 		cli.Column("NODE", func(c writ.Call) string { return c.NodeName }),
-		cli.Column("DRIVER", func(c writ.Call) string { return driverName(c) }),
+		cli.Column("DRIVER", func(c writ.Call) string { return cli.DriverName(c) }),
 		cli.Column("TOOK", duration),
 		cli.Column("CHANGE", func(c writ.Call) string { return string(c.Change) }),
 	)

@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/orphan"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -112,7 +113,7 @@ func nodeText(n writ.Node, next step) string {
 			cli.Clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {
-		fmt.Fprintf(&b, "  %s\n", orphanText(o))
+		fmt.Fprintf(&b, "  %s\n", orphan.Text(o))
 	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	if !n.Joined.IsZero() {

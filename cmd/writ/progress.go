@@ -174,20 +174,10 @@ func nodeName(c writ.Call) string {
 	if name == "" {
 		name = string(c.Node)
 	}
-	if d := driverName(c); d != "" {
+	if d := cli.DriverName(c); d != "" {
 		name += " (" + d + ")"
 	}
 	return name
-}
-
-func driverName(c writ.Call) string {
-	switch {
-	case c.Simulated && c.Driver != "" && c.Driver != "simulated":
-		return c.Driver + ", simulated"
-	case c.Simulated:
-		return "simulated"
-	}
-	return c.Driver
 }
 
 // duration formats how long the node worked on the call, by its own clock.

@@ -195,7 +195,7 @@ func endedByLoss(c writ.Call) bool { return c.Error != nil && c.Error.Code == wr
 
 func (r runReasons) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, stateClause(writ.RunState(r.State)), terminal.Clean(r.Why))
+	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, cli.StateClause(writ.RunState(r.State)), terminal.Clean(r.Why))
 	if r.excerpt != "" {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(terminal.CleanLines(r.excerpt), "\n", "\n    "))
 	}

@@ -120,7 +120,7 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 	}
 	for _, s := range params.State {
 		if !slices.Contains(v.fits, s) {
-			return params, writ.Errorf(writ.CodeUsage, "a run that %s cannot be %s", stateClause(writ.RunState(s)), map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
+			return params, writ.Errorf(writ.CodeUsage, "a run that %s cannot be %s", cli.StateClause(writ.RunState(s)), map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
 		}
 	}
 	if len(params.State) == 0 {

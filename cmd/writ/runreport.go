@@ -109,7 +109,7 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 		whole.Line, _ = strconv.Atoi(at) // 0 if it is not in the script
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: placeOf(f)}
 	} else if end.State != writ.RunSucceeded {
-		whole.Failure = &junit.Problem{Message: "the run " + stateClause(writ.RunState(run.State))}
+		whole.Failure = &junit.Problem{Message: "the run " + cli.StateClause(writ.RunState(run.State))}
 	}
 	s.Cases = append(s.Cases, whole)
 	for _, call := range calls {

@@ -150,7 +150,7 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 			cli.Column("NAME", func(c api.CallValues) string { return c.Name }),
 			cli.Column("STATE", func(c api.CallValues) string { return string(c.State) }),
 			cli.Column("NODE", func(c api.CallValues) string { return c.NodeName }),
-			cli.Column("DRIVER", func(c api.CallValues) string { return driverName(c.Call) }),
+			cli.Column("DRIVER", func(c api.CallValues) string { return cli.DriverName(c.Call) }),
 			cli.Column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
 			cli.Column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
 			cli.Column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),

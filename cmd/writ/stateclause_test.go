@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 )
 
 func TestStateBecomesAClause(t *testing.T) {
@@ -12,7 +13,7 @@ func TestStateBecomesAClause(t *testing.T) {
 		writ.RunSucceeded: "has succeeded", writ.RunFailed: "has failed", writ.RunExpired: "has expired",
 		writ.RunCancelled: "was cancelled", "refused": "was refused", "waiting": "is waiting", writ.RunRunning: "is running",
 	} {
-		if got := stateClause(state); got != want {
+		if got := cli.StateClause(state); got != want {
 			t.Errorf("%s becomes %q, want %q", state, got, want)
 		}
 	}

@@ -290,7 +290,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 			return err
 		}
 	}
-	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, stateClause(writ.RunState(run.State)))
+	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, cli.StateClause(writ.RunState(run.State)))
 	if failure != nil {
 		e.Code, e.Hint = failure.Code, failure.Hint
 		e.Message += ": " + failure.Message

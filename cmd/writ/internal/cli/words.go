@@ -148,3 +148,24 @@ func SignedBy(name string, c *identity.Certificate) string {
 	}
 	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
 }
+
+func DriverName(c writ.Call) string {
+	switch {
+	case c.Simulated && c.Driver != "" && c.Driver != "simulated":
+		return c.Driver + ", simulated"
+	case c.Simulated:
+		return "simulated"
+	}
+	return c.Driver
+}
+
+// StateClause formats the state of a run or submission as the end of a sentence: "has failed", "is running".
+func StateClause(s writ.RunState) string {
+	switch s {
+	case writ.RunSucceeded, writ.RunFailed, writ.RunExpired:
+		return "has " + string(s)
+	case writ.RunCancelled, writ.RunState(writ.SubmissionRefused):
+		return "was " + string(s)
+	}
+	return "is " + string(s)
+}

@@ -1,4 +1,4 @@
-package main
+package resources
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 	"writ/identity"
 )
 
-func (a *app) usageCommand() *cobra.Command {
+func usageCommand(env *cli.Env) *cobra.Command {
 	var month, datacenter, by, tenant string
 	var ofNodes bool
 	c := &cobra.Command{
@@ -36,15 +36,15 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
 				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
 			if ofNodes {
-				return a.printOnline(cmd.Context(), c, month, datacenter, cli.UnlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
+				return printOnline(cmd.Context(), env, c, month, datacenter, cli.UnlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
 			}
 			params := api.ListUsageParams{
-				Project: api.Given(a.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
+				Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
 			}
 			usage, err := client.All(func(cursor string) ([]api.Usage, string, error) {
 				params.Cursor = api.Given(cursor)
@@ -59,13 +59,13 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			}
 			none := cli.UnlessSelected(cmd, "no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
 			if by != byResource {
-				return a.printUsageBy(usage, by, none)
+				return printUsageBy(env, usage, by, none)
 			}
 			datacenters, err := cli.DatacenterNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			return a.PrintList(usageTable(usage, datacenters), none)
+			return env.PrintList(usageTable(usage, datacenters), none)
 		},
 	}
 	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
@@ -77,7 +77,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
 	cli.OneOf(c, "by", byResource, byProject, byTenant)
 	c.Flags().StringVar(&datacenter, "dc", "", "only usage in this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -109,11 +109,11 @@ type nodeMonth struct {
 }
 
 // printOnline shows the online times of nodes in a month, or in every month if month is "".
-func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacenter, none string) error {
+func printOnline(ctx context.Context, env *cli.Env, c *client.Client, month, datacenter, none string) error {
 	var roster *identity.Roster // nil if the reader has no cluster to verify it
 	if c.Context.Cluster != "" {
 		var err error
-		if roster, err = a.Roster(ctx, c); err != nil {
+		if roster, err = env.Roster(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 			}
 		}
 	}
-	return a.PrintList(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
+	return env.PrintList(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
 		cli.Column("NODE", func(n nodeMonth) string { return n.Node }),
 		cli.Column("DATACENTER", func(n nodeMonth) string { return n.Datacenter }),
 		cli.Column("MONTH", func(n nodeMonth) string { return n.Month }),
@@ -228,7 +228,7 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 }
 
 // printUsageBy prints sums of usage.
-func (a *app) printUsageBy(usage []api.Usage, by, none string) error {
+func printUsageBy(env *cli.Env, usage []api.Usage, by, none string) error {
 	columns := []terminal.Column[usageSum]{cli.Column("TENANT", func(u usageSum) string { return u.Tenant })}
 	if by == byProject {
 		columns = append(columns, cli.Column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
@@ -241,5 +241,5 @@ func (a *app) printUsageBy(usage []api.Usage, by, none string) error {
 		amount("RECEIVED GIB", "received", func(u usageSum) int64 { return u.Received }, gib, "%.3f"),
 		amount("SENT GIB", "sent", func(u usageSum) int64 { return u.Sent }, gib, "%.3f"))
 	all := sumUsage(usage, by)
-	return a.PrintList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...), none)
+	return env.PrintList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...), none)
 }

@@ -1,4 +1,4 @@
-package main
+package resources
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"writ/internal/meant"
 )
 
-func (a *app) deploymentCommand() *cobra.Command {
-	return cli.Family("deployment", "Show deployments, which own the resources of their scripts", a.deploymentListCommand(), a.deploymentShowCommand())
+func deploymentCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("deployment", "Show deployments, which own the resources of their scripts", deploymentListCommand(env), deploymentShowCommand(env))
 }
 
-func (a *app) deploymentListCommand() *cobra.Command {
+func deploymentListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "list",
@@ -28,20 +28,20 @@ func (a *app) deploymentListCommand() *cobra.Command {
 		Example: "  writ deployment list\n  writ deployment list --project web-shop --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, where, err := a.deployments(cmd.Context(), api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
+			all, where, err := deployments(cmd.Context(), env, api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
 			if err != nil {
 				return err
 			}
-			return a.PrintList(deploymentTable(all, where),
+			return env.PrintList(deploymentTable(all, where),
 				cli.UnlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only deployments in this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
-func (a *app) deploymentShowCommand() *cobra.Command {
+func deploymentShowCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "show NAME",
@@ -49,29 +49,29 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 		Example: "  writ deployment show web",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, where, err := a.deployments(cmd.Context(), api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
+			all, where, err := deployments(cmd.Context(), env, api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
 			if err != nil {
 				return err
 			}
 			switch len(all) {
 			case 0:
-				return a.noDeployment(cmd.Context(), args[0], datacenter)
+				return noDeployment(cmd.Context(), env, args[0], datacenter)
 			case 1:
-				return a.Print(terminal.View{Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) }})
+				return env.Print(terminal.View{Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) }})
 			default:
 				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).WithHint("add --project or --dc")
 			}
 		},
 	}
-	c.ValidArgsFunction = a.Completion(cli.SuggestDeployments)
+	c.ValidArgsFunction = env.Completion(cli.SuggestDeployments)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 // noDeployment returns the error for a deployment that has no resources.
-func (a *app) noDeployment(ctx context.Context, name, datacenter string) error {
-	all, _, err := a.deployments(ctx, api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
+func noDeployment(ctx context.Context, env *cli.Env, name, datacenter string) error {
+	all, _, err := deployments(ctx, env, api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (a *app) noDeployment(ctx context.Context, name, datacenter string) error {
 }
 
 // deployments lists all deployments that params select, and maps the ids of datacenters to names.
-func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams) ([]api.Deployment, map[writ.DatacenterID]string, error) {
-	c, err := a.Client()
+func deployments(ctx context.Context, env *cli.Env, params api.ListDeploymentsParams) ([]api.Deployment, map[writ.DatacenterID]string, error) {
+	c, err := env.Client()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,7 +89,7 @@ func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams)
 	if err != nil {
 		return nil, nil, err
 	}
-	params.Project, params.Limit = api.Given(a.Flags.Project), api.Given(client.PageSize)
+	params.Project, params.Limit = api.Given(env.Flags.Project), api.Given(client.PageSize)
 	all, err := client.All(func(cursor string) ([]api.Deployment, string, error) {
 		params.Cursor = api.Given(cursor)
 		page, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &params))

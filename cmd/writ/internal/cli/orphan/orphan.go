@@ -1,4 +1,4 @@
-package main
+package orphan
 
 import (
 	"cmp"
@@ -11,50 +11,50 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// orphan is an object on a node that belongs to no resource.
-type orphan struct {
+// Orphan is an object on a node that belongs to no resource.
+type Orphan struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Node       writ.NodeID       `json:"node"`
 	NodeName   string            `json:"node_name"`
 	writ.Orphan
 }
 
-// orphanPage is the JSON and YAML form of a list of orphans.
-type orphanPage struct {
-	Items []orphan `json:"items"`
+// Page is the JSON and YAML form of a list of orphans.
+type Page struct {
+	Items []Orphan `json:"items"`
 }
 
-// orphansOn returns the orphans on nodes, sorted by node. The orphans of a node are in the best order for their
+// On returns the orphans on nodes, sorted by node. The orphans of a node are in the best order for their
 // removal.
-func orphansOn(nodes map[writ.NodeID]writ.Node) []orphan {
-	all := []orphan{}
+func On(nodes map[writ.NodeID]writ.Node) []Orphan {
+	all := []Orphan{}
 	for _, n := range nodes {
 		for _, o := range n.Orphans {
-			all = append(all, orphan{n.Datacenter, n.ID, n.Name, o})
+			all = append(all, Orphan{n.Datacenter, n.ID, n.Name, o})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b orphan) int {
+	slices.SortStableFunc(all, func(a, b Orphan) int {
 		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.NodeName, b.NodeName), cmp.Compare(a.Node, b.Node))
 	})
 	return all
 }
 
-// orphansOf returns the orphans that were created for one of the resources.
-func orphansOf(all []orphan, resources ...writ.ResourceID) []orphan {
-	return slices.DeleteFunc(slices.Clone(all), func(o orphan) bool {
+// Of returns the orphans that were created for one of the resources.
+func Of(all []Orphan, resources ...writ.ResourceID) []Orphan {
+	return slices.DeleteFunc(slices.Clone(all), func(o Orphan) bool {
 		return o.Of == "" || !slices.ContainsFunc(resources, func(r writ.ResourceID) bool { return r.HostName() == o.Of })
 	})
 }
 
-func orphanTable(orphans []orphan, datacenters map[writ.DatacenterID]string) terminal.View {
-	return terminal.List(orphanPage{orphans}, orphans, func(o orphan) string { return o.Name },
-		cli.Column("DATACENTER", func(o orphan) string { return datacenters[o.Datacenter] }),
-		cli.Column("NODE", func(o orphan) string { return o.NodeName }),
-		cli.Column("FOUND BY", func(o orphan) string { return o.Module }),
-		cli.Column("KIND", func(o orphan) string { return o.Kind }),
-		cli.Column("NAME", func(o orphan) string { return o.Name }),
-		cli.Wide("OF", func(o orphan) string { return o.Of }),
-		cli.Whole(cli.Column("TO REMOVE IT", func(o orphan) string { return removal(o.Orphan) })), // last because it may be long
+func Table(orphans []Orphan, datacenters map[writ.DatacenterID]string) terminal.View {
+	return terminal.List(Page{orphans}, orphans, func(o Orphan) string { return o.Name },
+		cli.Column("DATACENTER", func(o Orphan) string { return datacenters[o.Datacenter] }),
+		cli.Column("NODE", func(o Orphan) string { return o.NodeName }),
+		cli.Column("FOUND BY", func(o Orphan) string { return o.Module }),
+		cli.Column("KIND", func(o Orphan) string { return o.Kind }),
+		cli.Column("NAME", func(o Orphan) string { return o.Name }),
+		cli.Wide("OF", func(o Orphan) string { return o.Of }),
+		cli.Whole(cli.Column("TO REMOVE IT", func(o Orphan) string { return removal(o.Orphan) })), // last because it may be long
 	)
 }
 
@@ -72,8 +72,8 @@ func removal(o writ.Orphan) string {
 	}
 }
 
-// orphanText describes an orphan in one line.
-func orphanText(o writ.Orphan) string {
+// Text describes an orphan in one line.
+func Text(o writ.Orphan) string {
 	if o.Kind == writ.OrphanDamaged {
 		return fmt.Sprintf("damaged record: %s (of %s); %s", terminal.Clean(o.Name), terminal.Clean(o.Module), removal(o))
 	}
@@ -81,8 +81,8 @@ func orphanText(o writ.Orphan) string {
 		terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.Module), terminal.Clean(removal(o)))
 }
 
-// orphanFooter returns the text below a list of resources if there are orphans, otherwise "".
-func orphanFooter(orphans []orphan) string {
+// Footer returns the text below a list of resources if there are orphans, otherwise "".
+func Footer(orphans []Orphan) string {
 	if len(orphans) == 0 {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package main
+package resources
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli/orphan"
 )
 
 func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
@@ -42,8 +43,8 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 		}}},
 	}
 	where := locations{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
-	all := orphansOn(nodes)
-	text := resourceText(r, orphansOf(all, web), where)
+	all := orphan.On(nodes)
+	text := resourceText(r, orphan.Of(all, web), where)
 	for _, want := range []string{
 		"  it is running, at fd00::7\n", "  on node n2, orphan: the process 77 belongs to no resource (found by machine); to remove it: kill 77",
 	} {
@@ -60,7 +61,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 			t.Errorf("the table does not say %q:\n%s", want, table)
 		}
 	}
-	named := orphanTable(all, nil).Text(false)
+	named := orphan.Table(all, nil).Text(false)
 	for _, want := range []string{"n2    machine   process  77     kill 77", "n2    volume    tree     /d/v0  make its resource again"} {
 		if !strings.Contains(named, want) {
 			t.Errorf("the table of orphans does not say %q:\n%s", want, named)

@@ -1,4 +1,4 @@
-package main
+package resources
 
 import (
 	"cmp"
@@ -13,17 +13,18 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/orphan"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/sal/catalog"
 )
 
-func (a *app) resourceCommand() *cobra.Command {
-	return cli.Family("resource", "Show the resources that scripts have made", a.resourceListCommand(), a.resourceShowCommand())
+func resourceCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("resource", "Show the resources that scripts have made", resourceListCommand(env), resourceShowCommand(env))
 }
 
-func (a *app) resourceListCommand() *cobra.Command {
+func resourceListCommand(env *cli.Env) *cobra.Command {
 	var kind, datacenter, deployment, node string
 	var drifted, orphaned bool
 	c := &cobra.Command{
@@ -32,7 +33,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 		Example: "  writ resource list --kind machine\n  writ resource list --node n1\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -46,14 +47,14 @@ func (a *app) resourceListCommand() *cobra.Command {
 					return err
 				}
 			}
-			orphans := slices.DeleteFunc(orphansOn(where.nodes), func(o orphan) bool {
+			orphans := slices.DeleteFunc(orphan.On(where.nodes), func(o orphan.Orphan) bool {
 				return kind != "" && o.Module != kind || node != "" && o.Node != id
 			})
 			if orphaned {
-				return a.PrintList(orphanTable(orphans, where.datacenters), cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
+				return env.PrintList(orphan.Table(orphans, where.datacenters), cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
 			}
 			resources, err := c.Resources(cmd.Context(), api.ListResourcesParams{
-				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.Flags.Project), Datacenter: api.Given(datacenter),
+				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
 				Deployment: api.Given(deployment), Node: api.Given(id),
 			})
 			if err != nil {
@@ -62,7 +63,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if drifted {
 				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
-			return a.PrintList(resourceTable(resources, orphans, where), cli.UnlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
+			return env.PrintList(resourceTable(resources, orphans, where), cli.UnlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
 		},
 	}
 	f := c.Flags()
@@ -72,9 +73,9 @@ func (a *app) resourceListCommand() *cobra.Command {
 	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
-	a.CompleteFlag(c, "node", cli.SuggestNodes)
-	a.CompleteFlag(c, "deployment", cli.SuggestDeployments)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "node", cli.SuggestNodes)
+	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 	cli.OneOf(c, "kind", resourceKinds...)
 	return c
 }
@@ -148,7 +149,7 @@ func (p locations) state(r writ.Resource) string {
 	return r.State
 }
 
-func (a *app) resourceShowCommand() *cobra.Command {
+func resourceShowCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "show KIND/NAME",
@@ -163,12 +164,12 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			if !slices.Contains(resourceKinds, kind) {
 				return cli.NotPossible("KIND/NAME", kind, resourceKinds)
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
 			all, hint, err := cli.ResourcesNamed(cmd.Context(), c, api.ListResourcesParams{
-				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.Flags.Project), Datacenter: api.Given(datacenter),
+				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
 			}, name)
 			if err != nil {
 				return err
@@ -179,24 +180,24 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			}
 			switch len(all) {
 			case 0:
-				return a.noResource(cmd.Context(), c, writ.ResourceKind(kind), name, hint, orphansOn(where.nodes))
+				return noResource(cmd.Context(), env, c, writ.ResourceKind(kind), name, hint, orphan.On(where.nodes))
 			case 1:
 			default:
 				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("add --project or --dc")
 			}
-			orphans := orphansOf(orphansOn(where.nodes), all[0].ResourceID)
-			return a.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
+			orphans := orphan.Of(orphan.On(where.nodes), all[0].ResourceID)
+			return env.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
 		},
 	}
-	c.ValidArgsFunction = a.Completion(cli.SuggestResources)
+	c.ValidArgsFunction = env.Completion(cli.SuggestResources)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 // noResource returns the error for an unknown resource. It mentions orphans that were created for a resource of that
 // name.
-func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.ResourceKind, name, hint string, orphans []orphan) error {
+func noResource(ctx context.Context, env *cli.Env, c *client.Client, kind writ.ResourceKind, name, hint string, orphans []orphan.Orphan) error {
 	err := writ.Errorf(writ.CodeNotFound, "unknown %s %s", kind, name).WithHint("%s", hint)
 	projects, unknown := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
 	if unknown != nil {
@@ -204,12 +205,12 @@ func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.Resour
 	}
 	var named []writ.ResourceID
 	for _, p := range projects.Items {
-		if a.Flags.Project == "" || a.Flags.Project == p.Name || a.Flags.Project == string(p.ID) {
+		if env.Flags.Project == "" || env.Flags.Project == p.Name || env.Flags.Project == string(p.ID) {
 			named = append(named, writ.ResourceID{Project: p.ID, Kind: kind, Name: name})
 		}
 	}
 	var left []string
-	for _, o := range orphansOf(orphans, named...) {
+	for _, o := range orphan.Of(orphans, named...) {
 		left = append(left, fmt.Sprintf("the %s %s on %s", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.NodeName)))
 	}
 	if len(left) == 0 {
@@ -220,10 +221,10 @@ func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.Resour
 }
 
 // resourceText formats a resource, with the other objects that were created for it.
-func resourceText(r writ.Resource, orphans []orphan, where locations) string {
+func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node), where.datacenters[r.Datacenter],
-		terminal.Clean(driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
+		terminal.Clean(cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
 	if r.State != "" {
 		stands := "it is " + terminal.Clean(r.State)
 		if !where.heard(r.Node) {
@@ -247,7 +248,7 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 		fmt.Fprintf(&b, "  and mended %s before that\n", cli.Count(int(more), "time"))
 	}
 	for _, o := range orphans {
-		fmt.Fprintf(&b, "  on node %s, %s\n", terminal.Clean(o.NodeName), orphanText(o.Orphan))
+		fmt.Fprintf(&b, "  on node %s, %s\n", terminal.Clean(o.NodeName), orphan.Text(o.Orphan))
 	}
 	owner := "the project itself"
 	if r.Deployment != "" {
@@ -284,10 +285,10 @@ func alsoMended(known []writ.Mending) int64 {
 // resourcePage is the JSON and YAML form of the list of resources: the page of the API, and the orphans.
 type resourcePage struct {
 	api.ResourcePage
-	Orphans []orphan `json:"orphans"`
+	Orphans []orphan.Orphan `json:"orphans"`
 }
 
-func resourceTable(resources []writ.Resource, orphans []orphan, where locations) terminal.View {
+func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where locations) terminal.View {
 	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
 		cli.Column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
 		cli.Column("NAME", func(r writ.Resource) string { return r.Name }),
@@ -297,7 +298,7 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 		cli.Minor(2, cli.Column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
 		cli.Column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
 		cli.Column("DRIVER", func(r writ.Resource) string {
-			return driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
+			return cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		}),
 		cli.Minor(1, cli.Column("AGE", func(r writ.Resource) string { return cli.Age(r.Created) })),
 		cli.Wide("EXIT", exitCell),
@@ -314,5 +315,5 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 		// Last because the sentences may be long.
 		cli.Column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }),
 	)
-	return v.WithFooter(orphanFooter(orphans))
+	return v.WithFooter(orphan.Footer(orphans))
 }

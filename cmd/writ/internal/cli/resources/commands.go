@@ -1,0 +1,15 @@
+// Package resources contains the commands about the content of datacenters: resource, deployment and usage.
+package resources
+
+import (
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/cli"
+)
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(
+		resourceCommand(env), deploymentCommand(env), usageCommand(env),
+	)...)
+}
