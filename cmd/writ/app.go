@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/holds"
 	"writ/cmd/writ/internal/cli/resources"
+	"writ/cmd/writ/internal/cli/secrets"
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
 )
@@ -101,7 +102,7 @@ in the middle cannot make it act.`,
 	)
 	root.AddCommand(cli.InGroup(cli.Everyday, a.ClientCommands(a.planCommand(), a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
-	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(), a.authorityCommand(),
+	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
 		a.doctorCommand(), a.supportCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
@@ -110,6 +111,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(contexts.Commands(a.Env)...)
 	root.AddCommand(holds.Commands(a.Env)...)
 	root.AddCommand(resources.Commands(a.Env)...)
+	root.AddCommand(secrets.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

@@ -1,4 +1,4 @@
-package main
+package secrets
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 	"writ/identity/secret"
 )
 
-func (a *app) secretCommand() *cobra.Command {
-	return cli.Family("secret", "Set and remove secrets of scripts", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+func secretCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("secret", "Set and remove secrets of scripts", secretSetCommand(env), secretListCommand(env), secretRemoveCommand(env))
 }
 
 // datacenterFlags select one or all datacenters.
@@ -29,17 +29,17 @@ type datacenterFlags struct {
 	all        bool
 }
 
-func (p *datacenterFlags) add(a *app, c *cobra.Command) {
+func (p *datacenterFlags) add(env *cli.Env, c *cobra.Command) {
 	c.Flags().StringVar(&p.datacenter, "dc", "", "name or id of the datacenter")
 	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
 	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 }
 
 // chosen returns the selected datacenters.
-func (p *datacenterFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
+func (p *datacenterFlags) chosen(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
 	if !p.all {
-		id, err := signing.ChooseDatacenter(ctx, a.Env, c, roster, &signing.OrderFlags{Datacenter: p.datacenter}, nil)
+		id, err := signing.ChooseDatacenter(ctx, env, c, roster, &signing.OrderFlags{Datacenter: p.datacenter}, nil)
 		return []writ.DatacenterID{id}, err
 	}
 	var ids []writ.DatacenterID
@@ -51,7 +51,7 @@ func (p *datacenterFlags) chosen(ctx context.Context, a *app, c *client.Client, 
 	return ids, nil
 }
 
-func (a *app) secretSetCommand() *cobra.Command {
+func secretSetCommand(env *cli.Env) *cobra.Command {
 	var where datacenterFlags
 	var file string
 	c := &cobra.Command{
@@ -70,23 +70,23 @@ again after you set a new value. Runs that were accepted before go on with their
 		Example: "  writ secret set db-password --project web-shop\n  openssl rand -base64 24 | writ secret set db-password --all-dcs\n  writ secret set tls-key --file web.key --dc dc1",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			value, err := a.secretValue(args[0], file)
+			value, err := secretValue(env, args[0], file)
 			if err != nil {
 				return err
 			}
-			a.Note("the value has %s", cli.Count(len(value), "byte"))
-			return a.changeSecret(cmd.Context(), &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+			env.Note("the value has %s", cli.Count(len(value), "byte"))
+			return changeSecret(cmd.Context(), env, &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.SetSecret(ctx, by, dc, project, args[0], value)
 			})
 		},
 	}
-	where.add(a, c)
+	where.add(env, c)
 	c.Flags().StringVar(&file, "file", "", "file with the value, used unchanged")
 	return c
 }
 
 // secretValue reads the value of a secret from a file, the terminal or standard input.
-func (a *app) secretValue(name, file string) (string, error) {
+func secretValue(env *cli.Env, name, file string) (string, error) {
 	if !writ.ValidName(name) {
 		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
 	}
@@ -94,11 +94,11 @@ func (a *app) secretValue(name, file string) (string, error) {
 	var err error
 	switch {
 	case file != "":
-		value, err = a.ReadFile(file, secret.MaxValue)
-	case a.Interactive():
-		value, err = a.askTwice(name)
+		value, err = env.ReadFile(file, secret.MaxValue)
+	case env.Interactive():
+		value, err = askTwice(env, name)
 	default:
-		if value, err = a.Input(secret.MaxValue + 3); err == nil { // one byte more than the maximum, plus a line ending
+		if value, err = env.Input(secret.MaxValue + 3); err == nil { // one byte more than the maximum, plus a line ending
 			value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 		}
 	}
@@ -121,12 +121,12 @@ func (a *app) secretValue(name, file string) (string, error) {
 }
 
 // askTwice asks for a secret twice, without echo.
-func (a *app) askTwice(name string) ([]byte, error) {
-	first, err := a.Hidden("Value of " + name)
+func askTwice(env *cli.Env, name string) ([]byte, error) {
+	first, err := env.Hidden("Value of " + name)
 	if err != nil {
 		return nil, err
 	}
-	second, err := a.Hidden("Once more")
+	second, err := env.Hidden("Once more")
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +137,9 @@ func (a *app) askTwice(name string) ([]byte, error) {
 }
 
 // changeSecret makes a change in every selected datacenter and reports the results.
-func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
+func changeSecret(ctx context.Context, env *cli.Env, where *datacenterFlags,
 	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
-	c, roster, err := a.Cluster(ctx)
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 	if err != nil {
 		return err
 	}
-	datacenters, err := where.chosen(ctx, a, c, roster)
+	datacenters, err := where.chosen(ctx, env, c, roster)
 	if err != nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 		if err != nil {
 			return inDatacenter(roster, id, err)
 		}
-		a.Done("%s: %s, in project %s", roster.Datacenter(id).Name, answer.Done, project.Name)
+		env.Done("%s: %s, in project %s", roster.Datacenter(id).Name, answer.Done, project.Name)
 		answers = append(answers, answer)
 	}
-	if a.Structured() {
-		return a.Print(terminal.View{Data: answers})
+	if env.Structured() {
+		return env.Print(terminal.View{Data: answers})
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func inDatacenter(roster *identity.Roster, id writ.DatacenterID, err error) erro
 	return &e
 }
 
-func (a *app) secretListCommand() *cobra.Command {
+func secretListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "list",
@@ -189,15 +189,15 @@ func (a *app) secretListCommand() *cobra.Command {
 		Example: "  writ secret list --project web-shop",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.Cluster(cmd.Context())
+			c, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(a.Flags.Project)}))
+			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(env.Flags.Project)}))
 			if err != nil {
 				return err
 			}
-			asked, err := cli.Answered(a.Env, list.Items, func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
+			asked, err := cli.Answered(env, list.Items, func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
 			if err != nil {
 				return err
 			}
@@ -205,11 +205,11 @@ func (a *app) secretListCommand() *cobra.Command {
 			for _, d := range asked {
 				secrets = append(secrets, d.Secrets...)
 			}
-			return a.PrintList(secretTable(list, secrets, roster), cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
+			return env.PrintList(secretTable(list, secrets, roster), cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only secrets of this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -240,7 +240,7 @@ func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Ro
 	)
 }
 
-func (a *app) secretRemoveCommand() *cobra.Command {
+func secretRemoveCommand(env *cli.Env) *cobra.Command {
 	var where datacenterFlags
 	c := &cobra.Command{
 		Use:   "remove NAME[@VERSION]",
@@ -255,11 +255,11 @@ there first.`,
 			if err != nil {
 				return err
 			}
-			return a.changeSecret(cmd.Context(), &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+			return changeSecret(cmd.Context(), env, &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.RemoveSecret(ctx, by, dc, project, name, version)
 			})
 		},
 	}
-	where.add(a, c)
+	where.add(env, c)
 	return c
 }
