@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/bench/asynqpeer"
 	"writ/cmd/writ/internal/bench/peer"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
@@ -233,7 +234,7 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversSimulated, Capacity: bench.Plenty}
 	var join string
 	c := a.benchDaemon(bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
-		token, err := joinToken(join, false)
+		token, err := serve.JoinToken(join, false)
 		if err != nil {
 			return nil, err
 		}

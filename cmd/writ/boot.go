@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -40,7 +41,7 @@ func (a *app) bootServeCommand() *cobra.Command {
 	var listen, list, source, assigned, report string
 	var reportTo []string
 	var machine machineFlags
-	c := a.daemonCommand(&cobra.Command{
+	c := serve.DaemonCommand(a.Env, &cobra.Command{
 		Use:   "serve",
 		Short: "Run a boot server: it serves node images to machines with iPXE and records their boot progress",
 		Long: `Runs the boot server of a site. Have the DHCP server of the machines name http://ADDRESS:PORT/boot/ipxe to those that run
@@ -113,7 +114,7 @@ func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.Bo
 		}
 		return nil, nil
 	}
-	parsed, err := joinToken(token, false)
+	parsed, err := serve.JoinToken(token, false)
 	if err != nil {
 		return nil, err
 	}

@@ -3,50 +3,19 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net"
-	"os"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/daemon"
 	"writ/coord"
-	"writ/identity"
 	"writ/internal/tracing"
 	"writ/runner"
-	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
 )
-
-// daemonCommand completes a command that serves until it receives a signal.
-func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error) *cobra.Command {
-	var l cli.LogFlags
-	l.Add(c, "info")
-	cli.SettingsFile(c)
-	c.Args = cli.Exactly()
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := cli.NewLog(a.Env, l)
-		if err != nil {
-			return err
-		}
-		daemon.Ease()
-		ctx, stop := context.WithCancel(cmd.Context())
-		var reports sync.WaitGroup
-		reports.Go(func() { daemon.ReportOnSignal(ctx, log) })
-		defer reports.Wait()
-		defer stop()
-		if err := serve(ctx, log); !cli.IsInterrupt(cmd.Context(), err) {
-			return err
-		}
-		log.Info("stopped")
-		return nil
-	}
-	return c
-}
 
 func (a *app) coordCommand() *cobra.Command {
 	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey, webhooks string
@@ -55,7 +24,7 @@ func (a *app) coordCommand() *cobra.Command {
 	var keyless bool
 	var shareGiB int64
 	var traces tracing.Settings
-	c := a.daemonCommand(&cobra.Command{
+	c := serve.DaemonCommand(a.Env, &cobra.Command{
 		Use:   "coord",
 		Short: "Run a coordinator: it takes signed texts, delivers them to datacenters, and shows the results",
 		Long: `Runs a coordinator with the API and the dashboard. It holds no key that could sign anything.
@@ -75,7 +44,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		if err != nil {
 			return err
 		}
-		monitored, err := listenForMetrics(metrics)
+		monitored, err := serve.ListenForMetrics(metrics)
 		if err != nil {
 			return err
 		}
@@ -90,7 +59,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	cli.DataFlag(c, &data)
 	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	metricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
+	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringVar(&tlsCert, "tls-cert", "", "file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
 	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")
@@ -111,7 +80,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 func (a *app) supervisorCommand() *cobra.Command {
 	var s daemon.Supervisor
 	var listen, metrics, join, cluster string
-	c := a.daemonCommand(&cobra.Command{
+	c := serve.DaemonCommand(a.Env, &cobra.Command{
 		Use:   "supervisor",
 		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
 		Long: `Runs the supervisor of one datacenter. It makes its key at the first start. If the roster does not name the key,
@@ -122,7 +91,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		var err error
-		if s.Cluster, err = trustedCluster(cluster); err != nil {
+		if s.Cluster, err = serve.TrustedCluster(cluster); err != nil {
 			return err
 		}
 		s.Version, s.Log = a.Version, log
@@ -132,10 +101,10 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 					WithHint("a project with weight 3 gets three times the share of a project with weight 1, the default")
 			}
 		}
-		if err := findRedis(&s.Redis); err != nil {
+		if err := serve.FindRedis(&s.Redis); err != nil {
 			return err
 		}
-		s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data))
+		s.Token, err = serve.JoinToken(join, daemon.SupervisorJoined(s.Data))
 		// A supervisor that has joined does not need the token, whose file may be gone.
 		if err != nil && !daemon.SupervisorUsed(s.Data) {
 			return err
@@ -143,7 +112,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return err
 		}
-		if s.Metrics, err = listenForMetrics(metrics); err != nil {
+		if s.Metrics, err = serve.ListenForMetrics(metrics); err != nil {
 			return err
 		}
 		return s.Run(ctx, func() {})
@@ -154,12 +123,12 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "addresses of coordinators")
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
-	redisFlags(c, &s.Redis)
+	serve.RedisFlags(c, &s.Redis)
 	f.StringVar(&s.RedisListen, "redis-listen", "", "address at which Redis listens for nodes, with TLS and a certificate that the supervisor renews")
 	f.StringVar(&s.RedisTLSDir, "redis-tls-dir", "", "directory for that certificate, which Redis can read; redis-tls in --data if not given")
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
-	metricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
+	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names at which nodes reach it, in addition to addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
 	cli.InRange(f, "max-open-runs", &s.MaxOpenRuns, 1, cli.Most)
@@ -178,7 +147,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 func (a *app) runnerCommand() *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversAuto}
 	var metrics, join, cluster string
-	c := a.daemonCommand(&cobra.Command{
+	c := serve.DaemonCommand(a.Env, &cobra.Command{
 		Use:   "runner",
 		Short: "Run a node: it verifies signed jobs and runs them",
 		Long: `Runs a node. It joins at the first start, with a token of "writ token create". Without a token it needs
@@ -190,24 +159,24 @@ log says which drivers there are, and why.`,
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		var err error
-		if r.Cluster, err = trustedCluster(cluster); err != nil {
+		if r.Cluster, err = serve.TrustedCluster(cluster); err != nil {
 			return err
 		}
 		r.Version, r.Log = a.Version, log
 		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}
-		if err := findRedis(&r.Redis); err != nil {
+		if err := serve.FindRedis(&r.Redis); err != nil {
 			return err
 		}
-		token, err := joinToken(join, runner.Joined(r.Data))
+		token, err := serve.JoinToken(join, runner.Joined(r.Data))
 		if err != nil {
 			return err
 		}
 		if token != nil {
 			r.Token = token.String()
 		}
-		if r.Metrics, err = listenForMetrics(metrics); err != nil {
+		if r.Metrics, err = serve.ListenForMetrics(metrics); err != nil {
 			return err
 		}
 		return r.Run(ctx, func(drivers []writ.NodeDriver) {
@@ -218,113 +187,24 @@ log says which drivers there are, and why.`,
 	})
 	f := c.Flags()
 	cli.DataFlag(c, &r.Data)
-	f.StringVar(&r.Name, "name", hostName(), "name of the node")
+	f.StringVar(&r.Name, "name", serve.HostName(), "name of the node")
 	f.Lookup("name").DefValue = "the name of this host"
 	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "addresses of the node APIs of the datacenter's supervisors, including standbys")
 	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
-	redisFlags(c, &r.Redis)
+	serve.RedisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time. 0: the default")
 	cli.InRange(f, "slots", &r.Slots, 0, cli.Most)
-	capacityFlags(c, &r.Capacity, "0: the capacity of the host")
+	serve.CapacityFlags(c, &r.Capacity, "0: the capacity of the host")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes. Without it they get none")
 	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
 		"Without it, it fetches copies from the internet only")
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
 	cli.InRange(f, "transfer-rate", &r.RateMiB, 0, cli.Most)
-	metricsFlag(c, &metrics, "It is on loopback only")
-	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
+	serve.MetricsFlag(c, &metrics, "It is on loopback only")
+	serve.DriverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	cli.TracesFlags(c, &r.Traces)
 	cli.FromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
 	return c
-}
-
-// metricsFlag adds the flag for the metrics listener. beyond describes the protection of a listener that other machines
-// can reach.
-func metricsFlag(c *cobra.Command, address *string, beyond string) {
-	c.Flags().StringVar(address, "metrics-listen", "", "address of a listener for metrics and health alone, without login. "+beyond)
-	cli.FromEnvironment(c.Flags(), "metrics-listen")
-}
-
-// listenForMetrics opens the listener for metrics. Without an address it returns nil.
-func listenForMetrics(address string) (net.Listener, error) {
-	if address == "" {
-		return nil, nil
-	}
-	return daemon.Listen(address)
-}
-
-// capacityFlags add the flags for the capacity that a node offers.
-func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) {
-	f := c.Flags()
-	f.Int64Var(&capacity.CPUs, "cpus", 0, "number of CPUs to offer; "+otherwise)
-	cli.InRange(f, "cpus", &capacity.CPUs, 0, cli.Most)
-	f.Int64Var(&capacity.MemoryMiB, "memory-mib", 0, "memory to offer, in MiB; "+otherwise)
-	cli.InRange(f, "memory-mib", &capacity.MemoryMiB, 0, cli.Most)
-	f.Int64Var(&capacity.DiskGiB, "disk-gib", 0, "disk to offer, in GiB; "+otherwise)
-	cli.InRange(f, "disk-gib", &capacity.DiskGiB, 0, cli.Most)
-}
-
-// hostName returns a valid node name for this host, or "".
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	name, _, _ = strings.Cut(strings.ToLower(name), ".")
-	if !writ.ValidName(name) {
-		return ""
-	}
-	return name
-}
-
-// redisFlags add the flags for the connection to Redis.
-func redisFlags(c *cobra.Command, s *redisqueue.Server) {
-	f := c.Flags()
-	f.StringVar(&s.URL, "redis", "", "address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, as is right for one with a password")
-	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; by default the CAs of the system")
-	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
-	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
-	cli.FromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
-}
-
-// findRedis reads the address of Redis from the file that --redis names with an @. A missing address is an error.
-func findRedis(s *redisqueue.Server) error {
-	url, _, err := daemon.ValueOf(s.URL)
-	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot read the address of Redis: %v", err)
-	}
-	s.URL = url
-	if s.URL == "" {
-		return writ.Errorf(writ.CodeUsage, "--redis is missing").WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
-	}
-	return nil
-}
-
-// trustedCluster parses the id of the cluster to trust. An empty id is valid.
-func trustedCluster(id string) (writ.ClusterID, error) {
-	if _, err := writ.ParseDigest(id); id != "" && err != nil {
-		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a cluster: it has 64 hex digits", id).WithHint("`writ context list -o wide` shows it where you work with the cluster")
-	}
-	return writ.ClusterID(id), nil
-}
-
-// joinToken parses a join token, or reads it from a file given as @FILE, which keeps it out of process lists. It
-// returns nil without a token. If joined is true, it also returns nil and reads nothing: the token is spent, and a
-// start must succeed without it.
-func joinToken(join string, joined bool) (*identity.Token, error) {
-	if join == "" || joined {
-		return nil, nil
-	}
-	text, _, err := daemon.ValueOf(join)
-	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the token: %v", err).
-			WithHint("a daemon that has joined needs no token: check that --data is its directory")
-	}
-	token, err := identity.ParseToken(text)
-	if err != nil {
-		return nil, err
-	}
-	return &token, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
@@ -61,7 +62,7 @@ until Ctrl-C.`,
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
 	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
-	cli.InRange(c.Flags(), "simulate-speed", &d.Speed, 0, mostSpeed)
+	cli.InRange(c.Flags(), "simulate-speed", &d.Speed, 0, serve.MostSpeed)
 	l.Add(c, "error")
 	return c
 }

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 )
@@ -58,8 +59,8 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	cli.InRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
 	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
 	cli.InRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
-	capacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
-	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
+	serve.CapacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
+	serve.DriverFlags(c, &d.Drivers, &d.Speed, &d.Host)
 	cli.FromEnvironment(f, "data", "listen")
 	return c
 }

@@ -20,6 +20,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/held"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
@@ -126,7 +127,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
 			found = append(found, examineUnits(unitDirs)...)
 			if redis.URL != "" {
-				if err := findRedis(&redis); err != nil {
+				if err := serve.FindRedis(&redis); err != nil {
 					return err
 				}
 				found = append(found, examineRedis(cmd.Context(), redis)...)
@@ -158,16 +159,16 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 			return nil
 		},
 	}
-	redisFlags(c, &redis)
+	serve.RedisFlags(c, &redis)
 	c.Flags().StringVar(&data, "data", config.DefaultData(), "directory in which a node on this host keeps its state, or would")
 	c.Flags().StringVar(&records, "journal", "", "journal of a supervisor, to be examined: a file, a postgres:// address, or @FILE with one")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
-	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
-	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
-	imageFlags(c, &host)
-	enginesFlag(c, &host)
-	nameserverFlag(c, &host)
+	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", serve.ProcessUsers)
+	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", serve.ContainerIDs)
+	serve.ImageFlags(c, &host)
+	serve.EnginesFlag(c, &host)
+	serve.NameserverFlag(c, &host)
 	cli.FromEnvironment(c.Flags(), "data", "containerd", "firmware", "process-users", "container-ids")
 	return c
 }

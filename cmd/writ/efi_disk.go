@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
 	"writ/efi/disk"
@@ -183,7 +184,7 @@ func (m *machineFlags) credential() (string, error) {
 			return "", writ.Errorf(writ.CodeUsage, "--join takes @FILE, not a token: others on this machine can read arguments").
 				WithHint("`writ token create > n1.token`, then --join @n1.token")
 		}
-		token, err := joinToken(m.join, false)
+		token, err := serve.JoinToken(m.join, false)
 		if err != nil {
 			return "", err
 		}

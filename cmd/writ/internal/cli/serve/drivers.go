@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"github.com/spf13/cobra"
@@ -7,12 +7,12 @@ import (
 	"writ/cmd/writ/internal/daemon"
 )
 
-// driverFlags adds the flags that select and configure the drivers of a node.
-func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
+// DriverFlags adds the flags that select and configure the drivers of a node.
+func DriverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
 	*drivers = daemon.DriversAuto
 	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
-	cli.InRange(c.Flags(), "simulate-speed", speed, 0, mostSpeed)
+	cli.InRange(c.Flags(), "simulate-speed", speed, 0, MostSpeed)
 	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false, "with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
 	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil, "with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
@@ -22,18 +22,18 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	cli.InRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, cli.Most)
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
 	cli.InRange(c.Flags(), "image-disk", &host.ImageGiB, 0, cli.Most)
-	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
-	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
-	imageFlags(c, host)
-	enginesFlag(c, host)
-	nameserverFlag(c, host)
+	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", ProcessUsers)
+	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", ContainerIDs)
+	ImageFlags(c, host)
+	EnginesFlag(c, host)
+	NameserverFlag(c, host)
 	cli.FromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk",
 		"process-users", "container-ids")
 	cli.OneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 
-// imageFlags adds the flags for sources of images other than servers on the internet.
-func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
+// ImageFlags adds the flags for sources of images other than servers on the internet.
+func ImageFlags(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
 		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
 	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
@@ -42,26 +42,26 @@ func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
 	cli.FromEnvironment(c.Flags(), "image-dir", "image-allow")
 }
 
-// nameserverFlag adds the flag for the nameservers of containers and machines.
-func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
+// NameserverFlag adds the flag for the nameservers of containers and machines.
+func NameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: the nameservers of the host")
 	cli.FromEnvironment(c.Flags(), "nameserver")
 }
 
-// enginesFlag adds the flag for the engines of databases.
-func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
+// EnginesFlag adds the flag for the engines of databases.
+func EnginesFlag(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server. By default: all installed ones that keep their secret. herodb and hero_redis show it to all users of the host, and serve only if named")
 	cli.FromEnvironment(c.Flags(), "engines")
 	cli.Complete(c, "engines", daemon.Engines()...)
 }
 
-// mostSpeed limits the factor of simulated durations, so that a duration of hours does not overflow.
-const mostSpeed = 1_000_000
+// MostSpeed limits the factor of simulated durations, so that a duration of hours does not overflow.
+const MostSpeed = 1_000_000
 
-// processUsers is the help text of the flag for the users of machine and database processes.
-const processUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
+// ProcessUsers is the help text of the flag for the users of machine and database processes.
+const ProcessUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
 	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
 
-// containerIDs is the help text of the flag for the user namespaces of containers.
-const containerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
+// ContainerIDs is the help text of the flag for the user namespaces of containers.
+const ContainerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
 	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"
