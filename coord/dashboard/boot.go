@@ -22,7 +22,7 @@ const (
 
 // boot is the page of machines that boot over the network, as reported by boot servers. Any machine in those networks
 // can impersonate another, so the reports are only displayed and have no effect.
-func (d *Dashboard) boot(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d nodePages) boot(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.moment(ctx)
 	if err != nil {
@@ -162,7 +162,7 @@ type namedNode struct {
 }
 
 // linkNodes links each joined machine to the node whose name it reported.
-func (d *Dashboard) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
+func (d nodePages) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
 	var names []string
 	for _, r := range rows {
 		if r.State == stepJoined && r.Node != "" {
@@ -189,7 +189,7 @@ func (d *Dashboard) linkNodes(ctx context.Context, only writ.DatacenterID, rows 
 
 // nodesNamed returns the approved nodes with one of these names. It reads the ledger once, and again only if there are
 // more than one list may have.
-func (d *Dashboard) nodesNamed(ctx context.Context, only writ.DatacenterID, names []string) (map[namedNode]writ.Node, error) {
+func (d nodePages) nodesNamed(ctx context.Context, only writ.DatacenterID, names []string) (map[namedNode]writ.Node, error) {
 	known := map[namedNode]writ.Node{}
 	slices.Sort(names)
 	filter := ledger.NodeFilter{Datacenter: only, Admission: writ.AdmissionApproved, Names: slices.Compact(names)}

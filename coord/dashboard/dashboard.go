@@ -157,6 +157,14 @@ func (d *Dashboard) runOf(ctx context.Context, id writ.RunID) (ledger.Run, error
 // events since the reader's page was built, and the view may omit the parts that depend on the ledger only.
 type view func(ctx context.Context, r *http.Request, quiet bool) (*page, error)
 
+// Pages by subject. Each method is a view, or a step of one.
+type (
+	listPages     struct{ *Dashboard } // runs, failures and stuck work
+	nodePages     struct{ *Dashboard } // datacenters, nodes, queues and booting machines
+	resourcePages struct{ *Dashboard } // resources, deployments, secrets and usage
+	runPages      struct{ *Dashboard } // one run
+)
+
 // Register adds the pages to routes, and the streams and files that they need below /live/ and /static/. It is called
 // once. Methods other than GET are left to routes.
 func (d *Dashboard) Register(routes chi.Router) {
@@ -166,32 +174,33 @@ func (d *Dashboard) Register(routes chi.Router) {
 	d.streams.Size = d.MaxStreams
 
 	routes = routes.With(protect)
+	runs, lists, nodes, resources := runPages{d}, listPages{d}, nodePages{d}, resourcePages{d}
 	for pattern, v := range map[string]view{
-		"/":            d.overview,
-		"/runs/{id}":   d.run,
-		"/stuck":       d.stuck,
-		"/failures":    d.failures,
-		"/queues":      d.queuesPage,
-		"/nodes":       d.nodes,
-		"/boot":        d.boot,
-		"/resources":   d.resources,
-		"/deployments": d.deployments,
+		"/":            lists.overview,
+		"/runs/{id}":   runs.run,
+		"/stuck":       lists.stuck,
+		"/failures":    lists.failures,
+		"/queues":      nodes.queuesPage,
+		"/nodes":       nodes.nodes,
+		"/boot":        nodes.boot,
+		"/resources":   resources.resources,
+		"/deployments": resources.deployments,
 
-		"/nodes/{datacenter}/{node}": d.node,
-		"/datacenters":               d.datacenters,
+		"/nodes/{datacenter}/{node}": nodes.node,
+		"/datacenters":               nodes.datacenters,
 	} {
 		routes.Get(pattern, d.show(v))
 		routes.Get("/live"+pattern, d.stream(v))
 	}
 	// These query datacenters or read many events, so they have no live updates every second.
 	for pattern, v := range map[string]view{
-		"/runs/{id}/values":   d.values,
-		"/runs/{id}/log":      d.log,
-		"/runs/{id}/timeline": d.timeline,
-		"/secrets":            d.secrets,
-		"/usage":              d.usage,
+		"/runs/{id}/values":   runs.values,
+		"/runs/{id}/log":      runs.log,
+		"/runs/{id}/timeline": runs.timeline,
+		"/secrets":            resources.secrets,
+		"/usage":              resources.usage,
 
-		"/nodes/{datacenter}/{node}/log": d.nodeLog,
+		"/nodes/{datacenter}/{node}/log": nodes.nodeLog,
 	} {
 		routes.Get(pattern, d.show(v))
 	}

@@ -42,7 +42,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 }
 
 // failures is the page of failed runs, grouped by code and operation.
-func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	if q.Get(sinceParam) == "" {
 		q.Set(sinceParam, "24h")

@@ -23,7 +23,7 @@ func nodePage(datacenter writ.DatacenterID, id writ.NodeID) string {
 }
 
 // node is the page of one node: its health, its resources, its waiting calls, and the commands for operators.
-func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d nodePages) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	datacenter, id := pathPart(r, "datacenter"), pathPart(r, "node")
 	n, err := d.nodeOf(ctx, writ.DatacenterID(datacenter), writ.NodeID(id))
 	if err != nil {
@@ -67,7 +67,7 @@ func pathPart(r *http.Request, name string) string {
 }
 
 // nodeOf returns a node, including removed ones.
-func (d *Dashboard) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
+func (d nodePages) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
 	filter := ledger.NodeFilter{Datacenter: datacenter, Nodes: []writ.NodeID{node}}
 	for _, filter.Admission = range []writ.Admission{"", writ.AdmissionRemoved} {
 		if datacenter == "" || node == "" {

@@ -15,7 +15,7 @@ import (
 const maxNodeLines = 50
 
 // nodeLog is the page with the last lines of the log of a node. Each load of the page requests them from the node.
-func (d *Dashboard) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d nodePages) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	n, err := d.nodeOf(ctx, writ.DatacenterID(pathPart(r, "datacenter")), writ.NodeID(pathPart(r, "node")))
 	if err != nil {
 		return nil, err

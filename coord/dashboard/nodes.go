@@ -10,7 +10,7 @@ import (
 )
 
 // nodes is the page of the nodes: the state of each, whether it gets work, and its load.
-func (d *Dashboard) nodes(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d nodePages) nodes(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	now, err := d.moment(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func nodeRowOf(n writ.Node, now *moment) nodeRow {
 }
 
 // datacenters is the page of the datacenters and their health.
-func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page, error) {
+func (d nodePages) datacenters(ctx context.Context, _ *http.Request, _ bool) (*page, error) {
 	now, err := d.moment(ctx)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ const (
 )
 
 // overview is the first page: the state of everything, and the newest runs.
-func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d listPages) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	elsewhere, err := d.search(ctx, r.URL)
 	if elsewhere != "" || err != nil {
@@ -95,7 +95,7 @@ var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
 // search returns the address for a text in the signer field, "" if it is the signer of runs. The field also accepts the
 // name of a script, the id of a run or a prefix of it, and any text in runs. A signer whose name looks like a prefix
 // has priority.
-func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
+func (d listPages) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
 	text := strings.TrimSpace(own.Query().Get("signer"))
 	switch id := writ.RunID(text); {
 	case text == "":
@@ -128,7 +128,7 @@ func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string,
 }
 
 // addDepths adds the open calls of all queues, and returns the points of the chart as JSON.
-func (d *Dashboard) addDepths(p *page, now *moment) (history string, err error) {
+func (d listPages) addDepths(p *page, now *moment) (history string, err error) {
 	add(p, part{id: "depth"}, depthOf(now))
 	add(p, part{id: "queues"}, queues(now)...)
 	points, err := json.Marshal(d.past.samples())
@@ -326,7 +326,7 @@ func idsOf(runs []ledger.Run) []writ.RunID {
 }
 
 // addRuns adds the list of runs and the links to more of them.
-func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
+func (d listPages) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
 	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err

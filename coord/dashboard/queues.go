@@ -16,7 +16,7 @@ import (
 const maxQueues = 40
 
 // queuesPage is the page of all queues: the depth of each now and before, and what helps if its node takes no calls.
-func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d nodePages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
 	now, err := d.moment(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ type queueRow struct {
 // trouble reports whether waiting calls are not being taken.
 func (r queueRow) trouble() bool { return r.Help != "" }
 
-func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader) (rows []queueRow, left int) {
+func (d nodePages) queueRows(now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader) (rows []queueRow, left int) {
 	for _, dc := range now.queues {
 		if only != "" && dc.Datacenter != only {
 			continue

@@ -22,7 +22,7 @@ const (
 var kinds = []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
 
 // resourceFilter parses the filter of an address. All selected resources are readable.
-func (d *Dashboard) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
+func (d resourcePages) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
 		return ledger.ResourceFilter{}, err
@@ -38,7 +38,7 @@ func (d *Dashboard) resourceFilter(ctx context.Context, q url.Values) (ledger.Re
 }
 
 // resources is the page of resources.
-func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d resourcePages) resources(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.resourceFilter(ctx, q)
 	if err != nil {
@@ -186,7 +186,7 @@ func (m *moment) nodeName(datacenter writ.DatacenterID, id writ.NodeID) string {
 }
 
 // deployments is the page of deployments.
-func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d resourcePages) deployments(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.resourceFilter(ctx, q)
 	if err != nil {
@@ -237,7 +237,7 @@ func (r deploymentRow) Key() string {
 	return string(r.Datacenter) + "/" + string(r.Project) + "/" + r.Name
 }
 
-func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, filter ledger.ResourceFilter, now *moment) (deploymentRow, error) {
+func (d resourcePages) deploymentRowOf(ctx context.Context, one ledger.Deployment, filter ledger.ResourceFilter, now *moment) (deploymentRow, error) {
 	same := url.Values{"project": {string(one.Project)}, "datacenter": {string(one.Datacenter)}, "deployment": {one.Name}}
 	row := deploymentRow{
 		Deployment: one, ProjectName: now.projectName(one.Project), DatacenterName: now.datacenter(one.Datacenter).Name, Runs: "/?" + same.Encode(),
@@ -255,7 +255,7 @@ func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, 
 }
 
 // sayWhy sets the reason why the newest run of each deployment has not ended, with one request for all of them.
-func (d *Dashboard) sayWhy(ctx context.Context, rows []deploymentRow) error {
+func (d resourcePages) sayWhy(ctx context.Context, rows []deploymentRow) error {
 	var open []ledger.Run
 	for _, r := range rows {
 		if r.Newest != nil && r.Newest.Ended.IsZero() {

@@ -20,7 +20,7 @@ import (
 const maxCalls = 50
 
 // run is the page of one run: its state, why it failed, and its calls on a timeline.
-func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+func (d runPages) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
 		return nil, noRunID(id)
@@ -66,7 +66,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 }
 
 // addCalls adds the list of calls with its timeline, and the links to more calls.
-func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
+func (d runPages) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
 	calls, err := d.Ledger.Calls(ctx, run.ID, ledger.Page{Limit: maxCalls, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 
 // secrets is the page of the secrets of projects: their names and versions, never their values. Each load of the page
 // requests them from the datacenters, because the coordinator stores none.
-func (d *Dashboard) secrets(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d resourcePages) secrets(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
 	project, only := writ.ProjectID(q.Get("project")), writ.DatacenterID(q.Get("datacenter"))

@@ -47,7 +47,7 @@ type signedText struct {
 
 // signedText returns the signed text of a run, nil if the ledger does not have it: the text of a refused submission is
 // pruned. The caller has checked that the reader may read the run.
-func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*signedText, error) {
+func (d runPages) signedText(ctx context.Context, run ledger.Run) (*signedText, error) {
 	d.texts.mu.Lock()
 	known := d.texts.kept[run.Payload]
 	d.texts.mu.Unlock()
@@ -302,7 +302,7 @@ func signedFactsOf(p *signedText) signedFacts {
 func words(all []string) string { return cut(strings.Join(all, ", "), valueRunes) }
 
 // lineOf returns the id of the line where a run failed, "" if the page does not show it.
-func (d *Dashboard) lineOf(ctx context.Context, run ledger.Run) string {
+func (d runPages) lineOf(ctx context.Context, run ledger.Run) string {
 	at, ok := parsePosition(run.Failure.Position)
 	text, err := d.signedText(ctx, run)
 	if !ok || err != nil || text == nil {
@@ -317,7 +317,7 @@ func (d *Dashboard) lineOf(ctx context.Context, run ledger.Run) string {
 }
 
 // addSource adds the signed text, and the script with its marks.
-func (d *Dashboard) addSource(ctx context.Context, p *page, now *moment, run ledger.Run) error {
+func (d runPages) addSource(ctx context.Context, p *page, now *moment, run ledger.Run) error {
 	text, err := d.signedText(ctx, run)
 	if err != nil {
 		return err

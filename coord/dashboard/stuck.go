@@ -25,7 +25,7 @@ var silences = []string{"1m", "5m", "15m", "1h", "6h", "24h"}
 const silentParam = "for"
 
 // filtersOf parses the filter of runs in an address, except for their states. All selected runs are readable.
-func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
+func (d listPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	if err != nil {
 		return ledger.RunFilter{}, err
@@ -62,7 +62,7 @@ func (r Reader) projectsOf(now *moment) (readable []identity.Project) {
 }
 
 // stuck is the page of open runs without recent events, the oldest first.
-func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d listPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	filter, err := d.filtersOf(ctx, q)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r stuckRow) Cancels() bool { return r.Controls && r.ID.Valid() && r.State 
 // Waits reports whether the run waits for its datacenter.
 func (r stuckRow) Waits() bool { return r.State == ledger.StateWaiting }
 
-func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter, silence string) error {
+func (d listPages) addStuck(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter, silence string) error {
 	counts, err := d.Ledger.CountRuns(ctx, filter)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ const (
 )
 
 // usage is the page of the resource usage in a month: by project, or by resource of one project.
-func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	q := r.URL.Query()
 	reader := d.Reader(ctx)
 	project := writ.ProjectID(q.Get("project"))
@@ -58,7 +58,7 @@ func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, 
 }
 
 // readUsage loads the projects of a page, or the resources of its project.
-func (d *Dashboard) readUsage(ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment) error {
+func (d resourcePages) readUsage(ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment) error {
 	at := ledger.Page{Limit: maxUsage, Cursor: own.Query().Get(cursorParam)}
 	if data.Project == "" {
 		sums, err := d.Ledger.UsageOfProjects(ctx, filter, at)

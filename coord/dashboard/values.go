@@ -26,7 +26,7 @@ const (
 
 // values is the page of the output of a run, and of the arguments and results of its calls. Each load of the page
 // requests them from the datacenter, because the coordinator stores no values; the page has no live updates.
-func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d runPages) values(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	run, after, err := d.asked(ctx, r, afterCall)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page,
 }
 
 // asked parses the run and the list position of an address.
-func (d *Dashboard) asked(ctx context.Context, r *http.Request, parameter string) (run ledger.Run, after int, err error) {
+func (d runPages) asked(ctx context.Context, r *http.Request, parameter string) (run ledger.Run, after int, err error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
 		return run, 0, noRunID(id)
@@ -88,7 +88,7 @@ type callValues struct {
 }
 
 // log is the page of the log of a script. Each load of the page requests it from the datacenter.
-func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+func (d runPages) log(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	run, after, err := d.asked(ctx, r, afterLine)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ type output struct {
 // Key is constant: the part has one piece.
 func (output) Key() string { return "output" }
 
-func (d *Dashboard) outputOf(ctx context.Context, run ledger.Run) output {
+func (d runPages) outputOf(ctx context.Context, run ledger.Run) output {
 	o := output{Ended: !run.Ended.IsZero(), Link: "/runs/" + string(run.ID) + "/values"}
 	if run.Accepted.IsZero() {
 		o.Link = "" // its datacenter does not have the run
