@@ -12,6 +12,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/program"
 )
 
 // Submit decides on a submission: every check of the signed text, then of the script in it. What passes is on disk with its run when
@@ -56,7 +57,7 @@ func (s *Supervisor) repeated(ctx context.Context, signed []byte) (run writ.Run,
 		return run, false
 	}
 	id := writ.RunIDOf(writ.DigestOf(text))
-	if s.reverified.get(id).signed != shortDigestOf(signed) {
+	if !s.programs.IsAccepted(id, signed) {
 		return run, false
 	}
 	run, err = s.stored(ctx, id)
@@ -65,7 +66,7 @@ func (s *Supervisor) repeated(ctx context.Context, signed []byte) (run writ.Run,
 
 // refusedAgain returns the refusal of a submission that was refused, without looking at its signature and script again; nil if it is not known to be.
 func (s *Supervisor) refusedAgain(ctx context.Context, signed []byte) error {
-	if !s.refused.has(shortDigestOf(signed)) {
+	if !s.refused.has(program.ShortDigestOf(signed)) {
 		return nil
 	}
 	text, _, err := identity.Split(signed)
@@ -171,8 +172,7 @@ func signedBy(name string, c *identity.Certificate) string {
 // begin gives a run that is on disk its first step, which needs to read nothing again of what was decided on just now.
 func (s *Supervisor) begin(run *journal.Run, p *identity.Payload, signed []byte) {
 	run.Committed()
-	s.programs.put(run.ID, programOf(run, p))
-	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(run.Roster)})
+	s.programs.Accepted(run, p, signed)
 	s.advancer.Begin(run)
 }
 
@@ -320,13 +320,4 @@ func (s *Supervisor) forked(signer string, err error) {
 func (s *Supervisor) projectOf(id writ.RunID) (writ.ProjectID, error) {
 	run, err := s.stored(context.Background(), id)
 	return run.Project, err
-}
-
-// bundleOf returns the sources of a payload.
-func bundleOf(p *identity.Payload) scripts.Bundle {
-	b := scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}
-	for _, m := range p.Modules {
-		b.Modules = append(b.Modules, scripts.Source{Name: m.Name, Text: m.Text})
-	}
-	return b
 }

@@ -369,5 +369,5 @@ func (s *Supervisor) Account(ctx context.Context, node writ.NodeID, asked []byte
 
 // Payload implements nodes.Backend.
 func (s *Supervisor) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
-	return s.payload(ctx, digest)
+	return s.programs.Payload(ctx, digest)
 }

@@ -14,6 +14,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
+	"writ/supervisor/program"
 )
 
 // What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
@@ -103,7 +104,7 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 		return err
 	}
 	s.logRefused(ctx, author, refused)
-	s.refused.put(shortDigestOf(signed))
+	s.refused.put(program.ShortDigestOf(signed))
 	if known {
 		return refusedBefore{refused}
 	}

@@ -7,6 +7,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/scripts"
+	"writ/supervisor/program"
 )
 
 // maxChecks is how many scripts are known to be good. What is kept of one is the list of its parameters and operations.
@@ -27,7 +28,7 @@ const maxChecking = 2
 
 // check checks the script of a payload. The report is shared and must not be changed.
 func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (scripts.Report, error) {
-	bundle := bundleOf(p)
+	bundle := program.BundleOf(p)
 	digest := bundle.Digest()
 	if report, known := s.checks.find(digest); known {
 		return report, nil

@@ -9,6 +9,5 @@ const (
 
 func clip(text string, limit int) string { return bound.Clip(text, limit) }
 
-func sizeOf(values map[string]any) int { return bound.Size(values) }
 
 func amountOf(n int64) int64 { return bound.Amount(n) }

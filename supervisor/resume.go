@@ -44,7 +44,7 @@ func (s *Supervisor) resumeRun(ctx context.Context, v *identity.VerifiedStatemen
 func (s *Supervisor) resumeBy(
 	ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
 ) error {
-	run, signed, err := s.submission(ctx, id)
+	run, signed, err := s.programs.Submission(ctx, id)
 	if err == nil && run == nil {
 		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
 	}
@@ -55,7 +55,7 @@ func (s *Supervisor) resumeBy(
 		err = workflow.MayResume(run, s.Now())
 	}
 	if err == nil {
-		err = s.reverify(ctx, run, signed)
+		err = s.programs.Verify(ctx, run, signed)
 	}
 	if err == nil {
 		_, err = verifier.SubmissionAt(signed, run.Accepted)
@@ -93,18 +93,6 @@ func (s *Supervisor) resumeBy(
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// submission returns a run with its payload as it was signed, nil if there is none.
-func (s *Supervisor) submission(ctx context.Context, id writ.RunID) (run *journal.Run, signed []byte, err error) {
-	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
-		if run, err = tx.Run(id); err != nil || run == nil {
-			return err
-		}
-		signed, err = tx.Payload(run.Payload)
-		return err
-	})
-	return run, signed, err
 }
 
 // stillNewest refuses a run whose deployment has moved on: it would undo what came after it.

@@ -251,17 +251,17 @@ func (s *Supervisor) checkSome(ctx context.Context, verifier *identity.Verifier,
 
 // mayGoOn reports whether a roster leaves a run alone; if it does not, the run is told to end.
 func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, id writ.RunID) (bool, error) {
-	run, signed, err := s.submission(ctx, id)
+	run, signed, err := s.programs.Submission(ctx, id)
 	if err != nil || run == nil {
 		return false, err
 	}
-	if err := s.reverify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
+	if err := s.programs.Verify(ctx, run, signed); writ.CodeOf(err) == writ.CodeRecordForged {
 		s.steps.Post(id, mail.Mail{}) // which ends it
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
-	if why := s.checkAgain(verifier, run, signed); why != nil {
+	if why := s.programs.CheckSigner(verifier, run, signed); why != nil {
 		s.steps.Post(id, mail.Mail{Stop: why})
 		return false, nil
 	}

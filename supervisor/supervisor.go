@@ -33,6 +33,7 @@ import (
 	"writ/supervisor/mail"
 	"writ/supervisor/mailbox"
 	"writ/supervisor/outbox"
+	"writ/supervisor/program"
 	"writ/supervisor/ratelog"
 	"writ/supervisor/workflow"
 )
@@ -103,10 +104,8 @@ type Supervisor struct {
 	advancer      *workflow.Advancer
 	shares        *shares
 	outbox        *outbox.Outbox
-	programs      *programs
-	reverified    *reverified
+	programs      *program.Store
 	refused       *refusedTexts
-	pastRosters   pastRosters
 	checks        *checks
 	opened        *openWork
 	greeted       *greetings
@@ -140,7 +139,7 @@ type Supervisor struct {
 // error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(),
+		Config: config, refused: newRefusedTexts(), checks: newChecks(),
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(config.Pin, config.Datacenter, config.Key), boots: newBoots(),
 		faults: &faults{log: config.Log}, warnings: ratelog.New(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
@@ -157,6 +156,10 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if s.Now == nil {
 		s.Now = time.Now
 	}
+	s.programs = program.New(program.Config{
+		Datacenter: s.Datacenter, Journal: s.Journal, Evaluator: s.Evaluator, Roster: s.roster.Load, Verifier: s.verifier, RosterText: s.rosterText,
+		Passed: s.counts.notePass, Refusals: &s.refusals, Now: s.Now, Log: s.Log,
+	})
 	s.Journal.SetClock(s.Now)
 	if err := s.protect(); err != nil {
 		return nil, err
@@ -217,11 +220,10 @@ func (s *Supervisor) wireSteps() {
 		Nodes: s.fleet, Backlog: s.fleet, Holds: s.holds, Shares: s.shares, Secrets: s.secrets, Inventories: s.inventories,
 	}
 	s.advancer = workflow.NewAdvancer(workflow.AdvancerConfig{
-		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: runPrograms{s}, Quota: s.opened, Freed: s.freed.add,
+		Journal: s.Journal, View: s.view, Outbox: s.outbox, Mailbox: s.steps, Programs: s.programs, Quota: s.opened, Freed: s.freed.add,
 		Unasked: func(node writ.NodeID, results int) { s.accounts.countUseless(node, unasked, results) },
 		Ended: func(run writ.RunID) {
-			s.programs.forget(run)
-			s.reverified.forget(run)
+			s.programs.Forget(run)
 			s.inventories.forget(run)
 		},
 		Now: s.Now, Log: s.Log, Warnings: s.warnings,

@@ -1,65 +1,82 @@
-package supervisor
+package program
 
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"writ"
 	"writ/identity"
+	"writ/internal/limit"
+	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 	"writ/supervisor/workflow"
 )
 
-// The journal may be a database on another machine. What a person has signed is believed because of the signature, so it is looked at again
-// whenever the journal gives it back: before a script is evaluated, before anything is sent for a run, and before a node gets the text.
-
-// protect has the journal authenticate its rows, under a key that only this supervisor has.
-func (s *Supervisor) protect() error {
-	return s.Journal.Protect(journal.Protection{
-		Key: s.Key.Seed(), Known: s.Protected, KnownValues: s.ProtectedValues,
-		Refused: func(err *writ.Error) {
-			s.warnings.Refused("", "record of the journal changed by another program; it is not used", err, "hint", err.Hint)
-		},
-		Adopted: func(rows int) {
-			s.Log.Warn("records of the journal are protected from now on; existing records were accepted once", "records", rows)
-		},
-	})
+// Config holds the dependencies of a Store. All fields are required.
+type Config struct {
+	Datacenter writ.DatacenterID
+	Journal    *journal.Journal
+	Evaluator  scripts.Evaluator
+	Roster     func() *identity.Roster
+	Verifier   func() *identity.Verifier
+	// RosterText returns a function that reads the signed text of a roster.
+	RosterText func(ctx context.Context) func(version int) ([]byte, error)
+	// Passed is called after each pass.
+	Passed   func(ctx context.Context, took time.Duration, err error)
+	Refusals *limit.Lines
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
-// maxReverified bounds the runs of which it is remembered that their submissions were found good; of others they are verified again.
+// Store holds the programs of runs. Make it with New.
+type Store struct {
+	Config
+	kept     *cache
+	verified *reverified
+	past     pastRosters
+}
+
+// New returns an empty store.
+func New(config Config) *Store {
+	return &Store{Config: config, kept: newCache(), verified: newReverified()}
+}
+
+// maxReverified limits the runs in memory whose submissions were verified. Other submissions are verified again.
 const maxReverified = 1 << 14
 
-// reverified remembers which submissions the journal gave back as they were accepted. It keeps short digests: runs that wait need next to no memory,
-// and to find another text with the same 128 bits is out of reach.
+// reverified remembers verified submissions as short digests, so that waiting runs need little memory. Finding another
+// text with the same 128 bits is infeasible.
 type reverified struct {
 	mu   sync.Mutex
-	runs map[shortDigest]reverifiedRun
+	runs map[ShortDigest]reverifiedRun
 }
 
-// reverifiedRun is what is known of the submission of a run.
+// reverifiedRun is the verified submission of a run.
 type reverifiedRun struct {
-	signed shortDigest // of text and signature
+	signed ShortDigest // of text and signature
 	roster int32       // the newest by which its signer may have the run; 0 if none was asked since
 }
 
-// shortDigest is the first half of a SHA-256.
-type shortDigest [sha256.Size / 2]byte
+// ShortDigest is the first half of a SHA-256 digest.
+type ShortDigest [sha256.Size / 2]byte
 
-func shortDigestOf[T ~string | ~[]byte](text T) shortDigest {
+// ShortDigestOf returns the digest of a text.
+func ShortDigestOf[T ~string | ~[]byte](text T) ShortDigest {
 	sum := sha256.Sum256([]byte(text))
-	return shortDigest(sum[:])
+	return ShortDigest(sum[:])
 }
 
-func newReverified() *reverified { return &reverified{runs: make(map[shortDigest]reverifiedRun)} }
+func newReverified() *reverified { return &reverified{runs: make(map[ShortDigest]reverifiedRun)} }
 
 func (v *reverified) get(id writ.RunID) reverifiedRun {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.runs[shortDigestOf(id)]
+	return v.runs[ShortDigestOf(id)]
 }
 
 func (v *reverified) put(id writ.RunID, known reverifiedRun) {
@@ -68,53 +85,30 @@ func (v *reverified) put(id writ.RunID, known reverifiedRun) {
 	if len(v.runs) >= maxReverified {
 		clear(v.runs)
 	}
-	v.runs[shortDigestOf(id)] = known
+	v.runs[ShortDigestOf(id)] = known
 }
 
 func (v *reverified) forget(id writ.RunID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.runs, shortDigestOf(id))
+	delete(v.runs, ShortDigestOf(id))
 }
 
-// refusedTexts remembers texts, with their signatures, that were refused for good. What the answer was is in the journal.
-type refusedTexts struct {
-	mu    sync.Mutex
-	texts map[shortDigest]bool
-}
-
-func newRefusedTexts() *refusedTexts { return &refusedTexts{texts: make(map[shortDigest]bool)} }
-
-func (r *refusedTexts) has(signed shortDigest) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.texts[signed]
-}
-
-func (r *refusedTexts) put(signed shortDigest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.texts) >= maxReverified {
-		clear(r.texts)
-	}
-	r.texts[signed] = true
-}
-
-// forged says that the journal gave back something else for a run than what was accepted.
+// forged returns the error of a run whose record differs from the accepted submission.
 func forged(id writ.RunID, what string) *writ.Error {
 	return writ.Errorf(writ.CodeRecordForged, "the journal does not give back run %s as it was accepted: %s", id, what).
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 }
 
-// reverify makes sure that the journal gave back the submission of a run, and of the run what follows from that: the text has the digest that
-// the run is named after, the roster of that time verifies the signature, and the run says what the signed header says. The error is a
-// RECORD_FORGED if not.
-func (s *Supervisor) reverify(ctx context.Context, run *journal.Run, signed []byte) error {
+// Verify checks that the journal returned the submission of a run, and the run that follows from it: the run is named
+// after the digest of the text, the roster of that time verifies the signature, and the run agrees with the signed header.
+// Otherwise the error is RECORD_FORGED.
+func (s *Store) Verify(ctx context.Context, run *journal.Run, signed []byte) error {
 	if signed == nil {
 		return forged(run.ID, "its submission is not there")
 	}
-	sum := shortDigestOf(signed)
-	if s.reverified.get(run.ID).signed == sum {
+	sum := ShortDigestOf(signed)
+	if s.verified.get(run.ID).signed == sum {
 		return nil
 	}
 	text, _, err := identity.Split(signed)
@@ -135,15 +129,16 @@ func (s *Supervisor) reverify(ctx context.Context, run *journal.Run, signed []by
 	if what := differs(run, verified); what != "" {
 		return forged(run.ID, what+" is not what was signed")
 	}
-	s.reverified.put(run.ID, reverifiedRun{signed: sum})
+	s.verified.put(run.ID, reverifiedRun{signed: sum})
 	return nil
 }
 
-// takenMeanwhile are the errors of a submission whose signer has lost, in the newest roster, what it had when the submission was accepted.
+// takenMeanwhile lists the errors of a submission whose signer has lost rights since the submission was accepted.
 var takenMeanwhile = []writ.Code{writ.CodeSignerRevoked, writ.CodeRoleMissing, writ.CodeDestructiveDenied, writ.CodeProjectUnknown}
 
-// verifyAsOf verifies a submission as it was verified when it was accepted, which was not long before it was on disk. A run of an earlier
-// version does not say by which roster that was. The newest may take rights away meanwhile, which checkAgain looks at; it forgets no key.
+// verifyAsOf verifies a submission as of its acceptance, which was shortly before the run was stored. A run of an earlier
+// version does not name its roster. The newest roster may have fewer rights, which CheckSigner checks, but it has all
+// keys.
 func verifyAsOf(roster *identity.Roster, datacenter writ.DatacenterID, signed []byte, run *journal.Run) (verified *identity.Verified, err error) {
 	for _, before := range []time.Duration{0, time.Second, time.Minute} {
 		at := run.Accepted.Add(-before)
@@ -166,7 +161,7 @@ func verifyAsOf(roster *identity.Roster, datacenter writ.DatacenterID, signed []
 	return nil, err
 }
 
-// differs names what a run says otherwise than its signed header, "" if nothing.
+// differs names the first field of a run that differs from the signed header, "" if all agree.
 func differs(run *journal.Run, v *identity.Verified) string {
 	p := v.Payload
 	for _, is := range []struct {
@@ -193,11 +188,11 @@ func differs(run *journal.Run, v *identity.Verified) string {
 	return ""
 }
 
-// mayAct makes sure, before anything follows from a run, that its submission is there as it was accepted, and that the newest roster lets its
-// signer have it: who can write to the database must not keep a run from being checked. It returns how the run is to end if not.
-func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error) {
-	newest := s.roster.Load().Version
-	if run.State.Ended() || run.Stop != nil || int(s.reverified.get(run.ID).roster) >= newest {
+// MayAct checks the submission of a run, and the rights of its signer by the newest roster, before a step of the run. An
+// attacker with write access to the database must not prevent this check. It returns how the run ends if a check fails.
+func (s *Store) MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error) {
+	newest := s.Roster().Version
+	if run.State.Ended() || run.Stop != nil || int(s.verified.get(run.ID).roster) >= newest {
 		return nil, nil
 	}
 	var signed []byte
@@ -206,44 +201,44 @@ func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*mail.Stop, 
 		return err
 	})
 	if err == nil {
-		err = s.reverify(ctx, run, signed)
+		err = s.Verify(ctx, run, signed)
 	}
 	switch {
 	case writ.CodeOf(err) == writ.CodeRecordForged:
-		if times, say := s.refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
+		if times, say := s.Refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
 			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
 		}
 		return &mail.Stop{State: writ.RunFailed, Err: writ.AsError(err), By: s.Now().Add(workflow.StopWithin)}, nil
 	case err != nil:
 		return nil, err
 	}
-	return s.checkAgain(s.verifier(), run, signed), nil
+	return s.CheckSigner(s.Verifier(), run, signed), nil
 }
 
-// checkAgain says how a run is to end that a roster does not leave to its signer, nil if it does.
-func (s *Supervisor) checkAgain(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
+// CheckSigner returns how a run ends if its signer has lost the right to it, nil otherwise.
+func (s *Store) CheckSigner(verifier *identity.Verifier, run *journal.Run, signed []byte) *mail.Stop {
 	_, err := verifier.SubmissionAt(signed, run.Accepted)
 	switch writ.CodeOf(err) {
 	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:
 		why := writ.Errorf(writ.CodeSignerRevoked, "%s may not have this run any more: %s", run.Signer, err)
 		return &mail.Stop{State: writ.RunCancelled, Err: why, By: s.Now().Add(workflow.StopWithin)}
 	}
-	s.reverified.put(run.ID, reverifiedRun{shortDigestOf(signed), int32(verifier.Roster.Version)})
+	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(verifier.Roster.Version)})
 	return nil
 }
 
-// rosterAt returns the roster of a version that was in force here; the newest for version 0.
-func (s *Supervisor) rosterAt(ctx context.Context, version int) (*identity.Roster, error) {
-	newest := s.roster.Load()
+// rosterAt returns a version of the roster that was adopted here. Version 0 means the newest.
+func (s *Store) rosterAt(ctx context.Context, version int) (*identity.Roster, error) {
+	newest := s.Roster()
 	if version == 0 || version == newest.Version {
 		return newest, nil
 	}
-	s.pastRosters.Lock()
-	defer s.pastRosters.Unlock()
-	if known := s.pastRosters.rosters[version]; known != nil {
+	s.past.Lock()
+	defer s.past.Unlock()
+	if known := s.past.rosters[version]; known != nil {
 		return known, nil
 	}
-	signed, err := s.rosterText(ctx)(version)
+	signed, err := s.RosterText(ctx)(version)
 	if err != nil {
 		return nil, err
 	}
@@ -251,18 +246,30 @@ func (s *Supervisor) rosterAt(ctx context.Context, version int) (*identity.Roste
 	if err != nil {
 		return nil, err
 	}
-	if len(s.pastRosters.rosters) >= maxPastRosters || s.pastRosters.rosters == nil {
-		s.pastRosters.rosters = make(map[int]*identity.Roster)
+	if len(s.past.rosters) >= maxPastRosters || s.past.rosters == nil {
+		s.past.rosters = make(map[int]*identity.Roster)
 	}
-	s.pastRosters.rosters[version] = past
+	s.past.rosters[version] = past
 	return past, nil
 }
 
 // maxPastRosters limits the earlier rosters in memory.
 const maxPastRosters = 8
 
-// pastRosters are the rosters that were in force here, as far as they were asked for.
+// pastRosters caches earlier rosters.
 type pastRosters struct {
 	sync.Mutex
 	rosters map[int]*identity.Roster
+}
+
+// Submission returns a run with its signed payload, both nil if the run is unknown. It does not verify them.
+func (s *Store) Submission(ctx context.Context, id writ.RunID) (run *journal.Run, signed []byte, err error) {
+	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		if run, err = tx.Run(id); err != nil || run == nil {
+			return err
+		}
+		signed, err = tx.Payload(run.Payload)
+		return err
+	})
+	return run, signed, err
 }

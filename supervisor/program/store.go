@@ -1,0 +1,208 @@
+// Package program holds the signed submissions of runs: it verifies each submission that the journal returns, keeps the
+// programs of active runs in memory, and evaluates them. The journal may be a database on another machine; only the
+// signature of a person makes its content trustworthy. The package must not know how a run advances.
+package program
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/scripts"
+	"writ/supervisor/bound"
+	"writ/supervisor/journal"
+)
+
+// Limits of the programs in memory. Other programs are read and planned again for each pass. The sources of a program
+// have up to 512 KiB, its plan about 16 MiB.
+const (
+	maxPrograms     = 256
+	maxProgramBytes = 32 << 20
+)
+
+// program is the input of a pass that does not change during a run.
+type program struct {
+	bundle scripts.Bundle
+	inputs scripts.Inputs
+	bound  writ.Digest   // of the plan that the run is bound to, zero if it is bound to none
+	plan   *scripts.Plan // that plan, once it was made
+	size   int           // in memory, about, in bytes
+}
+
+// bind returns the program with its plan, without the parts of the plan that do not bind the run.
+func (p *program) bind(plan *scripts.Plan) *program {
+	const inMemory, call = 4, 300 // factor of a value's size in memory to its encoding; size of a call without arguments
+	planned := *p
+	planned.plan = &scripts.Plan{Digest: plan.Digest, Calls: plan.Calls, Horizon: plan.Horizon}
+	for i := range plan.Calls {
+		planned.size += call + inMemory*(bound.Size(plan.Calls[i].Args)+bound.Size(plan.Calls[i].Options))
+	}
+	return &planned
+}
+
+// cache keeps programs of active runs, up to its limits.
+type cache struct {
+	mu    sync.Mutex
+	kept  map[writ.RunID]*program
+	bytes int // of kept
+}
+
+func newCache() *cache { return &cache{kept: make(map[writ.RunID]*program)} }
+
+func (p *cache) get(id writ.RunID) *program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept[id]
+}
+
+func (p *cache) put(id writ.RunID, program *program) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(id)
+	for other := range p.kept { // which one is dropped does not matter, because it can be read again
+		if len(p.kept) < maxPrograms && p.bytes+program.size <= maxProgramBytes {
+			break
+		}
+		p.drop(other)
+	}
+	p.kept[id] = program
+	p.bytes += program.size
+}
+
+func (p *cache) forget(id writ.RunID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(id)
+}
+
+// drop removes a program. The caller holds the lock.
+func (p *cache) drop(id writ.RunID) {
+	if have := p.kept[id]; have != nil {
+		p.bytes -= have.size
+		delete(p.kept, id)
+	}
+}
+
+// program returns the program of a run, from its signed payload.
+func (s *Store) program(ctx context.Context, run *journal.Run) (*program, error) {
+	if p := s.kept.get(run.ID); p != nil {
+		return p, nil
+	}
+	_, signed, err := s.Submission(ctx, run.ID)
+	if err == nil {
+		err = s.Verify(ctx, run, signed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	submitted, err := identity.ReadSubmission(signed)
+	if err != nil {
+		return nil, fmt.Errorf("read the payload of run %s: %w", run.ID, err)
+	}
+	p := programOf(run, submitted.Payload)
+	s.kept.put(run.ID, p)
+	return p, nil
+}
+
+// programOf returns the program of a run.
+func programOf(run *journal.Run, payload *identity.Payload) *program {
+	p := &program{
+		bundle: BundleOf(payload),
+		bound:  payload.Plan,
+		inputs: scripts.Inputs{
+			Params: payload.Params, Run: run.ID, Project: run.ProjectName, Datacenter: run.Datacenter,
+			DatacenterName: run.DatacenterName, Allow: payload.Allow, MaxCalls: payload.MaxCalls,
+			Secrets: payload.Secrets,
+		},
+		size: len(payload.Script.Text),
+	}
+	for _, m := range payload.Modules {
+		p.size += len(m.Text)
+	}
+	return p
+}
+
+// Pass evaluates the script of a run, given its calls and the number of its log lines.
+func (s *Store) Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error) {
+	p, err := s.program(ctx, run)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
+	began := time.Now()
+	outcome, err := s.pass(ctx, p, calls, logged)
+	s.Passed(ctx, time.Since(began), err)
+	return outcome, err
+}
+
+// pass evaluates a script. A run with a signed plan fails before its first call if the plan that is made here differs, and
+// otherwise before its first unplanned call. After a restart the plan is made again, by the engine that was signed. The
+// outcome has the log lines after the first logged ones.
+func (s *Store) pass(ctx context.Context, p *program, journaled []scripts.Entry, logged int) (scripts.Outcome, error) {
+	inputs := p.inputs
+	inputs.Logged = logged
+	if p.bound.IsZero() {
+		return s.Evaluator.Pass(ctx, p.bundle, inputs, journaled)
+	}
+	if p.plan == nil {
+		plan, err := s.Evaluator.Plan(ctx, p.bundle, p.inputs)
+		if err != nil {
+			return scripts.Outcome{}, err
+		}
+		p = p.bind(&plan)
+		s.kept.put(p.inputs.Run, p)
+	}
+	if p.plan.Digest != p.bound {
+		err := writ.Errorf(writ.CodePlanMismatch, "the run is bound to the plan %s, but its script is planned here as %s", p.bound, p.plan.Digest).
+			WithHint("plan it again with `writ plan`, and sign that plan")
+		return scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *err}}, nil
+	}
+	outcome, err := s.Evaluator.Pass(ctx, p.bundle, inputs, journaled)
+	if err != nil {
+		return scripts.Outcome{}, err
+	}
+	return p.plan.Follow(outcome, len(journaled)), nil
+}
+
+// Payload returns a submission with its signature.
+func (s *Store) Payload(ctx context.Context, digest writ.Digest) ([]byte, error) {
+	run, signed, err := s.Submission(ctx, writ.RunIDOf(digest))
+	if err == nil && run == nil {
+		err = writ.Errorf(writ.CodeNotFound, "there is no payload %s in this datacenter", digest)
+	}
+	if err == nil {
+		err = s.Verify(ctx, run, signed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return signed, nil
+}
+
+// Accepted keeps the program of a new run, so that its first step need not read it.
+func (s *Store) Accepted(run *journal.Run, p *identity.Payload, signed []byte) {
+	s.kept.put(run.ID, programOf(run, p))
+	s.verified.put(run.ID, reverifiedRun{ShortDigestOf(signed), int32(run.Roster)})
+}
+
+// IsAccepted reports whether signed is the verified submission of a run that is in memory.
+func (s *Store) IsAccepted(run writ.RunID, signed []byte) bool {
+	return s.verified.get(run).signed == ShortDigestOf(signed)
+}
+
+// Forget removes a run that has ended from memory.
+func (s *Store) Forget(run writ.RunID) {
+	s.kept.forget(run)
+	s.verified.forget(run)
+}
+
+// BundleOf returns the sources of a payload.
+func BundleOf(p *identity.Payload) scripts.Bundle {
+	b := scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}
+	for _, m := range p.Modules {
+		b.Modules = append(b.Modules, scripts.Source{Name: m.Name, Text: m.Text})
+	}
+	return b
+}
