@@ -46,7 +46,7 @@ In GitHub Actions it annotates the files besides.`,
 					return err
 				}
 			}
-			return check(env, args, own, stdin, strict)
+			return checkFiles(env, args, own, stdin, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from standard input; FILE sets only its name and the directory of its modules")
@@ -55,7 +55,7 @@ In GitHub Actions it annotates the files besides.`,
 	return cmd
 }
 
-func check(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict bool) error {
+func checkFiles(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict bool) error {
 	modules, err := own.Modules()
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 			if len(args) == 0 {
 				return cli.Exactly("FILE")(cmd, args)
 			}
-			return format(env, args, f)
+			return formatFiles(env, args, f)
 		},
 	}
 	cmd.Flags().BoolVarP(&f.diff, "diff", "d", false, "print the changes instead")
@@ -46,8 +46,8 @@ The exit code is 0. It is 1 if -d or -l found a script that is not formatted, an
 	return cmd
 }
 
-// format formats each file. It continues after a file that cannot be read.
-func format(env *cli.Env, paths []string, f formatting) error {
+// formatFiles formats each file. It continues after a file that cannot be read.
+func formatFiles(env *cli.Env, paths []string, f formatting) error {
 	changes := false
 	var failed []error
 	for _, path := range paths {
