@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
 	"writ/coord/remedy"
@@ -64,7 +65,7 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		found = append(found, f)
 	}
 	if unknown > 0 {
-		detail := "the state of " + cli.Count(unknown, "node") + " is unknown: " + awayText
+		detail := "the state of " + cli.Count(unknown, "node") + " is unknown: " + why.AwayText
 		found = append(found, finding{Check: "nodes", State: suspect, Detail: detail, Fix: "writ dc list"})
 	}
 	if len(found) == 0 && admitted > 0 {

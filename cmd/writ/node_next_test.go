@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli/why"
 )
 
 // aNode returns a healthy node of the datacenter dc1, changed by change.
@@ -38,9 +39,9 @@ func TestNodeShowNamesTheNextCommand(t *testing.T) {
 		"FullDisk": {func(n *writ.Node) { n.Disks = []writ.Disk{{Bytes: 100, Free: 1}} }, "writ resource list --node n1"},
 	} {
 		n := aNode(tt.change)
-		next := nodeStep(n, "dc1")
-		if next.command != tt.want {
-			t.Errorf("%s: next is %q, want %q", name, next.command, tt.want)
+		next := why.NodeStep(n, "dc1")
+		if next.Command != tt.want {
+			t.Errorf("%s: next is %q, want %q", name, next.Command, tt.want)
 		}
 		if text := nodeText(n, next); tt.want != "" && !strings.Contains(text, "\nnext: "+tt.want+"\n") || tt.want == "" && strings.Contains(text, "next: ") {
 			t.Errorf("%s: the text is\n%s", name, text)
@@ -51,7 +52,7 @@ func TestNodeShowNamesTheNextCommand(t *testing.T) {
 func TestNodeOfAwayDatacenterIsUnknown(t *testing.T) {
 	t.Parallel()
 	n := aNode(func(n *writ.Node) { n.Liveness = writ.LivenessUnknown })
-	if text := nodeText(n, step{}); !strings.HasPrefix(text, "node n1 is approved and open; its liveness is unknown: its datacenter is away\n") {
+	if text := nodeText(n, why.Step{}); !strings.HasPrefix(text, "node n1 is approved and open; its liveness is unknown: its datacenter is away\n") {
 		t.Errorf("node show says\n%s", text)
 	}
 	if got := faultOf(n); got != "its datacenter is away" {

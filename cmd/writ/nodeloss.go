@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 )
@@ -84,16 +85,16 @@ func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) e
 	if err := a.agreeToEnd(ctx, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name), e.resources, yes); err != nil {
 		return err
 	}
-	var losses []loss
+	var losses []why.Loss
 	if e.decision == identity.DecisionLost { // the decision deletes the resources
-		if losses, err = (lossFinder{c, n, roster.Datacenter(n.Datacenter).Name}).present(ctx); err != nil {
+		if losses, err = (why.LossFinder{c, n, roster.Datacenter(n.Datacenter).Name}).Present(ctx); err != nil {
 			a.Warn("cannot list the losses: %v", err)
 		}
 	}
 	if err := a.signAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision }); err != nil {
 		return err
 	}
-	a.noteLosses(n.Name, losses)
+	why.NoteLosses(a.Env, n.Name, losses)
 	return nil
 }
 
@@ -107,7 +108,7 @@ func (a *app) agreeToEnd(ctx context.Context, c *client.Client, n writ.Node, wha
 	case n.Admission == writ.AdmissionRemoved:
 		a.Note("node %s was removed before; it was last heard of %s", n.Name, heardOf(n))
 	default:
-		a.Note("node %s is %s; it was last heard of %s", n.Name, nodeStates(n), heardOf(n))
+		a.Note("node %s is %s; it was last heard of %s", n.Name, why.NodeStates(n), heardOf(n))
 	}
 	has, err := a.noteResources(ctx, c, n, resources)
 	if err != nil || !ready && has == 0 {

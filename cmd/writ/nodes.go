@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/orphan"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -88,7 +89,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text := func(bool) string { return nodeText(n, nodeStep(n, names[n.Datacenter])) }
+			text := func(bool) string { return nodeText(n, why.NodeStep(n, names[n.Datacenter])) }
 			return a.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: text})
 		},
 	}
@@ -99,9 +100,9 @@ func (a *app) nodeShowCommand() *cobra.Command {
 }
 
 // nodeText formats a node for people, with the command to type next.
-func nodeText(n writ.Node, next step) string {
+func nodeText(n writ.Node, next why.Step) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node %s is %s\n", n.Name, nodeStates(n))
+	fmt.Fprintf(&b, "node %s is %s\n", n.Name, why.NodeStates(n))
 	if n.Gone {
 		fenceText(&b, n.Fence)
 	}
@@ -154,7 +155,7 @@ func nodeText(n writ.Node, next step) string {
 	if n.Network != nil {
 		networkText(&b, n.Network)
 	}
-	next.writeTo(&b)
+	next.WriteTo(&b)
 	return b.String()
 }
 
@@ -255,7 +256,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 func faultOf(n writ.Node) string {
 	switch {
 	case n.Liveness == writ.LivenessUnknown:
-		return awayText
+		return why.AwayText
 	case n.Fault != "":
 		return n.Fault
 	case len(n.Stuck) > 0:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -20,7 +21,7 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 			Routes: []writ.OverlayRoute{{Subnet: "400:2::/64", NextHop: "TCP a <-> b", Metric: -1}},
 		},
 	}}}
-	text := nodeText(n, step{})
+	text := nodeText(n, why.Step{})
 	for _, want := range []string{
 		"  overlay: 400:1::2 in 400:1::/64; 1 of 30 peers alive, 1 routes\n",
 		"    mycelium 0.7.10, process 42, for 1h; 3.0 MiB sent to peers, 700 B received\n",
@@ -33,7 +34,7 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 		}
 	}
 	n.Network = nil
-	if text := nodeText(n, step{}); strings.Contains(text, "overlay") || strings.Contains(text, "dropped") {
+	if text := nodeText(n, why.Step{}); strings.Contains(text, "overlay") || strings.Contains(text, "dropped") {
 		t.Errorf("of a node without networks it says:\n%s", text)
 	}
 }
@@ -42,7 +43,7 @@ func TestNodeShowsItsDisks(t *testing.T) {
 	t.Parallel()
 	n := writ.Node{Name: "n1", Findings: writ.Findings{Disks: []writ.Disk{{Path: "/var/lib/writ", Bytes: 40 << 30, Free: 2 << 30}, {Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}}
 	const want = "  disk /var/lib/writ has 2.0 of 40.0 GiB free\n  disk /srv has 1.0 of 100.0 GiB free: it is almost full, and writes to it may fail soon\n"
-	if text := nodeText(n, step{}); !strings.Contains(text, want) {
+	if text := nodeText(n, why.Step{}); !strings.Contains(text, want) {
 		t.Errorf("node show lacks %q:\n%s", want, text)
 	}
 	for fault, n := range map[string]writ.Node{
@@ -57,7 +58,7 @@ func TestNodeShowsItsDisks(t *testing.T) {
 func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
 	text := nodeText(writ.Node{Name: "n1", Health: writ.Health{Drivers: []writ.NodeDriver{{Module: "herodb", Name: "engines", Detail: "redis-server 7.0.15; memory is bounded", Engines: []writ.Engine{
 		{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Version: "unknown", Refused: "it shows its secret"},
-	}}}}}, step{})
+	}}}}}, why.Step{})
 	if want := "  herodb=engines  redis-server 7.0.15; memory is bounded\n    not used: hero_redis unknown, it shows its secret\n"; !strings.Contains(text, want) {
 		t.Errorf("it does not say %q:\n%s", want, text)
 	}
@@ -66,7 +67,7 @@ func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
 func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 	text := nodeText(writ.Node{Name: "n1", Liveness: writ.LivenessReady, LastBeat: time.Now(), Findings: writ.Findings{Orphans: []writ.Orphan{
 		{Module: "volume", Kind: writ.OrphanDamaged, Name: "/data/records/vx.json"}, {Module: "network", Kind: "tap", Name: "p1-0"},
-	}}}, step{})
+	}}}, why.Step{})
 	for _, want := range []string{
 		"  damaged record: /data/records/vx.json (of volume); delete its resource and make it again", "  orphan: the tap p1-0 belongs to no resource", "last heard of just now\n",
 	} {
@@ -96,7 +97,7 @@ func aHost() *writ.Host {
 func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 	n := writ.Node{Name: "n1", Health: writ.Health{Version: "v1.0.0"}, Liveness: writ.LivenessReady, LastBeat: time.Now(), HostFacts: writ.HostFacts{Boot: "5d0c", Restarts: 2, Host: aHost(),
 		Online: []writ.Online{{Month: "2026-10", Seconds: 5, Of: 10}, {Month: "2026-11", Seconds: 999_999, Of: 1_000_000}}}}
-	text := nodeText(n, step{})
+	text := nodeText(n, why.Step{})
 	for _, want := range []string{
 		"version v1.0.0\n", "  machine: up for 3h, 2 restarts seen; boot id 5d0c\n  online: 99.99 % of 2026-11\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",
 		"    Supermicro AS -1114S, serial S1, AMD EPYC 7302P, 131072 MiB of memory, 2 disks, 2 network cards\n",
@@ -106,11 +107,11 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 		}
 	}
 	n.Liveness = writ.LivenessLost
-	if text := nodeText(n, step{}); !strings.Contains(text, "  machine: 2 restarts seen; boot id 5d0c\n") {
+	if text := nodeText(n, why.Step{}); !strings.Contains(text, "  machine: 2 restarts seen; boot id 5d0c\n") {
 		t.Errorf("of a machine of which nobody hears it says:\n%s", text)
 	}
 	n.Host, n.Boot = nil, ""
-	if text := nodeText(n, step{}); strings.Contains(text, "machine:") {
+	if text := nodeText(n, why.Step{}); strings.Contains(text, "machine:") {
 		t.Errorf("of a node of an earlier version it says:\n%s", text)
 	}
 }
@@ -118,7 +119,7 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 // A node keeps the key with which it joined, so the key is as old as the membership.
 func TestTheAgeOfTheKeyOfANodeIsShown(t *testing.T) {
 	n := writ.Node{Name: "n1", Key: "SHA256:abc", Joined: time.Now().Add(-100 * 24 * time.Hour)}
-	if want, text := "  its key is in use since "+n.Joined.UTC().Format("2006-01-02")+" (100d); a node's key does not expire\n", nodeText(n, step{}); !strings.Contains(text, want) {
+	if want, text := "  its key is in use since "+n.Joined.UTC().Format("2006-01-02")+" (100d); a node's key does not expire\n", nodeText(n, why.Step{}); !strings.Contains(text, want) {
 		t.Errorf("it does not say %q:\n%s", want, text)
 	}
 	var out bytes.Buffer
@@ -128,7 +129,7 @@ func TestTheAgeOfTheKeyOfANodeIsShown(t *testing.T) {
 	if text := out.String(); !strings.Contains(text, "KEY AGE") || !strings.Contains(text, "100d") {
 		t.Errorf("the list has no age of its key:\n%s", text)
 	}
-	if text := nodeText(writ.Node{Name: "n1"}, step{}); strings.Contains(text, "its key") {
+	if text := nodeText(writ.Node{Name: "n1"}, why.Step{}); strings.Contains(text, "its key") {
 		t.Errorf("of a node that is not known to have joined it says:\n%s", text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -15,7 +16,7 @@ func (p *planned) failed() error {
 	if f := p.seen().Failure; f != nil {
 		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
 		e.Hint = f.Hint
-		e.Message += whereFailed(f, p.bundle)
+		e.Message += why.WhereFailed(f, p.bundle)
 		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
 	}
 	if p.Preview == nil {

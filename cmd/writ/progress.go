@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -21,14 +21,14 @@ type progress struct {
 	ended  time.Time        // end of the run before it was resumed; earlier events in the stream are not shown
 	run    api.RunState
 	told   bool // running was shown
-	waits  waitNotes
+	waits  why.WaitNotes
 	calls  map[int]writ.Call
 	logged int        // the last ordinal shown
 	disks  *fullDisks // nil disables the warning
 }
 
 func newProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *progress {
-	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), waits: waitNotes{term: t}}
+	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), waits: why.WaitNotes{Term: t}}
 }
 
 // watcher returns the callbacks for client.Watch.
@@ -50,7 +50,7 @@ func (p *progress) event(e api.Event) {
 	case e.Log != nil:
 		if e.Log.Ordinal > p.logged {
 			p.logged = e.Log.Ordinal
-			p.waits.otherLine()
+			p.waits.OtherLine()
 			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
 		}
 	}
@@ -98,7 +98,7 @@ func (p *progress) runChanged(r *api.Run) {
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats what was before it was opened
-		p.waits.note(waitReason{"", reason{Why: sentenceOf(r.Why, r.Reason)}})
+		p.waits.Note(why.WaitReason{"", why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
 	}
 }
 
@@ -113,9 +113,9 @@ func (p *progress) callChanged(c writ.Call) {
 	case c.State.Ended():
 		p.callEnded(c)
 	case c.Attempt > 1 && before.Attempt < c.Attempt:
-		p.term.Note("↻ %s: attempt %d%s", callName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
+		p.term.Note("↻ %s: attempt %d%s", why.CallName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
-		p.term.Note("→ %s on %s", callName(c), nodeName(c))
+		p.term.Note("→ %s on %s", why.CallName(c), nodeName(c))
 		if d := p.disks.warning(c); d != nil {
 			p.term.Warn("a disk of %s is almost full: %s", c.NodeName, terminal.Clean(d.String()))
 		}
@@ -124,25 +124,25 @@ func (p *progress) callChanged(c writ.Call) {
 		return
 	}
 	if before.State != c.State {
-		p.waits.forget(callName(c))
+		p.waits.Forget(why.CallName(c))
 	}
 }
 
 // noteReason prints why a call waits, or how far its node is with it.
 func (p *progress) noteReason(c writ.Call) {
-	p.waits.note(waitReason{callName(c), reason{Why: sentenceOf(c.Why, c.Reason)}})
+	p.waits.Note(why.WaitReason{why.CallName(c), why.Reason{Why: why.SentenceOf(c.Why, c.Reason)}})
 }
 
 func (p *progress) callEnded(c writ.Call) {
 	switch c.State {
 	case writ.CallSucceeded:
 		if c.Node == "" { // the supervisor executed it
-			p.term.Done("%s", callName(c))
+			p.term.Done("%s", why.CallName(c))
 			return
 		}
-		p.term.Done("%s on %s, %s%s", callName(c), nodeName(c), duration(c), changeOf(c))
+		p.term.Done("%s on %s, %s%s", why.CallName(c), nodeName(c), duration(c), changeOf(c))
 	default:
-		p.term.Bad("%s: %s%s", callName(c), c.State, because(c.Error))
+		p.term.Bad("%s: %s%s", why.CallName(c), c.State, because(c.Error))
 	}
 }
 
@@ -161,11 +161,6 @@ func because(e *writ.Error) string {
 		return ""
 	}
 	return fmt.Sprintf(", %s: %s", e.Code, e.Message)
-}
-
-// callName formats the name of a call: "3 machine.create web-0".
-func callName(c writ.Call) string {
-	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, c.Name))
 }
 
 // nodeName formats the node and the driver of a call: "n1 (simulated)", "n2 (directory)".

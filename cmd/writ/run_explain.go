@@ -2,61 +2,15 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
-	"writ/coord/api"
-	"writ/coord/remedy"
-	"writ/identity"
 )
-
-// reason is the cause of a state, with the command to type next.
-type reason struct {
-	Why  string         `json:"why"`
-	Next remedy.Command `json:"next,omitzero"`
-
-	named bool // Why contains Next
-}
-
-// The lists that help without the name of a node or datacenter.
-var (
-	listDatacenters = remedy.List(remedy.ListDatacenters)
-	listNodes       = remedy.List(remedy.ListNodes)
-)
-
-// awayText says that the datacenter of something is away.
-var awayText = writ.Reason{Code: writ.ReasonAway}.String()
-
-// runReasons holds the reasons of a run and of its open calls.
-type runReasons struct {
-	Run   writ.RunID   `json:"run"`
-	State api.RunState `json:"state"`
-	reason
-	Decided  []writ.Decision `json:"decided,omitempty"` // decisions about the run that the coordinator knows
-	Deadline time.Time       `json:"deadline,omitzero"`
-	Calls    []callReasons   `json:"calls,omitempty"`
-	Does     string          `json:"does,omitempty"`  // the effect of the command, if a person must decide about it
-	Again    []loss          `json:"again,omitempty"` // losses of the lost nodes of its calls
-
-	excerpt string // source line at which the script failed
-}
-
-// callReasons are the reasons of a call that has not ended.
-type callReasons struct {
-	Seq   int            `json:"seq"`
-	Title string         `json:"title"` // "volume.create web-0"
-	State writ.CallState `json:"state"`
-	reason
-	Does string `json:"does,omitempty"` // the effect of the command, if a person must decide about it
-}
 
 func (a *app) runExplainCommand() *cobra.Command {
 	return &cobra.Command{
@@ -65,166 +19,31 @@ func (a *app) runExplainCommand() *cobra.Command {
 		Example: "  writ run explain RUN",
 		Args:    cli.Exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			s, err := situationOf(ctx, c, id)
+			s, err := why.SituationOf(ctx, c, id)
 			if err != nil {
 				return err
 			}
-			if s.run.State.Ended() { // verify the end with the signature of the datacenter
+			if s.Run.State.Ended() { // verify the end with the signature of the datacenter
 				roster, err := c.Roster(ctx)
 				if err != nil {
 					return err
 				}
-				end, err := verifyEnd(ctx, c, roster, &s.run)
+				end, err := verifyEnd(ctx, c, roster, &s.Run)
 				if err != nil {
 					return err
 				}
 				a.noteUnsure(end)
-				if !s.run.State.Ended() { // the run was resumed in the meantime
-					if s, err = situationOf(ctx, c, id); err != nil {
+				if !s.Run.State.Ended() { // the run was resumed in the meantime
+					if s, err = why.SituationOf(ctx, c, id); err != nil {
 						return err
 					}
 				}
 			}
-			if err := s.askLosses(ctx, c); err != nil {
+			if err := s.AskLosses(ctx, c); err != nil {
 				return err
 			}
-			r := s.explain()
-			return a.Print(terminal.View{Data: r, Names: []string{string(id)}, Text: func(bool) string { return r.text() }})
+			r := s.Explain()
+			return a.Print(terminal.View{Data: r, Names: []string{string(id)}, Text: func(bool) string { return r.Text() }})
 		}),
-	}
-}
-
-// situationOf requests a run and its surroundings from the coordinator. With an error it returns the answers so far, or nil
-// without the run. Queue depths are missing while the datacenter does not answer.
-func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situation, error) {
-	s := &situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
-	var err error
-	if s.run, err = c.Run(ctx, id); err != nil {
-		return nil, err
-	}
-	datacenters, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
-	if err != nil {
-		return s, err
-	}
-	for _, d := range datacenters.Items {
-		if d.ID == s.run.Datacenter {
-			s.datacenter = d
-		}
-	}
-	if s.run.State.Ended() && s.run.State != api.RunStateSucceeded {
-		if s.payload, err = payloadOf(ctx, c, s.run); err != nil {
-			return s, err
-		}
-	}
-	if s.run.Accepted.IsZero() { // no datacenter has accepted it
-		return s, nil
-	}
-	if s.calls, err = c.Calls(ctx, id); err != nil {
-		return s, err
-	}
-	if s.run.State.Ended() && !slices.ContainsFunc(s.calls, endedByLoss) {
-		return s, nil
-	}
-	err = s.askNodes(ctx, c)
-	if err != nil || s.run.State.Ended() || !s.datacenter.IsConnected() {
-		return s, err
-	}
-	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(s.run.Datacenter))}))
-	for _, d := range queues.Items {
-		for _, q := range d.Queues {
-			s.queues[q.Node] = q
-		}
-	}
-	if err != nil && !writ.AsError(err).Retryable() {
-		return s, err
-	}
-	return s, nil
-}
-
-// payloadOf returns the signed payload of a run, nil if the coordinator does not have it. A coordinator that got the run by events has no payload, and
-// older coordinators do not return payloads.
-func payloadOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Payload, error) {
-	payload, err := c.Payload(ctx, run)
-	if code := writ.CodeOf(err); err != nil && (code == writ.CodeNotFound || code == writ.CodeMethodNotAllowed) {
-		return nil, nil
-	}
-	return payload, err
-}
-
-// askLosses asks for the losses of the nodes of failed calls that were declared lost.
-func (s *situation) askLosses(ctx context.Context, c *client.Client) error {
-	for _, id := range s.goneNodes() {
-		losses, err := lossFinder{c, s.nodes[id], s.datacenter.Name}.past(ctx)
-		if err != nil {
-			return err
-		}
-		s.losses = append(s.losses, losses...)
-	}
-	return nil
-}
-
-// goneNodes returns the nodes that calls of the run failed with and that were declared lost, in the order of the calls.
-func (s *situation) goneNodes() (gone []writ.NodeID) {
-	for _, c := range s.calls {
-		if n := s.lostNode(c); n.Gone && !slices.Contains(gone, n.ID) {
-			gone = append(gone, n.ID)
-		}
-	}
-	return gone
-}
-
-// askNodes asks for the nodes of the run's datacenter. The removed ones are on a list of their own.
-func (s *situation) askNodes(ctx context.Context, c *client.Client) error {
-	for _, admission := range []*writ.Admission{nil, new(writ.AdmissionRemoved)} {
-		if admission != nil && !slices.ContainsFunc(s.calls, func(c writ.Call) bool { return s.nodes[c.Node].ID == "" && (c.Node != "" || endedByLoss(c)) }) {
-			return nil
-		}
-		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(s.run.Datacenter)), Admission: admission})
-		if err != nil {
-			return err
-		}
-		for _, n := range nodes {
-			s.nodes[n.ID] = n
-		}
-	}
-	return nil
-}
-
-// endedByLoss reports whether a call failed because its node was lost.
-func endedByLoss(c writ.Call) bool { return c.Error != nil && c.Error.Code == writ.CodeNodeLost }
-
-func (r runReasons) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, cli.StateClause(writ.RunState(r.State)), terminal.Clean(r.Why))
-	if r.excerpt != "" {
-		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(terminal.CleanLines(r.excerpt), "\n", "\n    "))
-	}
-	for _, d := range r.Decided {
-		fmt.Fprintf(&b, "  decided: %s\n", cli.DecisionText(d))
-	}
-	for _, group := range groupCalls(r.Calls) {
-		c := group[0]
-		fmt.Fprintf(&b, "  call %d, %s, is %s: %s\n", c.Seq, c.Title, c.State, terminal.Clean(c.Why))
-		if more := len(group) - 1; more > 0 {
-			fmt.Fprintf(&b, "    and %s: %s\n", cli.Count(more, "more call"), callNumbers(group[1:]))
-		}
-		if !c.Next.IsZero() && c.Next != r.Next {
-			writeNext(&b, "    ", c.Next.Line, c.Does)
-		}
-	}
-	for _, l := range r.Again {
-		fmt.Fprintf(&b, "  lost with %s: %s\n", terminal.Clean(l.Node), terminal.Clean(l.String()))
-	}
-	if !r.Next.IsZero() {
-		writeNext(&b, "", r.Next.Line, r.Does)
-	}
-	return b.String()
-}
-
-// writeNext writes the command to type next, and its effect if it has one to decide about.
-func writeNext(b *strings.Builder, indent, command, does string) {
-	fmt.Fprintf(b, "%snext: %s\n", indent, terminal.Clean(command))
-	if does != "" {
-		fmt.Fprintf(b, "%s  %s\n", indent, does)
 	}
 }

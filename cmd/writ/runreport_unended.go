@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
@@ -26,11 +27,11 @@ func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, rost
 	defer stop()
 	timedOut := errors.Is(watching.Err(), context.DeadlineExceeded)
 	// Without an answer, the report has only the error.
-	s, _ := situationOf(asking, c, id)
+	s, _ := why.SituationOf(asking, c, id)
 	if s == nil {
-		s = new(situation)
+		s = new(why.Situation)
 	}
-	run, calls, why := s.run, s.calls, waitClause(s.waitReasons())
+	run, calls, why := s.Run, s.Calls, why.WaitClause(s.WaitReasons())
 	cause := writ.AsError(err)
 	switch {
 	case ctx.Err() != nil:

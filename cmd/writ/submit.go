@@ -20,6 +20,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/cli/signing"
+	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
@@ -210,7 +211,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		if run.State.Ended() { // false if it was resumed in the meantime
 			if end.Failure != nil && end.Failure.Position != "" {
 				payload, _ := c.Payload(ctx, run) // optional: it only adds the source line
-				w.bundle = bundleOf(payload)
+				w.bundle = why.BundleOf(payload)
 			}
 			err := a.conclude(roster, run, end, w)
 			unwritten := reportRun(ctx, c, roster, run, end, w)
@@ -225,11 +226,11 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 // watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
 func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *progress) (api.Run, error) {
 	watch := newLookout(func(ctx context.Context) {
-		s, err := situationOf(ctx, c, id)
+		s, err := why.SituationOf(ctx, c, id)
 		if err != nil { // Watch reports a coordinator that does not answer
 			return
 		}
-		p.waits.noteAll(s.waitReasons())
+		p.waits.NoteAll(s.WaitReasons())
 	})
 	looking, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -294,7 +295,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle s
 	if failure != nil {
 		e.Code, e.Hint = failure.Code, failure.Hint
 		e.Message += ": " + failure.Message
-		e.Message += whereFailed(failure, bundle)
+		e.Message += why.WhereFailed(failure, bundle)
 		for _, at := range failure.Trace {
 			e.Message += "\n  called from " + at
 		}

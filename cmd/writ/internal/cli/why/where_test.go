@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"strings"
@@ -11,13 +11,13 @@ import (
 
 func TestExplainFoldsCallsThatWaitAlike(t *testing.T) {
 	t.Parallel()
-	r := runReasons{Run: "r", State: api.RunStateRunning, reason: reason{Why: "it waits"}}
+	r := runReasons{Run: "r", State: api.RunStateRunning, Reason: Reason{Why: "it waits"}}
 	for seq := 1; seq <= 2000; seq++ {
 		why := "no node has room"
 		if seq == 7 || seq == 9 {
 			why = "it needs call 1"
 		}
-		r.Calls = append(r.Calls, callReasons{Seq: seq, Title: "node.ping", State: writ.CallPlanned, reason: reason{Why: why, Next: listNodes}})
+		r.Calls = append(r.Calls, callReasons{Seq: seq, Title: "node.ping", State: writ.CallPlanned, Reason: Reason{Why: why, Next: listNodes}})
 	}
 	want := `run r is running: it waits
   call 1, node.ping, is planned: no node has room
@@ -27,7 +27,7 @@ func TestExplainFoldsCallsThatWaitAlike(t *testing.T) {
     and 1 more call: 9
     next: writ node list
 `
-	if got := r.text(); got != want {
+	if got := r.Text(); got != want {
 		t.Errorf("the text is\n%.2000s\nwant\n%s", got, want)
 	}
 }
@@ -37,14 +37,14 @@ func TestFailureShowsItsLine(t *testing.T) {
 	payload := &identity.Payload{Script: identity.File{Name: "web.tengo", Text: []byte("a := 1\na.b.c = \x1b2\n")}}
 	f := &writ.Failure{Error: *writ.Errorf(writ.CodeScriptFailed, "not indexable"), Position: "web.tengo:2:1"}
 	const excerpt = "    2 | a.b.c = ?2\n      | ^"
-	if got, want := whereFailed(f, bundleOf(payload)), "\n  at web.tengo:2:1\n"+excerpt; got != want {
+	if got, want := WhereFailed(f, BundleOf(payload)), "\n  at web.tengo:2:1\n"+excerpt; got != want {
 		t.Errorf("whereFailed = %q, want %q", got, want)
 	}
-	if got, want := whereFailed(f, bundleOf(nil)), "\n  at web.tengo:2:1"; got != want {
+	if got, want := WhereFailed(f, BundleOf(nil)), "\n  at web.tengo:2:1"; got != want {
 		t.Errorf("without the source: %q, want %q", got, want)
 	}
-	s := &situation{run: api.Run{ID: "r", State: api.RunStateFailed, Failure: f}, payload: payload}
-	if got := s.explain().text(); !strings.Contains(got, excerpt) {
+	s := &Situation{Run: api.Run{ID: "r", State: api.RunStateFailed, Failure: f}, payload: payload}
+	if got := s.Explain().Text(); !strings.Contains(got, excerpt) {
 		t.Errorf("explain lacks the line:\n%s", got)
 	}
 }

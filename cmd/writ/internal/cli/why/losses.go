@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 // maxLosses limits the runs that a search for the losses of a node reads, and the losses that it returns.
 const maxLosses = 50
 
-// loss is a deployment, or a run without a deployment, that had resources or calls on a lost node.
-type loss struct {
+// Loss is a deployment, or a run without a deployment, that had resources or calls on a lost node.
+type Loss struct {
 	Node       string     `json:"node"`
 	Project    string     `json:"project"`
 	Deployment string     `json:"deployment,omitempty"`
@@ -27,28 +27,28 @@ type loss struct {
 	note       string     // names flags that the coordinator could not restore
 }
 
-func (l loss) String() string {
+func (l Loss) String() string {
 	if l.Deployment != "" {
 		return fmt.Sprintf("deployment %s of project %s: %s", l.Deployment, l.Project, l.Command+l.note)
 	}
 	return fmt.Sprintf("run %s of project %s: %s", l.Run, l.Project, l.Command+l.note)
 }
 
-// lossFinder finds the losses of a node, as the coordinator reports them.
-type lossFinder struct {
-	client     *client.Client
-	node       writ.Node
-	datacenter string // name
+// LossFinder finds the losses of a node, as the coordinator reports them.
+type LossFinder struct {
+	Client     *client.Client
+	Node       writ.Node
+	Datacenter string // name
 }
 
-// present returns the losses that declaring the node lost would cause now: the owners of its resources, and the open
+// Present returns the losses that declaring the node lost would cause now: the owners of its resources, and the open
 // runs with open calls on it.
-func (f lossFinder) present(ctx context.Context) ([]loss, error) {
+func (f LossFinder) Present(ctx context.Context) ([]Loss, error) {
 	runs, err := f.openRuns(ctx)
 	if err != nil {
 		return nil, err
 	}
-	resources, err := f.client.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(f.node.Datacenter)), Node: api.Given(f.node.ID)})
+	resources, err := f.Client.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(f.Node.Datacenter)), Node: api.Given(f.Node.ID)})
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +66,12 @@ func (f lossFinder) present(ctx context.Context) ([]loss, error) {
 
 // past returns the losses of a node that was declared lost before: the runs that failed because of it. Its resources
 // are not recorded any more.
-func (f lossFinder) past(ctx context.Context) ([]loss, error) {
+func (f LossFinder) past(ctx context.Context) ([]Loss, error) {
 	failed, err := f.runs(ctx, api.RunStateFailed)
 	if err != nil {
 		return nil, err
 	}
-	return f.losses(ctx, newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.node.Name) })))
+	return f.losses(ctx, newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.Node.Name) })))
 }
 
 // failedWith reports whether a run failed because it lost a node.
@@ -84,23 +84,23 @@ func names(sentence, name string) bool {
 	return slices.Contains(strings.FieldsFunc(sentence, func(c rune) bool { return strings.ContainsRune(" ,:;()", c) }), name)
 }
 
-func (f lossFinder) runs(ctx context.Context, states ...api.RunState) ([]api.Run, error) {
-	runs, _, err := f.client.Runs(ctx, api.ListRunsParams{State: states, Datacenter: api.Given(string(f.node.Datacenter))}, maxLosses)
+func (f LossFinder) runs(ctx context.Context, states ...api.RunState) ([]api.Run, error) {
+	runs, _, err := f.Client.Runs(ctx, api.ListRunsParams{State: states, Datacenter: api.Given(string(f.Node.Datacenter))}, maxLosses)
 	return runs, err
 }
 
 // openRuns returns the open runs that have open calls on the node.
-func (f lossFinder) openRuns(ctx context.Context) (there []api.Run, err error) {
+func (f LossFinder) openRuns(ctx context.Context) (there []api.Run, err error) {
 	open, err := f.runs(ctx, api.RunStateAccepted, api.RunStateRunning)
 	if err != nil {
 		return nil, err
 	}
 	for _, run := range open {
-		calls, err := f.client.Calls(ctx, run.ID)
+		calls, err := f.Client.Calls(ctx, run.ID)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(calls, func(c writ.Call) bool { return c.Node == f.node.ID && !c.State.Ended() }) {
+		if slices.ContainsFunc(calls, func(c writ.Call) bool { return c.Node == f.Node.ID && !c.State.Ended() }) {
 			there = append(there, run)
 		}
 	}
@@ -129,16 +129,16 @@ func ownersOf(resources []writ.Resource) (owners []owner) {
 }
 
 // newestRun returns the newest run of an owner, or nil if the coordinator has deleted it.
-func (f lossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
+func (f LossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
 	if o.deployment == "" {
-		run, err := f.client.Run(ctx, o.run)
+		run, err := f.Client.Run(ctx, o.run)
 		if writ.CodeOf(err) == writ.CodeNotFound {
 			return nil, nil
 		}
 		return &run, err
 	}
-	params := api.ListDeploymentsParams{Datacenter: api.Given(string(f.node.Datacenter)), Project: api.Given(string(o.project)), Name: &o.deployment}
-	page, err := api.Answer[api.DeploymentPage](f.client.API.ListDeployments(ctx, &params))
+	params := api.ListDeploymentsParams{Datacenter: api.Given(string(f.Node.Datacenter)), Project: api.Given(string(o.project)), Name: &o.deployment}
+	page, err := api.Answer[api.DeploymentPage](f.Client.API.ListDeployments(ctx, &params))
 	if err != nil || len(page.Items) == 0 {
 		return nil, err
 	}
@@ -156,26 +156,26 @@ func newestByDeployment(runs []api.Run) (newest []api.Run) {
 }
 
 // losses returns a loss for each run, with the command that submits it again.
-func (f lossFinder) losses(ctx context.Context, runs []api.Run) ([]loss, error) {
-	all := make([]loss, 0, len(runs))
+func (f LossFinder) losses(ctx context.Context, runs []api.Run) ([]Loss, error) {
+	all := make([]Loss, 0, len(runs))
 	for _, run := range runs {
-		payload, err := payloadOf(ctx, f.client, run)
+		payload, err := payloadOf(ctx, f.Client, run)
 		if err != nil {
 			return nil, err
 		}
-		again := resubmit{run, f.datacenter, payload}
-		all = append(all, loss{Node: f.node.Name, Project: run.ProjectName, Deployment: run.Deployment, Run: run.ID, Command: again.submit(), note: again.unknown()})
+		again := resubmit{run, f.Datacenter, payload}
+		all = append(all, Loss{Node: f.Node.Name, Project: run.ProjectName, Deployment: run.Deployment, Run: run.ID, Command: again.submit(), note: again.unknown()})
 	}
 	return all, nil
 }
 
-// noteLosses lists the commands that recreate the losses of a node.
-func (a *app) noteLosses(node string, losses []loss) {
+// NoteLosses lists the commands that recreate the losses of a node.
+func NoteLosses(env *cli.Env, node string, losses []Loss) {
 	if len(losses) == 0 {
 		return
 	}
-	a.Note("%s had resources or calls on %s. To recreate them:", cli.Count(len(losses), "owner"), node)
+	env.Note("%s had resources or calls on %s. To recreate them:", cli.Count(len(losses), "owner"), node)
 	for _, l := range losses {
-		a.Note("  %s", terminal.Clean(l.String()))
+		env.Note("  %s", terminal.Clean(l.String()))
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"strings"
@@ -25,42 +25,42 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 	}}
 	lost := writ.Node{ID: "n", Liveness: writ.LivenessLost, LastBeat: now}
 	for name, tt := range map[string]struct {
-		change func(s *situation)
+		change func(s *Situation)
 		want   string
 	}{
-		"Healthy": {func(s *situation) {
-			s.calls = []writ.Call{call(1, writ.CallRunning, none), call(2, writ.CallPlanned, none, 1)}
+		"Healthy": {func(s *Situation) {
+			s.Calls = []writ.Call{call(1, writ.CallRunning, none), call(2, writ.CallPlanned, none, 1)}
 		}, ""},
-		"Evaluated": {func(*situation) {}, ""},
-		"Ended":     {func(s *situation) { s.run.State = api.RunStateFailed }, ""},
-		"Unknown":   {func(s *situation) { s.run = api.Run{} }, ""},
-		"NotAccepted": {func(s *situation) { s.run.Accepted = time.Time{} },
+		"Evaluated": {func(*Situation) {}, ""},
+		"Ended":     {func(s *Situation) { s.Run.State = api.RunStateFailed }, ""},
+		"Unknown":   {func(s *Situation) { s.Run = api.Run{} }, ""},
+		"NotAccepted": {func(s *Situation) { s.Run.Accepted = time.Time{} },
 			"… it waits for its datacenter ams1 to connect\n  next: writ dc list"},
-		"DatacenterAway": {func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway },
+		"DatacenterAway": {func(s *Situation) { s.datacenter.Health = api.DatacenterHealthAway },
 			"… its datacenter ams1 is away: what it does goes on there, and this is what it said last\n  next: writ dc list"},
-		"Blocked": {func(s *situation) { s.run.Reason = "an operator works on it" }, "… an operator works on it"},
-		"LostNode": {func(s *situation) {
+		"Blocked": {func(s *Situation) { s.Run.Reason = "an operator works on it" }, "… an operator works on it"},
+		"LostNode": {func(s *Situation) {
 			s.nodes["n"] = lost
-			s.calls = []writ.Call{call(1, writ.CallQueued, none), call(2, writ.CallPlanned, none, 1)}
+			s.Calls = []writ.Call{call(1, writ.CallQueued, none), call(2, writ.CallPlanned, none, 1)}
 		}, "… 1 volume.create v: it was sent to n1, which is lost since " + cli.Clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
 			"… 2 volume.create v: n1, where it goes, is lost since " + cli.Clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
-		"WithCommandFirst": {func(s *situation) {
-			s.calls = []writ.Call{call(1, writ.CallPlanned, retry), call(2, writ.CallPlanned, cordoned)}
+		"WithCommandFirst": {func(s *Situation) {
+			s.Calls = []writ.Call{call(1, writ.CallPlanned, retry), call(2, writ.CallPlanned, cordoned)}
 		}, "… 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… 1 volume.create v: it is tried again at 12:00:00 UTC, after a failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &situation{
-				run:        api.Run{ID: id, State: api.RunStateRunning, Accepted: now, Deadline: now.Add(time.Hour)},
+			s := &Situation{
+				Run:        api.Run{ID: id, State: api.RunStateRunning, Accepted: now, Deadline: now.Add(time.Hour)},
 				datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy}, nodes: map[writ.NodeID]writ.Node{}, now: now,
 			}
 			tt.change(s)
 			said := new(testenv.Log)
-			notes := waitNotes{term: &terminal.Terminal{Err: said}}
-			notes.noteAll(s.waitReasons())
-			notes.noteAll(s.waitReasons()) // nothing is printed twice
+			notes := WaitNotes{Term: &terminal.Terminal{Err: said}}
+			notes.NoteAll(s.WaitReasons())
+			notes.NoteAll(s.WaitReasons()) // nothing is printed twice
 			if got := strings.TrimSuffix(said.String(), "\n"); got != tt.want {
 				t.Errorf("it shows\n%s\nwant\n%s", got, tt.want)
 			}

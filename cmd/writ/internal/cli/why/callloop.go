@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"fmt"
@@ -28,11 +28,11 @@ func loopOf(calls []writ.Call) (position string, times int) {
 }
 
 // loopText returns the clause about a repeated call, or "".
-func (s *situation) loopText() string {
-	position, times := loopOf(s.calls)
+func (s *Situation) loopText() string {
+	position, times := loopOf(s.Calls)
 	if times < ledger.LoopCalls {
 		return ""
 	}
-	last := s.calls[len(s.calls)-1]
+	last := s.Calls[len(s.Calls)-1]
 	return fmt.Sprintf("; it repeats %s at %s: its last %d calls came from there, so look for a loop that does not end", titleOf(last), position, times)
 }

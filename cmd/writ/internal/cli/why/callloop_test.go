@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"strings"
@@ -36,13 +36,13 @@ func TestRunThatRepeatsACallShowsItsLine(t *testing.T) {
 		"from several places": {calls(60, func(i int, c *writ.Call) { c.Position = "web.tengo:" + strings.Repeat("1", i%2+1) + ":1" }), false},
 		"none":                {nil, false},
 	} {
-		s := &situation{
-			run:   api.Run{ID: "r", State: api.RunStateRunning, Accepted: now, Deadline: now.Add(time.Hour)},
+		s := &Situation{
+			Run:   api.Run{ID: "r", State: api.RunStateRunning, Accepted: now, Deadline: now.Add(time.Hour)},
 			now:   now,
-			calls: test.calls, nodes: map[writ.NodeID]writ.Node{},
+			Calls: test.calls, nodes: map[writ.NodeID]writ.Node{},
 			datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy},
 		}
-		if why := s.explain().Why; strings.Contains(why, "it repeats machine.get web at web.tengo:4:6") != test.want {
+		if why := s.Explain().Why; strings.Contains(why, "it repeats machine.get web at web.tengo:4:6") != test.want {
 			t.Errorf("%s: %s", name, why)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"cmp"
@@ -14,47 +14,47 @@ import (
 	"writ/identity"
 )
 
-// situation is a snapshot of a run and its dependencies, as known to a coordinator.
-type situation struct {
-	run        api.Run
-	calls      []writ.Call // by seq
+// Situation is a snapshot of a run and its dependencies, as known to a coordinator.
+type Situation struct {
+	Run        api.Run
+	Calls      []writ.Call // by seq
 	datacenter api.Datacenter
 	nodes      map[writ.NodeID]writ.Node
 	queues     map[writ.NodeID]writ.QueueDepth
 	now        time.Time
 	payload    *identity.Payload // signed payload, nil if the coordinator does not have it
-	losses     []loss            // losses of the lost nodes of its calls
+	losses     []Loss            // losses of the lost nodes of its calls
 }
 
-// explain returns the reasons of the run and of its open calls.
-func (s *situation) explain() runReasons {
-	r := runReasons{Run: s.run.ID, State: s.run.State, reason: s.whyRun(), Decided: s.run.Decided, Again: s.losses}
+// Explain returns the reasons of the run and of its open calls.
+func (s *Situation) Explain() runReasons {
+	r := runReasons{Run: s.Run.ID, State: s.Run.State, Reason: s.whyRun(), Decided: s.Run.Decided, Again: s.losses}
 	r.Does = r.Next.Effect()
-	if s.run.State.Ended() {
-		if f := s.run.Failure; f != nil {
-			r.excerpt = bundleOf(s.payload).Excerpt(f.Position)
+	if s.Run.State.Ended() {
+		if f := s.Run.Failure; f != nil {
+			r.excerpt = BundleOf(s.payload).Excerpt(f.Position)
 		}
 		return r
 	}
-	r.Deadline = s.run.Deadline
-	for _, c := range s.calls {
+	r.Deadline = s.Run.Deadline
+	for _, c := range s.Calls {
 		if !c.State.Ended() {
 			why := s.whyCall(c)
 			if c.State == writ.CallRunning && why.Next.IsZero() && s.datacenter.IsConnected() {
 				why.Next = s.cancel()
 			}
-			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, reason: why, Does: why.Next.Effect()})
+			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, Reason: why, Does: why.Next.Effect()})
 		}
 	}
 	return r
 }
 
 // whyRun explains the state of the run.
-func (s *situation) whyRun() reason {
-	run := s.run
+func (s *Situation) whyRun() Reason {
+	run := s.Run
 	switch {
 	case run.State == api.RunStateSucceeded:
-		return reason{Why: "its script and all its calls have ended", Next: remedy.Command{Line: "writ run show " + string(run.ID)}}
+		return Reason{Why: "its script and all its calls have ended", Next: remedy.Command{Line: "writ run show " + string(run.ID)}}
 	case run.State == api.RunStateFailed:
 		return s.whyFailed()
 	case run.State.Ended(): // cancelled, refused, expired
@@ -65,64 +65,64 @@ func (s *situation) whyRun() reason {
 		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be from a thief
 			next = "writ run show " + string(run.ID)
 		}
-		return reason{Why: said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), Next: remedy.Command{Line: next}}
+		return Reason{Why: said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), Next: remedy.Command{Line: next}}
 	case run.Accepted.IsZero():
-		why := sentenceOf(run.Why, run.Reason)
+		why := SentenceOf(run.Why, run.Reason)
 		if why == "" {
 			why = fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name)
 		}
-		return reason{Why: why, Next: listDatacenters}
+		return Reason{Why: why, Next: listDatacenters}
 	case !s.datacenter.IsConnected():
-		return reason{
+		return Reason{
 			Why:  fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name),
 			Next: listDatacenters,
 		}
 	case s.datacenter.Fault != "":
-		return reason{Why: fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), Next: listDatacenters}
+		return Reason{Why: fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), Next: listDatacenters}
 	}
 	return s.because(run.Why, s.whyOpen()+s.loopText()+s.hurry(), s.watchAgain())
 }
 
 // isOutdated reports whether the run was refused because its deployment has changed since the revision that it was
 // signed against.
-func (s *situation) isOutdated() bool {
-	return s.run.State == api.RunStateRefused && s.run.Deployment != "" && s.run.Failure != nil && s.run.Failure.Code == writ.CodeConflict
+func (s *Situation) isOutdated() bool {
+	return s.Run.State == api.RunStateRefused && s.Run.Deployment != "" && s.Run.Failure != nil && s.Run.Failure.Code == writ.CodeConflict
 }
 
 // whyOpen explains the state of an open run whose datacenter is connected.
-func (s *situation) whyOpen() string {
+func (s *Situation) whyOpen() string {
 	var open []string
-	for _, c := range s.calls {
+	for _, c := range s.Calls {
 		if !c.State.Ended() {
 			open = append(open, describeCall(c))
 		}
 	}
 	const most = 3
 	switch {
-	case s.run.Reason != "":
-		return sentenceOf(s.run.Why, s.run.Reason)
+	case s.Run.Reason != "":
+		return SentenceOf(s.Run.Why, s.Run.Reason)
 	case len(open) == 0:
 		return "its script is evaluated next"
 	case len(open) > most:
-		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), cli.Count(len(s.calls), "call"), strings.Join(open[:most], ", "))
+		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), cli.Count(len(s.Calls), "call"), strings.Join(open[:most], ", "))
 	}
-	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), cli.Count(len(s.calls), "call"), strings.Join(open, ", "))
+	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), cli.Count(len(s.Calls), "call"), strings.Join(open, ", "))
 }
 
 // soon is the time before a deadline from which it is mentioned.
 const soon = 5 * time.Minute
 
 // hurry mentions a deadline that is near.
-func (s *situation) hurry() string {
-	left := s.run.Deadline.Sub(s.now)
-	if s.run.Deadline.IsZero() || left > soon {
+func (s *Situation) hurry() string {
+	left := s.Run.Deadline.Sub(s.now)
+	if s.Run.Deadline.IsZero() || left > soon {
 		return ""
 	}
 	return fmt.Sprintf("; its deadline is in %s", cli.ShortDuration(max(left, 0)))
 }
 
 // whyCall explains the state of an open call.
-func (s *situation) whyCall(c writ.Call) reason {
+func (s *Situation) whyCall(c writ.Call) Reason {
 	node := c.NodeName
 	away := s.whyAway(c.Node)
 	depth, known := s.queues[c.Node]
@@ -139,45 +139,45 @@ func (s *situation) whyCall(c writ.Call) reason {
 		if c.Error != nil {
 			why += fmt.Sprintf("; its last attempt ended with %s: %s", c.Error.Code, c.Error.Message)
 		}
-		return reason{Why: why, Next: s.nextAway(c)}
+		return Reason{Why: why, Next: s.nextAway(c)}
 	case c.Reason != "" && c.State != writ.CallRunning:
-		return s.because(c.Why, sentenceOf(c.Why, c.Reason), remedy.Command{})
+		return s.because(c.Why, SentenceOf(c.Why, c.Reason), remedy.Command{})
 	case c.State == writ.CallRunning && away != "":
-		return reason{Why: fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), Next: s.nextAway(c)}
+		return Reason{Why: fmt.Sprintf("%s, which works on it, %s%s", node, away, progress("; ")), Next: s.nextAway(c)}
 	case c.State.Sent() && s.stuck(c) != nil:
 		w := s.stuck(c)
-		return reason{
+		return Reason{
 			Why: fmt.Sprintf("on %s the driver of %s in call %d of run %s ignores since %s that its time is over, and holds what this call is about",
 				node, w.Operation, w.Seq, w.Run, cli.Clock(w.Since)),
 			Next: remedy.Node(remedy.ShowNode, node, s.datacenter.Name),
 		}
 	case c.State == writ.CallRunning:
-		return reason{Why: fmt.Sprintf("%s has worked on it for %s, in attempt %d%s",
+		return Reason{Why: fmt.Sprintf("%s has worked on it for %s, in attempt %d%s",
 			node, cli.ShortDuration(s.now.Sub(c.Started)), c.Attempt, s.endText(c)+progress(": "))}
 	case c.State == writ.CallQueued && away != "":
-		return reason{Why: fmt.Sprintf("it was sent to %s, which %s", node, away), Next: s.nextAway(c)}
+		return Reason{Why: fmt.Sprintf("it was sent to %s, which %s", node, away), Next: s.nextAway(c)}
 	case c.State == writ.CallQueued && known:
-		return reason{Why: fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it",
+		return Reason{Why: fmt.Sprintf("it was sent to %s, which works on %s and has %d more before it or with it",
 			node, cli.Count(depth.Running, "call"), max(depth.Queued-1, 0))}
 	case c.State == writ.CallQueued:
-		return reason{Why: "it was sent to " + node}
+		return Reason{Why: "it was sent to " + node}
 	}
 	for _, seq := range c.After {
-		if seq <= len(s.calls) && !s.calls[seq-1].State.Ended() {
-			return reason{Why: fmt.Sprintf("it needs %s, which is %s", describeCall(s.calls[seq-1]), s.calls[seq-1].State)}
+		if seq <= len(s.Calls) && !s.Calls[seq-1].State.Ended() {
+			return Reason{Why: fmt.Sprintf("it needs %s, which is %s", describeCall(s.Calls[seq-1]), s.Calls[seq-1].State)}
 		}
 	}
 	switch {
 	case c.Node == "":
-		return reason{Why: "it gets its node in the next step of the run"}
+		return Reason{Why: "it gets its node in the next step of the run"}
 	case known:
-		return reason{
+		return Reason{
 			Why: fmt.Sprintf("it waits for a slot of %s: %d calls are there already, %s for capacity",
 				node, depth.Queued+depth.Running, waits(depth.Planned)),
 			Next: listNodes,
 		}
 	default:
-		return reason{
+		return Reason{
 			Why:  fmt.Sprintf("it waits for a slot of %s, or for an earlier call on the same resource", node),
 			Next: listNodes,
 		}
@@ -185,7 +185,7 @@ func (s *situation) whyCall(c writ.Call) reason {
 }
 
 // endText formats when the timeout of a running call ends its attempt, "" if that is unknown.
-func (s *situation) endText(c writ.Call) string {
+func (s *Situation) endText(c writ.Call) string {
 	if c.EndBy.IsZero() {
 		return ""
 	}
@@ -193,13 +193,13 @@ func (s *situation) endText(c writ.Call) string {
 }
 
 // cancel returns the command that cancels the run.
-func (s *situation) cancel() remedy.Command { return remedy.Run(remedy.CancelRun, s.run.ID) }
+func (s *Situation) cancel() remedy.Command { return remedy.Run(remedy.CancelRun, s.Run.ID) }
 
 // stuck returns the overdue job that holds the resource of a call, or nil.
-func (s *situation) stuck(c writ.Call) *writ.Stuck {
+func (s *Situation) stuck(c writ.Call) *writ.Stuck {
 	for _, w := range s.nodes[c.Node].Stuck {
 		kind, _, _ := strings.Cut(w.Operation, ".")
-		if c.Kind != "" && string(c.Kind) == kind && w.Name == c.Name && w.Project == s.run.Project && (w.Run != c.Run || w.Seq != c.Seq) {
+		if c.Kind != "" && string(c.Kind) == kind && w.Name == c.Name && w.Project == s.Run.Project && (w.Run != c.Run || w.Seq != c.Seq) {
 			return &w
 		}
 	}
@@ -207,15 +207,15 @@ func (s *situation) stuck(c writ.Call) *writ.Stuck {
 }
 
 // again returns the commands that submit or plan the script of the run again.
-func (s *situation) again() resubmit { return resubmit{s.run, s.datacenter.Name, s.payload} }
+func (s *Situation) again() resubmit { return resubmit{s.Run, s.datacenter.Name, s.payload} }
 
 // nextAway returns the command for a call whose node takes no work.
-func (s *situation) nextAway(c writ.Call) remedy.Command {
+func (s *Situation) nextAway(c writ.Call) remedy.Command {
 	return remedy.ForNode(c.NodeName, string(s.nodes[c.Node].Liveness), s.datacenter.Name)
 }
 
 // whyAway explains why a node does not work. It returns "" if no reason is known.
-func (s *situation) whyAway(id writ.NodeID) string {
+func (s *Situation) whyAway(id writ.NodeID) string {
 	n, known := s.nodes[id]
 	switch {
 	case !s.datacenter.IsConnected(): // the state of its nodes is unknown
@@ -230,8 +230,8 @@ func (s *situation) whyAway(id writ.NodeID) string {
 }
 
 // because returns a reason with its sentence and the command that helps, or another command if none helps.
-func (s *situation) because(why writ.Reason, sentence string, other remedy.Command) reason {
-	r := reason{Why: sentence, Next: remedy.For(why, s.run.ID, s.datacenter.Name)}
+func (s *Situation) because(why writ.Reason, sentence string, other remedy.Command) Reason {
+	r := Reason{Why: sentence, Next: remedy.For(why, s.Run.ID, s.datacenter.Name)}
 	if r.Next.IsZero() {
 		r.Next = other
 	} else {
@@ -240,8 +240,8 @@ func (s *situation) because(why writ.Reason, sentence string, other remedy.Comma
 	return r
 }
 
-// sentenceOf returns the sentence of a reason with a subject. An earlier version of the coordinator sent only a sentence.
-func sentenceOf(why writ.Reason, sentence string) string { return cmp.Or(why.Sentence(), sentence) }
+// SentenceOf returns the sentence of a reason with a subject. An earlier version of the coordinator sent only a sentence.
+func SentenceOf(why writ.Reason, sentence string) string { return cmp.Or(why.Sentence(), sentence) }
 
 func said(f *writ.Failure, texts ...string) string {
 	if f != nil {

@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 func groupCalls(calls []callReasons) (groups [][]callReasons) {
 	index := make(map[callReasons]int)
 	for _, c := range calls {
-		key := callReasons{State: c.State, reason: c.reason}
+		key := callReasons{State: c.State, Reason: c.Reason}
 		i, found := index[key]
 		if !found {
 			i = len(groups)

@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 )
 
 // whyFailed explains the failure of the run by its first cause.
-func (s *situation) whyFailed() reason {
-	run := s.run
+func (s *Situation) whyFailed() Reason {
+	run := s.Run
 	why := said(run.Failure, run.Reason, "it failed")
 	next, again := command("writ run resume "+string(run.ID)), false
 	switch f := run.Failure; {
 	case f == nil:
-	case f.Seq > 0 && f.Seq <= len(s.calls):
-		why = s.chain(s.calls[f.Seq-1])
-		cause, _ := s.cause(s.calls[f.Seq-1])
+	case f.Seq > 0 && f.Seq <= len(s.Calls):
+		why = s.chain(s.Calls[f.Seq-1])
+		cause, _ := s.cause(s.Calls[f.Seq-1])
 		lost := s.lostNode(cause)
 		switch {
-		case s.isSplit(s.calls[f.Seq-1]):
+		case s.isSplit(s.Calls[f.Seq-1]):
 			next = command("writ check " + cli.ShellWord(run.Script)) // the script has to be edited first
 		case cause.Error != nil && remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
 			next, again = command(s.again().plan()), true
@@ -52,7 +52,7 @@ func (s *situation) whyFailed() reason {
 	if again {
 		why += s.again().unknown()
 	}
-	return reason{Why: why, Next: next}
+	return Reason{Why: why, Next: next}
 }
 
 // command returns a command line without a verb of package remedy.
@@ -60,7 +60,7 @@ func command(line string) remedy.Command { return remedy.Command{Line: line} }
 
 // lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown. A call without
 // a node has the name of the node in its error.
-func (s *situation) lostNode(c writ.Call) (lost writ.Node) {
+func (s *Situation) lostNode(c writ.Call) (lost writ.Node) {
 	if !endedByLoss(c) {
 		return lost
 	}
@@ -76,13 +76,13 @@ func (s *situation) lostNode(c writ.Call) (lost writ.Node) {
 }
 
 // isSplit reports whether a call failed because its run had already placed the resources that the call needs.
-func (s *situation) isSplit(c writ.Call) bool {
+func (s *Situation) isSplit(c writ.Call) bool {
 	nodes := make(map[writ.NodeID]bool)
 	for _, seq := range c.After {
-		if seq > len(s.calls) {
+		if seq > len(s.Calls) {
 			continue
 		}
-		if need := s.calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated && need.Kind != writ.KindHeroDB {
+		if need := s.Calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated && need.Kind != writ.KindHeroDB {
 			nodes[need.Node] = true
 		}
 	}
@@ -96,20 +96,20 @@ func (s *situation) isSplit(c writ.Call) bool {
 }
 
 // cause follows DEPENDENCY_FAILED errors to the call with another error. way holds the calls before it.
-func (s *situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
+func (s *Situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
-		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.calls) && s.calls[seq-1].Error != nil })
+		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.Calls) && s.Calls[seq-1].Error != nil })
 		if i < 0 {
 			break
 		}
 		way = append(way, c)
-		c = s.calls[c.After[i]-1]
+		c = s.Calls[c.After[i]-1]
 	}
 	return c, way
 }
 
 // chain describes a failed call, the calls that it needs, and the error of the last one.
-func (s *situation) chain(failed writ.Call) string {
+func (s *Situation) chain(failed writ.Call) string {
 	c, way := s.cause(failed)
 	text := ""
 	for _, needs := range way {

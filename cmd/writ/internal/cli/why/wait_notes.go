@@ -1,0 +1,71 @@
+package why
+
+import (
+	"sync"
+
+	"writ/cmd/writ/internal/terminal"
+)
+
+// WaitNotes prints the reasons why a run and its calls wait. Events and the lookout give the same reasons, and a reason is printed once in a row.
+// It may be used by several goroutines.
+type WaitNotes struct {
+	Term *terminal.Terminal
+
+	mu   sync.Mutex
+	told map[string]toldReason // the last reason, by call; "" is the run
+	last string                // the last line on the screen, "" if it is not a reason
+}
+
+// toldReason is a reason on the screen, and the lines about its next command, if they are there.
+type toldReason struct{ why, next string }
+
+// Note prints a reason, unless it was the last one of its call.
+func (w *WaitNotes) Note(r WaitReason) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.told[r.Call].why != r.Why {
+		w.print(r, "")
+	}
+}
+
+// NoteAll prints reasons with their next commands. A reason on the screen is repeated only if its command is not there, and other lines follow it.
+func (w *WaitNotes) NoteAll(all []WaitReason) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range all {
+		if next := r.nextLines(); w.told[r.Call] != (toldReason{r.Why, next}) {
+			w.print(r, next)
+		}
+	}
+}
+
+// print prints a reason, unless it is the last line, and the lines about its command.
+func (w *WaitNotes) print(r WaitReason, next string) {
+	if line := r.line(); line != w.last {
+		w.Term.Note("%s", line)
+		w.last = line
+	}
+	if next != "" {
+		w.Term.Note("%s", next)
+		w.last = ""
+	}
+	if w.told == nil {
+		w.told = make(map[string]toldReason)
+	}
+	w.told[r.Call] = toldReason{r.Why, next}
+}
+
+// Forget notes that a call no longer waits: a later reason is printed even if it is the same.
+func (w *WaitNotes) Forget(call string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.told, call)
+	w.last = ""
+}
+
+// OtherLine notes that a line that is not a reason follows.
+func (w *WaitNotes) OtherLine() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = ""
+}
