@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/cli/serve"
 	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
@@ -162,7 +163,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 	if err != nil {
 		return demoResult{}, err
 	}
-	run, err := c.Watch(ctx, submission.Run, newProgress(a.Terminal, roster, time.Time{}).watcher())
+	run, err := c.Watch(ctx, submission.Run, runview.NewProgress(a.Terminal, roster, time.Time{}).Watcher())
 	if err != nil {
 		return demoResult{}, err
 	}
@@ -171,7 +172,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 		return demoResult{}, fmt.Errorf("verify how the run ended: %w", err)
 	}
 	if summary.State != writ.RunSucceeded {
-		return demoResult{}, a.failed(run, summary.Failure, "", scripts.Bundle{})
+		return demoResult{}, runview.Failed(a.Env, run, summary.Failure, "", scripts.Bundle{})
 	}
 	run.Output = summary.Output
 	calls, err := c.Calls(ctx, run.ID)
@@ -207,7 +208,7 @@ func demoText(r demoResult, keep bool) string {
 		cli.Column("NAME", func(c writ.Call) string { return c.Name }),
 		cli.Column("NODE", func(c writ.Call) string { return c.NodeName }),
 		cli.Column("DRIVER", func(c writ.Call) string { return cli.DriverName(c) }),
-		cli.Column("TOOK", duration),
+		cli.Column("TOOK", runview.Duration),
 		cli.Column("CHANGE", func(c writ.Call) string { return string(c.Change) }),
 	)
 	gone := " (it ends with the demo; --keep keeps it)"
@@ -219,6 +220,6 @@ func demoText(r demoResult, keep bool) string {
 		{Title: "datacenter", Value: r.Datacenter},
 		{Title: "run", Value: string(r.Run.ID)},
 		{Title: "state", Value: string(r.Run.State) + ", signed by the datacenter's supervisor and verified"},
-		{Title: "took", Value: tookRun(r.Run)},
-	}, false) + "\n" + calls.Text(false) + "\noutput\n" + outputText(r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
+		{Title: "took", Value: runview.TookRun(r.Run)},
+	}, false) + "\n" + calls.Text(false) + "\noutput\n" + runview.OutputText(r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
 }

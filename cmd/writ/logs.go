@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
@@ -378,7 +379,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 		}
 		failure = &printed
 	}
-	return r.failed(run, failure, "", scripts.Bundle{})
+	return runview.Failed(r.Env, run, failure, "", scripts.Bundle{})
 }
 
 // cancel cancels a run whose output has no reader.

@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/sal/catalog"
@@ -129,7 +130,7 @@ func (t *planText) call(i, width int) {
 	pad := strings.Repeat(" ", max(width-utf8.RuneCountInString(title), 0))
 	where := ""
 	if preview.NodeName != "" {
-		where = "  on " + nodeName(writ.Call{NodeName: preview.NodeName, Driver: preview.Driver, Simulated: preview.Simulated})
+		where = "  on " + runview.NodeName(writ.Call{NodeName: preview.NodeName, Driver: preview.Driver, Simulated: preview.Simulated})
 	}
 	if action == writ.ActionUnchanged || action == writ.ActionRead || action == writ.ActionUnreached {
 		title = t.Paint(terminal.Dim, title)

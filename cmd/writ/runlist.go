@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -160,7 +161,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		cli.Minor(3, cli.Column("PROJECT", func(r api.Run) string { return r.ProjectName })),
 		cli.Minor(1, cli.Column("SIGNER", func(r api.Run) string { return r.Signer })),
 		cli.Column("AGE", func(r api.Run) string { return cli.Age(r.Created) }),
-		cli.Minor(2, cli.Column("TOOK", tookRun)),
+		cli.Minor(2, cli.Column("TOOK", runview.TookRun)),
 		cli.Column("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
 		cli.Wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
 		next,

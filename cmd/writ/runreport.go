@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
@@ -105,7 +106,7 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 	failed := 0 // number of the call that ended the run
 	if f := end.Failure; f != nil {
 		failed = f.Seq
-		at, _ := failedAt(f, script)
+		at, _ := runview.FailedAt(f, script)
 		whole.Line, _ = strconv.Atoi(at) // 0 if it is not in the script
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: placeOf(f)}
 	} else if end.State != writ.RunSucceeded {
@@ -130,7 +131,7 @@ func placeOf(f *writ.Failure) string {
 // handled all other failures.
 func caseOfCall(call writ.Call, class, script string, ended bool) junit.Case {
 	one := junit.Case{Name: strings.TrimSuffix(fmt.Sprintf("%d %s %s", call.Seq, call.Operation, call.Name), " "), Class: class, File: script}
-	at, _ := failedAt(&writ.Failure{Position: call.Position}, script)
+	at, _ := runview.FailedAt(&writ.Failure{Position: call.Position}, script)
 	one.Line, _ = strconv.Atoi(at)
 	if !call.Started.IsZero() && !call.Ended.IsZero() {
 		one.Took = max(call.Ended.Sub(call.Started), 0)

@@ -80,13 +80,6 @@ func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *cli
 	}
 }
 
-func tookRun(r api.Run) string {
-	if r.Ended.IsZero() || r.Accepted.IsZero() {
-		return ""
-	}
-	return cli.ShortDuration(r.Ended.Sub(r.Accepted))
-}
-
 func whyRun(r api.Run) string {
 	if r.Failure != nil {
 		return fmt.Sprintf("%s: %s", r.Failure.Code, r.Failure.Message)

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
@@ -135,7 +136,7 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 		{Title: "plan", Value: planOf(r)},
 		{Title: "accepted", Value: cli.Clock(r.Accepted)},
 		{Title: "ended", Value: cli.Clock(r.Ended)},
-		{Title: "took", Value: tookRun(r)},
+		{Title: "took", Value: runview.TookRun(r)},
 		{Title: "deadline", Value: cli.Clock(r.Deadline), Wide: true},
 		{Title: "payload", Value: r.Payload.String(), Wide: true},
 	}
@@ -151,7 +152,7 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 			cli.Column("STATE", func(c api.CallValues) string { return string(c.State) }),
 			cli.Column("NODE", func(c api.CallValues) string { return c.NodeName }),
 			cli.Column("DRIVER", func(c api.CallValues) string { return cli.DriverName(c.Call) }),
-			cli.Column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
+			cli.Column("TOOK", func(c api.CallValues) string { return runview.Duration(c.Call) }),
 			cli.Column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
 			cli.Column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
 			cli.Wide("ATTEMPT", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
@@ -166,7 +167,7 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 		text += "\n" + view.Text(wideTable)
 	}
 	if len(r.Output) > 0 {
-		text += "\noutput\n" + outputText(r.Output)
+		text += "\noutput\n" + runview.OutputText(r.Output)
 	}
 	return text
 }

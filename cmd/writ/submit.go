@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/cli/signing"
 	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
@@ -195,8 +193,8 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		return a.stopWatching(ctx, watching, c, nil, id, err, w)
 	}
 	for {
-		p := newProgress(a.Terminal, roster, w.ended)
-		p.disks = newFullDisks(watching, c, id)
+		p := runview.NewProgress(a.Terminal, roster, w.ended)
+		p.Disks = runview.NewFullDisks(watching, c, id)
 		run, err := a.watchProgress(watching, c, id, p)
 		if err != nil {
 			return a.stopWatching(ctx, watching, c, roster, id, err, w)
@@ -224,13 +222,13 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 }
 
 // watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
-func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *progress) (api.Run, error) {
+func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *runview.Progress) (api.Run, error) {
 	watch := newLookout(func(ctx context.Context) {
 		s, err := why.SituationOf(ctx, c, id)
 		if err != nil { // Watch reports a coordinator that does not answer
 			return
 		}
-		p.waits.NoteAll(s.WaitReasons())
+		p.Waits.NoteAll(s.WaitReasons())
 	})
 	looking, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -239,7 +237,7 @@ func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID
 		watch.run(looking)
 	}()
 	defer func() { stop(); <-done }()
-	watcher := p.watcher()
+	watcher := p.Watcher()
 	show := watcher.Event
 	watcher.Event = func(e api.Event) {
 		watch.heard()
@@ -251,7 +249,7 @@ func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID
 // conclude reports the end of a run, as its datacenter has signed it.
 func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
 	if run.Accepted.IsZero() { // the datacenter has refused it
-		return a.failed(run, end.Failure, w.script, w.bundle)
+		return runview.Failed(a.Env, run, end.Failure, w.script, w.bundle)
 	}
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
 		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, cli.Clock(ended)).
@@ -259,12 +257,12 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w w
 	}
 	if end.State != writ.RunSucceeded {
 		a.noteUnsure(end)
-		return a.failed(run, end.Failure, w.script, w.bundle)
+		return runview.Failed(a.Env, run, end.Failure, w.script, w.bundle)
 	}
 	run.Output = end.Output
 	a.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
 		run.ID, cli.ShortDuration(run.Ended.Sub(run.Accepted)), cli.Count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
-	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return outputText(run.Output) }})
+	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return runview.OutputText(run.Output) }})
 }
 
 // verified describes to which time the end of a run is proved.
@@ -280,71 +278,4 @@ func (a *app) noteUnsure(end client.End) {
 	if end.Unsure != nil {
 		a.Note("%s", verified(end))
 	}
-}
-
-// failed returns the error of a run that did not succeed. Its exit code is that of a failed run, unless the datacenter
-// has refused the submission. script is the path of the submitted script, "" if unknown. bundle provides the source
-// line of the failure and may be empty.
-func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle scripts.Bundle) error {
-	if a.Structured() {
-		if err := a.Print(terminal.View{Data: run}); err != nil {
-			return err
-		}
-	}
-	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, cli.StateClause(writ.RunState(run.State)))
-	if failure != nil {
-		e.Code, e.Hint = failure.Code, failure.Hint
-		e.Message += ": " + failure.Message
-		e.Message += why.WhereFailed(failure, bundle)
-		for _, at := range failure.Trace {
-			e.Message += "\n  called from " + at
-		}
-		if cli.OnGitHub() {
-			a.annotateFailure(failure, script)
-		}
-	}
-	if run.Accepted.IsZero() {
-		return e
-	}
-	if e.Hint == "" {
-		e.Hint = fmt.Sprintf("`writ run show %s` shows its calls", run.ID)
-	}
-	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
-}
-
-// annotateFailure writes an annotation at the line where a run failed.
-func (a *app) annotateFailure(failure *writ.Failure, script string) {
-	if line, column := failedAt(failure, script); line != "" {
-		cli.Annotation(a.Env, "error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
-	}
-}
-
-// failedAt returns the position of a failure in the submitted script: the place of the error, or the place in the
-// script that called it. Without one it returns "".
-func failedAt(failure *writ.Failure, script string) (line, column string) {
-	for _, at := range append([]string{failure.Position}, failure.Trace...) {
-		rest, column := cli.CutLast(at)
-		if name, line := cli.CutLast(rest); name != "" && name == filepath.Base(script) {
-			return line, column
-		}
-	}
-	return "", ""
-}
-
-// outputText formats the output of a script, with one value per line.
-func outputText(output map[string]any) string {
-	var fields []terminal.Field
-	for name, value := range output {
-		text, ok := value.(string)
-		if !ok {
-			encoded, err := json.Marshal(value)
-			if err != nil {
-				encoded = []byte(fmt.Sprint(value))
-			}
-			text = string(encoded)
-		}
-		fields = append(fields, terminal.Field{Title: terminal.Clean(name), Value: text})
-	}
-	slices.SortFunc(fields, func(a, b terminal.Field) int { return terminal.CompareNames(a.Title, b.Title) })
-	return terminal.Fields(fields, true)
 }

@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"fmt"
@@ -13,33 +13,33 @@ import (
 	"writ/identity"
 )
 
-// progress shows the events of a run: a line when a call begins, is retried or ends, and for each log line of the
+// Progress shows the events of a run: a line when a call begins, is retried or ends, and for each log line of the
 // script.
-type progress struct {
+type Progress struct {
 	term   *terminal.Terminal
 	roster *identity.Roster // names datacenters; may be nil
 	ended  time.Time        // end of the run before it was resumed; earlier events in the stream are not shown
 	run    api.RunState
 	told   bool // running was shown
-	waits  why.WaitNotes
+	Waits  why.WaitNotes
 	calls  map[int]writ.Call
 	logged int        // the last ordinal shown
-	disks  *fullDisks // nil disables the warning
+	Disks  *fullDisks // nil disables the warning
 }
 
-func newProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *progress {
-	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), waits: why.WaitNotes{Term: t}}
+func NewProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *Progress {
+	return &Progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), Waits: why.WaitNotes{Term: t}}
 }
 
-// watcher returns the callbacks for client.Watch.
-func (p *progress) watcher() client.Watcher {
+// Watcher returns the callbacks for client.Watch.
+func (p *Progress) Watcher() client.Watcher {
 	return client.Watcher{
 		Event: p.event,
 		Lost:  func(err error) { p.term.Note("… lost sight of the run, looking again: %v", err) },
 	}
 }
 
-func (p *progress) event(e api.Event) {
+func (p *Progress) event(e api.Event) {
 	switch {
 	case p.isPast(e):
 		p.remember(e)
@@ -50,7 +50,7 @@ func (p *progress) event(e api.Event) {
 	case e.Log != nil:
 		if e.Log.Ordinal > p.logged {
 			p.logged = e.Log.Ordinal
-			p.waits.OtherLine()
+			p.Waits.OtherLine()
 			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
 		}
 	}
@@ -59,7 +59,7 @@ func (p *progress) event(e api.Event) {
 // isPast reports whether an event precedes the resume. It uses the order of the stream, because clocks may differ: the
 // stream contains the earlier end of the run. The first event is the current state of the run. If the run has ended
 // again, no stream follows.
-func (p *progress) isPast(e api.Event) bool {
+func (p *Progress) isPast(e api.Event) bool {
 	if p.ended.IsZero() || p.run == "" {
 		return false
 	}
@@ -70,7 +70,7 @@ func (p *progress) isPast(e api.Event) bool {
 }
 
 // remember stores an event that precedes the resume. Later states of the call are compared with it.
-func (p *progress) remember(e api.Event) {
+func (p *Progress) remember(e api.Event) {
 	switch {
 	case e.Call != nil:
 		p.calls[e.Call.Seq] = *e.Call
@@ -79,7 +79,7 @@ func (p *progress) remember(e api.Event) {
 	}
 }
 
-func (p *progress) datacenter(id writ.DatacenterID) string {
+func (p *Progress) datacenter(id writ.DatacenterID) string {
 	if p.roster != nil {
 		if d := p.roster.Datacenter(id); d != nil {
 			return d.Name
@@ -88,7 +88,7 @@ func (p *progress) datacenter(id writ.DatacenterID) string {
 	return string(id)
 }
 
-func (p *progress) runChanged(r *api.Run) {
+func (p *Progress) runChanged(r *api.Run) {
 	if p.run == "" {
 		p.term.Note("run %s", r.ID)
 	}
@@ -98,11 +98,11 @@ func (p *progress) runChanged(r *api.Run) {
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats what was before it was opened
-		p.waits.Note(why.WaitReason{"", why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
+		p.Waits.Note(why.WaitReason{"", why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
 	}
 }
 
-func (p *progress) callChanged(c writ.Call) {
+func (p *Progress) callChanged(c writ.Call) {
 	before, known := p.calls[c.Seq]
 	p.calls[c.Seq] = c
 	switch {
@@ -115,8 +115,8 @@ func (p *progress) callChanged(c writ.Call) {
 	case c.Attempt > 1 && before.Attempt < c.Attempt:
 		p.term.Note("↻ %s: attempt %d%s", why.CallName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
-		p.term.Note("→ %s on %s", why.CallName(c), nodeName(c))
-		if d := p.disks.warning(c); d != nil {
+		p.term.Note("→ %s on %s", why.CallName(c), NodeName(c))
+		if d := p.Disks.warning(c); d != nil {
 			p.term.Warn("a disk of %s is almost full: %s", c.NodeName, terminal.Clean(d.String()))
 		}
 	case c.State == writ.CallPlanned && c.Reason != "":
@@ -124,23 +124,23 @@ func (p *progress) callChanged(c writ.Call) {
 		return
 	}
 	if before.State != c.State {
-		p.waits.Forget(why.CallName(c))
+		p.Waits.Forget(why.CallName(c))
 	}
 }
 
 // noteReason prints why a call waits, or how far its node is with it.
-func (p *progress) noteReason(c writ.Call) {
-	p.waits.Note(why.WaitReason{why.CallName(c), why.Reason{Why: why.SentenceOf(c.Why, c.Reason)}})
+func (p *Progress) noteReason(c writ.Call) {
+	p.Waits.Note(why.WaitReason{why.CallName(c), why.Reason{Why: why.SentenceOf(c.Why, c.Reason)}})
 }
 
-func (p *progress) callEnded(c writ.Call) {
+func (p *Progress) callEnded(c writ.Call) {
 	switch c.State {
 	case writ.CallSucceeded:
 		if c.Node == "" { // the supervisor executed it
 			p.term.Done("%s", why.CallName(c))
 			return
 		}
-		p.term.Done("%s on %s, %s%s", why.CallName(c), nodeName(c), duration(c), changeOf(c))
+		p.term.Done("%s on %s, %s%s", why.CallName(c), NodeName(c), Duration(c), changeOf(c))
 	default:
 		p.term.Bad("%s: %s%s", why.CallName(c), c.State, because(c.Error))
 	}
@@ -163,8 +163,8 @@ func because(e *writ.Error) string {
 	return fmt.Sprintf(", %s: %s", e.Code, e.Message)
 }
 
-// nodeName formats the node and the driver of a call: "n1 (simulated)", "n2 (directory)".
-func nodeName(c writ.Call) string {
+// NodeName formats the node and the driver of a call: "n1 (simulated)", "n2 (directory)".
+func NodeName(c writ.Call) string {
 	name := c.NodeName
 	if name == "" {
 		name = string(c.Node)
@@ -175,8 +175,8 @@ func nodeName(c writ.Call) string {
 	return name
 }
 
-// duration formats how long the node worked on the call, by its own clock.
-func duration(c writ.Call) string {
+// Duration formats how long the node worked on the call, by its own clock.
+func Duration(c writ.Call) string {
 	if c.Started.IsZero() || c.Ended.IsZero() {
 		return "-"
 	}

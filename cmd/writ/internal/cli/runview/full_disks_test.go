@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"testing"
@@ -14,8 +14,8 @@ func TestWatchWarnsOfFullDiskOnce(t *testing.T) {
 	t.Parallel()
 	lists := 0
 	said := new(testenv.Log)
-	p := newProgress(&terminal.Terminal{Err: said}, nil, time.Time{})
-	p.disks = &fullDisks{list: func() []writ.Node {
+	p := NewProgress(&terminal.Terminal{Err: said}, nil, time.Time{})
+	p.Disks = &fullDisks{list: func() []writ.Node {
 		lists++
 		return []writ.Node{{ID: "1", Name: "n1", Findings: writ.Findings{Disks: []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}}, {ID: "2", Name: "n2"}}
 	}}

@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"context"
@@ -21,9 +21,9 @@ type fullDisks struct {
 // diskPatience limits the request for the list of nodes.
 const diskPatience = 2 * time.Second
 
-// newFullDisks returns the fullDisks of a run. It lists the nodes of the run's datacenter from a coordinator. If the
+// NewFullDisks returns the fullDisks of a run. It lists the nodes of the run's datacenter from a coordinator. If the
 // request fails, there are no warnings.
-func newFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDisks {
+func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDisks {
 	return &fullDisks{list: func() []writ.Node {
 		ctx, stop := context.WithTimeout(ctx, diskPatience)
 		defer stop()

@@ -1,0 +1,2 @@
+// Package runview shows the progress of a run, why it waits and how it failed.
+package runview

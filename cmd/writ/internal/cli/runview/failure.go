@@ -1,0 +1,89 @@
+package runview
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"writ"
+	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/why"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/scripts"
+)
+
+func TookRun(r api.Run) string {
+	if r.Ended.IsZero() || r.Accepted.IsZero() {
+		return ""
+	}
+	return cli.ShortDuration(r.Ended.Sub(r.Accepted))
+}
+
+// Failed returns the error of a run that did not succeed. Its exit code is that of a failed run, unless the datacenter
+// has refused the submission. script is the path of the submitted script, "" if unknown. bundle provides the source
+// line of the failure and may be empty.
+func Failed(env *cli.Env, run api.Run, failure *writ.Failure, script string, bundle scripts.Bundle) error {
+	if env.Structured() {
+		if err := env.Print(terminal.View{Data: run}); err != nil {
+			return err
+		}
+	}
+	e := writ.Errorf(writ.CodeScriptFailed, "run %s %s", run.ID, cli.StateClause(writ.RunState(run.State)))
+	if failure != nil {
+		e.Code, e.Hint = failure.Code, failure.Hint
+		e.Message += ": " + failure.Message
+		e.Message += why.WhereFailed(failure, bundle)
+		for _, at := range failure.Trace {
+			e.Message += "\n  called from " + at
+		}
+		if cli.OnGitHub() {
+			annotateFailure(env, failure, script)
+		}
+	}
+	if run.Accepted.IsZero() {
+		return e
+	}
+	if e.Hint == "" {
+		e.Hint = fmt.Sprintf("`writ run show %s` shows its calls", run.ID)
+	}
+	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
+}
+
+// annotateFailure writes an annotation at the line where a run failed.
+func annotateFailure(env *cli.Env, failure *writ.Failure, script string) {
+	if line, column := FailedAt(failure, script); line != "" {
+		cli.Annotation(env, "error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
+	}
+}
+
+// FailedAt returns the position of a failure in the submitted script: the place of the error, or the place in the
+// script that called it. Without one it returns "".
+func FailedAt(failure *writ.Failure, script string) (line, column string) {
+	for _, at := range append([]string{failure.Position}, failure.Trace...) {
+		rest, column := cli.CutLast(at)
+		if name, line := cli.CutLast(rest); name != "" && name == filepath.Base(script) {
+			return line, column
+		}
+	}
+	return "", ""
+}
+
+// OutputText formats the output of a script, with one value per line.
+func OutputText(output map[string]any) string {
+	var fields []terminal.Field
+	for name, value := range output {
+		text, ok := value.(string)
+		if !ok {
+			encoded, err := json.Marshal(value)
+			if err != nil {
+				encoded = []byte(fmt.Sprint(value))
+			}
+			text = string(encoded)
+		}
+		fields = append(fields, terminal.Field{Title: terminal.Clean(name), Value: text})
+	}
+	slices.SortFunc(fields, func(a, b terminal.Field) int { return terminal.CompareNames(a.Title, b.Title) })
+	return terminal.Fields(fields, true)
+}
