@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/cli/author"
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/holds"
+	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/resources"
 	"writ/cmd/writ/internal/cli/secrets"
 	"writ/cmd/writ/internal/help"
@@ -100,7 +101,7 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	root.AddCommand(cli.InGroup(cli.Everyday, a.ClientCommands(a.planCommand(), a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)...)
+	root.AddCommand(cli.InGroup(cli.Everyday, a.ClientCommands(a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
@@ -112,6 +113,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(holds.Commands(a.Env)...)
 	root.AddCommand(resources.Commands(a.Env)...)
 	root.AddCommand(secrets.Commands(a.Env)...)
+	root.AddCommand(plans.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

@@ -1,4 +1,4 @@
-package main
+package plans
 
 import (
 	"encoding/json"
@@ -79,11 +79,11 @@ func (t *planText) body() {
 func (t *planText) markdown() string {
 	t.comment = true
 	t.destroys()
-	end := shorten(t.take(), mostMarkdown/4)
+	end := Shorten(t.take(), MostMarkdown/4)
 	t.end()
-	end += shorten(t.take(), mostMarkdown/4)
+	end += Shorten(t.take(), MostMarkdown/4)
 	t.body()
-	text := shorten(t.take(), mostMarkdown-len(end)) + end
+	text := Shorten(t.take(), MostMarkdown-len(end)) + end
 	counts := "planned without a datacenter"
 	if t.Preview != nil {
 		counts = t.counts()
@@ -91,7 +91,7 @@ func (t *planText) markdown() string {
 	if t.failed() != nil {
 		counts += ", and it would fail"
 	}
-	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, fenced("diff", text))
+	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, Fenced("diff", text))
 }
 
 // take returns the text written since the last call.

@@ -1,4 +1,4 @@
-package main
+package plans
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// mostMarkdown limits a plan in a comment, in bytes. GitHub accepts 65,536 characters, including the text around it.
-const mostMarkdown = 60_000
+// MostMarkdown limits a plan in a comment, in bytes. GitHub accepts 65,536 characters, including the text around it.
+const MostMarkdown = 60_000
 
 // mostTicks limits consecutive backticks in a code block, because each one makes the fences longer.
 var (
@@ -18,8 +18,8 @@ var (
 	manyTicks = regexp.MustCompile("`{64,}")
 )
 
-// fenced returns a code block whose text cannot close it.
-func fenced(language, text string) string {
+// Fenced returns a code block whose text cannot close it.
+func Fenced(language, text string) string {
 	text = manyTicks.ReplaceAllString(text, mostTicks)
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -28,8 +28,8 @@ func fenced(language, text string) string {
 	return fence + language + "\n" + text + fence + "\n"
 }
 
-// shorten cuts a text to at most most bytes for a comment, between two lines if possible, and adds a note.
-func shorten(text string, most int) string {
+// Shorten cuts a text to at most most bytes for a comment, between two lines if possible, and adds a note.
+func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -41,7 +41,7 @@ func shorten(text string, most int) string {
 	return kept + fmt.Sprintf(note, cli.Count(strings.Count(text[len(kept):], "\n"), "line"))
 }
 
-// errorMarkdown formats an error below a title, for a comment or a summary.
-func errorMarkdown(title string, err error) string {
-	return fmt.Sprintf("### %s\n\n%s", title, fenced("", shorten(terminal.ErrorText(err), mostMarkdown)))
+// ErrorMarkdown formats an error below a title, for a comment or a summary.
+func ErrorMarkdown(title string, err error) string {
+	return fmt.Sprintf("### %s\n\n%s", title, Fenced("", Shorten(terminal.ErrorText(err), MostMarkdown)))
 }

@@ -1,4 +1,4 @@
-package main
+package plans
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type planFlags struct {
 	exitCode bool
 }
 
-func (a *app) planCommand() *cobra.Command {
+func planCommand(env *cli.Env) *cobra.Command {
 	var p planFlags
 	c := &cobra.Command{
 		Use:   "plan FILE",
@@ -55,9 +55,9 @@ ends before the script, or if no datacenter could be asked.`,
   writ plan web.tengo -o markdown
   writ submit web.tengo --plan $(writ plan web.tengo -o name)`,
 		Args: p.order.File,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), args[0], &p) },
+		RunE: func(cmd *cobra.Command, args []string) error { return plan(cmd.Context(), env, args[0], &p) },
 	}
-	p.order.AddTask(a.Env, c)
+	p.order.AddTask(env, c)
 	c.Flags().BoolVar(&p.offline, "offline", false, "ask no coordinator: plan without a datacenter")
 	c.Flags().BoolVar(&p.exitCode, "exit-code", false, "end with 7 if something would change")
 	return c
@@ -88,25 +88,25 @@ type planned struct {
 	bundle scripts.Bundle
 }
 
-func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
-	view, err := a.readAndPlan(ctx, path, p)
+func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
+	view, err := readAndPlan(ctx, env, path, p)
 	if ctx.Err() != nil { // after an interrupt, a missing answer is no reason to show a plan without a datacenter
 		return terminal.Interrupted("")
 	}
 	if err != nil {
-		if a.Format == terminal.Markdown { // the comment shows the error in place of an earlier plan
-			if unwritten := a.PrintText(errorMarkdown("writ plan: it failed", err)); unwritten != nil {
-				a.Warn("%v", unwritten)
+		if env.Format == terminal.Markdown { // the comment shows the error in place of an earlier plan
+			if unwritten := env.PrintText(ErrorMarkdown("writ plan: it failed", err)); unwritten != nil {
+				env.Warn("%v", unwritten)
 			}
 		}
 		return err
 	}
-	err = a.Print(terminal.View{
+	err = env.Print(terminal.View{
 		Data: view, Names: []string{view.Digest.String()},
 		Text: func(wide bool) string {
-			return (&planText{Terminal: a.Terminal, planned: view, wide: wide}).String()
+			return (&planText{Terminal: env.Terminal, planned: view, wide: wide}).String()
 		},
-		Markdown: func() string { return (&planText{Terminal: a.Plain(), planned: view}).markdown() },
+		Markdown: func() string { return (&planText{Terminal: env.Plain(), planned: view}).markdown() },
 	})
 	if err != nil {
 		return err
@@ -124,25 +124,25 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 }
 
 // readAndPlan reads and plans a script.
-func (a *app) readAndPlan(ctx context.Context, path string, p *planFlags) (*planned, error) {
-	script, err := signing.ReadScript(a.Env, path, p.order.Own)
+func readAndPlan(ctx context.Context, env *cli.Env, path string, p *planFlags) (*planned, error) {
+	script, err := signing.ReadScript(env, path, p.order.Own)
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.Client()
+	c, err := env.Client()
 	if err != nil {
 		return nil, err
 	}
-	return a.makePlan(ctx, c, script, p)
+	return makePlan(ctx, env, c, script, p)
 }
 
 // makePlan plans the script and requests a preview from its datacenter, if possible.
-func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Script, p *planFlags) (*planned, error) {
-	roster, unasked, err := a.rosterToPlan(ctx, c, p.offline)
+func makePlan(ctx context.Context, env *cli.Env, c *client.Client, script client.Script, p *planFlags) (*planned, error) {
+	roster, unasked, err := rosterToPlan(ctx, env, c, p.offline)
 	if err != nil {
 		return nil, err
 	}
-	order, err := a.orderToPlan(ctx, c, roster, script, &p.order, p.offline)
+	order, err := orderToPlan(ctx, env, c, roster, script, &p.order, p.offline)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 	}
 	view.conclude()
 	if view.failed() == nil {
-		view.Next = a.nextCommand(view, &p.order)
+		view.Next = nextCommand(env, view, &p.order)
 		view.Denied = mayNotSubmit(ctx, c, roster, order)
 	}
 	return view, nil
@@ -205,7 +205,7 @@ func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster
 }
 
 // rosterToPlan returns the roster for a plan, or nil, and the reason for not requesting a preview.
-func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) (roster *identity.Roster, unasked string, err error) {
+func rosterToPlan(ctx context.Context, env *cli.Env, c *client.Client, offline bool) (roster *identity.Roster, unasked string, err error) {
 	switch {
 	case c.Context.Cluster == "":
 		return nil, "no cluster is configured", nil
@@ -213,7 +213,7 @@ func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) 
 		roster, err = c.Rosters.Latest()
 		return roster, "--offline", err
 	}
-	roster, err = a.Roster(ctx, c)
+	roster, err = env.Roster(ctx, c)
 	if writ.CodeOf(err) == writ.CodeUnreachable {
 		return nil, writ.AsError(err).Message, nil
 	}
@@ -221,18 +221,18 @@ func (a *app) rosterToPlan(ctx context.Context, c *client.Client, offline bool) 
 }
 
 // orderToPlan returns the order that would be signed. Without a roster, some of its fields are unknown.
-func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identity.Roster, script client.Script, o *signing.OrderFlags, offline bool) (client.Order, error) {
+func orderToPlan(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script, o *signing.OrderFlags, offline bool) (client.Order, error) {
 	o.Planning, o.Offline = true, offline
 	if roster != nil && !(offline && o.Datacenter == signing.AnyDatacenter) {
-		return signing.Order(ctx, a.Env, c, roster, script, o)
+		return signing.Order(ctx, env, c, roster, script, o)
 	}
 	order := client.Order{Script: script, MaxCalls: o.MaxCalls, Secrets: client.FirstVersions(o.SecretsOf(script))}
 	err := o.Check()
 	if err != nil {
 		return order, err
 	}
-	signing.WarnOfTimeouts(a.Env, script.Report, o.Deadline)
-	if order.Params, err = o.ReadParams(a.Terminal, script.Report.Params); err != nil {
+	signing.WarnOfTimeouts(env, script.Report, o.Deadline)
+	if order.Params, err = o.ReadParams(env.Terminal, script.Report.Params); err != nil {
 		return order, err
 	}
 	if order.Deployment, err = signing.ParseDeployment(o.Deployment); err != nil {
@@ -285,7 +285,7 @@ func (p *planned) action(i int) writ.Action {
 }
 
 // nextCommand returns the command that signs and submits exactly this plan.
-func (a *app) nextCommand(p *planned, o *signing.OrderFlags) string {
+func nextCommand(env *cli.Env, p *planned, o *signing.OrderFlags) string {
 	words := []string{"writ", "submit", p.Script}
 	add := func(flag string, values ...string) {
 		for _, v := range values {
@@ -298,11 +298,11 @@ func (a *app) nextCommand(p *planned, o *signing.OrderFlags) string {
 	}
 	add("--module", o.Own.Words...)
 	add("--secret", o.Secrets...)
-	if a.Flags.Context != "" {
-		add("--context", a.Flags.Context)
+	if env.Flags.Context != "" {
+		add("--context", env.Flags.Context)
 	}
-	if a.Flags.Project != "" {
-		add("--project", a.Flags.Project)
+	if env.Flags.Project != "" {
+		add("--project", env.Flags.Project)
 	}
 	switch {
 	case o.Datacenter != "" && p.Datacenter != "":

@@ -1,0 +1,13 @@
+// Package plans contains the command plan.
+package plans
+
+import (
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/cli"
+)
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Everyday, env.ClientCommands(planCommand(env))...)
+}
