@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/cli/holds"
 	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/resources"
+	"writ/cmd/writ/internal/cli/runs"
 	"writ/cmd/writ/internal/cli/secrets"
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
@@ -101,7 +102,6 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	root.AddCommand(cli.InGroup(cli.Everyday, a.ClientCommands(a.submitCommand(), a.runCommand(), a.logsCommand(), a.payloadCommand(), a.signCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
@@ -114,6 +114,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(resources.Commands(a.Env)...)
 	root.AddCommand(secrets.Commands(a.Env)...)
 	root.AddCommand(plans.Commands(a.Env)...)
+	root.AddCommand(runs.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-func (a *app) runExplainCommand() *cobra.Command {
+func runExplainCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain RUN",
 		Short:   "Explain why a run waits or failed, with the next command",
 		Example: "  writ run explain RUN",
 		Args:    cli.Exactly("RUN"),
-		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+		RunE: onRun(env, func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			s, err := why.SituationOf(ctx, c, id)
 			if err != nil {
 				return err
@@ -32,7 +32,7 @@ func (a *app) runExplainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.noteUnsure(end)
+				noteUnsure(env, end)
 				if !s.Run.State.Ended() { // the run was resumed in the meantime
 					if s, err = why.SituationOf(ctx, c, id); err != nil {
 						return err
@@ -43,7 +43,7 @@ func (a *app) runExplainCommand() *cobra.Command {
 				return err
 			}
 			r := s.Explain()
-			return a.Print(terminal.View{Data: r, Names: []string{string(id)}, Text: func(bool) string { return r.Text() }})
+			return env.Print(terminal.View{Data: r, Names: []string{string(id)}, Text: func(bool) string { return r.Text() }})
 		}),
 	}
 }

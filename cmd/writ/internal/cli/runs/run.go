@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 	"writ/coord/api"
 )
 
-func (a *app) runCommand() *cobra.Command {
-	one := []*cobra.Command{a.runShowCommand(), a.runExplainCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand(), a.runResumeCommand()}
+func runCommand(env *cli.Env) *cobra.Command {
+	one := []*cobra.Command{runShowCommand(env), runExplainCommand(env), runWatchCommand(env), runLogsCommand(env), runCancelCommand(env), runResumeCommand(env)}
 	fitting := map[string][]api.RunState{
 		"cancel": {api.RunStateAccepted, api.RunStateRunning},
 		"resume": {api.RunStateFailed},
 	}
 	for _, c := range one {
-		c.ValidArgsFunction = a.Completion(cli.SuggestRuns(fitting[c.Name()]...))
+		c.ValidArgsFunction = env.Completion(cli.SuggestRuns(fitting[c.Name()]...))
 	}
-	all := cli.Family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
+	all := cli.Family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{runListCommand(env)}, one...)...)
 	all.Long = `Looks at runs, cancels and resumes them. RUN is the id of a run, or its first 4 characters or more if no other run begins with
 them, or @last. @last is the run that you submitted last from this computer with the same context and project. If there
 is none, it is the newest run of the project.
@@ -34,9 +34,9 @@ you. Where it cannot ask, say the whole id.`
 }
 
 // onRun returns the handler of a command about the run in its first argument. It creates the client for the cluster.
-func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
+func onRun(env *cli.Env, do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := a.Client()
+		c, err := env.Client()
 		if err != nil {
 			return err
 		}
@@ -51,9 +51,9 @@ func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID
 // onRunToDecide is onRun for a command that signs a decision about the run. If only the coordinator can tell which run
 // the argument names, the coordinator could choose another one. The user therefore confirms it. Without a terminal,
 // onRunToDecide returns an error.
-func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *client.Client, run api.Run) error) func(*cobra.Command, []string) error {
+func onRunToDecide(env *cli.Env, decision string, do func(ctx context.Context, c *client.Client, run api.Run) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := a.Client()
+		c, err := env.Client()
 		if err != nil {
 			return err
 		}
@@ -69,11 +69,11 @@ func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *cli
 			return do(cmd.Context(), c, run)
 		}
 		what := fmt.Sprintf("%s run %s: script %s of project %s, signed by %s, %s", decision, run.ID, run.Script, run.ProjectName, run.Signer, run.State)
-		if !a.Interactive() {
+		if !env.Interactive() {
 			return writ.Errorf(writ.CodeUsage, "%s stands for run %s according to the coordinator only, and a signature names one run", args[0], run.ID).
 				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer, decision, run.ID)
 		}
-		if err := cli.ConfirmSigning(a.Env, what, "`writ run list` shows the whole ids"); err != nil {
+		if err := cli.ConfirmSigning(env, what, "`writ run list` shows the whole ids"); err != nil {
 			return err
 		}
 		return do(cmd.Context(), c, run)
@@ -87,7 +87,7 @@ func whyRun(r api.Run) string {
 	return r.Reason
 }
 
-func (a *app) runWatchCommand() *cobra.Command {
+func runWatchCommand(env *cli.Env) *cobra.Command {
 	var s submitFlags
 	c := &cobra.Command{
 		Use:   "watch RUN",
@@ -95,30 +95,30 @@ func (a *app) runWatchCommand() *cobra.Command {
 		Example: `  writ run watch RUN
   writ run watch RUN --timeout 10m`,
 		Args: cli.Exactly("RUN"),
-		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			return a.watch(ctx, c, id, s.watchOptions)
+		RunE: onRun(env, func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			return watch(ctx, env, c, id, s.watchOptions)
 		}),
 	}
 	s.watchFlags(c)
 	return c
 }
 
-func (a *app) runLogsCommand() *cobra.Command {
+func runLogsCommand(env *cli.Env) *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:     "logs RUN",
 		Short:   "Print the lines that the script of a run wrote with run.log",
 		Example: "  writ run logs RUN --follow",
 		Args:    cli.Exactly("RUN"),
-		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+		RunE: onRun(env, func(ctx context.Context, c *client.Client, id writ.RunID) error {
 			if follow {
-				return a.followLogs(ctx, c, id)
+				return followLogs(ctx, env, c, id)
 			}
 			lines, err := c.Logs(ctx, id)
 			if err != nil {
 				return err
 			}
-			return a.Print(terminal.View{Data: api.LogPage{Items: lines}, Names: logTexts(lines), Text: func(wide bool) string { return logText(lines, wide) }})
+			return env.Print(terminal.View{Data: api.LogPage{Items: lines}, Names: logTexts(lines), Text: func(wide bool) string { return logText(lines, wide) }})
 		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the run until it has ended")
@@ -144,9 +144,9 @@ func logText(lines []writ.LogLine, wide bool) string {
 }
 
 // followLogs prints lines as they arrive; with -o json, one object per line.
-func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) error {
-	if a.Format == terminal.YAML {
-		return terminal.BadFormat(a.Format, "-o table", "-o json")
+func followLogs(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID) error {
+	if env.Format == terminal.YAML {
+		return terminal.BadFormat(env.Format, "-o table", "-o json")
 	}
 	last := 0
 	show := func(l writ.LogLine) {
@@ -154,11 +154,11 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 			return
 		}
 		last = l.Ordinal
-		if a.Format == terminal.JSON {
-			_ = a.PrintLine(l) // a failed write means that the reader is gone
+		if env.Format == terminal.JSON {
+			_ = env.PrintLine(l) // a failed write means that the reader is gone
 			return
 		}
-		_ = a.PrintText(logText([]writ.LogLine{l}, a.Format == terminal.Wide))
+		_ = env.PrintText(logText([]writ.LogLine{l}, env.Format == terminal.Wide))
 	}
 	lines, err := c.Logs(ctx, id) // events are deleted after some time
 	if err != nil && !writ.AsError(err).Retryable() {
@@ -178,13 +178,13 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 	return err
 }
 
-func (a *app) runCancelCommand() *cobra.Command {
+func runCancelCommand(env *cli.Env) *cobra.Command {
 	var reason cli.ReasonFlag
 	var many manyFlags
-	one := a.onRunToDecide("cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
+	one := onRunToDecide(env, "cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
 		cancel := client.AboutRun(run, "cancel")
 		cancel.Reason = string(reason)
-		return cli.Decide(ctx, a.Env, c, cancel)
+		return cli.Decide(ctx, env, c, cancel)
 	})
 	c := &cobra.Command{
 		Use:   "cancel [RUN]",
@@ -197,36 +197,36 @@ The supervisor signs what it did to each.`,
 		Args: many.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.all {
-				return a.decideMany(cmd.Context(), &many, cancelling, string(reason))
+				return decideMany(cmd.Context(), env, &many, cancelling, string(reason))
 			}
 			return one(cmd, args)
 		},
 	}
-	many.add(a, c)
+	many.add(env, c)
 	reason.Add(c, "writ run show")
 	return c
 }
 
-func (a *app) runResumeCommand() *cobra.Command {
+func runResumeCommand(env *cli.Env) *cobra.Command {
 	var s submitFlags
 	var reason cli.ReasonFlag
 	var many manyFlags
-	one := a.onRunToDecide("resume", func(ctx context.Context, c *client.Client, before api.Run) error {
+	one := onRunToDecide(env, "resume", func(ctx context.Context, c *client.Client, before api.Run) error {
 		resume := client.AboutRun(before, "resume")
 		resume.Reason = string(reason)
 		if s.detach {
-			return cli.Decide(ctx, a.Env, c, resume)
+			return cli.Decide(ctx, env, c, resume)
 		}
-		answer, at, err := cli.Decision(ctx, a.Env, c, resume)
+		answer, at, err := cli.Decision(ctx, env, c, resume)
 		if err != nil {
 			return err
 		}
-		a.Note("%s", answer.Done)
+		env.Note("%s", answer.Done)
 		if err := c.AwaitNews(ctx, before); err != nil {
 			return err
 		}
 		s.since, s.ended = at, before.Ended
-		return a.watch(ctx, c, before.ID, s.watchOptions)
+		return watch(ctx, env, c, before.ID, s.watchOptions)
 	})
 	c := &cobra.Command{
 		Use:   "resume [RUN]",
@@ -241,12 +241,12 @@ cancels open ones. It watches none of them.`,
 		Args: many.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if many.all {
-				return a.decideMany(cmd.Context(), &many, resuming, string(reason))
+				return decideMany(cmd.Context(), env, &many, resuming, string(reason))
 			}
 			return one(cmd, args)
 		},
 	}
-	many.add(a, c)
+	many.add(env, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
 	reason.Add(c, "writ run show")

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type runListFlags struct {
 	limit int
 }
 
-func (l *runFilterFlags) add(a *app, c *cobra.Command) {
+func (l *runFilterFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&l.states, "state", nil, "only runs in these states; open stands for waiting, accepted and running")
 	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
@@ -44,11 +44,11 @@ func (l *runFilterFlags) add(a *app, c *cobra.Command) {
 	f.DurationVar(&l.stuck, "stuck", 0, "only open runs that are silent for this long or repeat a call, with the reason and the command that helps")
 	cli.InRange(f, "stuck", &l.stuck, time.Second, longestStuck)
 	cli.OneOf(c, "state", append([]string{openRuns}, runStates()...)...)
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
-	a.CompleteFlag(c, "deployment", cli.SuggestDeployments)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "deployment", cli.SuggestDeployments)
 }
 
-func (a *app) runListCommand() *cobra.Command {
+func runListCommand(env *cli.Env) *cobra.Command {
 	var l runListFlags
 	c := &cobra.Command{
 		Use:   "list",
@@ -65,14 +65,14 @@ func (a *app) runListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params.Project, params.Text = api.Given(a.Flags.Project), api.Given(l.text)
+			params.Project, params.Text = api.Given(env.Flags.Project), api.Given(l.text)
 			if l.why {
 				params.Why = api.Given(true)
 			}
-			return a.listRuns(cmd.Context(), params, l.limit, cli.UnlessSelected(cmd, "no runs: `writ submit` makes the first"))
+			return listRuns(cmd.Context(), env, params, l.limit, cli.UnlessSelected(cmd, "no runs: `writ submit` makes the first"))
 		},
 	}
-	l.add(a, c)
+	l.add(env, c)
 	f := c.Flags()
 	f.StringVar(&l.text, "text", "", "only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
@@ -129,8 +129,8 @@ func runStates() []string {
 	return names
 }
 
-func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int, none string) error {
-	c, err := a.Client()
+func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limit int, none string) error {
+	c, err := env.Client()
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 	next.Wide = why.Wide
 	// The user asked for this column, and one cell is a command to copy.
 	next.Whole, next.Minor, why.Minor = true, -1, -1
-	return a.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
+	return env.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
 		cli.IDs(cli.Column("RUN", func(r api.Run) string { return string(r.ID) })),
 		cli.Column("STATE", func(r api.Run) string { return string(r.State) }),
 		cli.Column("SCRIPT", func(r api.Run) string { return r.Script }),

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -74,7 +74,7 @@ type readFlags struct {
 	follow     bool
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func logsCommand(env *cli.Env) *cobra.Command {
 	var f readFlags
 	c := &cobra.Command{
 		Use:   "logs KIND/NAME",
@@ -87,7 +87,7 @@ cancels the run. The datacenter journals the text as results of that run, and ke
 long as the run.`,
 		Example: "  writ logs container/web\n  writ logs machine/db --follow --tail 20\n  writ logs container/web -o json | jq -r .next",
 		Args:    cli.Exactly("KIND/NAME"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.readLog(cmd.Context(), args[0], f) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return readLog(cmd.Context(), env, args[0], f) },
 	}
 	flags := c.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
@@ -95,8 +95,8 @@ long as the run.`,
 	cli.InRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "", "begin behind this position (next in the output with -o json), instead of at the end")
 	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
-	c.ValidArgsFunction = a.Completion(suggestLogs)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	c.ValidArgsFunction = env.Completion(suggestLogs)
 	return c
 }
 
@@ -111,7 +111,7 @@ func suggestLogs(ctx context.Context, c *client.Client) []string {
 	return terminal.SortedNames(all)
 }
 
-func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
+func readLog(ctx context.Context, env *cli.Env, what string, f readFlags) error {
 	kind, name, ok := strings.Cut(what, "/")
 	verb := logOperations[writ.ResourceKind(kind)]
 	switch {
@@ -119,10 +119,10 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).WithHint("write kind and name, as container/web")
 	case verb == "":
 		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).WithHint("containers and machines do; `writ run logs RUN` prints the lines that a script wrote with run.log")
-	case f.follow && a.Format == terminal.YAML:
-		return terminal.BadFormat(a.Format, "-o table", "-o json")
+	case f.follow && env.Format == terminal.YAML:
+		return terminal.BadFormat(env.Format, "-o table", "-o json")
 	}
-	c, roster, err := a.Cluster(ctx)
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 	if err != nil {
 		return err
 	}
-	datacenter, err := a.homeOf(ctx, c, roster, project, what, f.datacenter)
+	datacenter, err := homeOf(ctx, env, c, roster, project, what, f.datacenter)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 		return err
 	}
 	defer by.Close()
-	r := logReader{app: a, client: c, by: by, what: what, follow: f.follow, next: f.after}
+	r := logReader{Env: env, client: c, by: by, what: what, follow: f.follow, next: f.after}
 	r.order = client.Order{
 		Script:     client.NewScript("logs.tengo", fmt.Appendf(nil, logScript, kind, verb)),
 		Datacenter: datacenter, Project: project, Expires: identity.DefaultValidity, Deadline: logDeadline, MaxCalls: partsOfARun,
@@ -156,9 +156,9 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 }
 
 // homeOf returns the datacenter that has a resource.
-func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
+func homeOf(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
 	if named != "" || len(roster.Datacenters) < 2 {
-		return signing.ChooseDatacenter(ctx, a.Env, c, roster, &signing.OrderFlags{Datacenter: named}, nil)
+		return signing.ChooseDatacenter(ctx, env, c, roster, &signing.OrderFlags{Datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
 	all, hint, err := cli.ResourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
@@ -176,7 +176,7 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 
 // logReader prints a log with one run after the other.
 type logReader struct {
-	*app
+	*cli.Env
 	client *client.Client
 	by     *client.Person
 	order  client.Order

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ type watchOptions struct {
 	bundle  scripts.Bundle // sources of the run, if it failed
 }
 
-func (a *app) submitCommand() *cobra.Command {
+func submitCommand(env *cli.Env) *cobra.Command {
 	var s submitFlags
 	c := &cobra.Command{
 		Use:   "submit FILE",
@@ -67,9 +67,9 @@ the run, both have the calls so far and why the run waits. If nothing was submit
   writ submit web.writ --timeout 10m
   writ submit web.tengo --timeout 10m --cancel-on-exit`,
 		Args: s.order.File,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.submit(cmd.Context(), args[0], &s) },
+		RunE: func(cmd *cobra.Command, args []string) error { return submit(cmd.Context(), env, args[0], &s) },
 	}
-	s.order.Add(a.Env, c)
+	s.order.Add(env, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "only submit, and print the id of the run")
 	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false, "cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
@@ -96,18 +96,18 @@ func (s *submitFlags) watchFlags(c *cobra.Command) {
 	}
 }
 
-func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err error) {
+func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err error) {
 	if s.cancel {
 		defer holdOn()()
 	}
-	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", a.Version, slog.New(slog.NewTextHandler(a.Err, nil))
+	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", env.Version, slog.New(slog.NewTextHandler(env.Err, nil))
 	traces, err := tracing.Open(ctx, s.traces)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err := traces.Close(); err != nil {
-			a.Warn("%v", err)
+			env.Warn("%v", err)
 		}
 	}()
 	begun := time.Now()
@@ -116,15 +116,15 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	defer func() {
 		if err != nil && !submitted {
 			if unwritten := reportUnsubmitted(writ.AsError(err), s.watchOptions); unwritten != nil {
-				a.Warn("%v", unwritten)
+				env.Warn("%v", unwritten)
 			}
 		}
 	}()
-	signed, err := a.signedFile(ctx, path, &s.order)
+	signed, err := signedFile(ctx, env, path, &s.order)
 	if err != nil {
 		return err
 	}
-	c, err := a.Client()
+	c, err := env.Client()
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	submission, err := c.Submit(ctx, signed)
 	switch {
 	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have received it
-		return terminal.Interrupted(a.leave(ctx, c, client.RunOf(signed), s.watchOptions))
+		return terminal.Interrupted(leave(ctx, env, c, client.RunOf(signed), s.watchOptions))
 	case err != nil:
 		return err
 	}
@@ -148,18 +148,18 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	}()
 	c.Remember(signed)
 	if s.detach {
-		return a.Print(terminal.View{
+		return env.Print(terminal.View{
 			Data: submission, Names: []string{string(submission.Run)},
 			Text: func(bool) string { return string(submission.Run) + "\n" },
 		})
 	}
-	return a.watch(ctx, c, submission.Run, s.watchOptions)
+	return watch(ctx, env, c, submission.Run, s.watchOptions)
 }
 
 // signedFile returns the submission for a file. A script is signed now; a file that is already a submission is returned
 // unchanged.
-func (a *app) signedFile(ctx context.Context, path string, o *signing.OrderFlags) ([]byte, error) {
-	f, err := a.ReadFile(path, identity.MaxSigned)
+func signedFile(ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags) ([]byte, error) {
+	f, err := env.ReadFile(path, identity.MaxSigned)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
 			WithHint("give the path of a file that is there and that you may read")
@@ -174,15 +174,15 @@ func (a *app) signedFile(ctx context.Context, path string, o *signing.OrderFlags
 	if strings.HasSuffix(path, signing.SignedEnding) {
 		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is not a signed script", path).WithHint("make it with `writ sign`, or join payload and signature with cat")
 	}
-	signed, by, err := a.sign(ctx, path, o)
+	signed, by, err := sign(ctx, env, path, o)
 	if err == nil {
-		a.Note("signed by %s", by)
+		env.Note("signed by %s", by)
 	}
 	return signed, err
 }
 
 // watch shows a run until it has ended, verifies its end, prints its output and writes the reports.
-func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) error {
+func watch(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w watchOptions) error {
 	watching, stop := ctx, context.CancelFunc(func() {})
 	if w.timeout > 0 {
 		watching, stop = context.WithTimeout(ctx, w.timeout)
@@ -190,31 +190,31 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 	defer stop()
 	roster, err := c.KnownRoster(watching)
 	if err != nil {
-		return a.stopWatching(ctx, watching, c, nil, id, err, w)
+		return stopWatching(ctx, watching, env, c, nil, id, err, w)
 	}
 	for {
-		p := runview.NewProgress(a.Terminal, roster, w.ended)
+		p := runview.NewProgress(env.Terminal, roster, w.ended)
 		p.Disks = runview.NewFullDisks(watching, c, id)
-		run, err := a.watchProgress(watching, c, id, p)
+		run, err := watchProgress(watching, env, c, id, p)
 		if err != nil {
-			return a.stopWatching(ctx, watching, c, roster, id, err, w)
+			return stopWatching(ctx, watching, env, c, roster, id, err, w)
 		}
 		if roster, err = c.Roster(ctx); err != nil {
-			return a.endUnverified(err, w)
+			return endUnverified(env, err, w)
 		}
 		end, err := c.End(ctx, roster, &run)
 		if err != nil {
-			return a.endUnverified(err, w)
+			return endUnverified(env, err, w)
 		}
 		if run.State.Ended() { // false if it was resumed in the meantime
 			if end.Failure != nil && end.Failure.Position != "" {
 				payload, _ := c.Payload(ctx, run) // optional: it only adds the source line
 				w.bundle = why.BundleOf(payload)
 			}
-			err := a.conclude(roster, run, end, w)
+			err := conclude(env, roster, run, end, w)
 			unwritten := reportRun(ctx, c, roster, run, end, w)
 			if err != nil && unwritten != nil {
-				a.Warn("%v", unwritten)
+				env.Warn("%v", unwritten)
 			}
 			return cmp.Or(err, unwritten)
 		}
@@ -222,7 +222,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 }
 
 // watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
-func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *runview.Progress) (api.Run, error) {
+func watchProgress(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, p *runview.Progress) (api.Run, error) {
 	watch := newLookout(func(ctx context.Context) {
 		s, err := why.SituationOf(ctx, c, id)
 		if err != nil { // Watch reports a coordinator that does not answer
@@ -247,22 +247,22 @@ func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID
 }
 
 // conclude reports the end of a run, as its datacenter has signed it.
-func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
+func conclude(env *cli.Env, roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
 	if run.Accepted.IsZero() { // the datacenter has refused it
-		return runview.Failed(a.Env, run, end.Failure, w.script, w.bundle)
+		return runview.Failed(env, run, end.Failure, w.script, w.bundle)
 	}
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
 		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, cli.Clock(ended)).
 			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
 	if end.State != writ.RunSucceeded {
-		a.noteUnsure(end)
-		return runview.Failed(a.Env, run, end.Failure, w.script, w.bundle)
+		noteUnsure(env, end)
+		return runview.Failed(env, run, end.Failure, w.script, w.bundle)
 	}
 	run.Output = end.Output
-	a.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
+	env.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
 		run.ID, cli.ShortDuration(run.Ended.Sub(run.Accepted)), cli.Count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
-	return a.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return runview.OutputText(run.Output) }})
+	return env.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return runview.OutputText(run.Output) }})
 }
 
 // verified describes to which time the end of a run is proved.
@@ -274,8 +274,8 @@ func verified(end client.End) string {
 }
 
 // noteUnsure notes that a run may have been resumed after the end that is shown.
-func (a *app) noteUnsure(end client.End) {
+func noteUnsure(env *cli.Env, end client.End) {
 	if end.Unsure != nil {
-		a.Note("%s", verified(end))
+		env.Note("%s", verified(end))
 	}
 }

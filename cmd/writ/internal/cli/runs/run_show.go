@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"writ/identity"
 )
 
-func (a *app) runShowCommand() *cobra.Command {
+func runShowCommand(env *cli.Env) *cobra.Command {
 	var values bool
 	c := &cobra.Command{
 		Use:   "show RUN",
@@ -24,15 +24,15 @@ func (a *app) runShowCommand() *cobra.Command {
   writ run show @last
   writ run show RUN --values -o json`,
 		Args: cli.Exactly("RUN"),
-		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			return a.showRun(ctx, c, id, values)
+		RunE: onRun(env, func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			return showRun(ctx, env, c, id, values)
 		}),
 	}
 	c.Flags().BoolVar(&values, "values", false, "ask the datacenter for output, arguments and results too")
 	return c
 }
 
-func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, values bool) (err error) {
+func showRun(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, values bool) (err error) {
 	var v api.RunValues
 	if values {
 		if v, err = c.Values(ctx, id, 0); err != nil {
@@ -64,20 +64,20 @@ func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, valu
 		case v.Run.State.Ended():
 			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
 		}
-		if a.Structured() {
-			a.noteUnsure(end)
+		if env.Structured() {
+			noteUnsure(env, end)
 		}
 	}
 	datacenters, err := cli.DatacenterNames(ctx, c)
 	if err != nil {
 		return err
 	}
-	certificate, err := a.certificateOf(ctx, c, v.Run)
+	certificate, err := certificateOf(ctx, env, c, v.Run)
 	if err != nil {
 		return err
 	}
 	shown := shownRun{RunValues: v, Certificate: certificate}
-	err = a.Print(terminal.View{Data: shown, Names: []string{string(id)}, Text: func(wide bool) string {
+	err = env.Print(terminal.View{Data: shown, Names: []string{string(id)}, Text: func(wide bool) string {
 		return runText(shown, state, datacenters[v.Run.Datacenter], wide, values)
 	}})
 	if err != nil {
@@ -94,14 +94,14 @@ type shownRun struct {
 
 // certificateOf returns the certificate that signed a run, or nil if a plain key did. If the certificate is missing or
 // cannot be verified, it warns and returns nil.
-func (a *app) certificateOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Certificate, error) {
+func certificateOf(ctx context.Context, env *cli.Env, c *client.Client, run api.Run) (*identity.Certificate, error) {
 	roster, err := c.KnownRoster(ctx)
 	if err != nil || !client.MayHaveCertificate(roster, run.Signer) {
 		return nil, err
 	}
 	certificate, err := c.CertificateOf(ctx, roster, run)
 	if err != nil {
-		a.Warn("the certificate that signed it is unknown: %v", err)
+		env.Warn("the certificate that signed it is unknown: %v", err)
 	}
 	return certificate, nil
 }

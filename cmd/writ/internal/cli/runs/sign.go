@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"writ/identity"
 )
 
-func (a *app) payloadCommand() *cobra.Command {
+func payloadCommand(env *cli.Env) *cobra.Command {
 	var o signing.OrderFlags
 	var signer string
 	c := &cobra.Command{
@@ -32,7 +32,7 @@ signature, and submit the result before it expires.`,
   curl --data-binary @web.writ http://127.0.0.1:7440/v1/submissions`,
 		Args: o.File,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
+			text, err := payload(cmd.Context(), env, args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
 					return namedSigner(cmd.Context(), c, r, signer, cli.IsTyped(cmd.Flag("key")))
 				}
@@ -45,11 +45,11 @@ signature, and submit the result before it expires.`,
 			if err != nil {
 				return err
 			}
-			_, err = a.Out.Write(text)
+			_, err = env.Out.Write(text)
 			return err
 		},
 	}
-	o.Add(a.Env, c)
+	o.Add(env, c)
 	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; found by your key if not given")
 	return c
 }
@@ -79,12 +79,12 @@ func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name
 }
 
 // payload returns the text to sign. who returns the signer.
-func (a *app) payload(ctx context.Context, path string, o *signing.OrderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
-	script, err := signing.ReadScript(a.Env, path, o.Own)
+func payload(ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
+	script, err := signing.ReadScript(env, path, o.Own)
 	if err != nil {
 		return nil, err
 	}
-	c, roster, err := a.Cluster(ctx)
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ func (a *app) payload(ctx context.Context, path string, o *signing.OrderFlags, w
 	if err != nil {
 		return nil, err
 	}
-	a.WarnOfRoles(roster, signer.Name) // including a user who signs the text with another program
-	a.endWithCertificate(signer.Certificate(roster), o)
-	order, err := signing.Order(ctx, a.Env, c, roster, script, o)
+	env.WarnOfRoles(roster, signer.Name) // including a user who signs the text with another program
+	endWithCertificate(env, signer.Certificate(roster), o)
+	order, err := signing.Order(ctx, env, c, roster, script, o)
 	if err != nil {
 		return nil, err
 	}
@@ -108,26 +108,26 @@ func (a *app) payload(ctx context.Context, path string, o *signing.OrderFlags, w
 		return nil, err
 	}
 	if len(order.Targets) > 0 {
-		a.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
+		env.Note("it may destroy %s", strings.Join(terminal.SortedNames(order.Targets), ", "))
 	}
 	return order.Payload(roster, signer, time.Now())
 }
 
 // endWithCertificate limits the validity of a submission to that of the signer's certificate, because later submissions
 // are refused.
-func (a *app) endWithCertificate(c *identity.Certificate, o *signing.OrderFlags) {
+func endWithCertificate(env *cli.Env, c *identity.Certificate, o *signing.OrderFlags) {
 	if c == nil {
 		return
 	}
 	if left := time.Until(c.Until).Truncate(time.Second); left < o.Expires {
 		o.Expires = max(left, time.Second)
 		if slices.Contains(o.Given(), "--expires") {
-			a.Note("it can be submitted for %s: then the %s ends", o.Expires, c)
+			env.Note("it can be submitted for %s: then the %s ends", o.Expires, c)
 		}
 	}
 }
 
-func (a *app) signCommand() *cobra.Command {
+func signCommand(env *cli.Env) *cobra.Command {
 	var o signing.OrderFlags
 	var out string
 	c := &cobra.Command{
@@ -138,7 +138,7 @@ expires. Signing needs no network if the roster was seen before.`,
 		Example: "  writ sign web.tengo -o web.writ --expires 4h\n  writ submit web.writ",
 		Args:    o.File,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			signed, by, err := a.sign(cmd.Context(), args[0], &o)
+			signed, by, err := sign(cmd.Context(), env, args[0], &o)
 			if err != nil {
 				return err
 			}
@@ -146,26 +146,26 @@ expires. Signing needs no network if the roster was seen before.`,
 				out = strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])) + signing.SignedEnding
 			}
 			if out == "-" {
-				_, err := a.Out.Write(signed)
+				_, err := env.Out.Write(signed)
 				return err
 			}
 			if err := os.WriteFile(out, signed, 0o600); err != nil {
 				return writ.Errorf(writ.CodeUsage, "cannot write the submission: %v", err)
 			}
-			a.Done("%s is signed by %s and can be submitted for %s", out, by, o.Expires)
+			env.Done("%s is signed by %s and can be submitted for %s", out, by, o.Expires)
 			return nil
 		},
 	}
-	o.Add(a.Env, c)
+	o.Add(env, c)
 	// It shadows the global flag of the same name, because this command prints no data.
 	c.Flags().StringVarP(&out, "output", "o", "", "file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c
 }
 
 // sign builds and signs the text for a script.
-func (a *app) sign(ctx context.Context, path string, o *signing.OrderFlags) (signed []byte, by string, err error) {
+func sign(ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags) (signed []byte, by string, err error) {
 	var person *client.Person
-	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
+	text, err := payload(ctx, env, path, o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 		var err error
 		if person, err = c.Person(ctx, r); err != nil {
 			return client.Signatory{}, err

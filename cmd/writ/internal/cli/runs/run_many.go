@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -24,8 +24,8 @@ type manyFlags struct {
 	most     int
 }
 
-func (m *manyFlags) add(a *app, c *cobra.Command) {
-	m.runFilterFlags.add(a, c)
+func (m *manyFlags) add(env *cli.Env, c *cobra.Command) {
+	m.runFilterFlags.add(env, c)
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
 	f.IntVar(&m.most, "max", 50, fmt.Sprintf("limit of --all, at most %d: if it selects more runs, none is signed for", identity.MaxRuns))
@@ -59,12 +59,12 @@ var (
 )
 
 // decideMany shows the runs that the flags select, asks for confirmation, and signs one statement about them.
-func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason string) error {
+func decideMany(ctx context.Context, env *cli.Env, m *manyFlags, v verb, reason string) error {
 	params, err := m.selection(v, time.Now())
 	if err != nil {
 		return err
 	}
-	c, roster, err := a.Cluster(ctx)
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 		return err
 	}
 	if len(runs) == 0 {
-		a.Note("no run is selected: nothing was signed")
+		env.Note("no run is selected: nothing was signed")
 		return nil
 	}
 	if len(runs) > m.most {
@@ -91,13 +91,13 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 		return err
 	}
 	statement.Reason = reason
-	fmt.Fprint(a.Err, manyText(runs))
+	fmt.Fprint(env.Err, manyText(runs))
 	datacenter := roster.Datacenter(statement.Datacenter)
 	if datacenter == nil {
 		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", statement.Datacenter)
 	}
 	what := fmt.Sprintf("%s these %d runs of project %s in %s", v.name, len(runs), runs[0].ProjectName, datacenter.Name)
-	if err := cli.Agree(a.Env, what, m.yes); err != nil {
+	if err := cli.Agree(env, what, m.yes); err != nil {
 		return err
 	}
 	by, err := c.Person(ctx, roster)
@@ -109,7 +109,7 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 	if err != nil {
 		return err
 	}
-	return a.showMany(runs, answer)
+	return showMany(env, runs, answer)
 }
 
 // selection returns the request parameters for the flags, restricted to states in which the action is possible.
@@ -171,7 +171,7 @@ func (o outcome) String() string {
 }
 
 // showMany shows the result for each run. It returns the error of the first run that did not change.
-func (a *app) showMany(runs []api.Run, answer writ.Answer) error {
+func showMany(env *cli.Env, runs []api.Run, answer writ.Answer) error {
 	var all []outcome
 	var left []string
 	var first *writ.Error
@@ -188,15 +188,15 @@ func (a *app) showMany(runs []api.Run, answer writ.Answer) error {
 		}
 		all = append(all, outcome{r.ID, r.Script, why})
 	}
-	err := a.Print(terminal.List(all, all, func(o outcome) string { return string(o.Run) },
+	err := env.Print(terminal.List(all, all, func(o outcome) string { return string(o.Run) },
 		cli.Column("RUN", func(o outcome) string { return string(o.Run) }),
 		cli.Column("SCRIPT", func(o outcome) string { return o.Script }),
 		cli.Column("RESULT", outcome.String)))
 	if err != nil {
 		return err
 	}
-	a.Done("%s", answer.Done)
-	a.Note("verified: signed by the supervisor")
+	env.Done("%s", answer.Done)
+	env.Note("verified: signed by the supervisor")
 	if first != nil {
 		return writ.Errorf(first.Code, "%d of %d runs are as they were", len(left), len(runs)).WithHint("look at them again: writ run show %s", strings.Join(left[:1], ""))
 	}

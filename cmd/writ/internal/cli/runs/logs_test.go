@@ -1,10 +1,11 @@
-package main
+package runs
 
 import (
 	"bytes"
 	"os"
 	"testing"
 
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -12,9 +13,9 @@ import (
 // output.
 func TestALineThatABreakEndedIsEndedOnce(t *testing.T) {
 	var out, err bytes.Buffer
-	a := newApp(terminal.New(os.Stdin, nil, nil, nil))
-	a.Out, a.Err = &out, &err
-	r := &logReader{app: a, what: "web", follow: true}
+	env := &cli.Env{Terminal: terminal.New(os.Stdin, nil, nil, nil)}
+	env.Out, env.Err = &out, &err
+	r := &logReader{Env: env, what: "web", follow: true}
 	for _, part := range []map[string]any{{"text": "half a li", "state": "running"}, {"state": "stopped"}, {"state": "running"}} {
 		if err := r.print(part); err != nil {
 			t.Fatal(err)

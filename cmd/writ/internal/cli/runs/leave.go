@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -18,28 +18,28 @@ const leaveTime = 8 * time.Second
 
 // leave ends a command whose run has not ended. If w.cancel is set, it cancels the run. It returns a sentence about the
 // state of the run.
-func (a *app) leave(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) string {
+func leave(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w watchOptions) string {
 	again := fmt.Sprintf("to see it again: writ run watch %s", id)
 	if !w.cancel {
 		return fmt.Sprintf("run %s continues; %s", id, again)
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer stop()
-	if err := a.cancelLeft(ctx, c, id); err != nil {
+	if err := cancelLeft(ctx, env, c, id); err != nil {
 		return fmt.Sprintf("run %s is NOT cancelled: %v; to cancel it: writ run cancel %s", id, err, id)
 	}
 	return again
 }
 
 // cancelLeft cancels a run that this command has submitted.
-func (a *app) cancelLeft(ctx context.Context, c *client.Client, id writ.RunID) error {
+func cancelLeft(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID) error {
 	run, err := c.Run(ctx, id)
 	if err != nil {
 		return err
 	}
 	cancel := client.AboutRun(run, "cancel")
 	cancel.Reason = "the command that submitted it ended before it"
-	return cli.Decide(ctx, a.Env, c, cancel)
+	return cli.Decide(ctx, env, c, cancel)
 }
 
 // holdOn prevents a second signal from ending the process during the cancellation of its run. Some CI systems signal

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const unendedTime = 5 * time.Second
 
 // stopWatching returns the error of a command that stops watching a run before its end: ctx was cancelled, watching timed out, or
 // err occurred. It cancels the run if w asks for that, and writes the reports of --junit and --summary with the calls so far.
-func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, roster *identity.Roster, id writ.RunID, err error, w watchOptions) error {
+func stopWatching(ctx, watching context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, id writ.RunID, err error, w watchOptions) error {
 	asking, stop := context.WithTimeout(context.WithoutCancel(ctx), unendedTime)
 	defer stop()
 	timedOut := errors.Is(watching.Err(), context.DeadlineExceeded)
@@ -36,17 +36,17 @@ func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, rost
 	cause := writ.AsError(err)
 	switch {
 	case ctx.Err() != nil:
-		err = terminal.Interrupted(a.leave(ctx, c, id, w))
+		err = terminal.Interrupted(leave(ctx, env, c, id, w))
 		cause = writ.Errorf(writ.CodeTimeout, "the command was interrupted before run %s ended%s", id, why)
 	case timedOut:
-		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).WithHint("%s", a.leave(ctx, c, id, w))
+		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).WithHint("%s", leave(ctx, env, c, id, w))
 		err = cause
 	// Another error, for example an expired login certificate.
 	case !slices.Contains([]writ.Code{writ.CodeNotFound, writ.CodeUsage}, writ.CodeOf(err)):
-		a.Note("run %s may still be open; to watch it again: writ run watch %s", id, id)
+		env.Note("run %s may still be open; to watch it again: writ run watch %s", id, id)
 	}
 	if unwritten := reportUnended(roster, run, calls, cause, w); unwritten != nil {
-		a.Warn("%v", unwritten)
+		env.Warn("%v", unwritten)
 	}
 	return err
 }
@@ -69,11 +69,11 @@ func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
 
 // endUnverified returns the error of a command that cannot verify the end of its run, and writes it to the reports of
 // --junit and --summary. They have no calls, because the states of calls are not proved.
-func (a *app) endUnverified(err error, w watchOptions) error {
+func endUnverified(env *cli.Env, err error, w watchOptions) error {
 	cause := writ.AsError(err)
 	unwritten := errors.Join(testUnsubmitted(cause, w), appendSummary(w, plans.ErrorMarkdown("writ submit: the end of the run is not verified", cause)))
 	if unwritten != nil {
-		a.Warn("%v", unwritten)
+		env.Warn("%v", unwritten)
 	}
 	return err
 }
