@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/cli/author"
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/holds"
+	"writ/cmd/writ/internal/cli/nodes"
 	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/resources"
 	"writ/cmd/writ/internal/cli/runs"
@@ -103,7 +104,7 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
 	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
-	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
+	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
 		a.doctorCommand(), a.supportCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
@@ -115,6 +116,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(secrets.Commands(a.Env)...)
 	root.AddCommand(plans.Commands(a.Env)...)
 	root.AddCommand(runs.Commands(a.Env)...)
+	root.AddCommand(nodes.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

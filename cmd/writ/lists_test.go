@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"writ/cmd/writ/internal/cli/nodes"
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/test/testcluster"
 )
@@ -77,7 +78,7 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 // Lists that are not printed by a command named "list", and that the test above does not empty: those of a machine, and
 // any new one.
 func TestEveryListIsPrintedByOneFunction(t *testing.T) {
-	for _, list := range []terminal.View{diskTable(nil), nicTable(nil)} {
+	for _, list := range []terminal.View{nodes.DiskTable(nil), nodes.NicTable(nil)} {
 		var out, said bytes.Buffer
 		a := newApp(&terminal.Terminal{Out: &out, Err: &said, Format: terminal.Table})
 		if err := a.PrintList(list, "there is none"); err != nil || strings.Count(out.String(), "\n") != 1 || said.String() != "there is none\n" {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/cli"
 )
 
 func TestMistypedWordsGetSuggestions(t *testing.T) {
@@ -50,14 +49,4 @@ func usage(t *testing.T, args ...string) (text string, code int) {
 	defer out.Close()
 	code = run(args, os.Stdin, out, out, []string{"HOME=" + t.TempDir()})
 	return read(t, out.Name()), code
-}
-
-func TestUnknownNodeGetsSuggestion(t *testing.T) {
-	nodes := []writ.Node{{Name: "rack1-node1"}, {Name: "rack1-node2"}, {Name: "db1"}}
-	if hint := writ.AsError(cli.NoNode("rak1-node2", nodes)).Hint; !strings.Contains(hint, `did you mean "rack1-node2"?`) {
-		t.Errorf("%q", hint)
-	}
-	if hint := writ.AsError(cli.NoNode("zzz", nodes)).Hint; strings.Contains(hint, "did you mean") {
-		t.Errorf("%q", hint)
-	}
 }

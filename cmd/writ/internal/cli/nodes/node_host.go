@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"cmp"
@@ -17,32 +17,32 @@ const ownWords = `
 
 These are the node's own words, as of the last time that they changed. They prove nothing.`
 
-func (a *app) nodeDisksCommand() *cobra.Command {
-	return a.hostCommand(&cobra.Command{
+func nodeDisksCommand(env *cli.Env) *cobra.Command {
+	return hostCommand(env, &cobra.Command{
 		Use:   "disks NODE",
 		Short: "List the disks of a node and their contents",
 		Long: `Lists the disks of a node with their partitions: labels, and where they are mounted. The label is that of the file system where a
 service of the host has read it, and otherwise the name of the partition.` + ownWords,
 		Example: "  writ node disks n1\n  writ node disks n1 -o json",
-	}, func(h writ.Host) terminal.View { return diskTable(h.Disks) })
+	}, func(h writ.Host) terminal.View { return DiskTable(h.Disks) })
 }
 
-func (a *app) nodeNICsCommand() *cobra.Command {
-	return a.hostCommand(&cobra.Command{
+func nodeNICsCommand(env *cli.Env) *cobra.Command {
+	return hostCommand(env, &cobra.Command{
 		Use:     "nics NODE",
 		Short:   "List the network cards of a node",
 		Long:    `Lists the network cards of a node, with their bonds and VLANs. Ports of machines and containers are not among them.` + ownWords,
 		Example: "  writ node nics n1\n  writ node nics n1 -o json",
-	}, func(h writ.Host) terminal.View { return nicTable(h.NICs) })
+	}, func(h writ.Host) terminal.View { return NicTable(h.NICs) })
 }
 
 // hostCommand completes a command that shows a part of a node's report about its machine.
-func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View) *cobra.Command {
+func hostCommand(env *cli.Env, c *cobra.Command, view func(h writ.Host) terminal.View) *cobra.Command {
 	var datacenter string
 	c.Args = cli.Exactly("NODE")
-	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
+	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.Client()
+		c, err := env.Client()
 		if err != nil {
 			return err
 		}
@@ -54,10 +54,10 @@ func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View
 			return writ.Errorf(writ.CodeNotFound, "the node %s has not described its machine", n.Name).
 				WithHint("a node does so within a minute after its start; if this one does not, upgrade its runner and its supervisor")
 		}
-		return a.PrintList(view(*n.Host), n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
+		return env.PrintList(view(*n.Host), n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -85,7 +85,7 @@ func diskRows(disks []writ.HostDisk) (rows []diskRow) {
 	return rows
 }
 
-func diskTable(disks []writ.HostDisk) terminal.View {
+func DiskTable(disks []writ.HostDisk) terminal.View {
 	of := func(text func(d *writ.HostDisk) string) func(diskRow) string {
 		return func(r diskRow) string {
 			if r.disk == nil {
@@ -108,7 +108,7 @@ func diskTable(disks []writ.HostDisk) terminal.View {
 	)
 }
 
-func nicTable(nics []writ.HostNIC) terminal.View {
+func NicTable(nics []writ.HostNIC) terminal.View {
 	return terminal.List(append([]writ.HostNIC{}, nics...), nics, func(n writ.HostNIC) string { return n.Name },
 		cli.Column("CARD", func(n writ.HostNIC) string { return n.Name }),
 		cli.Column("MAC", func(n writ.HostNIC) string { return n.MAC }),

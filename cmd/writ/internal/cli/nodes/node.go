@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"cmp"
@@ -20,25 +20,25 @@ import (
 	"writ/coord/api"
 )
 
-func (a *app) nodeCommand() *cobra.Command {
+func nodeCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("node", "Look at nodes, admit them, take them out of service",
-		a.nodeListCommand(),
-		a.nodeShowCommand(),
-		a.nodeDisksCommand(),
-		a.nodeNICsCommand(),
-		a.nodeLogsCommand(),
-		a.nodeApproveCommand(),
-		a.nodeRejectCommand(),
-		a.nodeDecision("cordon", "Give a node no new work; its resources and calls continue"),
-		a.nodeDecision("uncordon", "Give a node work again"),
-		a.nodeDrainCommand(),
-		a.nodeLabelCommand(),
-		a.nodeRemoveCommand(),
-		a.nodeLostCommand(),
+		nodeListCommand(env),
+		nodeShowCommand(env),
+		nodeDisksCommand(env),
+		nodeNICsCommand(env),
+		nodeLogsCommand(env),
+		nodeApproveCommand(env),
+		nodeRejectCommand(env),
+		nodeDecision(env, "cordon", "Give a node no new work; its resources and calls continue"),
+		nodeDecision(env, "uncordon", "Give a node work again"),
+		nodeDrainCommand(env),
+		nodeLabelCommand(env),
+		nodeRemoveCommand(env),
+		nodeLostCommand(env),
 	)
 }
 
-func (a *app) nodeListCommand() *cobra.Command {
+func nodeListCommand(env *cli.Env) *cobra.Command {
 	var datacenter, admission string
 	c := &cobra.Command{
 		Use:   "list",
@@ -47,7 +47,7 @@ func (a *app) nodeListCommand() *cobra.Command {
   writ node list --dc dc1 --admission pending`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -59,17 +59,17 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.PrintList(nodeTable(nodes, datacenters), cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
+			return env.PrintList(nodeTable(nodes, datacenters), cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
 	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	cli.OneOf(c, "admission", "pending", "approved", "rejected", "removed")
 	return c
 }
 
-func (a *app) nodeShowCommand() *cobra.Command {
+func nodeShowCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:     "show NODE",
@@ -77,7 +77,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 		Example: "  writ node show n1",
 		Args:    cli.Exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -90,12 +90,12 @@ func (a *app) nodeShowCommand() *cobra.Command {
 				return err
 			}
 			text := func(bool) string { return nodeText(n, why.NodeStep(n, names[n.Datacenter])) }
-			return a.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: text})
+			return env.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: text})
 		},
 	}
-	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
+	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 

@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"context"
@@ -26,8 +26,8 @@ var (
 	losing   = ending{identity.DecisionLost, "sign that node %s of %s is permanently lost", "stopped when the node hears of this, with the names free at once", true}
 )
 
-func (a *app) nodeRemoveCommand() *cobra.Command {
-	return a.nodeEnding(removing, &cobra.Command{
+func nodeRemoveCommand(env *cli.Env) *cobra.Command {
+	return nodeEnding(env, removing, &cobra.Command{
 		Short: "Remove a node permanently; its key is never admitted again",
 		Long: `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
 
@@ -40,8 +40,8 @@ fingerprint. A node that is ready or has resources is removed only if you confir
 // beforeLost warns the user who signs that a node is lost.
 const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
 
-func (a *app) nodeLostCommand() *cobra.Command {
-	return a.nodeEnding(losing, &cobra.Command{
+func nodeLostCommand(env *cli.Env) *cobra.Command {
+	return nodeEnding(env, losing, &cobra.Command{
 		Short: "Remove a node that never comes back, and free the names of its resources",
 		Long: `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
 something there are done by other nodes. Calls on a lost resource end as NODE_LOST. A node that was removed before can be
@@ -54,65 +54,65 @@ comes back, its runner asks first, if its supervisor answers within 10 s. It sto
 machines, containers and databases, says so and ends. Volumes stay on its
 disks. "writ node show NODE" lists them with the command that removes each.`,
 		Example: "  writ node lost n1 --reason \"the machine burned\"",
-		PreRun:  func(*cobra.Command, []string) { a.Note("%s", beforeLost) },
+		PreRun:  func(*cobra.Command, []string) { env.Note("%s", beforeLost) },
 	})
 }
 
 // nodeEnding completes the command of a decision that ends a node.
-func (a *app) nodeEnding(e ending, c *cobra.Command) *cobra.Command {
+func nodeEnding(env *cli.Env, e ending, c *cobra.Command) *cobra.Command {
 	node := nodeFlags{removed: e.removed}
 	var yes bool
 	c.Use = e.decision + " NODE"
 	c.Args = cli.Exactly("NODE")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		node.Node = args[0]
-		return a.endNode(cmd.Context(), node, e, yes)
+		return endNode(cmd.Context(), env, node, e, yes)
 	}
-	node.add(a, c)
+	node.add(env, c)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
 }
 
 // endNode signs a decision that ends a node, after the user has seen the consequences and agreed.
-func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) error {
-	c, roster, n, err := a.namedNode(ctx, name)
+func endNode(ctx context.Context, env *cli.Env, name nodeFlags, e ending, yes bool) error {
+	c, roster, n, err := namedNode(ctx, env, name)
 	if err != nil {
 		return err
 	}
 	if err := isMeant(ctx, c, roster, n, name); err != nil {
 		return err
 	}
-	if err := a.agreeToEnd(ctx, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name), e.resources, yes); err != nil {
+	if err := agreeToEnd(ctx, env, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name), e.resources, yes); err != nil {
 		return err
 	}
 	var losses []why.Loss
 	if e.decision == identity.DecisionLost { // the decision deletes the resources
 		if losses, err = (why.LossFinder{c, n, roster.Datacenter(n.Datacenter).Name}).Present(ctx); err != nil {
-			a.Warn("cannot list the losses: %v", err)
+			env.Warn("cannot list the losses: %v", err)
 		}
 	}
-	if err := a.signAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision }); err != nil {
+	if err := signAbout(ctx, env, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision }); err != nil {
 		return err
 	}
-	why.NoteLosses(a.Env, n.Name, losses)
+	why.NoteLosses(env, n.Name, losses)
 	return nil
 }
 
 // agreeToEnd shows the state of a node and its resources, as reported by the coordinator, and asks for confirmation. A
 // node that is not ready and has no resources needs no confirmation.
-func (a *app) agreeToEnd(ctx context.Context, c *client.Client, n writ.Node, what, resources string, yes bool) error {
+func agreeToEnd(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, what, resources string, yes bool) error {
 	ready := n.Liveness == writ.LivenessReady && n.Admission != writ.AdmissionRemoved
 	switch {
 	case ready:
-		a.Warn("node %s is ready, and was last heard of %s: it works", n.Name, heardOf(n))
+		env.Warn("node %s is ready, and was last heard of %s: it works", n.Name, heardOf(n))
 	case n.Admission == writ.AdmissionRemoved:
-		a.Note("node %s was removed before; it was last heard of %s", n.Name, heardOf(n))
+		env.Note("node %s was removed before; it was last heard of %s", n.Name, heardOf(n))
 	default:
-		a.Note("node %s is %s; it was last heard of %s", n.Name, why.NodeStates(n), heardOf(n))
+		env.Note("node %s is %s; it was last heard of %s", n.Name, why.NodeStates(n), heardOf(n))
 	}
-	has, err := a.noteResources(ctx, c, n, resources)
+	has, err := noteResources(ctx, env, c, n, resources)
 	if err != nil || !ready && has == 0 {
 		return err
 	}
-	return cli.Agree(a.Env, what, yes)
+	return cli.Agree(env, what, yes)
 }

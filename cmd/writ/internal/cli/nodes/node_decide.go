@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"context"
@@ -20,16 +20,16 @@ type nodeFlags struct {
 	removed bool // removed nodes can be selected
 }
 
-func (n *nodeFlags) add(a *app, c *cobra.Command) {
-	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
+func (n *nodeFlags) add(env *cli.Env, c *cobra.Command) {
+	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
 	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
 	n.reason.Add(c, "writ node show")
 }
 
 // nodeDecision returns the command of a decision about a node that takes only its name.
-func (a *app) nodeDecision(decision, short string) *cobra.Command {
+func nodeDecision(env *cli.Env, decision, short string) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
 		Use:     decision + " NODE",
@@ -38,15 +38,15 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 		Args:    cli.Exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
+			return decideNode(cmd.Context(), env, node, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
-	node.add(a, c)
+	node.add(env, c)
 	return c
 }
 
-func (a *app) nodeApproveCommand() *cobra.Command {
-	c := a.nodeAdmission("approve", "Admit a node that waits")
+func nodeApproveCommand(env *cli.Env) *cobra.Command {
+	c := nodeAdmission(env, "approve", "Admit a node that waits")
 	c.Long = `Signs that the machine with this key is a node of the datacenter. You need the role admin.
 
 Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it
@@ -56,8 +56,8 @@ For many machines at once there is "writ batch create": it admits those that rep
 	return c
 }
 
-func (a *app) nodeRejectCommand() *cobra.Command {
-	c := a.nodeAdmission("reject", "Refuse a node that waits")
+func nodeRejectCommand(env *cli.Env) *cobra.Command {
+	c := nodeAdmission(env, "reject", "Refuse a node that waits")
 	c.Long = `Signs that the machine with this key is never a node of the datacenter. You need the role admin.
 
 Nodes that wait may have one name, so the fingerprint says which one you mean. Compare it first with those that your own
@@ -68,7 +68,7 @@ as that of a stranger.`
 
 // nodeAdmission returns the command of a decision about a waiting node. Several nodes may wait under one name, so the
 // user gives the fingerprint.
-func (a *app) nodeAdmission(decision, short string) *cobra.Command {
+func nodeAdmission(env *cli.Env, decision, short string) *cobra.Command {
 	var node nodeFlags
 	const print = "SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k"
 	c := &cobra.Command{
@@ -94,10 +94,10 @@ func (a *app) nodeAdmission(decision, short string) *cobra.Command {
 				return writ.Errorf(writ.CodeUsage, "the fingerprint of the node's key is missing").
 					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", example)
 			}
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
+			return decideNode(cmd.Context(), env, node, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
-	node.add(a, c)
+	node.add(env, c)
 	return c
 }
 
@@ -125,11 +125,11 @@ func standsAs(ctx context.Context, c *client.Client, roster *identity.Roster, n 
 }
 
 // namedNode returns the node that the user named.
-func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *identity.Roster, writ.Node, error) {
+func namedNode(ctx context.Context, env *cli.Env, name nodeFlags) (*client.Client, *identity.Roster, writ.Node, error) {
 	if err := name.check(); err != nil {
 		return nil, nil, writ.Node{}, err
 	}
-	c, roster, err := a.Cluster(ctx)
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return nil, nil, writ.Node{}, err
 	}
@@ -142,20 +142,20 @@ func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *i
 }
 
 // decideNode signs and submits a decision about the node that the user named. fill sets the decision.
-func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identity.Statement)) error {
-	c, roster, n, err := a.namedNode(ctx, name)
+func decideNode(ctx context.Context, env *cli.Env, name nodeFlags, fill func(*identity.Statement)) error {
+	c, roster, n, err := namedNode(ctx, env, name)
 	if err != nil {
 		return err
 	}
-	return a.decideAbout(ctx, c, roster, n, name, fill)
+	return decideAbout(ctx, env, c, roster, n, name, fill)
 }
 
 // decideAbout signs and submits a decision about a node, after it has checked that it is the node that the user means.
-func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
+func decideAbout(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
 	if err := isMeant(ctx, c, roster, n, name); err != nil {
 		return err
 	}
-	return a.signAbout(ctx, c, roster, n, name, fill)
+	return signAbout(ctx, env, c, roster, n, name, fill)
 }
 
 // isMeant returns nil if the node is the one that the user means. The coordinator could return another node of the same
@@ -172,19 +172,19 @@ func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n w
 }
 
 // signAbout signs and submits a decision about a node.
-func (a *app) signAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
+func signAbout(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
 	statement := client.AboutNode(n)
 	statement.Reason = string(name.reason)
 	fill(&statement)
-	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
-	if err := cli.Decide(ctx, a.Env, c, statement); err != nil {
+	env.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
+	if err := cli.Decide(ctx, env, c, statement); err != nil {
 		return err
 	}
 	c.AwaitNodeNews(ctx, n, statement.Decision)
 	return nil
 }
 
-func (a *app) nodeLabelCommand() *cobra.Command {
+func nodeLabelCommand(env *cli.Env) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
 		Use:   "label NODE NAME=VALUE|NAME-...",
@@ -203,13 +203,13 @@ work to it.`,
 				return err
 			}
 			node.Node = args[0]
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) {
+			return decideNode(cmd.Context(), env, node, func(s *identity.Statement) {
 				change.Statement(s,
 					writ.NodeID(strings.TrimPrefix(s.Subject, "node/")))
 			})
 		},
 	}
-	node.add(a, c)
+	node.add(env, c)
 	return c
 }
 

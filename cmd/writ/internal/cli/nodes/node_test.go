@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"bytes"
@@ -141,11 +141,11 @@ nvme0n1      894.3 GiB  no       MZQL2       S64F    -          -
   nvme0n1p1  100.0 MiB  -        -           -       EFI        /efi
   nvme0n1p2  800.0 GiB  -        -           -       -          -
 sda          3.6 TiB    yes      ST4000�[2J  -       writ-data  /var/lib/writ
-`: diskTable(aHost().Disks),
+`: DiskTable(aHost().Disks),
 		`CARD  MAC                DRIVER  CARRIER  SPEED       ADDRESSES
 eth0  3c:ec:ef:00:00:01  ixgbe   yes      10 Gbit/s   10.77.0.4/24 fd77::4/64
 eth1  -                  -       no       100 Mbit/s  -
-`: nicTable(aHost().NICs),
+`: NicTable(aHost().NICs),
 	} {
 		var out bytes.Buffer
 		if err := (&terminal.Terminal{Out: &out, Format: terminal.Table}).Print(view); err != nil {

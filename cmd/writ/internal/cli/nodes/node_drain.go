@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"writ/identity"
 )
 
-func (a *app) nodeDrainCommand() *cobra.Command {
+func nodeDrainCommand(env *cli.Env) *cobra.Command {
 	var node nodeFlags
 	var wait bool
 	var timeout time.Duration
@@ -39,10 +39,10 @@ draining already, the command signs nothing and only waits. Resources and open c
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
-			return a.drain(cmd.Context(), node, wait, timeout)
+			return drain(cmd.Context(), env, node, wait, timeout)
 		},
 	}
-	node.add(a, c)
+	node.add(env, c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the node is drained")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: longest time to wait; the node continues to drain (exit code 6)")
 	cli.InRange(c.Flags(), "timeout", &timeout, time.Millisecond, cli.Longest)
@@ -51,53 +51,53 @@ draining already, the command signs nothing and only waits. Resources and open c
 
 // drain signs that a node is drained, and lists the resources that remain on it. If the user wants to wait and the
 // supervisor has already signed that the node is draining, drain signs nothing.
-func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time.Duration) error {
-	c, roster, n, err := a.namedNode(ctx, name)
+func drain(ctx context.Context, env *cli.Env, name nodeFlags, wait bool, timeout time.Duration) error {
+	c, roster, n, err := namedNode(ctx, env, name)
 	if err != nil {
 		return err
 	}
 	if !wait || !isDraining(ctx, c, roster, n) {
-		err := a.decideAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = "drain" })
+		err := decideAbout(ctx, env, c, roster, n, name, func(s *identity.Statement) { s.Decision = "drain" })
 		if err != nil {
 			return err
 		}
 	}
-	if _, err := a.noteResources(ctx, c, n, "which draining does not move"); err != nil {
+	if _, err := noteResources(ctx, env, c, n, "which draining does not move"); err != nil {
 		return err
 	}
 	if !wait {
-		if _, err := a.noteOpen(ctx, c, n, ""); err != nil {
+		if _, err := noteOpen(ctx, env, c, n, ""); err != nil {
 			return err
 		}
-		a.Note("`writ node drain %s --wait` waits until it is drained", n.Name)
+		env.Note("`writ node drain %s --wait` waits until it is drained", n.Name)
 		return nil
 	}
-	return a.awaitDrained(ctx, c, roster, n, timeout)
+	return awaitDrained(ctx, env, c, roster, n, timeout)
 }
 
 // maxResources limits how many resources of a node are listed.
 const maxResources = 20
 
 // noteResources lists the resources on a node with their fate, which becomes describes, and returns their number.
-func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, becomes string) (int, error) {
+func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, becomes string) (int, error) {
 	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})
 	if err != nil || len(resources) == 0 {
 		return 0, err
 	}
-	a.Note("%s on %s, %s:", cli.Count(len(resources), "resource"), n.Name, becomes)
+	env.Note("%s on %s, %s:", cli.Count(len(resources), "resource"), n.Name, becomes)
 	for i, r := range resources {
 		if i == maxResources {
-			a.Note("  and %d more: `writ resource list --node %s`", len(resources)-i, n.Name)
+			env.Note("  and %d more: `writ resource list --node %s`", len(resources)-i, n.Name)
 			break
 		}
-		a.Note("  %s/%s", r.Kind, terminal.Clean(r.Name))
+		env.Note("  %s/%s", r.Kind, terminal.Clean(r.Name))
 	}
 	return len(resources), nil
 }
 
 // noteOpen reports the open calls of a node, unless the text equals before, and returns the text. If the datacenter
 // does not answer, the next poll asks again.
-func (a *app) noteOpen(ctx context.Context, c *client.Client, n writ.Node, before string) (string, error) {
+func noteOpen(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, before string) (string, error) {
 	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(n.Datacenter))}))
 	if err != nil {
 		if writ.AsError(err).Retryable() {
@@ -117,7 +117,7 @@ func (a *app) noteOpen(ctx context.Context, c *client.Client, n writ.Node, befor
 		}
 	}
 	if text != before {
-		a.Note("%s", text)
+		env.Note("%s", text)
 	}
 	return text, nil
 }
@@ -143,7 +143,7 @@ func openText(q writ.QueueDepth, node string) string {
 const drainEvery = 2 * time.Second
 
 // awaitDrained waits until the supervisor of a node has signed that the node is drained.
-func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration) error {
+func awaitDrained(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration) error {
 	again := fmt.Sprintf("node %s continues to drain; to wait again: writ node drain %s --wait", n.Name, n.Name)
 	waiting, stop := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
@@ -155,7 +155,7 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identi
 	for open := ""; ; {
 		drained, err := isDrained(waiting, c, roster, n)
 		if err == nil && !drained {
-			open, err = a.noteOpen(waiting, c, n, open)
+			open, err = noteOpen(waiting, env, c, n, open)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -165,8 +165,8 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identi
 		case err != nil && !writ.AsError(err).Retryable():
 			return err
 		case drained:
-			a.Done("node %s is drained", n.Name)
-			a.Note("verified: signed by the supervisor")
+			env.Done("node %s is drained", n.Name)
+			env.Note("verified: signed by the supervisor")
 			return nil
 		}
 		select {

@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type nodeLogFlags struct {
 	follow                           bool
 }
 
-func (a *app) nodeLogsCommand() *cobra.Command {
+func nodeLogsCommand(env *cli.Env) *cobra.Command {
 	var f nodeLogFlags
 	c := &cobra.Command{
 		Use:   "logs NODE",
@@ -44,7 +44,7 @@ Of a node that does not answer it prints the warnings that the node told last, a
 You need the role operator or admin in all projects. Lines are the node's own words, without a signature.`,
 		Example: "  writ node logs n1\n  writ node logs n1 --source kernel --since 10m\n  writ node logs n1 --level warn --follow",
 		Args:    cli.Exactly("NODE"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.printNodeLog(cmd.Context(), args[0], f) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return printNodeLog(cmd.Context(), env, args[0], f) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the node, if several have one of this name")
@@ -54,10 +54,10 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
 	cli.InRange(flags, "tail", &f.tail, 1, mostNodeLines)
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	cli.Complete(c, "source", "runner", "boot", "kernel")
 	cli.OneOf(c, "level", nodes.LogLevels...)
-	c.ValidArgsFunction = a.Completion(cli.SuggestNodes)
+	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
 	return c
 }
 
@@ -74,15 +74,15 @@ func (f *nodeLogFlags) params(now time.Time) (api.GetNodeLogParams, error) {
 	return p, nil
 }
 
-func (a *app) printNodeLog(ctx context.Context, name string, f nodeLogFlags) error {
-	if f.follow && a.Format == terminal.YAML {
-		return terminal.BadFormat(a.Format, "-o table", "-o json")
+func printNodeLog(ctx context.Context, env *cli.Env, name string, f nodeLogFlags) error {
+	if f.follow && env.Format == terminal.YAML {
+		return terminal.BadFormat(env.Format, "-o table", "-o json")
 	}
 	params, err := f.params(time.Now())
 	if err != nil {
 		return err
 	}
-	c, err := a.Client()
+	c, err := env.Client()
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (a *app) printNodeLog(ctx context.Context, name string, f nodeLogFlags) err
 	if err != nil {
 		return err
 	}
-	r := nodeLogReader{app: a, client: c, node: n, follow: f.follow}
+	r := nodeLogReader{Env: env, client: c, node: n, follow: f.follow}
 	for {
 		log, err := r.read(ctx, params)
 		if err == nil {
@@ -113,7 +113,7 @@ func (a *app) printNodeLog(ctx context.Context, name string, f nodeLogFlags) err
 
 // nodeLogReader prints the log of a node.
 type nodeLogReader struct {
-	*app
+	*cli.Env
 	client *client.Client
 	node   writ.Node
 	follow bool

@@ -1,0 +1,13 @@
+// Package nodes contains the command node.
+package nodes
+
+import (
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/cli"
+)
+
+// Commands returns the commands of this group.
+func Commands(env *cli.Env) []*cobra.Command {
+	return cli.InGroup(cli.Administration, env.ClientCommands(nodeCommand(env))...)
+}
