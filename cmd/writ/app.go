@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
+	"writ/cmd/writ/internal/cli/admission"
 	"writ/cmd/writ/internal/cli/author"
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/holds"
@@ -104,7 +105,7 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
 	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
-	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
+	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
 		a.doctorCommand(), a.supportCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
@@ -117,6 +118,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(plans.Commands(a.Env)...)
 	root.AddCommand(runs.Commands(a.Env)...)
 	root.AddCommand(nodes.Commands(a.Env)...)
+	root.AddCommand(admission.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

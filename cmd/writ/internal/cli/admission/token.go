@@ -1,4 +1,4 @@
-package main
+package admission
 
 import (
 	"cmp"
@@ -38,11 +38,11 @@ type tokenFlags struct {
 	uses       int
 }
 
-func (a *app) tokenCommand() *cobra.Command {
-	return cli.Family("token", "Make, list and revoke tokens for nodes to join", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+func tokenCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("token", "Make, list and revoke tokens for nodes to join", tokenCreateCommand(env), tokenListCommand(env), tokenRevokeCommand(env))
 }
 
-func (a *app) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(env *cli.Env) *cobra.Command {
 	var flags tokenFlags
 	c := &cobra.Command{
 		Use:   "create",
@@ -58,20 +58,20 @@ With --role boot-server the token admits no node. A boot server reports with it 
 			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token\n  writ token create --dc dc1 --role boot-server > boot.token",
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.ShowsTokens(a.Env); err != nil {
+			if err := cli.ShowsTokens(env); err != nil {
 				return err
 			}
 			// If the reader has exited, the write returns an error instead, also for the note about the token.
 			signal.Ignore(syscall.SIGPIPE)
-			t, err := a.createToken(cmd.Context(), flags)
+			t, err := createToken(cmd.Context(), env, flags)
 			if err != nil {
 				return err
 			}
-			return a.handOver(cmd.Context(), t)
+			return handOver(cmd.Context(), env, t)
 		},
 	}
 	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "purpose of the token: node or boot-server")
 	cli.OneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
@@ -82,12 +82,12 @@ With --role boot-server the token admits no node. A boot server reports with it 
 }
 
 // handOver prints a new token. If that fails, it revokes the token, because an unseen token would still admit a node.
-func (a *app) handOver(ctx context.Context, t newToken) error {
-	err := a.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
+func handOver(ctx context.Context, env *cli.Env, t newToken) error {
+	err := env.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
 	if err == nil {
 		return nil
 	}
-	if failed := a.revokeUnseen(ctx, t); failed != nil {
+	if failed := revokeUnseen(ctx, env, t); failed != nil {
 		return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), and is open: it could not be revoked (%v)", t.ID, err, failed).
 			WithHint("writ token revoke %s --dc %s", t.ID, t.Datacenter)
 	}
@@ -95,14 +95,14 @@ func (a *app) handOver(ctx context.Context, t newToken) error {
 }
 
 // revokeUnseen revokes a token. It prints no result, because the output is broken.
-func (a *app) revokeUnseen(ctx context.Context, t newToken) error {
-	c, err := a.Client()
+func revokeUnseen(ctx context.Context, env *cli.Env, t newToken) error {
+	c, err := env.Client()
 	if err != nil {
 		return err
 	}
 	s := revocation(t.ID, "it could not be printed")
 	s.Datacenter = t.Datacenter
-	_, _, err = cli.Decision(ctx, a.Env, c, s)
+	_, _, err = cli.Decision(ctx, env, c, s)
 	return err
 }
 
@@ -136,15 +136,15 @@ func (f *tokenFlags) check() error {
 	return nil
 }
 
-func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, error) {
+func createToken(ctx context.Context, env *cli.Env, flags tokenFlags) (newToken, error) {
 	if err := flags.check(); err != nil {
 		return newToken{}, err
 	}
-	c, roster, err := a.Cluster(ctx)
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return newToken{}, err
 	}
-	id, err := signing.ChooseDatacenter(ctx, a.Env, c, roster, &signing.OrderFlags{Datacenter: flags.datacenter}, nil)
+	id, err := signing.ChooseDatacenter(ctx, env, c, roster, &signing.OrderFlags{Datacenter: flags.datacenter}, nil)
 	if err != nil {
 		return newToken{}, err
 	}
@@ -160,17 +160,17 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 	dc := roster.Datacenter(id)
 	made := newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: flags.role, Expires: expires, Uses: flags.uses}
 	if flags.role == identity.TokenRoleBoot {
-		a.Done("with the token %s a boot server reports to %s until %s", token.ID, dc.Name, cli.Clock(expires))
+		env.Done("with the token %s a boot server reports to %s until %s", token.ID, dc.Name, cli.Clock(expires))
 		return made, nil
 	}
-	a.Done("token %s admits %s to %s until %s", token.ID, cli.Count(flags.uses, "node"), dc.Name, cli.Clock(expires))
+	env.Done("token %s admits %s to %s until %s", token.ID, cli.Count(flags.uses, "node"), dc.Name, cli.Clock(expires))
 	if dc.ManualApproval {
-		a.Note("%s also requires an approval of each node: `writ node list` shows waiting nodes", dc.Name)
+		env.Note("%s also requires an approval of each node: `writ node list` shows waiting nodes", dc.Name)
 	}
 	return made, nil
 }
 
-func (a *app) tokenListCommand() *cobra.Command {
+func tokenListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "list",
@@ -180,11 +180,11 @@ supervisor has not signed, it lists none and says so.`,
 		Example: "  writ token list --dc dc1",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := a.signedTokens(cmd.Context(), datacenter)
+			list, err := signedTokens(cmd.Context(), env, datacenter)
 			if err != nil {
 				return err
 			}
-			asked, untrue := cli.Answered(a.Env, list.Items, func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
+			asked, untrue := cli.Answered(env, list.Items, func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
 			if len(asked) == 0 && untrue != nil {
 				return untrue
 			}
@@ -194,7 +194,7 @@ supervisor has not signed, it lists none and says so.`,
 				names[d.Datacenter] = d.Name
 				tokens = append(tokens, d.Tokens...)
 			}
-			err = a.PrintList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
+			err = env.PrintList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
 				cli.Whole(cli.Column("TOKEN", func(t writ.JoinToken) string { return t.ID })),
 				cli.Column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
 				cli.Column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
@@ -207,13 +207,13 @@ supervisor has not signed, it lists none and says so.`,
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only tokens of this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
 // signedTokens requests the tokens of each datacenter, or of the one with a name or id.
-func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.TokenList, err error) {
-	c, roster, err := a.Cluster(ctx)
+func signedTokens(ctx context.Context, env *cli.Env, datacenter string) (list api.TokenList, err error) {
+	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return list, err
 	}
@@ -252,7 +252,7 @@ func tokenState(t writ.JoinToken, now time.Time) string {
 	}
 }
 
-func (a *app) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	var reason cli.ReasonFlag
 	c := &cobra.Command{
@@ -270,13 +270,13 @@ has admitted stay. A boot server does not report any more with its token, and wh
 			if !identity.ValidTokenID(id) {
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a token", id).WithHint("`writ token list` shows the ids")
 			}
-			return cli.DecideIn(cmd.Context(), a.Env, datacenter, func(*identity.Datacenter) identity.Statement {
+			return cli.DecideIn(cmd.Context(), env, datacenter, func(*identity.Datacenter) identity.Statement {
 				return revocation(id, string(reason))
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	reason.Add(c, "")
 	return c
 }

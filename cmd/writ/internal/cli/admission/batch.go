@@ -1,4 +1,4 @@
-package main
+package admission
 
 import (
 	"bufio"
@@ -28,12 +28,12 @@ type batchFlags struct {
 	reason     cli.ReasonFlag
 }
 
-func (a *app) batchCommand() *cobra.Command {
+func batchCommand(env *cli.Env) *cobra.Command {
 	return cli.Family("batch", "Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
-		a.batchCreateCommand(), a.batchListCommand(), a.batchRevokeCommand())
+		batchCreateCommand(env), batchListCommand(env), batchRevokeCommand(env))
 }
 
-func (a *app) batchCreateCommand() *cobra.Command {
+func batchCreateCommand(env *cli.Env) *cobra.Command {
 	var flags batchFlags
 	c := &cobra.Command{
 		Use:   "create --serials FILE",
@@ -50,11 +50,11 @@ A datacenter with manual approval takes no batches: there each node is approved 
 		Example: "  writ batch create --dc dc1 --serials rack7.txt --valid 1h\n" +
 			"  writ batch create --dc dc1 --serials inventory.txt --max 20 --reason \"rack 7 is set up\"",
 		Args: cli.Exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.createBatch(cmd.Context(), flags) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return createBatch(cmd.Context(), env, flags) },
 	}
 	f := c.Flags()
 	f.StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
 	cli.InRange(f, "max", &flags.most, 0, cli.Most)
@@ -64,14 +64,14 @@ A datacenter with manual approval takes no batches: there each node is approved 
 	return c
 }
 
-func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
-	b, err := flags.batch(a.Terminal)
+func createBatch(ctx context.Context, env *cli.Env, flags batchFlags) error {
+	b, err := flags.batch(env.Terminal)
 	if err != nil {
 		return err
 	}
-	return cli.DecideIn(ctx, a.Env, flags.datacenter, func(dc *identity.Datacenter) identity.Statement {
-		a.Note("signing: a batch of %s admits at most %s to %s until %s", cli.Count(len(b.Serials), "serial number"), cli.Count(b.Most, "node"), dc.Name, cli.Clock(b.Until))
-		a.Note("%s", identity.BatchWarning)
+	return cli.DecideIn(ctx, env, flags.datacenter, func(dc *identity.Datacenter) identity.Statement {
+		env.Note("signing: a batch of %s admits at most %s to %s until %s", cli.Count(len(b.Serials), "serial number"), cli.Count(b.Most, "node"), dc.Name, cli.Clock(b.Until))
+		env.Note("%s", identity.BatchWarning)
 		s := identity.Statement{Reason: string(flags.reason)}
 		b.Statement(&s)
 		return s
@@ -152,7 +152,7 @@ func readListed(name string, in *terminal.Terminal) (text []byte, err error) {
 	return text, nil
 }
 
-func (a *app) batchListCommand() *cobra.Command {
+func batchListCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "list",
@@ -163,7 +163,7 @@ has reported yet are not shown, because each of them admits a node.`,
 		Example: "  writ batch list --dc dc1",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ has reported yet are not shown, because each of them admits a node.`,
 			if err != nil {
 				return err
 			}
-			asked, err := cli.Answered(a.Env, list.Items, func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
+			asked, err := cli.Answered(env, list.Items, func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
 			if err != nil {
 				return err
 			}
@@ -181,11 +181,11 @@ has reported yet are not shown, because each of them admits a node.`,
 				names[d.Datacenter] = d.Name
 				batches = append(batches, d.Batches...)
 			}
-			return a.PrintList(batchTable(list, batches, names), cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
+			return env.PrintList(batchTable(list, batches, names), cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only batches of this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
@@ -235,7 +235,7 @@ func batchState(b api.Batch, now time.Time) string {
 	}
 }
 
-func (a *app) batchRevokeCommand() *cobra.Command {
+func batchRevokeCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	var reason cli.ReasonFlag
 	c := &cobra.Command{
@@ -249,13 +249,13 @@ admitted stay. You need the role admin.`,
 			if !identity.ValidTokenID(args[0]) { // batch ids have the same form
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a batch", args[0]).WithHint("`writ batch list` shows the ids")
 			}
-			return cli.DecideIn(cmd.Context(), a.Env, datacenter, func(*identity.Datacenter) identity.Statement {
+			return cli.DecideIn(cmd.Context(), env, datacenter, func(*identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "batch/" + args[0], Decision: identity.DecisionRevoke, Reason: string(reason)}
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	reason.Add(c, "")
 	return c
 }
