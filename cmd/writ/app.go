@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/cli/nodes"
 	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/resources"
+	"writ/cmd/writ/internal/cli/roster"
 	"writ/cmd/writ/internal/cli/runs"
 	"writ/cmd/writ/internal/cli/secrets"
 	"writ/cmd/writ/internal/help"
@@ -104,10 +105,8 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	root.AddCommand(cli.InGroup(cli.Administration, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
-	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.pkiCommand(), a.userCommand(), a.authorityCommand(),
-		a.projectCommand(), a.rosterCommand(),
-		a.doctorCommand(), a.supportCommand())...)...)
+	root.AddCommand(cli.InGroup(cli.Administration, a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
+	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.doctorCommand(), a.supportCommand())...)...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.benchCommands()...)...)
 	root.AddCommand(author.Commands(a.Env)...)
@@ -119,6 +118,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(runs.Commands(a.Env)...)
 	root.AddCommand(nodes.Commands(a.Env)...)
 	root.AddCommand(admission.Commands(a.Env)...)
+	root.AddCommand(roster.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

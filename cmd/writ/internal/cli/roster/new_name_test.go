@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"net/url"
@@ -48,7 +48,7 @@ func TestCoordinatorCommandListensAtItsAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := coordinatorCommand("d", u); got != want {
+		if got := coordinatorStart("d", u); got != want {
 			t.Errorf("%s: %q, want %q", address, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 	"writ/identity"
 )
 
-func (a *app) userCommand() *cobra.Command {
-	return cli.Family("user", "Manage people, machines and their roles", a.userListCommand(), a.userAddCommand(), a.userRemoveCommand())
+func userCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("user", "Manage people, machines and their roles", userListCommand(env), userAddCommand(env), userRemoveCommand(env))
 }
 
 // userView is a principal as recorded in the roster.
@@ -53,19 +53,19 @@ func (r roleView) String() string {
 	return text
 }
 
-func (a *app) userListCommand() *cobra.Command {
+func userListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the people and machines of the roster",
 		Example: "  writ user list",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.Cluster(cmd.Context())
+			_, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
 			users := usersOf(roster)
-			return a.Print(terminal.List(users, users, func(u userView) string { return u.Name },
+			return env.Print(terminal.List(users, users, func(u userView) string { return u.Name },
 				cli.Column("USER", func(u userView) string { return u.Name }),
 				cli.Column("KIND", func(u userView) string { return string(u.Kind) }),
 				cli.Column("STATE", func(u userView) string { return string(u.State) }),
@@ -119,7 +119,7 @@ func keyList(keys []keyView) string {
 	return strings.Join(texts, " ")
 }
 
-func (a *app) userAddCommand() *cobra.Command {
+func userAddCommand(env *cli.Env) *cobra.Command {
 	var key string
 	var roles, projects []string
 	var destructive, ci bool
@@ -142,7 +142,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
   writ user add carol --key carol.pub --role operator --role admin --project '*'`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			public, err := a.publicKey(key)
+			public, err := publicKey(env, key)
 			if err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if grant.Roles, err = parseRoles(roles); err != nil {
 				return err
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -176,11 +176,11 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if err != nil {
 				return err
 			}
-			m, err := a.showUser(roster, args[0])
+			m, err := showUser(env, roster, args[0])
 			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -196,7 +196,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	return c
 }
 
-func (a *app) userRemoveCommand() *cobra.Command {
+func userRemoveCommand(env *cli.Env) *cobra.Command {
 	var fingerprint string
 	var revoke bool
 	var roles, projects []string
@@ -228,7 +228,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 			if err != nil {
 				return err
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -249,7 +249,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 			if err != nil {
 				return err
 			}
-			m, err := a.showUser(roster, args[0])
+			m, err := showUser(env, roster, args[0])
 			if err != nil {
 				return err
 			}
@@ -259,7 +259,7 @@ With --role and --project, only these roles end. The person, the keys and all ot
 			if fingerprint != "" {
 				m.effect, m.before = "signatures by the key "+fingerprint+" are rejected from now on", "still accepts signatures by the key "+fingerprint
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -306,7 +306,7 @@ func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
 }
 
 // showUser shows a principal as recorded in the signed roster. The result is the text of the change.
-func (a *app) showUser(r client.Amended, name string) (amendment, error) {
+func showUser(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	users := usersOf(r.Roster)
 	i := slices.IndexFunc(users, func(u userView) bool { return u.Name == name })
 	if i < 0 {
@@ -325,8 +325,8 @@ func (a *app) showUser(r client.Amended, name string) (amendment, error) {
 	case len(u.Keys) == 0 && !client.MayHaveCertificate(r.Roster, name):
 		m.effect = fmt.Sprintf("%s has no key; name an authority that makes certificates for it with `writ ca add`, or give it a key with --key", name)
 	}
-	a.showSigned(r, m)
-	return m, a.Print(terminal.Record(u, u.Name,
+	showSigned(env, r, m)
+	return m, env.Print(terminal.Record(u, u.Name,
 		terminal.Field{Title: "user", Value: u.Name},
 		terminal.Field{Title: "kind", Value: string(u.Kind)},
 		terminal.Field{Title: "state", Value: string(u.State)},
@@ -334,8 +334,8 @@ func (a *app) showUser(r client.Amended, name string) (amendment, error) {
 		terminal.Field{Title: "roles", Value: joined(u.Roles)}))
 }
 
-func (a *app) projectCommand() *cobra.Command {
-	return cli.Family("project", "Look at projects, and add them", a.projectListCommand(), a.projectAddCommand())
+func projectCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("project", "Look at projects, and add them", projectListCommand(env), projectAddCommand(env))
 }
 
 // projectView is a project with the name of its tenant.
@@ -359,19 +359,19 @@ func projectsOf(r *identity.Roster) []projectView {
 	return projects
 }
 
-func (a *app) projectListCommand() *cobra.Command {
+func projectListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the projects of the roster",
 		Example: "  writ project list",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.Cluster(cmd.Context())
+			_, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
 			projects := projectsOf(roster)
-			return a.PrintList(terminal.List(projects, projects, func(p projectView) string { return p.Name },
+			return env.PrintList(terminal.List(projects, projects, func(p projectView) string { return p.Name },
 				cli.Column("PROJECT", func(p projectView) string { return p.Name }),
 				cli.Column("TENANT", func(p projectView) string { return p.Tenant }),
 				cli.Whole(cli.Column("ID", func(p projectView) string { return string(p.ID) })),
@@ -380,7 +380,7 @@ func (a *app) projectListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) projectAddCommand() *cobra.Command {
+func projectAddCommand(env *cli.Env) *cobra.Command {
 	var tenant string
 	var adopt adoptFlags
 	c := &cobra.Command{
@@ -398,7 +398,7 @@ func (a *app) projectAddCommand() *cobra.Command {
 					return err
 				}
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -411,16 +411,16 @@ func (a *app) projectAddCommand() *cobra.Command {
 				return fmt.Errorf("add project: version %d of the roster has %d of this name", roster.Version, len(projects))
 			}
 			m := amendment{change: "project " + args[0] + " of the tenant " + tenant}
-			a.showSigned(roster, m)
+			showSigned(env, roster, m)
 			p := projects[0]
-			err = a.Print(terminal.Record(p, p.Name,
+			err = env.Print(terminal.Record(p, p.Name,
 				terminal.Field{Title: "project", Value: p.Name},
 				terminal.Field{Title: "tenant", Value: p.Tenant},
 				terminal.Field{Title: "id", Value: string(p.ID)}))
 			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant that owns it; made if it is new")

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"net/url"
@@ -17,8 +17,8 @@ import (
 	"writ/identity"
 )
 
-func (a *app) coordinatorCommand() *cobra.Command {
-	return cli.Family("coordinator", "Manage the coordinators of the roster and their addresses", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
+func coordinatorCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("coordinator", "Manage the coordinators of the roster and their addresses", coordinatorListCommand(env), coordinatorAddCommand(env), coordinatorRemoveCommand(env))
 }
 
 // coordinatorView is a coordinator as recorded in the roster.
@@ -33,14 +33,14 @@ func viewOfCoordinator(c identity.Coordinator) coordinatorView {
 	return coordinatorView{c.Name, c.ID, c.URLs, identity.Fingerprint(c.Key)}
 }
 
-func (a *app) coordinatorListCommand() *cobra.Command {
+func coordinatorListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the coordinators of the roster with their addresses",
 		Example: "  writ coordinator list",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.Cluster(cmd.Context())
+			_, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ func (a *app) coordinatorListCommand() *cobra.Command {
 			for _, c := range roster.Coordinators {
 				all = append(all, viewOfCoordinator(c))
 			}
-			return a.PrintList(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
+			return env.PrintList(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
 				cli.Column("COORDINATOR", func(c coordinatorView) string { return c.Name }),
 				cli.Column("ADDRESSES", func(c coordinatorView) string { return strings.Join(c.URLs, " ") }),
 				cli.Wide("KEY", func(c coordinatorView) string { return c.Key }),
@@ -58,7 +58,7 @@ func (a *app) coordinatorListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) coordinatorAddCommand() *cobra.Command {
+func coordinatorAddCommand(env *cli.Env) *cobra.Command {
 	var data string
 	var addresses []string
 	var adopt adoptFlags
@@ -76,7 +76,7 @@ again with --listen and the address.`,
   writ coordinator add coord1 --url https://writ.example.org:7440 --data ./cluster`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, roster, err := a.addCoordinator(cmd, args[0], data, addresses)
+			c, roster, err := addCoordinator(env, cmd, args[0], data, addresses)
 			if err != nil {
 				return err
 			}
@@ -86,17 +86,17 @@ again with --listen and the address.`,
 					WithHint("`writ coordinator list` shows its coordinators; then repeat the command")
 			}
 			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
-			a.showSigned(roster, m)
-			if err := a.Print(terminal.Record(viewOfCoordinator(*added), added.Name,
+			showSigned(env, roster, m)
+			if err := env.Print(terminal.Record(viewOfCoordinator(*added), added.Name,
 				terminal.Field{Title: "coordinator", Value: added.Name},
 				terminal.Field{Title: "id", Value: added.ID},
 				terminal.Field{Title: "addresses", Value: strings.Join(added.URLs, " ")},
 				terminal.Field{Title: "key", Value: identity.Fingerprint(added.Key)})); err != nil {
 				return err
 			}
-			err = a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			err = awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 			if u, wrong := url.Parse(addresses[0]); wrong == nil {
-				a.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  %s", data, coordinatorCommand(data, u))
+				env.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  %s", data, coordinatorStart(data, u))
 			}
 			return err
 		},
@@ -109,7 +109,7 @@ again with --listen and the address.`,
 }
 
 // addCoordinator creates the key of a coordinator and signs a roster that includes it.
-func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []string) (*client.Client, client.Amended, error) {
+func addCoordinator(env *cli.Env, cmd *cobra.Command, name, data string, addresses []string) (*client.Client, client.Amended, error) {
 	if err := checkNewName("coordinator", name); err != nil {
 		return nil, client.Amended{}, err
 	}
@@ -136,7 +136,7 @@ func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []
 	if err != nil {
 		return nil, client.Amended{}, err
 	}
-	c, before, err := a.Cluster(cmd.Context())
+	c, before, err := env.Cluster(cmd.Context())
 	if err != nil {
 		return nil, client.Amended{}, err
 	}
@@ -165,7 +165,7 @@ func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []
 	return c, roster, nil
 }
 
-func (a *app) coordinatorRemoveCommand() *cobra.Command {
+func coordinatorRemoveCommand(env *cli.Env) *cobra.Command {
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
@@ -176,7 +176,7 @@ keep events for it until then. The only one cannot be removed: no command would 
 		Example: "  writ coordinator remove coord2",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, before, err := a.Cluster(cmd.Context())
+			c, before, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -188,13 +188,13 @@ keep events for it until then. The only one cannot be removed: no command would 
 				return err
 			}
 			m := amendment{change: "coordinator " + args[0] + " is removed", before: "still connects to " + args[0]}
-			a.showSigned(roster, m)
-			if a.Structured() {
-				if err := a.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
+			showSigned(env, roster, m)
+			if env.Structured() {
+				if err := env.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
 					return err
 				}
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	adopt.add(c)

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"context"
@@ -25,13 +25,13 @@ import (
 // askEvery is the interval between polls for the registration of a supervisor.
 const askEvery = time.Second
 
-func (a *app) datacenterCommand() *cobra.Command {
-	c := cli.Family("dc", "Look at datacenters, add them and change their settings", a.datacenterListCommand(), a.datacenterShowCommand(), a.datacenterAddCommand(), a.datacenterSetCommand())
+func datacenterCommand(env *cli.Env) *cobra.Command {
+	c := cli.Family("dc", "Look at datacenters, add them and change their settings", datacenterListCommand(env), datacenterShowCommand(env), datacenterAddCommand(env), datacenterSetCommand(env))
 	c.Aliases = []string{"datacenter"}
 	return c
 }
 
-func (a *app) datacenterListCommand() *cobra.Command {
+func datacenterListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the datacenters with their health",
@@ -39,7 +39,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
   writ dc list -o json`,
 		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -47,12 +47,12 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roster, err := a.Roster(cmd.Context(), c)
+			roster, err := env.Roster(cmd.Context(), c)
 			if err != nil { // an invalid roster must not hide the list
-				a.Warn("the holds are unknown: %v", err)
+				env.Warn("the holds are unknown: %v", err)
 			}
 			held := held.HeldIn(cmd.Context(), c, roster)
-			return a.PrintList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
+			return env.PrintList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
 				cli.Column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
 				cli.Column("REGION", func(d api.Datacenter) string { return d.Region }),
 				cli.Column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
@@ -85,7 +85,7 @@ type newDatacenter struct {
 	adopt     adoptFlags
 }
 
-func (a *app) datacenterAddCommand() *cobra.Command {
+func datacenterAddCommand(env *cli.Env) *cobra.Command {
 	var d newDatacenter
 	var labels []string
 	c := &cobra.Command{
@@ -107,7 +107,7 @@ With --key the public key of the supervisor comes from a file, and the command d
 			if d.Labels, err = cli.Pairs(labels, "--label"); err != nil {
 				return err
 			}
-			return a.addDatacenter(cmd.Context(), d)
+			return addDatacenter(cmd.Context(), env, d)
 		},
 	}
 	f := c.Flags()
@@ -121,7 +121,7 @@ With --key the public key of the supervisor comes from a file, and the command d
 	return c
 }
 
-func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
+func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 	if err := checkNewName("datacenter", d.Name); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err := cli.CheckLabels(d.Labels, "--label"); err != nil {
 		return err
 	}
-	c, before, err := a.Cluster(ctx)
+	c, before, err := env.Cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err := before.Allows(by.Name, identity.ActionGovern, "", time.Now()); err != nil {
 		return err
 	}
-	key, err := a.supervisorKey(ctx, c, before, d)
+	key, err := supervisorKey(ctx, env, c, before, d)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	}
 	added := roster.Datacenters.Named(d.Name)
 	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, identity.Fingerprint(key))}
-	a.showSigned(roster, m)
-	err = a.Print(terminal.Record(added.Datacenter, string(added.ID),
+	showSigned(env, roster, m)
+	err = env.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},
 		terminal.Field{Title: "region", Value: added.Region},
@@ -172,17 +172,17 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	return a.awaitAdoption(ctx, c, roster, d.adopt, m, d.Name)
+	return awaitAdoption(ctx, env, c, roster, d.adopt, m, d.Name)
 }
 
 // supervisorKey returns the key of the new datacenter's supervisor: from a file, or from its registration with a new
 // token.
-func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *identity.Roster, d newDatacenter) (ed25519.PublicKey, error) {
+func supervisorKey(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, d newDatacenter) (ed25519.PublicKey, error) {
 	if d.keyFile != "" {
-		return a.supervisorKeyFile(d.keyFile)
+		return supervisorKeyFile(env, d.keyFile)
 	}
 	token := identity.NewToken(roster.Cluster)
-	if err := a.handOutToken(c, token, d); err != nil {
+	if err := handOutToken(env, c, token, d); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, d.wait)
@@ -212,7 +212,7 @@ func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *ident
 }
 
 // handOutToken shows the token to the user, or writes it to a file, with the command that uses it.
-func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacenter) error {
+func handOutToken(env *cli.Env, c *client.Client, token identity.Token, d newDatacenter) error {
 	join := "WRIT_JOIN=" + token.String()
 	if d.tokenFile != "" {
 		if err := config.WriteFile(d.tokenFile, []byte(token.String()+"\n")); err != nil {
@@ -221,11 +221,11 @@ func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacent
 		join = "WRIT_JOIN=@" + d.tokenFile
 	}
 	// Shown even with --quiet, because the user needs it to continue.
-	_, err := fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s %s\n\n", d.Name, join, supervisorCommand(d.Name, c.Context.Servers[0]))
+	_, err := fmt.Fprintf(env.Err, "Start the supervisor of %s:\n\n  %s %s\n\n", d.Name, join, supervisorCommand(d.Name, c.Context.Servers[0]))
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "the token cannot be shown: %v", err).WithHint("--token-file FILE writes it to a file; nothing was changed")
 	}
-	a.Note("… waiting until it registers (at most %s)", d.wait)
+	env.Note("… waiting until it registers (at most %s)", d.wait)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"time"
@@ -16,8 +16,8 @@ import (
 // renewed after 60.
 const warnBefore = 15 * 24 * time.Hour
 
-func (a *app) pkiCommand() *cobra.Command {
-	return cli.Family("pki", "Look at certificates, and replace them", a.pkiShowCommand(), a.pkiRotateCommand())
+func pkiCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("pki", "Look at certificates, and replace them", pkiShowCommand(env), pkiRotateCommand(env))
 }
 
 // shownCertificate is one certificate with its owner.
@@ -26,7 +26,7 @@ type shownCertificate struct {
 	writ.Certificate
 }
 
-func (a *app) pkiShowCommand() *cobra.Command {
+func pkiShowCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
 		Use:   "show",
@@ -38,7 +38,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 		Example: "  writ pki show\n  writ pki show --dc dc1 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 			if err != nil {
 				return err
 			}
-			asked, err := cli.Answered(a.Env, list.Items, func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
+			asked, err := cli.Answered(env, list.Items, func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
 			if err != nil {
 				return err
 			}
@@ -55,11 +55,11 @@ The owners report this about themselves. Clients trust only the roster.`,
 				for _, one := range owner.Certificates {
 					all = append(all, shownCertificate{owner.Name, one})
 					if left := time.Until(one.Until); left < warnBefore {
-						a.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner", owner.Name, one.Of, cli.Clock(one.Until))
+						env.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner", owner.Name, one.Of, cli.Clock(one.Until))
 					}
 				}
 			}
-			return a.PrintList(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
+			return env.PrintList(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
 				cli.Column("OWNER", func(c shownCertificate) string { return c.Owner }),
 				cli.Column("OF", func(c shownCertificate) string { return c.Of }),
 				cli.Wide("FROM", func(c shownCertificate) string { return cli.Clock(c.From) }),
@@ -72,11 +72,11 @@ The owners report this about themselves. Clients trust only the roster.`,
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only certificates of this datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 
-func (a *app) pkiRotateCommand() *cobra.Command {
+func pkiRotateCommand(env *cli.Env) *cobra.Command {
 	var datacenter string
 	var reason cli.ReasonFlag
 	c := &cobra.Command{
@@ -92,13 +92,13 @@ roster. A node remembers which certificates count no more, also after a restart.
 		Example: "  writ pki rotate --dc dc1 --reason \"the key of Redis was in a backup\"",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.DecideIn(cmd.Context(), a.Env, datacenter, func(dc *identity.Datacenter) identity.Statement {
+			return cli.DecideIn(cmd.Context(), env, datacenter, func(dc *identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: string(reason)}
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	reason.Add(c, "")
 	return c
 }

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"context"
@@ -43,17 +43,17 @@ type amendment struct {
 
 // showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the roster had the change
 // already, the command signed no version.
-func (a *app) showSigned(roster client.Amended, m amendment) {
+func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 	if !roster.Signed {
-		a.Note("unchanged: version %d of the roster has this already: %s", roster.Version, m.change)
+		env.Note("unchanged: version %d of the roster has this already: %s", roster.Version, m.change)
 		return
 	}
-	a.Note("signed version %d of the roster: %s", roster.Version, m.change)
+	env.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 
 // awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of
 // the change. It skips the datacenters in but: they are new and have no earlier roster.
-func (a *app) awaitAdoption(ctx context.Context, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string) error {
+func awaitAdoption(ctx context.Context, env *cli.Env, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string) error {
 	roster := amended.Roster
 	var ids []writ.DatacenterID
 	var names []string
@@ -64,13 +64,13 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, amended clien
 	}
 	switch {
 	case len(ids) == 0:
-		a.showProved(roster, m, "in force: no datacenter has an earlier version")
+		showProved(env, roster, m, "in force: no datacenter has an earlier version")
 		return nil
 	case f.noWait:
-		a.Note("%s", m.unproved(roster, names))
+		env.Note("%s", m.unproved(roster, names))
 		return nil
 	}
-	a.Note("… waiting for a signed confirmation from %s (at most %s)", strings.Join(names, ", "), f.within)
+	env.Note("… waiting for a signed confirmation from %s (at most %s)", strings.Join(names, ", "), f.within)
 	err := c.AwaitAdoption(ctx, roster, ids, f.within)
 	pending, isPending := errors.AsType[*client.AdoptionPending](err)
 	switch {
@@ -82,14 +82,14 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, amended clien
 	case err != nil:
 		return err
 	}
-	a.showProved(roster, m, "in force in "+strings.Join(names, ", ")+", confirmed by signature")
+	showProved(env, roster, m, "in force in "+strings.Join(names, ", ")+", confirmed by signature")
 	return nil
 }
 
-func (a *app) showProved(roster *identity.Roster, m amendment, proof string) {
-	a.Done("version %d of the roster is %s", roster.Version, proof)
+func showProved(env *cli.Env, roster *identity.Roster, m amendment, proof string) {
+	env.Done("version %d of the roster is %s", roster.Version, proof)
 	if m.effect != "" {
-		a.Note("%s", m.effect)
+		env.Note("%s", m.effect)
 	}
 }
 

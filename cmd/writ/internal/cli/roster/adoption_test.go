@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"bytes"
@@ -30,9 +30,9 @@ func TestUnprovedChangeNamesItsRisk(t *testing.T) {
 
 func TestSignedChangeIsNotSuccess(t *testing.T) {
 	var log bytes.Buffer
-	a := newApp(&terminal.Terminal{Err: &log})
+	env := &cli.Env{Terminal: &terminal.Terminal{Err: &log}}
 	m := amendment{change: "bob is removed", effect: "signatures of bob are rejected from now on"}
-	a.showSigned(client.Amended{Roster: &identity.Roster{Version: 7}, Signed: true}, m)
+	showSigned(env, client.Amended{Roster: &identity.Roster{Version: 7}, Signed: true}, m)
 	if text := log.String(); text != "signed version 7 of the roster: bob is removed\n" {
 		t.Errorf("%q", text)
 	}
@@ -40,8 +40,8 @@ func TestSignedChangeIsNotSuccess(t *testing.T) {
 
 func TestUnchangedRosterIsNotSigned(t *testing.T) {
 	var log bytes.Buffer
-	a := newApp(&terminal.Terminal{Err: &log})
-	a.showSigned(client.Amended{Roster: &identity.Roster{Version: 7}}, amendment{change: "project shop"})
+	env := &cli.Env{Terminal: &terminal.Terminal{Err: &log}}
+	showSigned(env, client.Amended{Roster: &identity.Roster{Version: 7}}, amendment{change: "project shop"})
 	if text := log.String(); text != "unchanged: version 7 of the roster has this already: project shop\n" {
 		t.Errorf("%q", text)
 	}
@@ -49,9 +49,9 @@ func TestUnchangedRosterIsNotSigned(t *testing.T) {
 
 func TestFirstRosterSentenceIsComplete(t *testing.T) {
 	var log bytes.Buffer
-	a := newApp(&terminal.Terminal{Err: &log})
+	env := &cli.Env{Terminal: &terminal.Terminal{Err: &log}}
 	roster := &identity.Roster{Version: 2, Datacenters: []identity.Datacenter{{Datacenter: writ.Datacenter{Name: "dc1"}}}}
-	if err := a.awaitAdoption(t.Context(), nil, client.Amended{Roster: roster, Signed: true}, adoptFlags{}, amendment{}, "dc1"); err != nil {
+	if err := awaitAdoption(t.Context(), env, nil, client.Amended{Roster: roster, Signed: true}, adoptFlags{}, amendment{}, "dc1"); err != nil {
 		t.Fatal(err)
 	}
 	if text := log.String(); !strings.Contains(text, "version 2 of the roster is in force: no datacenter has an earlier version") {

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"cmp"
@@ -39,9 +39,9 @@ func checkPublished(u *url.URL) error {
 		WithHint("it looks like https://writ.example.org:7440")
 }
 
-// coordinatorCommand returns the command that starts a coordinator with the roster address u. For a DNS name, the
+// coordinatorStart returns the command that starts a coordinator with the roster address u. For a DNS name, the
 // command has the placeholder ADDRESS, because the name does not show where the host listens.
-func coordinatorCommand(data string, u *url.URL) string {
+func coordinatorStart(data string, u *url.URL) string {
 	command := "writ coord --data " + cli.ShellWord(data)
 	if u.String() == config.DefaultServer {
 		return command

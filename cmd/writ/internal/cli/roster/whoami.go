@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ type selfView struct {
 	Roles       []roleView             `json:"roles"`
 }
 
-func (a *app) whoamiCommand() *cobra.Command {
+func whoamiCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
 		Short: "Show your name in the roster, and your roles",
@@ -31,7 +31,7 @@ a certificate it names its key id, its authority and its end.`,
 		Example: "  writ whoami\n  writ whoami --key job_ed25519",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.Cluster(cmd.Context())
+			c, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ a certificate it names its key id, its authority and its end.`,
 				return err
 			}
 			if err := by.Counts(roster, time.Now()); err != nil {
-				a.Warn("signatures with the certificate are not accepted: %v", err)
+				env.Warn("signatures with the certificate are not accepted: %v", err)
 			}
 			users := usersOf(roster)
 			u := users[slices.IndexFunc(users, func(u userView) bool { return u.Name == by.Name })]
@@ -59,7 +59,7 @@ a certificate it names its key id, its authority and its end.`,
 			if v.Certificate != nil {
 				fields = append(fields, terminal.Field{Title: "certificate ends", Value: cli.Clock(v.Certificate.Until)})
 			}
-			return a.Print(terminal.Record(v, v.Name, fields...))
+			return env.Print(terminal.Record(v, v.Name, fields...))
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"crypto/ed25519"
@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 )
@@ -17,14 +18,14 @@ const maxKeyFile = 64 << 10
 
 // publicKey reads the public key of a person, machine or authority from a file, or from s itself. It returns nil if s is
 // empty.
-func (a *app) publicKey(s string) (ssh.PublicKey, error) {
+func publicKey(env *cli.Env, s string) (ssh.PublicKey, error) {
 	if s == "" {
 		return nil, nil
 	}
 	text := []byte(s)
 	if isPath(s) {
 		var err error
-		if text, err = a.ReadFile(s, maxKeyFile); err != nil {
+		if text, err = env.ReadFile(s, maxKeyFile); err != nil {
 			return nil, writ.Errorf(writ.CodeUsage, "cannot read the public key: %w", err).
 				WithHint("name the file that ends in .pub, or quote the key itself: \"ssh-ed25519 AAAA…\"")
 		}
@@ -72,8 +73,8 @@ func notOneKey(s string, text []byte, reason error) *writ.Error {
 }
 
 // supervisorKeyFile reads the public key of a supervisor.
-func (a *app) supervisorKeyFile(path string) (ed25519.PublicKey, error) {
-	text, err := a.ReadFile(path, maxKeyFile)
+func supervisorKeyFile(env *cli.Env, path string) (ed25519.PublicKey, error) {
+	text, err := env.ReadFile(path, maxKeyFile)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the supervisor's key: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type founding struct {
 	Expires     time.Time      `json:"expires"`
 }
 
-func (a *app) initCommand() *cobra.Command {
+func initCommand(env *cli.Env) *cobra.Command {
 	var data, name, server string
 	var newKey bool
 	c := &cobra.Command{
@@ -62,16 +62,16 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 			if err != nil {
 				return err
 			}
-			f, err := a.found(cmd.Context(), data, name, coordinator, newKey)
+			f, err := found(cmd.Context(), env, data, name, coordinator, newKey)
 			if err != nil {
 				return err
 			}
-			return a.showFounding(data, coordinator, f)
+			return showFounding(env, data, coordinator, f)
 		},
 	}
 	f := c.Flags()
 	cli.DataFlag(c, &data)
-	a.KeyFlag(f)
+	env.KeyFlag(f)
 	f.StringVar(&name, "name", userName(), "your name in the roster")
 	f.Lookup("name").DefValue = "your login name"
 	f.StringVar(&server, "coordinator", config.DefaultServer, "address where the coordinator will be")
@@ -92,12 +92,12 @@ func userName() string {
 	return name
 }
 
-func (a *app) found(ctx context.Context, data, name string, coordinator *url.URL, newKey bool) (founding, error) {
+func found(ctx context.Context, env *cli.Env, data, name string, coordinator *url.URL, newKey bool) (founding, error) {
 	if !identity.ValidPrincipal(name) {
 		return founding{}, writ.Errorf(writ.CodeUsage, "%q cannot be a name in the roster", name).
 			WithHint("--name takes lower-case letters, digits and ._:/@-")
 	}
-	if newKey && a.Flags.Key != "" {
+	if newKey && env.Flags.Key != "" {
 		return founding{}, writ.Errorf(writ.CodeUsage, "--key and --new-key exclude each other")
 	}
 	data, err := filepath.Abs(data)
@@ -110,7 +110,7 @@ func (a *app) found(ctx context.Context, data, name string, coordinator *url.URL
 		}
 		return founding{}, err
 	}
-	keys := a.Keys()
+	keys := env.Keys()
 	if newKey {
 		if err := config.MakeData(data); err != nil {
 			return founding{}, err
@@ -171,8 +171,8 @@ func firstCoordinator(data string, u *url.URL) ([]identity.Coordinator, error) {
 	return []identity.Coordinator{{ID: writ.NewUUID(), Name: "coord1", Key: daemon.PublicKey(key), URLs: []string{identity.CoordinatorURL(u.String())}}}, nil
 }
 
-func (a *app) showFounding(data string, coordinator *url.URL, f founding) error {
-	err := a.Print(terminal.Record(f, string(f.Cluster),
+func showFounding(env *cli.Env, data string, coordinator *url.URL, f founding) error {
+	err := env.Print(terminal.Record(f, string(f.Cluster),
 		terminal.Field{Title: "cluster", Value: string(f.Cluster)},
 		terminal.Field{Title: "root operator", Value: f.Name},
 		terminal.Field{Title: "key", Value: f.Key + " " + f.Fingerprint},
@@ -180,10 +180,10 @@ func (a *app) showFounding(data string, coordinator *url.URL, f founding) error 
 		terminal.Field{Title: "client", Value: f.Client},
 	))
 	if reach.Loopback(coordinator.Hostname()) {
-		a.Note("\nNext:\n  %s", coordinatorCommand(data, coordinator))
+		env.Note("\nNext:\n  %s", coordinatorStart(data, coordinator))
 	} else {
-		a.Note("\nNext, on the host of the coordinator, with coordinator.key and rosters of %s in --data:\n  %s\nThen here:", data, coordinatorCommand(data, coordinator))
+		env.Note("\nNext, on the host of the coordinator, with coordinator.key and rosters of %s in --data:\n  %s\nThen here:", data, coordinatorStart(data, coordinator))
 	}
-	a.Note("  export WRIT_CONFIG=%s\n  writ dc add dc1 --region here", f.Client)
+	env.Note("  export WRIT_CONFIG=%s\n  writ dc add dc1 --region here", f.Client)
 	return err
 }

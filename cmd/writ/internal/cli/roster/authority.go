@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ import (
 // certificateLife is the default limit of the validity of a certificate. A root operator may set another one.
 const certificateLife = time.Hour
 
-func (a *app) authorityCommand() *cobra.Command {
-	return cli.Family("ca", "Manage the authorities for SSH certificates", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
+func authorityCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("ca", "Manage the authorities for SSH certificates", authorityListCommand(env), authorityAddCommand(env), authorityRemoveCommand(env))
 }
 
 // authorityView is an authority as recorded in the roster.
@@ -53,19 +53,19 @@ func authoritiesOf(r *identity.Roster) []authorityView {
 	return views
 }
 
-func (a *app) authorityListCommand() *cobra.Command {
+func authorityListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the authorities whose SSH certificates may sign",
 		Example: "  writ ca list",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, roster, err := a.Cluster(cmd.Context())
+			_, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
 			all := authoritiesOf(roster)
-			return a.PrintList(terminal.List(all, all, func(v authorityView) string { return v.Name },
+			return env.PrintList(terminal.List(all, all, func(v authorityView) string { return v.Name },
 				cli.Column("AUTHORITY", func(v authorityView) string { return v.Name }),
 				cli.Column("STATE", func(v authorityView) string { return string(v.State) }),
 				cli.Column("USERS (KEY IDS)", authorityView.users),
@@ -85,7 +85,7 @@ func day(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-func (a *app) authorityAddCommand() *cobra.Command {
+func authorityAddCommand(env *cli.Env) *cobra.Command {
 	var key string
 	var users, keyIDs []string
 	var life, valid time.Duration
@@ -114,7 +114,7 @@ a certificate, and it can sign no roster.`,
 			if life%time.Second != 0 {
 				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s has parts of a second", life).WithHint("use whole seconds")
 			}
-			public, err := a.publicKey(key)
+			public, err := publicKey(env, key)
 			if err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ a certificate, and it can sign no roster.`,
 			if valid > 0 {
 				grant.Expires = time.Now().Add(valid).UTC().Truncate(time.Second)
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -136,11 +136,11 @@ a certificate, and it can sign no roster.`,
 			if err != nil {
 				return err
 			}
-			m, err := a.showAuthority(roster, args[0])
+			m, err := showAuthority(env, roster, args[0])
 			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -155,7 +155,7 @@ a certificate, and it can sign no roster.`,
 	return c
 }
 
-func (a *app) authorityRemoveCommand() *cobra.Command {
+func authorityRemoveCommand(env *cli.Env) *cobra.Command {
 	var revoke bool
 	var adopt adoptFlags
 	c := &cobra.Command{
@@ -172,7 +172,7 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
   writ ca remove github --revoke`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -184,11 +184,11 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 			if err != nil {
 				return err
 			}
-			m, err := a.showAuthority(roster, args[0])
+			m, err := showAuthority(env, roster, args[0])
 			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	c.Flags().BoolVar(&revoke, "revoke", false, "also cancel the open runs that its certificates signed: its key may be in wrong hands")
@@ -197,7 +197,7 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 }
 
 // showAuthority shows an authority as recorded in the signed roster. The result is the text of the change.
-func (a *app) showAuthority(r client.Amended, name string) (amendment, error) {
+func showAuthority(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	all := authoritiesOf(r.Roster)
 	v := all[slices.IndexFunc(all, func(v authorityView) bool { return v.Name == name })]
 	m := amendment{change: "the authority " + name + " has the key and limits below"}
@@ -207,8 +207,8 @@ func (a *app) showAuthority(r client.Amended, name string) (amendment, error) {
 			effect: "signatures by its certificates are rejected from now on", before: "still accepts signatures by certificates of " + name,
 		}
 	}
-	a.showSigned(r, m)
-	return m, a.Print(terminal.Record(v, v.Name,
+	showSigned(env, r, m)
+	return m, env.Print(terminal.Record(v, v.Name,
 		terminal.Field{Title: "authority", Value: v.Name},
 		terminal.Field{Title: "state", Value: string(v.State)},
 		terminal.Field{Title: "key", Value: v.Fingerprint},

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"os"
@@ -9,12 +9,13 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
 
 func TestSupervisorKeyIsOneWholeKey(t *testing.T) {
-	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
+	env := &cli.Env{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
 	dir := t.TempDir()
 	key, err := identity.LoadOrCreateKey(filepath.Join(dir, "key"))
 	if err != nil {
@@ -30,7 +31,7 @@ func TestSupervisorKeyIsOneWholeKey(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := a.supervisorKeyFile(path)
+		_, err := supervisorKeyFile(env, path)
 		if c.want == "" && err != nil || c.want != "" && (writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ type datacenterView struct {
 	LostAfter      float64 `json:"lost_after_seconds"`
 }
 
-func (a *app) datacenterShowCommand() *cobra.Command {
+func datacenterShowCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show the settings of a datacenter",
@@ -32,7 +32,7 @@ func (a *app) datacenterShowCommand() *cobra.Command {
 		Example: "  writ dc show dc1\n  writ dc show dc1 -o json",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, roster, err := a.Cluster(cmd.Context())
+			_, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func (a *app) datacenterShowCommand() *cobra.Command {
 				return err
 			}
 			silence := d.NodeSilence()
-			return a.Print(terminal.Record(datacenterView{
+			return env.Print(terminal.Record(datacenterView{
 				d.Datacenter, identity.Fingerprint(d.SupervisorKey), d.Enabled, d.ManualApproval, silence.Silent.Seconds(), silence.Lost.Seconds(),
 			}, d.Name,
 				terminal.Field{Title: "datacenter", Value: d.Name},
@@ -55,11 +55,11 @@ func (a *app) datacenterShowCommand() *cobra.Command {
 				terminal.Field{Title: "nodes are lost after", Value: silence.Lost.String()}))
 		},
 	}
-	c.ValidArgsFunction = a.Completion(cli.SuggestDatacenters)
+	c.ValidArgsFunction = env.Completion(cli.SuggestDatacenters)
 	return c
 }
 
-func (a *app) datacenterSetCommand() *cobra.Command {
+func datacenterSetCommand(env *cli.Env) *cobra.Command {
 	var manual bool
 	var silent, lost time.Duration
 	var adopt adoptFlags
@@ -94,7 +94,7 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 			if settings == (client.DatacenterSettings{}) {
 				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("`writ dc set --help` lists them")
 			}
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -103,15 +103,15 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 				return err
 			}
 			m := amendment{change: fmt.Sprintf("in %s %s", args[0], settingsText(roster.Datacenters.Named(args[0]))), before: "goes by its earlier settings"}
-			a.showSigned(roster, m)
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
+			showSigned(env, roster, m)
+			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
 	f, usual := c.Flags(), identity.DefaultSilence
 	f.BoolVar(&manual, "manual-approval", false, "a node that joins with a token waits for an approval, too")
 	f.DurationVar(&silent, "silent-after", usual.Silent, "how long a node is not heard until it is silent, and offline")
 	f.DurationVar(&lost, "lost-after", usual.Lost, "how long a node is not heard until it is lost")
-	c.ValidArgsFunction = a.Completion(cli.SuggestDatacenters)
+	c.ValidArgsFunction = env.Completion(cli.SuggestDatacenters)
 	adopt.add(c)
 	return c
 }

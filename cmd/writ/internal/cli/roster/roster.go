@@ -1,4 +1,4 @@
-package main
+package roster
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"writ/identity"
 )
 
-func (a *app) rosterCommand() *cobra.Command {
-	return cli.Family("roster", "Look at the roster, and renew it", a.rosterShowCommand(), a.rosterRenewCommand())
+func rosterCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("roster", "Look at the roster, and renew it", rosterShowCommand(env), rosterRenewCommand(env))
 }
 
 // rosterView holds the header and settings of a roster.
@@ -42,23 +42,23 @@ type adopter struct {
 	Error      *writ.Error `json:"error,omitempty"`   // reason for an unknown version
 }
 
-func (a *app) rosterShowCommand() *cobra.Command {
+func rosterShowCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show",
 		Short:   "Show which roster is in force, when it expires, and which datacenters have it",
 		Example: "  writ roster show",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, roster, err := a.Cluster(cmd.Context())
+			c, roster, err := env.Cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.showRoster(cmd.Context(), c, roster)
+			return showRoster(cmd.Context(), env, c, roster)
 		},
 	}
 }
 
-func (a *app) rosterRenewCommand() *cobra.Command {
+func rosterRenewCommand(env *cli.Env) *cobra.Command {
 	var adopt adoptFlags
 	renew := &cobra.Command{
 		Use:   "renew",
@@ -71,7 +71,7 @@ the metric writ_roster_renew_seconds tells when.`,
 		Example: "  writ roster renew",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.Client()
+			c, err := env.Client()
 			if err != nil {
 				return err
 			}
@@ -80,9 +80,9 @@ the metric writ_roster_renew_seconds tells when.`,
 				return err
 			}
 			m := amendment{change: "it is valid until " + roster.Expires.Format(time.DateOnly), before: "goes by the version before, until that expires"}
-			a.showSigned(roster, m)
-			waited := a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
-			if err := a.showRoster(cmd.Context(), c, roster.Roster); err != nil {
+			showSigned(env, roster, m)
+			waited := awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
+			if err := showRoster(cmd.Context(), env, c, roster.Roster); err != nil {
 				return err
 			}
 			return waited
@@ -116,7 +116,7 @@ func silences(r *identity.Roster) []string {
 
 // showRoster shows a roster, and the version in force in each datacenter. It returns an error if a proof from the
 // coordinator is invalid.
-func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Roster) error {
+func showRoster(ctx context.Context, env *cli.Env, c *client.Client, r *identity.Roster) error {
 	digest, err := r.Digest()
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Rost
 	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, manualApprovals(r), silences(r), []adopter{}}
 	adopted, err := c.Adopted(ctx, r)
 	if err != nil {
-		a.Warn("which datacenters have it is not known: %v", err)
+		env.Warn("which datacenters have it is not known: %v", err)
 	}
 	var lie error
 	var lines []string
@@ -139,7 +139,7 @@ func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Rost
 		}
 		lines = append(lines, line)
 	}
-	err = a.Print(terminal.Record(v, strconv.Itoa(v.Version),
+	err = env.Print(terminal.Record(v, strconv.Itoa(v.Version),
 		terminal.Field{Title: "cluster", Value: v.Cluster},
 		terminal.Field{Title: "version", Value: strconv.Itoa(v.Version)},
 		terminal.Field{Title: "digest", Value: v.Digest},
