@@ -473,7 +473,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 			t.Fatalf("%v: %s", args, text)
 		}
 	}
-	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/"+bootScript, "-device", "virtio-net-pci,netdev=n0,romfile="+ipxeROM)
+	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/boot.ipxe", "-device", "virtio-net-pci,netdev=n0,romfile="+ipxeROM)
 	v.await("the join token is missing")
 	t.Logf("started from a web server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
 	_ = v.cmd.Process.Kill()
@@ -484,7 +484,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	machines := filepath.Join(t.TempDir(), "machines")
-	if err := assign(machines, "serial=S-1", []string{"writ.name=n7"}); err != nil {
+	if err := os.WriteFile(machines, []byte("serial=S-1 writ.name=n7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	serve := func(image string) *servedBoot {

@@ -45,7 +45,12 @@ func TestDemo(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, errs)
 	}
-	var result demoResult
+	var result struct {
+		Signer, Datacenter, Dashboard string
+		Run                           api.Run
+		Calls                         []writ.Call
+		Signed                        bool `json:"sealed"`
+	}
 	if err := json.Unmarshal([]byte(read(t, out.Name())), &result); err != nil {
 		t.Fatal(err)
 	}

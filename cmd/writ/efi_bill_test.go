@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -106,7 +108,7 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 			text, _ := os.ReadFile(said.Name())
 			t.Fatalf("it ends with %d: %s", code, text)
 		}
-		if bills[i], err = os.ReadFile(target + billEnd); err != nil {
+		if bills[i], err = os.ReadFile(target + ".cdx.json"); err != nil {
 			t.Fatal(err)
 		}
 		if text, err := os.ReadFile(said.Name()); err != nil || !bytes.Contains(text, []byte(", its modules and 1 other file together, and compress them\n")) {
@@ -116,7 +118,7 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum, err := os.ReadFile(target + checksumEnd); err != nil || string(sum) != digestOf(made)+"  node.efi\n" {
+		if sum, err := os.ReadFile(target + ".sha256"); err != nil || string(sum) != fmt.Sprintf("%x  node.efi\n", sha256.Sum256(made)) {
 			t.Errorf("the checksum is %q, %v", sum, err)
 		}
 	}
@@ -156,7 +158,7 @@ func testIPXE(t *testing.T, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "writ-node-" + digestOf(made) + ".efi"
+	name := fmt.Sprintf("writ-node-%x.efi", sha256.Sum256(made))
 	if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(text, made) {
 		t.Errorf("the image has %d bytes, %v", len(text), err)
 	}
@@ -168,7 +170,7 @@ func testIPXE(t *testing.T, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.ReadFile(filepath.Join(dir, bootScript))
+	script, err := os.ReadFile(filepath.Join(dir, "boot.ipxe"))
 	want := "\nkernel https://boot.example.org/writ/" + name + " " + cloud.Cmdline + " writ.supervisor=https://10.77.0.3:7441 writ.cluster=" + strings.Repeat("0a", 32) + " || goto failed\nboot "
 	if err != nil || !strings.HasPrefix(string(script), "#!ipxe\n") || !strings.Contains(string(script), want) {
 		t.Errorf("the script is\n%s%v", script, err)

@@ -48,7 +48,7 @@ func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	log, bundle, config := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz"), filepath.Join(dir, "config.yaml")
 	const secret, said = "CANARY-0123456789012345678901234567890123456.0a1b\n", "connect to postgres://writ:CANARY@db.example/ledger\n"
 	// Truncated before the secret.
-	text := "the beginning\njoin with writ2.aaaaaaaaaaaaa." + secret + strings.Repeat("x", mostOfLog-len(secret)-len(said)-1) + "\n" + said
+	text := "the beginning\njoin with writ2.aaaaaaaaaaaaa." + secret + strings.Repeat("x", 10<<20-len(secret)-len(said)-1) + "\n" + said
 	if err := errors.Join(os.WriteFile(log, []byte(text), 0o600), os.WriteFile(config, []byte("contexts: []\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
