@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/cli/author"
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/holds"
+	"writ/cmd/writ/internal/cli/images"
 	"writ/cmd/writ/internal/cli/nodes"
 	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/resources"
@@ -105,9 +106,9 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	root.AddCommand(cli.InGroup(cli.Administration, a.backupCommand(), a.restoreCommand(), a.efiCommand())...)
+	root.AddCommand(cli.InGroup(cli.Administration, a.backupCommand(), a.restoreCommand())...)
 	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.doctorCommand(), a.supportCommand())...)...)
-	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())...)
+	root.AddCommand(cli.InGroup(cli.Daemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.webhookCommand())...)
 	root.AddCommand(cli.InGroup(cli.Daemons, a.benchCommands()...)...)
 	root.AddCommand(author.Commands(a.Env)...)
 	root.AddCommand(contexts.Commands(a.Env)...)
@@ -119,6 +120,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(nodes.Commands(a.Env)...)
 	root.AddCommand(admission.Commands(a.Env)...)
 	root.AddCommand(roster.Commands(a.Env)...)
+	root.AddCommand(images.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

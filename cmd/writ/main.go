@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	"writ/cmd/writ/internal/cli/images"
 	"writ/efi/boot"
 	"writ/internal/pace"
 	"writ/runner/queue/redisqueue"
@@ -20,7 +21,7 @@ var everyday = pace.Pace{Least: 80 << 20, Early: 100}
 func main() {
 	// As the first process of a machine, writ starts all other processes.
 	if boot.IsInit(os.Getpid(), os.Args) {
-		asInit(version()).Main()
+		images.AsInit(version()).Main()
 	}
 	if boot.IsModprobe(os.Args) {
 		os.Exit(boot.Modprobe(os.Args))

@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ import (
 	"writ/runner"
 )
 
-// asInit returns the machine that this program manages as its first process.
-func asInit(version string) *boot.Machine {
+// AsInit returns the machine that this program manages as its first process.
+func AsInit(version string) *boot.Machine {
 	return &boot.Machine{
 		Version: version,
 		Joined:  func() bool { return runner.Joined(boot.DataAt) },
@@ -100,8 +100,8 @@ func unquoted(value string) string {
 	return value
 }
 
-func (a *app) efiCommand() *cobra.Command {
-	return cli.Family("efi", "Make images that start machines as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
+func efiCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("efi", "Make images that start machines as nodes", efiBuildCommand(env), efiDiskCommand(env), efiIPXECommand(env), efiRecipeCommand(env))
 }
 
 // builtImage is the output of `writ efi build`.
@@ -122,7 +122,7 @@ type builtImage struct {
 	Files   []image.File `json:"files"`
 }
 
-func (a *app) efiBuildCommand() *cobra.Command {
+func efiBuildCommand(env *cli.Env) *cobra.Command {
 	var from efiSources
 	var target string
 	var everyMachine machineFlags
@@ -155,7 +155,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			}
 			parts.Settings = words
 			if from.packages != "" {
-				a.Note("unpack the packages of %s", from.packages)
+				env.Note("unpack the packages of %s", from.packages)
 			}
 			done, err := from.unpack()
 			if err != nil {
@@ -165,7 +165,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if _, err := from.read(&parts); err != nil {
 				return err
 			}
-			a.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel), cli.Count(1+len(parts.Extra), "other file"))
+			env.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel), cli.Count(1+len(parts.Extra), "other file"))
 			made, err := parts.Build()
 			if err != nil {
 				return err
@@ -176,7 +176,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if err := from.describe(target, &parts, made); err != nil {
 				return err
 			}
-			return a.printImage(builtImage{
+			return printImage(env, builtImage{
 				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Bill: target + billEnd, Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
 				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Firmware: made.Firmware, Loading: made.Loading, Files: made.Files,
 			})
@@ -221,7 +221,7 @@ func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
 	return nil
 }
 
-func (a *app) efiRecipeCommand() *cobra.Command {
+func efiRecipeCommand(env *cli.Env) *cobra.Command {
 	var packages string
 	var schema bool
 	c := &cobra.Command{
@@ -242,7 +242,7 @@ With --schema and without a recipe it prints the form of recipes as JSON Schema,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if schema {
-				_, err := io.WriteString(a.Out, recipe.Schema)
+				_, err := io.WriteString(env.Out, recipe.Schema)
 				return err
 			}
 			text, err := recipe.Text(args[0])
@@ -256,7 +256,7 @@ With --schema and without a recipe it prints the form of recipes as JSON Schema,
 				}
 				text += recipe.PinText(pins)
 			}
-			_, err = io.WriteString(a.Out, text)
+			_, err = io.WriteString(env.Out, text)
 			return err
 		},
 	}
@@ -286,14 +286,14 @@ func pinsOf(packages string) (pins []recipe.Pin, err error) {
 	return pins, err
 }
 
-func (a *app) printImage(b builtImage) error {
+func printImage(env *cli.Env, b builtImage) error {
 	mib := func(n int) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 	total, largest := 0, strings.Builder{}
 	for _, f := range b.Files {
 		total += f.Size
 		fmt.Fprintf(&largest, "%12d  /%s\n", f.Size, f.Name)
 	}
-	return a.Print(terminal.View{Data: b, Names: []string{b.Image}, Text: func(wide bool) string {
+	return env.Print(terminal.View{Data: b, Names: []string{b.Image}, Text: func(wide bool) string {
 		text := terminal.Fields([]terminal.Field{
 			{Title: "image", Value: b.Image + ", " + mib(b.Bytes)},
 			{Title: "sha256", Value: b.SHA256},

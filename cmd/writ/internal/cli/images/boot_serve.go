@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"context"
@@ -32,16 +32,16 @@ const (
 	bootListMost   = 16 << 20
 )
 
-func (a *app) bootCommand() *cobra.Command {
-	return cli.Family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.ClientCommands(a.bootListCommand())[0], a.bootAssignCommand())
+func bootCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("boot", "Start machines over the network, and see their boot progress", bootServeCommand(env), env.ClientCommands(bootListCommand(env))[0], bootAssignCommand(env))
 }
 
-func (a *app) bootServeCommand() *cobra.Command {
+func bootServeCommand(env *cli.Env) *cobra.Command {
 	var b daemon.BootServer
 	var listen, list, source, assigned, report string
 	var reportTo []string
 	var machine machineFlags
-	c := serve.DaemonCommand(a.Env, &cobra.Command{
+	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "serve",
 		Short: "Run a boot server: it serves node images to machines with iPXE and records their boot progress",
 		Long: `Runs the boot server of a site. Have the DHCP server of the machines name http://ADDRESS:PORT/boot/ipxe to those that run
@@ -128,7 +128,7 @@ func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.Bo
 	return daemon.NewBootReports(*parsed, to, log)
 }
 
-func (a *app) bootListCommand() *cobra.Command {
+func bootListCommand(env *cli.Env) *cobra.Command {
 	var server, datacenter string
 	c := &cobra.Command{
 		Use:   "list",
@@ -148,18 +148,18 @@ used, ignored: the machine says that it has started with them, or with others.`,
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if datacenter != "" {
-				return a.listReportedBoots(cmd, datacenter)
+				return listReportedBoots(env, cmd, datacenter)
 			}
 			list, err := fetchBootList(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
 			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) + ": `writ boot serve --help` explains how machines find the server"
-			if err := a.PrintList(bootTable(list, bootRows(list)), none); err != nil {
+			if err := env.PrintList(bootTable(list, bootRows(list)), none); err != nil {
 				return err
 			}
 			if list.Trouble != "" {
-				a.Warn("%s; the previous content stays in force", list.Trouble)
+				env.Warn("%s; the previous content stays in force", list.Trouble)
 			}
 			return nil
 		},
@@ -167,7 +167,7 @@ used, ignored: the machine says that it has started with them, or with others.`,
 	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress, "address of the boot server for operators, its --list-listen")
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter, whose boot servers report to it")
 	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
-	a.CompleteFlag(c, "dc", cli.SuggestDatacenters)
+	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	return c
 }
 

@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ type builtTree struct {
 	URL    string `json:"url"`
 }
 
-func (a *app) efiIPXECommand() *cobra.Command {
+func efiIPXECommand(env *cli.Env) *cobra.Command {
 	var source, dir, at string
 	var machine machineFlags
 	c := &cobra.Command{
@@ -74,7 +74,7 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 			if err := writeImage("dir", t.Script, 0o644, []byte(script)); err != nil {
 				return err
 			}
-			return a.Print(terminal.Record(t, t.Script,
+			return env.Print(terminal.Record(t, t.Script,
 				terminal.Field{Title: "script", Value: t.Script}, terminal.Field{Title: "image", Value: t.Image},
 				terminal.Field{Title: "sha256", Value: t.SHA256}, terminal.Field{Title: "url", Value: t.URL}))
 		},

@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"writ/efi/bootserver"
 )
 
-func (a *app) bootAssignCommand() *cobra.Command {
+func bootAssignCommand(env *cli.Env) *cobra.Command {
 	var file string
 	var none bool
 	var machine machineFlags
@@ -51,10 +51,10 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 				return err
 			}
 			if none {
-				a.Done("%s has no settings of its own", to)
+				env.Done("%s has no settings of its own", to)
 				return nil
 			}
-			a.Done("%s has %s from its next start on", to, strings.Join(words, " "))
+			env.Done("%s has %s from its next start on", to, strings.Join(words, " "))
 			return nil
 		},
 	}

@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ type builtDisk struct {
 // ownCredential is the name of the credential with the settings from the flags of `writ efi disk`.
 const ownCredential = "machine"
 
-func (a *app) efiDiskCommand() *cobra.Command {
+func efiDiskCommand(env *cli.Env) *cobra.Command {
 	var source, target string
 	var credentials []string
 	var machine machineFlags
@@ -98,7 +98,7 @@ A credential is a file with settings, a line for each, as writ.name=n1. The flag
 			for _, f := range files {
 				d.Files = append(d.Files, f.Name)
 			}
-			return a.Print(terminal.Record(d, d.Disk,
+			return env.Print(terminal.Record(d, d.Disk,
 				terminal.Field{Title: "disk", Value: fmt.Sprintf("%s, %.1f MiB", d.Disk, float64(d.Bytes)/(1<<20))},
 				terminal.Field{Title: "sha256", Value: d.SHA256},
 				terminal.Field{Title: "files", Value: strings.Join(d.Files, " ")}))

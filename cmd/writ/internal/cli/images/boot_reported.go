@@ -1,4 +1,4 @@
-package main
+package images
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 const bootServerAway = 30 * time.Second
 
 // listReportedBoots lists the machines that the boot servers of a datacenter have reported.
-func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
-	c, err := a.Client()
+func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) error {
+	c, err := env.Client()
 	if err != nil {
 		return err
 	}
@@ -38,19 +38,19 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 		none = "no boot server reports to " + dc.Name + ": start one with `writ boot serve --report`"
 	}
 	table := bootTable(list, reportedRows(dc, now), cli.Column("BOOT SERVER", func(r bootRow) string { return r.server }))
-	if err := a.PrintList(table, none); err != nil {
+	if err := env.PrintList(table, none); err != nil {
 		return err
 	}
 	for _, s := range dc.Servers {
 		if silent := now.Sub(s.Heard); silent > bootServerAway {
-			a.Warn("the boot server %s has not reported since %s: its rows are from then", bootServerName(s), cli.Clock(s.Heard))
+			env.Warn("the boot server %s has not reported since %s: its rows are from then", bootServerName(s), cli.Clock(s.Heard))
 		}
 		if s.Trouble != "" {
-			a.Warn("%s: %s; the previous content stays in force", bootServerName(s), s.Trouble)
+			env.Warn("%s: %s; the previous content stays in force", bootServerName(s), s.Trouble)
 		}
 	}
 	if more := dc.Total - len(dc.Machines); more > 0 {
-		a.Note("%s are left out", cli.Count(more, "machine"))
+		env.Note("%s are left out", cli.Count(more, "machine"))
 	}
 	return nil
 }
