@@ -7,7 +7,6 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 	"writ/internal/testenv"
@@ -29,29 +28,6 @@ func TestNoDaemonLogsASecret(t *testing.T) {
 		log.With("redis", "redis://:hunter2@127.0.0.1:6379").Debug("serving " + token)
 		if text := said.String(); strings.Contains(text, strings.Split(token, ".")[2]) || strings.Contains(text, "hunter2") || said.Lines("not shown") != 3 {
 			t.Errorf("%s:\n%s", format, text)
-		}
-	}
-}
-
-func TestHostDriversAllowOneNode(t *testing.T) {
-	for _, tt := range []struct {
-		drivers            daemon.Drivers
-		datacenters, nodes int
-		want               string
-	}{
-		{daemon.DriversHost, 1, 1, ""},
-		{daemon.DriversHost, 1, 2, "use --dcs 1 --nodes 1"},
-		{daemon.DriversHost, 2, 1, "use --dcs 1 --nodes 1"},
-		{daemon.DriversAuto, 2, 32, ""},
-		{daemon.DriversSimulated, 5, 13, "at most 64 nodes in all"},
-	} {
-		err := devNodes(tt.drivers, tt.datacenters, tt.nodes)
-		got := ""
-		if err != nil {
-			got = writ.AsError(err).Hint
-		}
-		if got != tt.want || (err != nil) != (tt.want != "") {
-			t.Errorf("%s, %d × %d: %v, hint %q, want hint %q", tt.drivers, tt.datacenters, tt.nodes, err, got, tt.want)
 		}
 	}
 }

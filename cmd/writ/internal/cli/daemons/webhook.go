@@ -1,4 +1,4 @@
-package main
+package daemons
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 	"writ/internal/meant"
 )
 
-func (a *app) webhookCommand() *cobra.Command {
-	return cli.Family("webhook", "Try the webhooks of a coordinator", a.webhookTestCommand())
+func webhookCommand(env *cli.Env) *cobra.Command {
+	return cli.Family("webhook", "Try the webhooks of a coordinator", webhookTestCommand(env))
 }
 
-func (a *app) webhookTestCommand() *cobra.Command {
+func webhookTestCommand(env *cli.Env) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "test [NAME]",
@@ -39,7 +39,7 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 				}
 				endpoints = endpoints[i : i+1]
 			}
-			sender := &webhook.Sender{Version: a.Version, Now: time.Now}
+			sender := &webhook.Sender{Version: env.Version, Now: time.Now}
 			var failed []error
 			for i := range endpoints {
 				name := endpoints[i].Name
@@ -48,7 +48,7 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 						WithHint("compare the address, the secret and the certificate with the settings of the receiver"))
 					continue
 				}
-				a.Done("%s took the message", name)
+				env.Done("%s took the message", name)
 			}
 			if len(failed) == 1 {
 				return failed[0]

@@ -1,4 +1,4 @@
-package main
+package daemons
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"writ/supervisor"
 )
 
-func (a *app) coordCommand() *cobra.Command {
+func coordCommand(env *cli.Env) *cobra.Command {
 	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey, webhooks string
 	var rosters, coordinators, hosts []string
 	var projectRate float64
 	var keyless bool
 	var shareGiB int64
 	var traces tracing.Settings
-	c := serve.DaemonCommand(a.Env, &cobra.Command{
+	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "coord",
 		Short: "Run a coordinator: it takes signed texts, delivers them to datacenters, and shows the results",
 		Long: `Runs a coordinator with the API and the dashboard. It holds no key that could sign anything.
@@ -51,7 +51,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: a.Version, Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -77,10 +77,10 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	return c
 }
 
-func (a *app) supervisorCommand() *cobra.Command {
+func supervisorCommand(env *cli.Env) *cobra.Command {
 	var s daemon.Supervisor
 	var listen, metrics, join, cluster string
-	c := serve.DaemonCommand(a.Env, &cobra.Command{
+	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "supervisor",
 		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
 		Long: `Runs the supervisor of one datacenter. It makes its key at the first start. If the roster does not name the key,
@@ -94,7 +94,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if s.Cluster, err = serve.TrustedCluster(cluster); err != nil {
 			return err
 		}
-		s.Version, s.Log = a.Version, log
+		s.Version, s.Log = env.Version, log
 		for name, weight := range s.Weights {
 			if weight < 1 || weight > 1000 {
 				return writ.Errorf(writ.CodeUsage, "--project-weight %s=%d: a weight is from 1 to 1000", name, weight).
@@ -144,10 +144,10 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	return c
 }
 
-func (a *app) runnerCommand() *cobra.Command {
+func runnerCommand(env *cli.Env) *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversAuto}
 	var metrics, join, cluster string
-	c := serve.DaemonCommand(a.Env, &cobra.Command{
+	c := serve.DaemonCommand(env, &cobra.Command{
 		Use:   "runner",
 		Short: "Run a node: it verifies signed jobs and runs them",
 		Long: `Runs a node. It joins at the first start, with a token of "writ token create". Without a token it needs
@@ -162,7 +162,7 @@ log says which drivers there are, and why.`,
 		if r.Cluster, err = serve.TrustedCluster(cluster); err != nil {
 			return err
 		}
-		r.Version, r.Log = a.Version, log
+		r.Version, r.Log = env.Version, log
 		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}

@@ -1,4 +1,4 @@
-package main
+package daemons
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 	"writ/cmd/writ/internal/daemon"
 )
 
-func (a *app) devCommand() *cobra.Command {
+func devCommand(env *cli.Env) *cobra.Command {
 	d := daemon.Dev{Drivers: daemon.DriversAuto}
 	var l cli.LogFlags
 	var listen string
@@ -28,7 +28,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := cli.NewLog(a.Env, l)
+			log, err := cli.NewLog(env, l)
 			if err != nil {
 				return err
 			}
@@ -41,11 +41,11 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			if d.Listener, err = daemon.Listen(listen); err != nil {
 				return err
 			}
-			d.Version, d.Log, d.Note = a.Version, log, a.Note
+			d.Version, d.Log, d.Note = env.Version, log, env.Note
 			daemon.Ease()
-			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
+			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { showDev(env, cluster) })
 			if cli.IsInterrupt(cmd.Context(), err) {
-				a.Note("stopped; everything is kept in %s", d.Data)
+				env.Note("stopped; everything is kept in %s", d.Data)
 				return nil
 			}
 			return err
@@ -81,12 +81,12 @@ func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
 	return nil
 }
 
-func (a *app) showDev(cluster daemon.DevCluster) {
-	a.Note("")
+func showDev(env *cli.Env, cluster daemon.DevCluster) {
+	env.Note("")
 	for _, d := range cluster.Drivers {
-		a.Note("  %s", driverLine(d))
+		env.Note("  %s", driverLine(d))
 	}
-	a.Note(`
+	env.Note(`
 Dashboard: %s
 In another shell:
   export WRIT_CONFIG=%s
@@ -98,13 +98,13 @@ In another shell:
 		words = append(words, cli.ShellWord(dir))
 	}
 	if len(words) > 0 {
-		a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
+		env.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
 	}
 	if len(words) > 0 && cluster.Nodes == 0 {
-		a.Bad("no nodes are left, so scripts cannot run: do that, or start with another --data. Ctrl-C ends it")
+		env.Bad("no nodes are left, so scripts cannot run: do that, or start with another --data. Ctrl-C ends it")
 		return
 	}
-	a.Done("ready; Ctrl-C ends it")
+	env.Done("ready; Ctrl-C ends it")
 }
 
 // driverLine formats the driver of a module and the reason for it.

@@ -1,4 +1,4 @@
-package main
+package daemons
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-func (a *app) backupCommand() *cobra.Command {
+func backupCommand(env *cli.Env) *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:   "backup FILE",
@@ -23,19 +23,19 @@ whose disk is gone joins anew, as a new node.`,
 		Example: `  writ backup --data ./dc1 dc1.tar`,
 		Args:    cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := backup.Save(cmd.Context(), data, args[0], a.Version)
+			m, err := backup.Save(cmd.Context(), data, args[0], env.Version)
 			if err != nil {
 				return err
 			}
-			a.Done("%s holds the %s of %s, with its keys", args[0], m.Role, data)
-			return a.showManifest(m)
+			env.Done("%s holds the %s of %s, with its keys", args[0], m.Role, data)
+			return showManifest(env, m)
 		},
 	}
 	cli.DataFlag(c, &data)
 	return c
 }
 
-func (a *app) restoreCommand() *cobra.Command {
+func restoreCommand(env *cli.Env) *cobra.Command {
 	var data string
 	var mark bool
 	c := &cobra.Command{
@@ -63,15 +63,15 @@ before you start it again. Then it asks its nodes what they did since, and no se
 				if err := backup.Mark(data); err != nil {
 					return err
 				}
-				a.Done("the journal of %s counts as one from a backup from the next start of its supervisor on", data)
+				env.Done("the journal of %s counts as one from a backup from the next start of its supervisor on", data)
 				return nil
 			}
 			m, err := backup.Restore(cmd.Context(), args[0], data)
 			if err != nil {
 				return err
 			}
-			a.Done("%s is the %s as it was then; start it as before, and never again the one whose backup it is", data, m.Role)
-			return a.showManifest(m)
+			env.Done("%s is the %s as it was then; start it as before, and never again the one whose backup it is", data, m.Role)
+			return showManifest(env, m)
 		},
 	}
 	cli.DataFlag(c, &data)
@@ -79,8 +79,8 @@ before you start it again. Then it asks its nodes what they did since, and no se
 	return c
 }
 
-func (a *app) showManifest(m backup.Manifest) error {
-	return a.Print(terminal.Record(m, string(m.Role),
+func showManifest(env *cli.Env, m backup.Manifest) error {
+	return env.Print(terminal.Record(m, string(m.Role),
 		terminal.Field{Title: "role", Value: string(m.Role)},
 		terminal.Field{Title: "made", Value: m.Made.Format(time.RFC3339)},
 		terminal.Field{Title: "version", Value: m.Version},

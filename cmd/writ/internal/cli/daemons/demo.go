@@ -1,4 +1,4 @@
-package main
+package daemons
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type demoResult struct {
 	Signed     bool        `json:"sealed"` // the end of the run was verified with the supervisor's key in the roster
 }
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(env *cli.Env) *cobra.Command {
 	var keep bool
 	var l cli.LogFlags
 	d := daemon.Dev{Datacenters: 1, Nodes: 2, Drivers: daemon.DriversAuto}
@@ -53,12 +53,12 @@ until Ctrl-C.`,
 		Example: "  writ demo\n  writ demo --keep",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := cli.NewLog(a.Env, l)
+			log, err := cli.NewLog(env, l)
 			if err != nil {
 				return err
 			}
-			d.Version, d.Log, d.Note = a.Version, log, a.Note
-			return a.demo(cmd.Context(), d, keep)
+			d.Version, d.Log, d.Note = env.Version, log, env.Note
+			return demo(cmd.Context(), env, d, keep)
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
@@ -69,7 +69,7 @@ until Ctrl-C.`,
 }
 
 // demo starts a development cluster and runs the example in it.
-func (a *app) demo(ctx context.Context, d daemon.Dev, keep bool) (err error) {
+func demo(ctx context.Context, env *cli.Env, d daemon.Dev, keep bool) (err error) {
 	dir, err := os.MkdirTemp("", "writ-demo-")
 	if err != nil {
 		return fmt.Errorf("make a temporary directory: %w", err)
@@ -92,7 +92,7 @@ func (a *app) demo(ctx context.Context, d daemon.Dev, keep bool) (err error) {
 	case err := <-ended:
 		return err
 	case cluster := <-ready:
-		err = a.showDemo(ctx, cluster, keep)
+		err = showDemo(ctx, env, cluster, keep)
 	}
 	stop()
 	if stopped := <-ended; err == nil {
@@ -108,13 +108,13 @@ func (a *app) demo(ctx context.Context, d daemon.Dev, keep bool) (err error) {
 }
 
 // showDemo submits the example, watches it and prints the result.
-func (a *app) showDemo(ctx context.Context, cluster daemon.DevCluster, keep bool) error {
+func showDemo(ctx context.Context, env *cli.Env, cluster daemon.DevCluster, keep bool) error {
 	within, stop := context.WithTimeout(ctx, demoWithin)
 	defer stop()
 	for _, d := range cluster.Drivers {
-		a.Note("  %s", driverLine(d))
+		env.Note("  %s", driverLine(d))
 	}
-	result, err := a.runExample(within, cluster)
+	result, err := runExample(within, env, cluster)
 	if err != nil {
 		if within.Err() != nil && ctx.Err() == nil {
 			return writ.Errorf(writ.CodeTimeout, "the demo did not end in %s", demoWithin).WithHint("is this machine very busy? --log-level info shows more")
@@ -122,16 +122,16 @@ func (a *app) showDemo(ctx context.Context, cluster daemon.DevCluster, keep bool
 		return err
 	}
 	result.Dashboard = cluster.URL
-	err = a.Print(terminal.View{Data: result, Names: []string{string(result.Run.ID)}, Text: func(bool) string { return demoText(result, keep) }})
+	err = env.Print(terminal.View{Data: result, Names: []string{string(result.Run.ID)}, Text: func(bool) string { return demoText(result, keep) }})
 	if err != nil || !keep {
 		return err
 	}
-	a.Note("\nThe cluster stays up until Ctrl-C. In another shell:\n  export WRIT_CONFIG=%s\n  writ run list\n  writ login --web          # prints an address that opens the dashboard", cluster.Client)
+	env.Note("\nThe cluster stays up until Ctrl-C. In another shell:\n  export WRIT_CONFIG=%s\n  writ run list\n  writ login --web          # prints an address that opens the dashboard", cluster.Client)
 	<-ctx.Done()
 	return nil
 }
 
-func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoResult, error) {
+func runExample(ctx context.Context, env *cli.Env, cluster daemon.DevCluster) (demoResult, error) {
 	file, err := config.Load(cluster.Client)
 	if err != nil {
 		return demoResult{}, err
@@ -158,12 +158,12 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 		return demoResult{}, err
 	}
 	datacenter := roster.Datacenters[0]
-	a.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, cli.Fingerprint(by.PublicKey()), datacenter.Name)
+	env.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, cli.Fingerprint(by.PublicKey()), datacenter.Name)
 	submission, err := c.Submit(ctx, signed)
 	if err != nil {
 		return demoResult{}, err
 	}
-	run, err := c.Watch(ctx, submission.Run, runview.NewProgress(a.Terminal, roster, time.Time{}).Watcher())
+	run, err := c.Watch(ctx, submission.Run, runview.NewProgress(env.Terminal, roster, time.Time{}).Watcher())
 	if err != nil {
 		return demoResult{}, err
 	}
@@ -172,7 +172,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 		return demoResult{}, fmt.Errorf("verify how the run ended: %w", err)
 	}
 	if summary.State != writ.RunSucceeded {
-		return demoResult{}, runview.Failed(a.Env, run, summary.Failure, "", scripts.Bundle{})
+		return demoResult{}, runview.Failed(env, run, summary.Failure, "", scripts.Bundle{})
 	}
 	run.Output = summary.Output
 	calls, err := c.Calls(ctx, run.ID)

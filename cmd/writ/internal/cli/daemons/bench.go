@@ -1,6 +1,6 @@
 //go:build !release
 
-package main
+package daemons
 
 import (
 	"context"
@@ -31,9 +31,9 @@ const waitingLimitMiB = 300
 const minAsynqPoll = 2 * time.Millisecond
 
 // benchCommands returns the commands for developers of writ. Release builds have none: see bench_release.go.
-func (a *app) benchCommands() []*cobra.Command { return []*cobra.Command{a.benchCommand()} }
+func benchCommands(env *cli.Env) []*cobra.Command { return []*cobra.Command{benchCommand(env)} }
 
-func (a *app) benchCommand() *cobra.Command {
+func benchCommand(env *cli.Env) *cobra.Command {
 	var l cli.LogFlags
 	s := bench.Speed{}
 	c := &cobra.Command{
@@ -56,15 +56,15 @@ Programs of packages do not have this command: build writ from its source.`,
 		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles\n  writ bench --tls",
 		Args:    cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := cli.NewLog(a.Env, l)
+			log, err := cli.NewLog(env, l)
 			if err != nil {
 				return err
 			}
 			if err := checkSpeed(s); err != nil {
 				return err
 			}
-			s.Version, s.Log, s.Errors, s.Note = a.Version, log, a.Err, a.Note
-			return a.benchSpeed(cmd.Context(), s)
+			s.Version, s.Log, s.Errors, s.Note = env.Version, log, env.Err, env.Note
+			return benchSpeed(cmd.Context(), env, s)
 		},
 	}
 	f := c.Flags()
@@ -87,7 +87,7 @@ Programs of packages do not have this command: build writ from its source.`,
 	f.StringVar(&s.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.Add(c, "error")
-	c.AddCommand(a.benchWaitingCommand(), a.benchSupervisorCommand(), a.benchRunnerCommand(), a.benchAsynqCommand())
+	c.AddCommand(benchWaitingCommand(env), benchSupervisorCommand(env), benchRunnerCommand(env), benchAsynqCommand(env))
 	return c
 }
 
@@ -105,7 +105,7 @@ func checkSpeed(s bench.Speed) error {
 	return nil
 }
 
-func (a *app) benchSpeed(ctx context.Context, s bench.Speed) error {
+func benchSpeed(ctx context.Context, env *cli.Env, s bench.Speed) error {
 	return inDirectory(&s.Data, func() error {
 		report, err := s.Run(ctx)
 		if cli.IsInterrupt(ctx, err) {
@@ -114,7 +114,7 @@ func (a *app) benchSpeed(ctx context.Context, s bench.Speed) error {
 		if err != nil {
 			return err
 		}
-		return a.Print(terminal.View{Data: report, Text: func(wide bool) string { return speedText(report, wide) }})
+		return env.Print(terminal.View{Data: report, Text: func(wide bool) string { return speedText(report, wide) }})
 	})
 }
 
@@ -130,7 +130,7 @@ func inDirectory(dir *string, do func() error) (err error) {
 	return do()
 }
 
-func (a *app) benchWaitingCommand() *cobra.Command {
+func benchWaitingCommand(env *cli.Env) *cobra.Command {
 	var limit int64
 	var l cli.LogFlags
 	w := bench.Waiting{}
@@ -145,12 +145,12 @@ It fails if the supervisor ever had more memory than the limit.`,
 		Example: "  writ bench waiting\n  writ bench waiting --runs 5000 -o json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := cli.NewLog(a.Env, l)
+			log, err := cli.NewLog(env, l)
 			if err != nil {
 				return err
 			}
-			w.Version, w.Log, w.Errors, w.Note = a.Version, log, a.Err, a.Note
-			return a.benchWaiting(cmd.Context(), w, limit)
+			w.Version, w.Log, w.Errors, w.Note = env.Version, log, env.Err, env.Note
+			return benchWaiting(cmd.Context(), env, w, limit)
 		},
 	}
 	f := c.Flags()
@@ -166,7 +166,7 @@ It fails if the supervisor ever had more memory than the limit.`,
 	return c
 }
 
-func (a *app) benchWaiting(ctx context.Context, w bench.Waiting, limit int64) error {
+func benchWaiting(ctx context.Context, env *cli.Env, w bench.Waiting, limit int64) error {
 	return inDirectory(&w.Data, func() error {
 		report, err := w.Run(ctx)
 		if cli.IsInterrupt(ctx, err) {
@@ -175,11 +175,11 @@ func (a *app) benchWaiting(ctx context.Context, w bench.Waiting, limit int64) er
 		if err != nil {
 			return err
 		}
-		if err := a.Print(terminal.Record(report, "", waitingFields(report)...)); err != nil {
+		if err := env.Print(terminal.Record(report, "", waitingFields(report)...)); err != nil {
 			return err
 		}
 		if peak := report.Peak(); peak >= limit<<20 {
-			a.Warn("the supervisor had %d MiB at its most, the limit is %d MiB", peak>>20, limit)
+			env.Warn("the supervisor had %d MiB at its most, the limit is %d MiB", peak>>20, limit)
 			return &terminal.ExitError{Exit: writ.ExitFailed}
 		}
 		return nil
@@ -209,14 +209,14 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 }
 
 // benchSupervisorCommand runs the supervisor of a benchmark, which reports more than a regular supervisor.
-func (a *app) benchSupervisorCommand() *cobra.Command {
+func benchSupervisorCommand(env *cli.Env) *cobra.Command {
 	var s daemon.Supervisor
 	var listen string
-	c := a.benchDaemon(bench.SupervisorName, func(log *slog.Logger) (_ func(context.Context, func()) error, err error) {
+	c := benchDaemon(env, bench.SupervisorName, func(log *slog.Logger) (_ func(context.Context, func()) error, err error) {
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return nil, err
 		}
-		s.Version, s.Log = a.Version, log
+		s.Version, s.Log = env.Version, log
 		return s.Run, nil
 	})
 	f := c.Flags()
@@ -230,15 +230,15 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 }
 
 // benchRunnerCommand runs a node of a benchmark.
-func (a *app) benchRunnerCommand() *cobra.Command {
+func benchRunnerCommand(env *cli.Env) *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversSimulated, Capacity: bench.Plenty}
 	var join string
-	c := a.benchDaemon(bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
+	c := benchDaemon(env, bench.RunnerName, func(log *slog.Logger) (func(context.Context, func()) error, error) {
 		token, err := serve.JoinToken(join, false)
 		if err != nil {
 			return nil, err
 		}
-		r.Token, r.Version, r.Log = token.String(), a.Version, log
+		r.Token, r.Version, r.Log = token.String(), env.Version, log
 		return func(ctx context.Context, ready func()) error {
 			return r.Run(ctx, func([]writ.NodeDriver) { ready() })
 		}, nil
@@ -256,12 +256,12 @@ func (a *app) benchRunnerCommand() *cobra.Command {
 
 // benchDaemon returns a hidden command for a part of a benchmark that runs in its own process. It calls prepare after
 // the flags are parsed.
-func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error)) *cobra.Command {
+func benchDaemon(env *cli.Env, name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error)) *cobra.Command {
 	var profile string
 	c := &cobra.Command{
 		Use: name, Hidden: true, Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := cli.NewLog(a.Env, cli.LogFlags{Level: "error", Format: "text"})
+			log, err := cli.NewLog(env, cli.LogFlags{Level: "error", Format: "text"})
 			if err != nil {
 				return err
 			}
@@ -270,7 +270,7 @@ func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(cont
 				return err
 			}
 			daemon.Ease()
-			return bench.Serve(cmd.Context(), run, profile, a.In, a.Out)
+			return bench.Serve(cmd.Context(), run, profile, env.In, env.Out)
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "", "")
@@ -278,7 +278,7 @@ func (a *app) benchDaemon(name string, prepare func(*slog.Logger) (run func(cont
 }
 
 // benchAsynqCommand runs asynq without writ, for comparison.
-func (a *app) benchAsynqCommand() *cobra.Command {
+func benchAsynqCommand(env *cli.Env) *cobra.Command {
 	var p asynqpeer.Peer
 	var redis string
 	c := &cobra.Command{
@@ -288,7 +288,7 @@ func (a *app) benchAsynqCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(peer.Serve(cmd.Context(), &p, a.In, a.Out), end())
+			return errors.Join(peer.Serve(cmd.Context(), &p, env.In, env.Out), end())
 		},
 	}
 	f := c.Flags()
