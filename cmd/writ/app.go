@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/cli/author"
 	"writ/cmd/writ/internal/cli/contexts"
 	"writ/cmd/writ/internal/cli/daemons"
+	"writ/cmd/writ/internal/cli/doctor"
 	"writ/cmd/writ/internal/cli/holds"
 	"writ/cmd/writ/internal/cli/images"
 	"writ/cmd/writ/internal/cli/nodes"
@@ -107,7 +108,6 @@ in the middle cannot make it act.`,
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	root.AddCommand(cli.InGroup(cli.Administration, a.ClientCommands(a.doctorCommand(), a.supportCommand())...)...)
 	root.AddCommand(author.Commands(a.Env)...)
 	root.AddCommand(contexts.Commands(a.Env)...)
 	root.AddCommand(holds.Commands(a.Env)...)
@@ -120,6 +120,7 @@ in the middle cannot make it act.`,
 	root.AddCommand(roster.Commands(a.Env)...)
 	root.AddCommand(images.Commands(a.Env)...)
 	root.AddCommand(daemons.Commands(a.Env)...)
+	root.AddCommand(doctor.Commands(a.Env)...)
 	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root

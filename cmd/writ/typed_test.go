@@ -48,14 +48,14 @@ refused() {
 `
 
 var (
-	followers = regexp.MustCompile(`^(?:\./)?writ .*(?:--follow\b|# .*until Ctrl-C)`)
-	daemons   = regexp.MustCompile(`^((?:[A-Z_]+=\S+ )*)((?:\./)?writ (?:dev|coord|supervisor|runner|boot serve)\b.*)$`)
-	mustFail  = regexp.MustCompile(`^(writ .*# refused\b)`)
+	followers    = regexp.MustCompile(`^(?:\./)?writ .*(?:--follow\b|# .*until Ctrl-C)`)
+	startDaemons = regexp.MustCompile(`^((?:[A-Z_]+=\S+ )*)((?:\./)?writ (?:dev|coord|supervisor|runner|boot serve)\b.*)$`)
+	mustFail     = regexp.MustCompile(`^(writ .*# refused\b)`)
 )
 
 // howTyped returns a printed command in the form for the shell of typing.
 func howTyped(command string) string {
-	if m := daemons.FindStringSubmatch(command); m != nil {
+	if m := startDaemons.FindStringSubmatch(command); m != nil {
 		return m[1] + "until_ctrl_c 'listening|Ctrl-C ends it' " + m[2]
 	}
 	if followers.MatchString(command) {

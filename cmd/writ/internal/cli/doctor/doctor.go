@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -96,7 +96,7 @@ func withoutDoctor(fix string) string {
 	return strings.ReplaceAll(fix, "(`writ doctor`)", "(its host starts it with `writ coord --data DIR`)")
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(env *cli.Env) *cobra.Command {
 	var redis redisqueue.Server
 	var host daemon.HostConfig
 	var data, records string
@@ -124,7 +124,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db\n  writ doctor --journal @journal.address",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
+			found := append(examine(cmd.Context(), env, data), examineHost(cmd.Context(), data, host)...)
 			found = append(found, examineUnits(unitDirs)...)
 			if redis.URL != "" {
 				if err := serve.FindRedis(&redis); err != nil {
@@ -138,7 +138,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 			for i, f := range found { // they may quote a configuration or a flag
 				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(withoutDoctor(f.Fix))
 			}
-			err := a.Print(terminal.List(found, found, func(f finding) string { return f.Check },
+			err := env.Print(terminal.List(found, found, func(f finding) string { return f.Check },
 				cli.Column("CHECK", func(f finding) string { return f.Check }),
 				cli.Column("STATE", func(f finding) string { return f.State }),
 				cli.Column("DETAIL", finding.about),
@@ -197,8 +197,8 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 }
 
 // examine checks the client, the script sandbox, the data directory and the tools on this machine.
-func (a *app) examine(ctx context.Context, data string) []finding {
-	found := append(a.examineClient(ctx), examineEvaluator(ctx), examineData(data))
+func examine(ctx context.Context, env *cli.Env, data string) []finding {
+	found := append(examineClient(ctx, env), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
 		found = append(found, t.examine())
 	}
@@ -345,9 +345,9 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 	return found
 }
 
-func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity.Roster) finding {
+func examineKey(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster) finding {
 	f := finding{Check: "signing key", State: ill}
-	keys := a.Keys()
+	keys := env.Keys()
 	keys.Passphrase = nil // the doctor only inspects the key
 	if c != nil && keys.Spec == "" {
 		keys.Spec = c.Context.Key

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 
 // examineClient checks the configuration, the coordinators, the roster and the signing key. If no cluster is configured, it skips these
 // checks and returns one finding.
-func (a *app) examineClient(ctx context.Context) []finding {
-	if f, skip := a.unconfigured(); skip {
+func examineClient(ctx context.Context, env *cli.Env) []finding {
+	if f, skip := unconfigured(env); skip {
 		return []finding{f}
 	}
-	c, f := a.examineConfig()
+	c, f := examineConfig(env)
 	found := []finding{f}
 	var roster *identity.Roster
 	if c != nil {
@@ -30,13 +30,13 @@ func (a *app) examineClient(ctx context.Context) []finding {
 		found = append(append(found, examineNodes(ctx, c)...), examineRuns(ctx, c)...)
 		found = append(found, examineEnds(ctx, c, time.Now())...)
 	}
-	return append(found, a.examineKey(ctx, c, roster))
+	return append(found, examineKey(ctx, env, c, roster))
 }
 
 // unconfigured reports whether neither the configuration nor a flag or variable names a cluster, a coordinator or a key, as on a new machine.
-func (a *app) unconfigured() (finding, bool) {
-	file, err := a.Configuration()
-	if err != nil || !cli.NamesNothing(file, a.Flags.Context, a.Flags.Overrides()) {
+func unconfigured(env *cli.Env) (finding, bool) {
+	file, err := env.Configuration()
+	if err != nil || !cli.NamesNothing(file, env.Flags.Context, env.Flags.Overrides()) {
 		return finding{}, false
 	}
 	return finding{
@@ -46,14 +46,14 @@ func (a *app) unconfigured() (finding, bool) {
 	}, true
 }
 
-func (a *app) examineConfig() (*client.Client, finding) {
+func examineConfig(env *cli.Env) (*client.Client, finding) {
 	f := finding{Check: "configuration", State: ill}
-	file, err := a.Configuration()
+	file, err := env.Configuration()
 	if err != nil {
 		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f
 	}
-	c, err := a.Client()
+	c, err := env.Client()
 	if err != nil {
 		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"archive/tar"
@@ -70,7 +70,7 @@ func ofRun(id string) []part {
 	}
 }
 
-func (a *app) supportCommand() *cobra.Command {
+func supportCommand(env *cli.Env) *cobra.Command {
 	var file string
 	var runs, logs []string
 	c := &cobra.Command{
@@ -95,8 +95,8 @@ A command that fails is no error: what it says is in the file.`,
 				if cmd.Context().Err() != nil {
 					return cmd.Context().Err()
 				}
-				a.Note("writ %s", strings.Join(parts[i].command, " "))
-				if err := parts[i].collect(a.Env, given); err != nil {
+				env.Note("writ %s", strings.Join(parts[i].command, " "))
+				if err := parts[i].collect(env, given); err != nil {
 					return err
 				}
 			}
@@ -115,8 +115,8 @@ A command that fails is no error: what it says is in the file.`,
 			for _, p := range parts {
 				views = append(views, partView{p.name, len(p.text), "writ " + strings.Join(p.command, " "), p.exit})
 			}
-			a.Note("%s is written; look through it before you give it away", file)
-			return a.Print(terminal.List(views, views, func(v partView) string { return v.File },
+			env.Note("%s is written; look through it before you give it away", file)
+			return env.Print(terminal.List(views, views, func(v partView) string { return v.File },
 				cli.Column("FILE", func(v partView) string { return v.File }),
 				cli.Column("BYTES", func(v partView) string { return fmt.Sprint(v.Bytes) }),
 				cli.Column("EXIT", func(v partView) string { return fmt.Sprint(v.Exit) })))
