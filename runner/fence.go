@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,10 +10,10 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/sleep"
 	"writ/runner/journal"
+	"writ/runner/member"
 	"writ/sal"
 	"writ/supervisor/nodes"
 )
@@ -36,7 +35,7 @@ const (
 
 // fence stops the resources of a removed node.
 type fence struct {
-	member  *Member
+	member  *member.Member
 	api     nodes.Backend
 	journal *journal.Journal
 	drivers []sal.Driver
@@ -52,19 +51,19 @@ type fence struct {
 // signed that the node is lost; if so, it stops everything. insist is set if the datacenter was reachable a moment ago;
 // retire then retries until it answers.
 func (f *fence) retire(ctx context.Context, insist bool) {
-	for ctx.Err() == nil && !f.member.state().FenceOrdered {
-		switch err := f.member.learnFence(ctx, f.api); {
+	for ctx.Err() == nil && !f.member.State().FenceOrdered {
+		switch err := member.LearnFence(ctx, f.member, f.api); {
 		case err == nil:
 		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
 		case writ.AsError(err).Decided():
 			f.log.ErrorContext(ctx, "supervisor declares this node lost without a valid signature of a person: machines, containers and databases keep running", "err", err)
 			return
-		case !insist || sleep.For(ctx, askEvery) != nil:
+		case !insist || sleep.For(ctx, member.AskEvery) != nil:
 			return
 		}
 	}
-	if ctx.Err() != nil || f.member.state().Fenced {
+	if ctx.Err() != nil || f.member.State().Fenced {
 		return
 	}
 	f.log.WarnContext(ctx, "node declared lost by a person: stopping all machines, containers and databases; volumes are kept")
@@ -75,65 +74,6 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 		}
 		_ = sleep.For(ctx, fenceEvery)
 	}
-}
-
-// learnFence asks the supervisor whether the node must stop its resources, and stores a valid order. The supervisor's
-// signature alone does not suffice: a thief of its key could stop every node permanently. The answer contains the
-// statement of the person who signed the loss.
-func (m *Member) learnFence(ctx context.Context, api nodes.Backend) error {
-	nonce := make([]byte, identity.NonceSize)
-	_, _ = rand.Read(nonce) // never fails
-	signed, err := api.Fence(ctx, m.Node(), nonce)
-	if err != nil {
-		return fmt.Errorf("request the fence order of the node: %w", err)
-	}
-	opened, _, err := envelope.Open[nodes.Membership](envelope.Fence, signed, m.supervisorKey)
-	if err != nil {
-		return fmt.Errorf("verify the fence order of the node: %w", err)
-	}
-	order, err := m.answers(opened, nonce)
-	if err != nil {
-		return fmt.Errorf("verify the fence order of the node: %w", err)
-	}
-	if order.Node != m.Node() || order.Datacenter != m.Datacenter() || !left(order.Admission) {
-		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s",
-			order.Node, order.Datacenter)
-	}
-	err = m.verifyLoss(order.Lost)
-	if writ.CodeOf(err) == writ.CodeRosterTooOld {
-		if err = newRosterWatch(m, api).refresh(ctx); err == nil {
-			err = m.verifyLoss(order.Lost)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("verify the statement that the node is lost: %w", err)
-	}
-	return m.change(func(r *record) { r.FenceOrdered = true })
-}
-
-// verifyLoss checks that a person who may admit nodes has signed that this node is lost.
-func (m *Member) verifyLoss(signed []byte) error {
-	verifier := identity.Verifier{Roster: m.Roster(), Datacenter: m.Datacenter()}
-	v, err := verifier.PastStatement(signed)
-	if err != nil {
-		return err
-	}
-	s := v.Statement
-	if s.Kind() != "node" || s.Decision != identity.DecisionLost || s.ID() != string(m.Node()) ||
-		s.Seen.Fingerprint != identity.Fingerprint(m.PublicKey()) {
-		return writ.Errorf(writ.CodeOperationNotAllowed, "the statement says %s of the %s with the key %s", s.Decision,
-			s.Subject, s.Seen.Fingerprint)
-	}
-	return nil
-}
-
-// change stores a change of the record and applies it.
-func (m *Member) change(change func(r *record)) error {
-	m.adopting.Lock()
-	defer m.adopting.Unlock()
-	next := m.state()
-	change(&next)
-	return m.store(next, m.Roster())
 }
 
 // round stops all resources that it can, reports to the supervisor, and returns true if no work is left.
@@ -147,7 +87,7 @@ func (f *fence) round(ctx context.Context) (done bool) {
 	}
 	err := f.report(ctx, answer)
 	if err == nil && len(answer.Open) == 0 {
-		err = f.member.change(func(r *record) { r.Fenced = true })
+		err = f.member.Change(func(r *member.Record) { r.Fenced = true })
 		done = err == nil
 	}
 	if err != nil && ctx.Err() == nil {
@@ -158,12 +98,12 @@ func (f *fence) round(ctx context.Context) (done bool) {
 
 // report signs the answer of the node and sends it to the supervisor.
 func (f *fence) report(ctx context.Context, answer *nodes.FenceAnswer) error {
-	if err := f.member.change(func(r *record) { r.FenceRound++ }); err != nil {
+	if err := f.member.Change(func(r *member.Record) { r.FenceRound++ }); err != nil {
 		return err
 	}
 	answer.Node, answer.Datacenter = f.member.Node(), f.member.Datacenter()
-	answer.Round, answer.Clock = f.member.state().FenceRound, f.now().UnixMilli()
-	signed, err := envelope.Sign(envelope.Fenced, f.member.key, answer)
+	answer.Round, answer.Clock = f.member.State().FenceRound, f.now().UnixMilli()
+	signed, err := envelope.Sign(envelope.Fenced, f.member.PrivateKey(), answer)
 	if err != nil {
 		return fmt.Errorf("sign the answer to the fence order: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
-	"writ/runner"
+	"writ/runner/member"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
 )
@@ -370,9 +370,9 @@ func (s *fixture) closeAPI(requests int) {
 }
 
 // join creates a member with a token.
-func (s *fixture) join(dir string) *runner.Member {
+func (s *fixture) join(dir string) *member.Member {
 	s.Helper()
-	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1", Version: "test"})
+	m, err := member.Join(s.Context(), member.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1", Version: "test"})
 	must(s.TB, err)
 	return m
 }

@@ -247,7 +247,7 @@ func raise(number *atomic.Int64, n int64) {
 // supervisorKey returns the key of an envelope's signer. An unknown key may belong to a roster that the node does not
 // have yet, so it also requests newer rosters.
 func (n *incarnation) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
-	key, err := n.member.supervisorKey(id)
+	key, err := n.member.SupervisorKey(id)
 	if err != nil {
 		n.rosters.want(0)
 	}

@@ -20,6 +20,7 @@ import (
 	"writ/internal/sleep"
 	"writ/internal/tracing"
 	"writ/runner/journal"
+	"writ/runner/member"
 	"writ/runner/nodelog"
 	"writ/runner/queue"
 	"writ/sal"
@@ -31,7 +32,7 @@ const pruneEvery = 10 * time.Minute
 
 // incarnation is one start of a runner, with all of its state in memory.
 type incarnation struct {
-	member  *Member
+	member  *member.Member
 	api     nodes.Backend
 	node    writ.NodeID
 	queue   queue.Queue
@@ -118,7 +119,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	}
 	slices.SortFunc(n.about, func(a, b writ.NodeDriver) int { return cmp.Compare(a.Module, b.Module) })
 	var err error
-	if n.capacity, err = capacity(r.Member.dir, r.Capacity); err != nil {
+	if n.capacity, err = capacity(r.Member.Dir(), r.Capacity); err != nil {
 		return nil, fmt.Errorf("measure the host: %w", err)
 	}
 	if n.number, err = n.journal.Begin(ctx); err != nil {
@@ -128,7 +129,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	if err != nil {
 		return nil, fmt.Errorf("read the epoch: %w", err)
 	}
-	n.epoch.Store(max(epoch, r.Member.state().Epoch))
+	n.epoch.Store(max(epoch, r.Member.State().Epoch))
 	n.epochKept.Store(n.epoch.Load())
 	n.desk.active = map[writ.JobKey]*work{}
 	if n.desk.cancelled, err = n.journal.Cancels(ctx); err != nil {
@@ -163,7 +164,7 @@ func (n *incarnation) sendResults(ctx context.Context, results []*writ.Result) e
 //
 //failpoint:none the caller names the message
 func (n *incarnation) send(ctx context.Context, kind envelope.Kind, records ...any) error {
-	signed, err := envelope.Sign(kind, n.member.key, records...)
+	signed, err := envelope.Sign(kind, n.member.PrivateKey(), records...)
 	if err != nil {
 		return fmt.Errorf("sign %d records: %w", len(records), err)
 	}
@@ -229,7 +230,7 @@ func (n *incarnation) faultText(now time.Time) string {
 	if n.stopping.Load() {
 		return errShutdown.Error()
 	}
-	if _, err := n.member.trusted(now); err != nil {
+	if _, err := n.member.Trusted(now); err != nil {
 		return err.Error()
 	}
 	if err := n.store.get(); err != nil {

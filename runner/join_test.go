@@ -20,7 +20,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/runner"
+	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
 
@@ -34,7 +34,7 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 		t.Errorf("claims = %+v, want one that proves the token", s.claims)
 	}
 
-	again, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s})
+	again, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s})
 	must(t, err)
 	if again.Node() != first.Node() || !again.PublicKey().Equal(first.PublicKey()) || again.Roster().Version != 1 {
 		t.Error("the restarted node is somebody else")
@@ -66,7 +66,7 @@ func TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
 			s.takesSerials = tt.takes
-			_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: s, Cluster: s.roster.Cluster, Name: "n1", Serial: tt.serial})
+			_, err := member.Join(t.Context(), member.Joining{Dir: t.TempDir(), API: s, Cluster: s.roster.Cluster, Name: "n1", Serial: tt.serial})
 			must(t, err)
 			if len(s.claims) != 1 || s.claims[0].Serial != tt.want {
 				t.Errorf("it claimed %+v", s.claims)
@@ -116,7 +116,7 @@ func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 			if tt.spoil != nil {
 				tt.spoil(s)
 			}
-			_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: text, Name: "n1"})
+			_, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Token: text, Name: "n1"})
 			if err == nil || tt.want != "" && writ.CodeOf(err) != tt.want {
 				t.Errorf("Join = %v, want %s", err, tt.want)
 			}
@@ -146,11 +146,11 @@ func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 	} {
 		s, dir := newFixture(t), t.TempDir()
 		s.spoil = tt.spoil
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1"})
+		_, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1"})
 		if writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: Join = %v, want %s", name, err, tt.want)
 		}
-		if runner.Joined(dir) {
+		if member.Joined(dir) {
 			t.Errorf("%s: it was stored", name)
 		}
 	}
@@ -198,7 +198,7 @@ func TestAWelcomeCannotBeChangedInTransit(t *testing.T) {
 		api := s.through(t, welcome(func(w *nodes.Welcome) {
 			w.Node, w.Name, w.Admission, w.Cluster, w.Datacenter, w.Epoch = "x", "evil", writ.AdmissionRemoved, "x", "x", 9_000_000_000_000_000_000
 		}))
-		m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
+		m, err := member.Join(t.Context(), member.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
 		must(t, err)
 		stored, err := os.ReadFile(filepath.Join(dir, "member.json"))
 		must(t, err)
@@ -209,8 +209,8 @@ func TestAWelcomeCannotBeChangedInTransit(t *testing.T) {
 	t.Run("WithoutSignatureItIsRefused", func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
 		api := s.through(t, welcome(func(w *nodes.Welcome) { w.Signed = nil }))
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
-		if writ.CodeOf(err) != writ.CodeSignatureMalformed || writ.AsError(err).Hint == "" || runner.Joined(dir) {
+		_, err := member.Join(t.Context(), member.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
+		if writ.CodeOf(err) != writ.CodeSignatureMalformed || writ.AsError(err).Hint == "" || member.Joined(dir) {
 			t.Errorf("Join = %v", err)
 		}
 	})
@@ -223,9 +223,9 @@ func TestAWelcomeCannotBeChangedInTransit(t *testing.T) {
 			}
 			w.Signed = old
 		}))
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n0"})
+		_, err := member.Join(t.Context(), member.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n0"})
 		must(t, err)
-		if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"}); writ.CodeOf(err) != writ.CodeSignatureInvalid || runner.Joined(dir) {
+		if _, err := member.Join(t.Context(), member.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"}); writ.CodeOf(err) != writ.CodeSignatureInvalid || member.Joined(dir) {
 			t.Errorf("Join = %v", err)
 		}
 	})
@@ -249,8 +249,8 @@ func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &waitsFor{text: "the supervisor has roster 2", found: cancel}
-	_, err := runner.Join(ctx, runner.Joining{Dir: dir, API: api, Token: token, Name: "n1", Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err == nil || runner.Joined(dir) || held == 0 {
+	_, err := member.Join(ctx, member.Joining{Dir: dir, API: api, Token: token, Name: "n1", Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err == nil || member.Joined(dir) || held == 0 {
 		t.Errorf("Join = %v with %d rosters held back", err, held)
 	}
 }
@@ -273,7 +273,7 @@ func TestJoinWaitsForTheNodeAPIAndAsksAgainForALostAnswer(t *testing.T) {
 		s := newFixture(t)
 		s.closeAPI(2)
 		api := &losesFirstAnswer{fixture: s}
-		m, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n1"})
+		m, err := member.Join(t.Context(), member.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n1"})
 		must(t, err)
 		if len(s.claims) != 2 || len(s.members) != 1 {
 			t.Errorf("%d claims made %d members, want 2 and 1", len(s.claims), len(s.members))
@@ -300,23 +300,23 @@ func (d *losesFirstAnswer) Admit(ctx context.Context, claim nodes.Claim) (nodes.
 
 func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	s, dir := newFixture(t), t.TempDir()
-	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Name: "n1"}); writ.CodeOf(err) != writ.CodeUsage {
+	if _, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Name: "n1"}); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("Join without token and cluster = %v, want %s", err, writ.CodeUsage)
 	}
 	s.setAdmission(writ.AdmissionPending)
-	m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
+	m, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 	must(t, err)
-	want := runner.Place{Admission: writ.AdmissionPending, Name: m.Name(), Datacenter: "home", Fingerprint: identity.Fingerprint(m.PublicKey())}
-	if got := runner.PlaceOf(dir); got != want {
+	want := member.Place{Admission: writ.AdmissionPending, Name: m.Name(), Datacenter: "home", Fingerprint: identity.Fingerprint(m.PublicKey())}
+	if got := member.PlaceOf(dir); got != want {
 		t.Errorf("the data directory is that of %+v, want %+v", got, want)
 	}
-	if got := runner.PlaceOf(t.TempDir()); got != (runner.Place{}) {
+	if got := member.PlaceOf(t.TempDir()); got != (member.Place{}) {
 		t.Errorf("an empty data directory is that of %+v", got)
 	}
 	if m.Admission() != writ.AdmissionPending || s.claims[0].Proof != nil {
 		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].Proof)
 	}
-	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: newFixture(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
+	if _, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Token: newFixture(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("Join with a token of another cluster = %v, want %s", err, writ.CodeConflict)
 	}
 }
@@ -327,7 +327,7 @@ func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
 		s.amend(func(*identity.Roster) {})
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
+		_, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		newest := s.rosters
 		s.setRosters(newest[:1])
@@ -370,7 +370,7 @@ func TestANodeThatCannotJoinAsksSeldom(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		api := &awayAPI{reasons: []string{"refused", "refused", "refused", "no route", "no route", "no route"}, began: time.Now(), enough: stop}
 		var said bytes.Buffer
-		_, err := runner.Join(ctx, runner.Joining{
+		_, err := member.Join(ctx, member.Joining{
 			Dir: t.TempDir(), API: api, Cluster: writ.ClusterID(strings.Repeat("0a", 32)), Name: "n1", Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
 		if err == nil {

@@ -18,6 +18,7 @@ import (
 	"writ/identity/envelope"
 	"writ/runner"
 	"writ/runner/journal"
+	"writ/runner/member"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
 	"writ/supervisor/nodes"
@@ -27,7 +28,7 @@ import (
 type node struct {
 	*fixture
 	dir    string
-	member *runner.Member
+	member *member.Member
 	runner *runner.Runner
 	queue  *memory.Queue
 	host   *host
@@ -51,7 +52,7 @@ type node struct {
 // no real time. change may be nil.
 func (s *fixture) start(dir string, h *host, change func(r *runner.Runner)) *node {
 	s.Helper()
-	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s})
+	m, err := member.Join(s.Context(), member.Joining{Dir: dir, API: s})
 	must(s.TB, err)
 	j, err := journal.Open(s.Context(), filepath.Join(dir, "runner.db"))
 	must(s.TB, err)

@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/internal/sleep"
+	"writ/runner/member"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
 )
@@ -21,7 +22,7 @@ const maxPermits = 1024
 // permits verifies that a person signed for a job, so that a thief of the supervisor's key alone cannot make the node
 // change anything. A payload is fetched and verified once per run, and again when the roster changes.
 type permits struct {
-	member  *Member
+	member  *member.Member
 	api     nodes.Backend
 	now     func() time.Time
 	refresh func(ctx context.Context) error    // fetches newer rosters

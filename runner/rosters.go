@@ -2,12 +2,11 @@ package runner
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
-	"writ/identity/chain"
 	"writ/internal/sleep"
+	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
 
@@ -17,15 +16,15 @@ const refreshEvery = 10 * time.Minute
 
 // rosterWatch keeps a member's rosters up to date.
 type rosterWatch struct {
-	member *Member
+	member *member.Member
 	api    nodes.Backend
 	sem    chan struct{} // holds one token: one refresh at a time
 	wake   chan struct{} // holds one token
 	wanted atomic.Int64  // highest announced version
 }
 
-func newRosterWatch(member *Member, api nodes.Backend) *rosterWatch {
-	return &rosterWatch{member: member, api: api, sem: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+func newRosterWatch(m *member.Member, api nodes.Backend) *rosterWatch {
+	return &rosterWatch{member: m, api: api, sem: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
 // want requests roster version; 0 means any newer version.
@@ -53,12 +52,7 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	links, err := chain.CollectPages(w.member.Roster().Version,
-		func(after int) ([][]byte, error) { return w.api.Rosters(ctx, after) })
-	if err != nil {
-		return fmt.Errorf("fetch rosters: %w", err)
-	}
-	return w.member.adopt(links, time.Now())
+	return member.Refresh(ctx, w.member, w.api)
 }
 
 // followRosters refreshes at start, when a newer roster is announced or a signer is unknown, and every refreshEvery.
@@ -79,7 +73,7 @@ func (n *incarnation) followRosters(ctx context.Context) {
 		failing = err != nil
 		pause, wake := refreshEvery, n.rosters.wake
 		if failing || n.rosters.wanted.Load() > int64(version) {
-			pause, wake = askEvery, nil
+			pause, wake = member.AskEvery, nil
 		} else if sleep.For(ctx, retryAfter) != nil { // an attacker who sends garbage must not cause constant requests
 			return
 		}

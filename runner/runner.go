@@ -25,6 +25,7 @@ import (
 	"writ/internal/tally"
 	"writ/internal/tracing"
 	"writ/runner/journal"
+	"writ/runner/member"
 	"writ/runner/nodelog"
 	"writ/runner/queue"
 	"writ/sal"
@@ -40,7 +41,7 @@ const (
 
 // Runner serves one node. Fill it in and call Run once.
 type Runner struct {
-	Member  *Member          // see Join
+	Member  *member.Member   // see Join
 	API     nodes.Backend    // node API of the datacenter's supervisor
 	Queue   queue.Queue      // queue of the datacenter
 	Journal *journal.Journal // journal of this node
@@ -113,8 +114,8 @@ func (r *Runner) Run(ctx context.Context) error {
 		return err
 	}
 	log := cmp.Or(r.Log, slog.New(slog.DiscardHandler))
-	err = r.Member.awaitApproval(ctx, r.API, log)
-	if left(r.Member.Admission()) {
+	err = member.AwaitApproval(ctx, r.Member, r.API, log)
+	if member.Left(r.Member.Admission()) {
 		r.fence(drivers, nil, log).retire(ctx, false)
 	}
 	var n *incarnation
@@ -130,7 +131,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.current.Store(n)
 	err = n.run(ctx)
 	r.current.Store(nil)
-	if left(r.Member.Admission()) {
+	if member.Left(r.Member.Admission()) {
 		r.fence(drivers, n, log).retire(ctx, true)
 	}
 	return err

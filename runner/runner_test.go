@@ -19,6 +19,7 @@ import (
 	"writ/identity/envelope"
 	"writ/internal/testenv"
 	"writ/runner"
+	"writ/runner/member"
 	"writ/sal"
 )
 
@@ -612,7 +613,7 @@ func TestANodeServesOnceItIsApproved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
+		_, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		n := s.start(dir, newHost(), nil)
 		job := n.job(1, "node.ping", "", nil)
@@ -633,7 +634,7 @@ func TestARejectedNodeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
-		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
+		_, err := member.Join(t.Context(), member.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
 		n := s.start(dir, newHost(), nil)
 		quiet(time.Minute)

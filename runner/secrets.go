@@ -29,7 +29,7 @@ func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[c
 			return nil, writ.Errorf(writ.CodeSecretUnknown, "the secret %s did not come with the job", string(name)).
 				WithHint("it was removed after the job was first sent; `writ secret list` shows the existing secrets")
 		}
-		value, err := secret.Open(ciphertext, labelOf(job, name), n.member.age)
+		value, err := secret.Open(ciphertext, labelOf(job, name), n.member.AgeKey())
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func (n *incarnation) give(ctx context.Context) {
 		return
 	}
 	g := &transfer.Giver{
-		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.key,
+		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.PrivateKey(),
 		Keys: n.supervisorKey,
 		Hold: n.hold, Shipper: n.shipper, Rate: n.transfers.Rate, Now: n.now, Log: n.log,
 	}
@@ -75,6 +75,6 @@ func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
 	return &transfer.Fetcher{
-		Key: n.member.key, Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w),
+		Key: n.member.PrivateKey(), Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w),
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"writ/runner"
 	"writ/runner/hardware"
 	runnerjournal "writ/runner/journal"
+	"writ/runner/member"
 	"writ/runner/queue"
 	"writ/sal"
 	"writ/sal/host"
@@ -64,12 +65,12 @@ func (n *realNode) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, err := runner.Join(t.Context(), runner.Joining{Dir: n.dir, API: &n.sim.api, Token: n.token, Name: n.name})
+	joined, err := member.Join(t.Context(), member.Joining{Dir: n.dir, API: &n.sim.api, Token: n.token, Name: n.name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.runner = &runner.Runner{
-		Member: member, API: &n.sim.api, Queue: cmp.Or[queue.Queue](n.way, n.sim.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
+		Member: joined, API: &n.sim.api, Queue: cmp.Or[queue.Queue](n.way, n.sim.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
 		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.sim.clock).now,
 		Host: func() writ.Host { // without the time of the start: the clock of a simulation is another
 			h := hardware.Here().Host()

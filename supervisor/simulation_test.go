@@ -25,6 +25,7 @@ import (
 	"writ/internal/testenv"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
+	"writ/runner/member"
 	"writ/supervisor"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
@@ -482,12 +483,12 @@ func (s *simulation) startNode(n *simNode) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	p.stop = stop
 	go func() {
-		member, err := runner.Join(ctx, runner.Joining{Dir: n.dir, API: &s.api, Token: n.token, Name: n.name})
+		joined, err := member.Join(ctx, member.Joining{Dir: n.dir, API: &s.api, Token: n.token, Name: n.name})
 		if err == nil {
-			n.id.Store(member.Node())
-			s.byID.Store(member.Node(), p)
+			n.id.Store(joined.Node())
+			s.byID.Store(joined.Node(), p)
 			r := &runner.Runner{
-				Member: member, API: &s.api, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
+				Member: joined, API: &s.api, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
 				Slots: 4, Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: n.clock.now,
 			}
 			err = r.Run(ctx)

@@ -9,7 +9,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/testenv"
-	"writ/runner"
+	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
 
@@ -21,7 +21,7 @@ func TestNodesOfABatchJoinWithoutACommandForEach(t *testing.T) {
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Listen: nodeAPI, Nodes: 0, Speed: "0"})
 	join := func(name, serial string) writ.Admission {
 		t.Helper()
-		m, err := runner.Join(t.Context(), runner.Joining{
+		m, err := member.Join(t.Context(), member.Joining{
 			Dir: t.TempDir(), API: &nodes.Client{URL: "http://" + nodeAPI}, Cluster: s.Client.Context.Cluster, Name: name, Serial: serial,
 		})
 		if err != nil {

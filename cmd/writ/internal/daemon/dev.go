@@ -16,7 +16,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/runner"
+	"writ/runner/member"
 	"writ/runner/queue/redisqueue"
 )
 
@@ -389,7 +389,7 @@ func (d *Dev) nodeDir(n devNode) string {
 // removed nodes without waiting for them.
 func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode) (removed []string, err error) {
 	for _, n := range nodes {
-		key := runner.PlaceOf(d.nodeDir(n)).Fingerprint // a removed node may have had the same name
+		key := member.PlaceOf(d.nodeDir(n)).Fingerprint // a removed node may have had the same name
 		err := retry(ctx, func() error {
 			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name)})
 			if err != nil {
@@ -439,7 +439,7 @@ func retry(ctx context.Context, do func() error) error {
 func (d *Dev) tokenFor(
 	ctx context.Context, c *client.Client, person *client.Person, dir string, n devNode,
 ) (string, error) {
-	if _, err := runner.Join(ctx, runner.Joining{Dir: dir, Log: d.Log}); writ.CodeOf(err) != writ.CodeUsage {
+	if _, err := member.Join(ctx, member.Joining{Dir: dir, Log: d.Log}); writ.CodeOf(err) != writ.CodeUsage {
 		return "", err // a member, or broken; USAGE means that a token is needed
 	}
 	var text string

@@ -12,7 +12,7 @@ import (
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
-	"writ/runner"
+	"writ/runner/member"
 )
 
 // nodeTrust verifies the supervisor of a node. Before the node has joined, it uses the rosters that lead from the token
@@ -28,7 +28,7 @@ type nodeTrust struct {
 
 	mu     sync.Mutex
 	early  identity.RosterChain
-	member *runner.Member
+	member *member.Member
 }
 
 var _ transport.Rosters = (*nodeTrust)(nil)
@@ -60,12 +60,12 @@ func (t *nodeTrust) client() *http.Client {
 }
 
 // joined switches to the rosters of a member. It stores later revocations of certificates for the next start.
-func (t *nodeTrust) joined(m *runner.Member) {
+func (t *nodeTrust) joined(m *member.Member) {
 	t.mu.Lock()
 	t.member, t.early, t.datacenter = m, identity.RosterChain{}, m.Datacenter()
 	t.mu.Unlock()
 	var kept []pki.Floor
-	if floor := m.Floor(); floor != nil {
+	if floor := m.State().Floor; floor != nil {
 		kept = append(kept, *floor)
 	}
 	t.floors.Keep(m.Roster().Cluster, kept, func(floor pki.Floor) {

@@ -22,7 +22,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/pki"
-	"writ/runner"
+	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
 
@@ -95,16 +95,16 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	key, err := runner.Key(dir)
+	key, err := member.Key(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &fixture{rosters: signed, node: writ.Node{ID: writ.NodeID(writ.NewUUID()), Name: "n1", Admission: writ.AdmissionApproved}, key: PublicKey(key)}
-	member, err := json.Marshal(map[string]any{
+	text, err := json.Marshal(map[string]any{
 		"cluster": roster.Cluster, "datacenter": dc, "node": s.node.ID, "name": "n1", "admission": "approved", "epoch": 1, "rosters": signed[:1],
 	})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "member.json"), member, 0o600)
+		err = os.WriteFile(filepath.Join(dir, "member.json"), text, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	}
 	clock := time.Unix(0, 0)
 	trust.now = func() time.Time { return clock }
-	joined, err := runner.Join(t.Context(), runner.Joining{Dir: dir})
+	joined, err := member.Join(t.Context(), member.Joining{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	thief.Listener = tls.NewListener(thief.Listener, pki.Server(stolen.Certificate, anyClient))
 	thief.Start()
 	defer thief.Close()
-	if joined, err = runner.Join(t.Context(), runner.Joining{Dir: dir}); err != nil {
+	if joined, err = member.Join(t.Context(), member.Joining{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	if trust, err = newNodeTrust(key, "", "", slog.New(slog.DiscardHandler)); err != nil {

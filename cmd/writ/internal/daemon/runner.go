@@ -21,6 +21,7 @@ import (
 	"writ/runner"
 	"writ/runner/hardware"
 	"writ/runner/journal"
+	"writ/runner/member"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor/nodes"
 )
@@ -73,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		}
 		r.Supervisor[i] = u.String()
 	}
-	key, err := runner.Key(r.Data)
+	key, err := member.Key(r.Data)
 	if err != nil {
 		return err
 	}
@@ -114,16 +115,16 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, drivers.close()) }()
-	member, err := runner.Join(ctx, runner.Joining{
+	joined, err := member.Join(ctx, member.Joining{
 		Dir: r.Data, API: api, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: log,
 		Serial: hardware.Here().Serial(),
 	})
 	if err != nil {
 		return err
 	}
-	trust.joined(member)
+	trust.joined(joined)
 	if !r.Redis.HasLogin() {
-		queue.Login = member.Login(api)
+		queue.Login = joined.Login(api)
 	}
 	store := filepath.Join(r.Data, "journal.db")
 	records, err := journal.Open(ctx, store)
@@ -131,7 +132,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return config.Unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
-	log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
+	log.InfoContext(ctx, "the node has joined", "name", joined.Name(), "node", joined.Node(), "dc", joined.Datacenter())
 	ready(describe(drivers.all))
 	traces, endTraces, err := openTraces(ctx, r.Traces, "writ-runner", r.Version, log)
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	}
 	defer endTraces()
 	node := &runner.Runner{
-		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking,
+		Member: joined, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking,
 		Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host,
 		Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,

@@ -17,6 +17,7 @@ import (
 	"writ/identity"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
+	"writ/runner/member"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
 	"writ/sal"
@@ -200,12 +201,12 @@ func (s *cluster) join(ctx context.Context, name string, transport queue.Queue, 
 		return nil, err
 	}
 	s.stops = append(s.stops, records.Close)
-	member, err := runner.Join(ctx, runner.Joining{Dir: filepath.Join(s.dir, name), API: s.super, Token: token, Name: name, Log: log})
+	joined, err := member.Join(ctx, member.Joining{Dir: filepath.Join(s.dir, name), API: s.super, Token: token, Name: name, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	return &runner.Runner{
-		Member: member, API: s.super, Queue: transport, Journal: records, Drivers: drivers, Capacity: room, Grace: time.Nanosecond, Log: log,
+		Member: joined, API: s.super, Queue: transport, Journal: records, Drivers: drivers, Capacity: room, Grace: time.Nanosecond, Log: log,
 	}, nil
 }
 

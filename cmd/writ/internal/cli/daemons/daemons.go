@@ -14,6 +14,7 @@ import (
 	"writ/coord"
 	"writ/internal/tracing"
 	"writ/runner"
+	"writ/runner/member"
 	"writ/supervisor"
 )
 
@@ -169,7 +170,7 @@ log says which drivers there are, and why.`,
 		if err := serve.FindRedis(&r.Redis); err != nil {
 			return err
 		}
-		token, err := serve.JoinToken(join, runner.Joined(r.Data))
+		token, err := serve.JoinToken(join, member.Joined(r.Data))
 		if err != nil {
 			return err
 		}

@@ -22,15 +22,16 @@ import (
 	stages "writ/efi/progress"
 	"writ/efi/recipe"
 	"writ/runner"
+	"writ/runner/member"
 )
 
 // AsInit returns the machine that this program manages as its first process.
 func AsInit(version string) *boot.Machine {
 	return &boot.Machine{
 		Version: version,
-		Joined:  func() bool { return runner.Joined(boot.DataAt) },
+		Joined:  func() bool { return member.Joined(boot.DataAt) },
 		Admission: func() boot.Admission {
-			p := runner.PlaceOf(boot.DataAt)
+			p := member.PlaceOf(boot.DataAt)
 			return boot.Admission{State: p.Admission, Name: p.Name, Datacenter: p.Datacenter, Fingerprint: p.Fingerprint}
 		},
 		Redact: redact.Text,
@@ -77,7 +78,7 @@ func meaningOf(line string) (report stages.Report, ok bool) {
 	switch about {
 	case runner.LogServing, runner.LogQueue:
 		return stages.Report{Stage: stages.StageJoined}, true
-	case runner.LogCannotJoin:
+	case member.LogCannotJoin:
 		_, pause, _ := strings.Cut(settings, " again=")
 		return stages.Report{
 			Stage: stages.StageRunner, Text: "cannot join yet, tries again in " + pause + ": " + unquoted(why), Failed: true,

@@ -10,6 +10,7 @@ import (
 
 	stages "writ/efi/progress"
 	"writ/runner"
+	"writ/runner/member"
 )
 
 // A boot server recognizes the log lines of a runner on a machine, including their errors.
@@ -21,8 +22,8 @@ func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 		want stages.Report
 	}{
 		{func() { log.Info(runner.LogServing, "dc", "x") }, stages.Report{Stage: stages.StageJoined}},
-		{func() { log.Warn(runner.LogCannotJoin, "again", 5*time.Second, "err", `dial tcp: "no" route=to host`) }, stages.Report{Stage: stages.StageRunner, Text: `cannot join yet, tries again in 5s: dial tcp: "no" route=to host`, Failed: true}},
-		{func() { log.Warn(runner.LogCannotJoin, "again", time.Minute, "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "cannot join yet, tries again in 1m0s: refused", Failed: true}},
+		{func() { log.Warn(member.LogCannotJoin, "again", 5*time.Second, "err", `dial tcp: "no" route=to host`) }, stages.Report{Stage: stages.StageRunner, Text: `cannot join yet, tries again in 5s: dial tcp: "no" route=to host`, Failed: true}},
+		{func() { log.Warn(member.LogCannotJoin, "again", time.Minute, "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "cannot join yet, tries again in 1m0s: refused", Failed: true}},
 		{func() { log.Warn(runner.LogNoQueue, "dc", "x", "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "the node gets no work: refused", Failed: true}},
 		{func() { log.Info(runner.LogQueue, "dc", "x") }, stages.Report{Stage: stages.StageJoined}},
 		{func() { fmt.Fprintln(&said, "hint: make another one") }, stages.Report{Stage: stages.StageRunner, Failed: true}},

@@ -23,7 +23,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
-	"writ/runner"
+	"writ/runner/member"
 	"writ/supervisor/nodes"
 )
 
@@ -294,7 +294,7 @@ var (
 		w.Until("a batch admits a node", func(ctx context.Context) bool {
 			ctx, stop := context.WithTimeout(ctx, 5*time.Second) // Join waits for a supervisor that may need a restart
 			defer stop()
-			m, err := runner.Join(ctx, runner.Joining{
+			m, err := member.Join(ctx, member.Joining{
 				Dir: filepath.Join(w.Dir, name), API: &nodes.Client{URL: w.api()}, Cluster: w.Client.Context.Cluster, Name: name, Serial: "SN-" + name,
 			})
 			return err == nil && m.Admission() == writ.AdmissionApproved

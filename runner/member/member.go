@@ -1,18 +1,18 @@
-package runner
+// Package member holds a node's membership of its datacenter: its keys, its record and its verified rosters in the data
+// directory, and the requests to the supervisor about them: join, account, standing, order to stop. Every answer must be
+// signed by the datacenter's supervisor; an order to stop must also have the signature of a person. The package must not
+// know jobs, drivers or queues.
+package member
 
 import (
 	"crypto/ed25519"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"filippo.io/age"
@@ -21,7 +21,6 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/identity/pki"
-	"writ/internal/failpoint"
 	"writ/sal"
 )
 
@@ -41,19 +40,16 @@ type Member struct {
 	token   *identity.Token // from this process's Join; nil if it had none
 	version string          // version of the program
 	serial  string          // serial number of the machine, sent with a join; "" if unknown
-	recheck chan struct{}   // holds a token if there are signs that the node was removed
-	gone    chan struct{}   // closed once the supervisor has signed a removal
-	leaving sync.Once
-	open    atomic.Bool // the queue has no accounts, so it cannot refuse a removed node
+	doubts  *Doubts
 
 	adopting sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
-	record   record
+	record   Record
 	roster   *identity.Roster // the newest of the record
 }
 
-// record is the content of member.json.
-type record struct {
+// Record is the content of member.json.
+type Record struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Node       writ.NodeID       `json:"node"`
@@ -86,7 +82,7 @@ func Key(dir string) (ed25519.PrivateKey, error) {
 
 // openMember loads the data directory and creates missing keys. The member's node ID is "" if it never joined.
 func openMember(dir string) (*Member, error) {
-	m := &Member{dir: dir, recheck: make(chan struct{}, 1), gone: make(chan struct{})}
+	m := &Member{dir: dir, doubts: newDoubts()}
 	var err error
 	if m.key, err = Key(dir); err != nil {
 		return nil, err
@@ -112,22 +108,32 @@ func openMember(dir string) (*Member, error) {
 	return m, nil
 }
 
+// Dir returns the data directory.
+func (m *Member) Dir() string { return m.dir }
+
 // Node returns the node's ID.
-func (m *Member) Node() writ.NodeID { return m.state().Node }
+func (m *Member) Node() writ.NodeID { return m.State().Node }
 
 // Name returns the node's name in its datacenter.
-func (m *Member) Name() string { return m.state().Name }
+func (m *Member) Name() string { return m.State().Name }
 
 // Datacenter returns the node's datacenter.
-func (m *Member) Datacenter() writ.DatacenterID { return m.state().Datacenter }
+func (m *Member) Datacenter() writ.DatacenterID { return m.State().Datacenter }
 
 // Admission returns the node's admission, as far as the node knows.
-func (m *Member) Admission() writ.Admission { return m.state().Admission }
+func (m *Member) Admission() writ.Admission { return m.State().Admission }
 
 // PublicKey returns the key that verifies the node's signatures.
 func (m *Member) PublicKey() ed25519.PublicKey { return m.key.Public().(ed25519.PublicKey) }
 
-func (m *Member) state() record {
+// PrivateKey returns the key that signs the node's messages.
+func (m *Member) PrivateKey() ed25519.PrivateKey { return m.key }
+
+// AgeKey returns the key that decrypts values for this node.
+func (m *Member) AgeKey() *age.X25519Identity { return m.age }
+
+// State returns the record.
+func (m *Member) State() Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.record
@@ -140,9 +146,9 @@ func (m *Member) Roster() *identity.Roster {
 	return m.roster
 }
 
-// supervisorKey returns the key of the datacenter's supervisor in the newest roster, if id is its ID.
-func (m *Member) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
-	datacenter, err := m.trusted(time.Now())
+// SupervisorKey returns the key of the datacenter's supervisor in the newest roster, if id is its ID.
+func (m *Member) SupervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
+	datacenter, err := m.Trusted(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +158,9 @@ func (m *Member) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 	return datacenter.SupervisorKey, nil
 }
 
-// trusted returns the node's datacenter in the newest roster. The roster must not have expired, so that an attacker
+// Trusted returns the node's datacenter in the newest roster. The roster must not have expired, so that an attacker
 // cannot keep an old key valid by withholding newer rosters.
-func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
+func (m *Member) Trusted(now time.Time) (*identity.Datacenter, error) {
 	roster, id := m.Roster(), m.Datacenter()
 	if now.After(roster.Expires) {
 		return nil, writ.Errorf(writ.CodeRosterTooOld, "the newest roster that the node has, version %d, expired %s",
@@ -169,17 +175,15 @@ func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 }
 
 // Adopt verifies and stores links that follow the node's rosters.
-func (m *Member) Adopt(following [][]byte) error { return m.adopt(following, time.Now()) }
-
-func (m *Member) adopt(following [][]byte, now time.Time) error {
+func (m *Member) Adopt(following [][]byte) error {
 	if len(following) == 0 {
 		return nil
 	}
 	m.adopting.Lock()
 	defer m.adopting.Unlock()
-	next := m.state()
+	next := m.State()
 	known := identity.RosterChain{Newest: m.Roster(), Links: next.Rosters}
-	chain, err := known.Extend(next.Cluster, following, now)
+	chain, err := known.Extend(next.Cluster, following, time.Now())
 	if err != nil {
 		return fmt.Errorf("verify the rosters after version %d: %w", known.Newest.Version, err)
 	}
@@ -190,14 +194,11 @@ func (m *Member) adopt(following [][]byte, now time.Time) error {
 	return m.store(next, chain.Newest)
 }
 
-// Floor returns the newest known revocations of certificates in the datacenter, or nil if the node has seen none.
-func (m *Member) Floor() *pki.Floor { return m.state().Floor }
-
 // KeepFloor stores floor. A floor of another datacenter is ignored.
 func (m *Member) KeepFloor(floor pki.Floor) error {
 	m.adopting.Lock()
 	defer m.adopting.Unlock()
-	next := m.state()
+	next := m.State()
 	if floor.Datacenter != next.Datacenter {
 		return nil
 	}
@@ -205,8 +206,17 @@ func (m *Member) KeepFloor(floor pki.Floor) error {
 	return m.store(next, m.Roster())
 }
 
+// Change stores a change of the record and applies it.
+func (m *Member) Change(change func(r *Record)) error {
+	m.adopting.Lock()
+	defer m.adopting.Unlock()
+	next := m.State()
+	change(&next)
+	return m.store(next, m.Roster())
+}
+
 // store writes the record and applies it.
-func (m *Member) store(next record, roster *identity.Roster) error {
+func (m *Member) store(next Record, roster *identity.Roster) error {
 	text, err := json.MarshalIndent(next, "", "\t")
 	if err != nil {
 		return fmt.Errorf("encode the membership: %w", err)
@@ -218,80 +228,4 @@ func (m *Member) store(next record, roster *identity.Roster) error {
 	defer m.mu.Unlock()
 	m.record, m.roster = next, roster
 	return nil
-}
-
-const pemKey = "PRIVATE KEY"
-
-// loadKey loads an ed25519 key. It creates one if the file is missing.
-func loadKey(path string) (ed25519.PrivateKey, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, key, err := ed25519.GenerateKey(nil)
-		if err != nil {
-			return nil, err
-		}
-		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			return nil, err
-		}
-		return key, writeFile(path, pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}))
-	}
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != pemKey {
-		return nil, fmt.Errorf("%s is not a PEM file with a private key", path)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s is not an ed25519 key", path)
-	}
-	return key, nil
-}
-
-// loadAge loads the key that decrypts secrets. It creates one if the file is missing.
-func loadAge(path string) (*age.X25519Identity, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key, err := age.GenerateX25519Identity()
-		if err != nil {
-			return nil, err
-		}
-		return key, writeFile(path, []byte(key.String()+"\n"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	key, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return key, nil
-}
-
-// writeFile replaces a file atomically: after a crash it has either the old or the new text. Only its owner can read
-// it.
-func writeFile(path string, text []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = failpoint.OfFile(path).Write(f, text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	err = sal.SyncDir(filepath.Dir(path))
-	failpoint.OfFile(path).End(err)
-	return err
 }

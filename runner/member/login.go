@@ -1,4 +1,4 @@
-package runner
+package member
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"writ/identity/secret"
 	"writ/supervisor/nodes"
 )
+
+// loginPause is the minimum interval of requests for the account.
+const loginPause = time.Second
 
 // login caches a node's account at the queue. It asks the supervisor for the account if it is unknown or the queue
 // refused it. The password is held in memory only.
@@ -45,29 +48,29 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-	case <-l.member.gone:
-		return "", "", l.member.rejected()
+	case <-l.member.doubts.gone:
+		return "", "", l.member.Rejected()
 	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
 	}
 	// The timer may have fired at the same moment, or the node was removed in an earlier incarnation.
-	if left(l.member.Admission()) {
-		return "", "", l.member.rejected()
+	if Left(l.member.Admission()) {
+		return "", "", l.member.Rejected()
 	}
-	l.next = time.Now().Add(retryAfter)
+	l.next = time.Now().Add(loginPause)
 	name, password, err = l.ask(ctx)
 	if err != nil {
 		l.known = false
 		if writ.CodeOf(err) == writ.CodeNodeRejected { // the error is not signed
-			l.member.askAgain()
+			l.member.doubts.askAgain()
 		}
 		if !writ.AsError(err).Retryable() {
-			l.next = time.Now().Add(askEvery)
+			l.next = time.Now().Add(AskEvery)
 		}
 		return "", "", fmt.Errorf("request the node's account: %w", err)
 	}
 	l.known, l.name, l.password = true, name, password
-	l.member.open.Store(name == "")
+	l.member.doubts.open.Store(name == "")
 	return name, password, nil
 }
 
@@ -82,7 +85,7 @@ func (l *login) ask(ctx context.Context) (name, password string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	records, _, err := envelope.Open[nodes.Account](envelope.Account, signed, m.supervisorKey)
+	records, _, err := envelope.Open[nodes.Account](envelope.Account, signed, m.SupervisorKey)
 	if err != nil {
 		return "", "", err
 	}
@@ -93,7 +96,7 @@ func (l *login) ask(ctx context.Context) (name, password string, err error) {
 	if account.User == "" {
 		return "", "", nil
 	}
-	state := m.state()
+	state := m.State()
 	password, err = secret.Open(account.Secret, secret.AccountLabel(state.Cluster, state.Datacenter, state.Node), m.age)
 	return account.User, password, err
 }

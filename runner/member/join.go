@@ -1,4 +1,4 @@
-package runner
+package member
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// askEvery is the retry interval for an unreachable node API and for the approval of the node.
-const askEvery = 5 * time.Second
+// AskEvery is the retry interval for an unreachable node API and for the approval of the node.
+const AskEvery = 5 * time.Second
 
 // askSeldom is the retry interval after a join failed twice with the same error. It limits the load that a rack of
 // machines puts on a supervisor.
@@ -79,7 +79,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	m.record.Cluster, m.record.Name = pin, j.Name
 	log := cmp.Or(j.Log, slog.New(slog.DiscardHandler))
 	for same, before := 0, ""; ; same++ {
-		err := m.ask(ctx, j.API)
+		err := ask(ctx, m, j.API)
 		if err == nil {
 			return m, nil
 		}
@@ -89,7 +89,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		if cause, ok := errors.AsType[*writ.Error](writ.AsError(err).Err); ok && cause.Decided() {
 			return nil, cause // the address belongs to another supervisor; fail at once, so that the operator sees it
 		}
-		pause := askEvery
+		pause := AskEvery
 		if before != err.Error() {
 			same, before = 0, err.Error()
 		}
@@ -111,14 +111,9 @@ func Joined(dir string) bool {
 	return err == nil
 }
 
-// Log messages that report the progress of a node. The init process of a machine reads them.
-const (
-	// With "again" and "err"; logged for the first two failures with the same error.
-	LogCannotJoin = "cannot join yet, and try again"
-	LogServing    = "serving"
-	LogNoQueue    = "queue unavailable; results wait" // with err
-	LogQueue      = "queue available again"
-)
+// LogCannotJoin is the log message for the first two failures with the same error, with "again" and "err". The init
+// process of a machine reads it.
+const LogCannotJoin = "cannot join yet, and try again"
 
 // Place describes a host's membership, as far as the host knows.
 type Place struct {
@@ -134,7 +129,7 @@ func PlaceOf(dir string) Place {
 	if err != nil {
 		return Place{}
 	}
-	var r record
+	var r Record
 	if json.Unmarshal(text, &r) != nil {
 		return Place{} // the runner reports this when it starts
 	}
@@ -171,7 +166,7 @@ func (j *Joining) pin() (writ.ClusterID, *identity.Token, error) {
 }
 
 // ask performs one join exchange with the node API: hello, proof, claim, welcome. It stores the resulting membership.
-func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
+func ask(ctx context.Context, m *Member, api nodes.Backend) error {
 	joiner := identity.Joiner{
 		Name:   m.Name(),
 		Key:    m.PublicKey(),
@@ -190,8 +185,8 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	if err != nil {
 		return fmt.Errorf("send hello to the supervisor: %w", err)
 	}
-	before := m.state()
-	chain, err := m.learn(ctx, api, before)
+	before := m.State()
+	chain, err := learn(ctx, m, api, before)
 	if err != nil {
 		return err
 	}
@@ -217,7 +212,7 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	if err != nil {
 		return fmt.Errorf("ask to be admitted: %w", err)
 	}
-	member, err := m.openWelcome(welcome.Signed, datacenter, roster, slices.Concat(joiner.Nonce, proof.Nonce))
+	member, err := openWelcome(m, welcome.Signed, datacenter, roster, slices.Concat(joiner.Nonce, proof.Nonce))
 	if err != nil {
 		return fmt.Errorf("verify the welcome: %w", err)
 	}
@@ -225,14 +220,26 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 		return writ.Errorf(writ.CodeInternal, "the supervisor assigned the node ID %q, but earlier %s", member.Node,
 			before.Node)
 	}
-	return m.store(record{
+	return m.store(Record{
 		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
 		Admission: member.Admission, Epoch: member.Epoch, Rosters: chain.Links, Floor: before.Floor,
 	}, roster)
 }
 
+// Refresh fetches, verifies and stores the rosters that are newer than the member's newest.
+func Refresh(ctx context.Context, m *Member, api nodes.Backend) error {
+	links, err := chain.CollectPages(m.Roster().Version,
+		func(after int) ([][]byte, error) { return api.Rosters(ctx, after) })
+	if err != nil {
+		return fmt.Errorf("fetch rosters: %w", err)
+	}
+	return m.Adopt(links)
+}
+
 // learn fetches the rosters that the node lacks and verifies them from the pin of its cluster.
-func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (identity.RosterChain, error) {
+func learn(
+	ctx context.Context, m *Member, api nodes.Backend, before Record,
+) (identity.RosterChain, error) {
 	known := identity.RosterChain{Newest: m.Roster(), Links: before.Rosters}
 	after := 0
 	if known.Newest != nil {
@@ -251,8 +258,8 @@ func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (i
 
 // openWelcome verifies the signed answer to a join. All facts that the node relies on are in it, so that no component
 // in between can change them: the supervisor's epoch, the newest roster, and the node's identity.
-func (m *Member) openWelcome(
-	signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte,
+func openWelcome(
+	m *Member, signed []byte, datacenter *identity.Datacenter, roster *identity.Roster, nonce []byte,
 ) (nodes.Membership, error) {
 	if len(signed) == 0 {
 		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureMalformed, "the supervisor's welcome is not signed").
@@ -263,7 +270,7 @@ func (m *Member) openWelcome(
 	if err != nil {
 		return nodes.Membership{}, err
 	}
-	member, err := m.answers(opened, nonce)
+	member, err := checkAnswer(m, opened, nonce)
 	if err != nil {
 		return member, err
 	}
@@ -286,29 +293,29 @@ func (m *Member) openWelcome(
 	return member, nil
 }
 
-// answers checks that the supervisor's signed answer is for this node, cluster and nonce.
-func (m *Member) answers(opened []nodes.Membership, nonce []byte) (nodes.Membership, error) {
+// checkAnswer checks that the supervisor's signed answer is for this node, cluster and nonce.
+func checkAnswer(m *Member, opened []nodes.Membership, nonce []byte) (nodes.Membership, error) {
 	member := opened[0]
 	switch {
 	case len(opened) != 1 || !bytes.Equal(member.Nonce, nonce) || !m.PublicKey().Equal(ed25519.PublicKey(member.Key)):
 		return nodes.Membership{}, writ.Errorf(writ.CodeSignatureInvalid,
 			"the supervisor's signed answer is for another request or another node")
-	case member.Cluster != m.state().Cluster:
+	case member.Cluster != m.State().Cluster:
 		return nodes.Membership{}, writ.Errorf(writ.CodeWrongCluster, "the supervisor answered for the cluster %s",
 			member.Cluster)
 	}
 	return member, writ.CheckEpoch(member.Epoch, time.Now())
 }
 
-// awaitApproval polls the node API until the node is approved. It logs once that it waits.
-func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog.Logger) error {
+// AwaitApproval polls the node API until the node is approved. It logs once that it waits.
+func AwaitApproval(ctx context.Context, m *Member, api nodes.Backend, log *slog.Logger) error {
 	for told, failing := false, false; ; {
 		switch m.Admission() {
 		case writ.AdmissionApproved:
 			return nil
 		case writ.AdmissionPending:
 		default:
-			return m.rejected()
+			return m.Rejected()
 		}
 		if !told {
 			told = true
@@ -316,10 +323,10 @@ func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog
 			log.InfoContext(ctx, "waiting for approval: `writ node approve "+m.Name()+" "+fingerprint+"`",
 				"node", m.Node(), "key", fingerprint)
 		}
-		if sleep.For(ctx, askEvery) != nil {
+		if sleep.For(ctx, AskEvery) != nil {
 			return context.Cause(ctx)
 		}
-		err := m.ask(ctx, api)
+		err := ask(ctx, m, api)
 		if err != nil && !failing && ctx.Err() == nil {
 			log.WarnContext(ctx, "request the approval of the node; trying again", "node", m.Node(), "err", err)
 		}

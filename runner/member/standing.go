@@ -1,0 +1,86 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/envelope"
+	"writ/supervisor/nodes"
+)
+
+// Doubts holds what suggests or proves that the node was removed.
+type Doubts struct {
+	recheck chan struct{} // holds a token if there are unproven signs
+	gone    chan struct{} // closed once the supervisor has signed a removal
+	leaving sync.Once
+	open    atomic.Bool // the queue has no accounts, so it cannot refuse a removed node
+}
+
+func newDoubts() *Doubts { return &Doubts{recheck: make(chan struct{}, 1), gone: make(chan struct{})} }
+
+// Doubts returns the doubts about the membership.
+func (m *Member) Doubts() *Doubts { return m.doubts }
+
+// Recheck returns a channel with a value if the membership should be checked.
+func (d *Doubts) Recheck() <-chan struct{} { return d.recheck }
+
+// Open reports whether the queue has no accounts, so that it does not refuse a removed node.
+func (d *Doubts) Open() bool { return d.open.Load() }
+
+// askAgain triggers a membership check.
+func (d *Doubts) askAgain() {
+	select {
+	case d.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// Rejected returns the error with which a removed or rejected node exits.
+func (m *Member) Rejected() *writ.Error {
+	return writ.Errorf(writ.CodeNodeRejected, "the datacenter %s the node %s", m.Admission(), m.Name()).
+		WithHint("to join again, start with an empty data directory and a token of `writ token create`")
+}
+
+// LearnStanding asks the supervisor for the node's admission and records a removal. Only the supervisor's signature
+// over this nonce counts, so an attacker on the network cannot shut a node down.
+func LearnStanding(ctx context.Context, m *Member, api nodes.Backend) error {
+	nonce := make([]byte, identity.NonceSize)
+	_, _ = rand.Read(nonce) // never fails
+	signed, err := api.Standing(ctx, m.Node(), nonce)
+	if err != nil {
+		return fmt.Errorf("request the standing of the node: %w", err)
+	}
+	opened, _, err := envelope.Open[nodes.Membership](envelope.Standing, signed, m.SupervisorKey)
+	if err != nil {
+		return fmt.Errorf("verify the standing of the node: %w", err)
+	}
+	member, err := checkAnswer(m, opened, nonce)
+	if err != nil {
+		return fmt.Errorf("verify the standing of the node: %w", err)
+	}
+	if member.Node != m.Node() || member.Datacenter != m.Datacenter() {
+		return writ.Errorf(writ.CodeWrongDatacenter, "the supervisor answered for the node %s of datacenter %s",
+			member.Node, member.Datacenter)
+	}
+	if !Left(member.Admission) {
+		return nil
+	}
+	return m.leave(member.Admission)
+}
+
+// Left reports whether an admission ends the membership permanently.
+func Left(a writ.Admission) bool { return a == writ.AdmissionRemoved || a == writ.AdmissionRejected }
+
+// leave records that the node was removed. It returns the error with which the runner exits.
+func (m *Member) leave(a writ.Admission) error {
+	if err := m.Change(func(r *Record) { r.Admission = a }); err != nil {
+		return err
+	}
+	m.doubts.leaving.Do(func() { close(m.doubts.gone) })
+	return m.Rejected()
+}
