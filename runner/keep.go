@@ -64,23 +64,10 @@ type keeper struct {
 	over     map[writ.UID]bool            // deleted since the scan began and charged
 	asking   sync.Map                     // calls that drivers have not answered; see asked
 
-	mu       sync.Mutex
-	sent     map[int64][]journal.Version   // usage in unacknowledged reports, by round
-	mended   map[writ.ResourceID]mendCount // existing resources that were repaired
-	mendings []mending                     // unacknowledged repairs, oldest first
-	total    int64                         // number of repairs
-}
+	repairs *repairs
 
-// mendCount counts the repairs of a resource in this incarnation.
-type mendCount struct {
-	uid   writ.UID
-	count int64
-}
-
-// mending is a repair that the supervisor may not have received.
-type mending struct {
-	writ.NodeMending
-	round int64 // first report that contained it, 0 for none; all later ones contain it until one is acknowledged
+	mu   sync.Mutex
+	sent map[int64][]journal.Version // usage in unacknowledged reports, by round
 }
 
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
@@ -90,7 +77,7 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading),
 		over:   make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version),
-		mended: make(map[writ.ResourceID]mendCount),
+		repairs: newRepairs(),
 	}
 	order := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
@@ -183,9 +170,7 @@ func (k *keeper) scan(ctx context.Context) {
 		}
 	}
 	maps.DeleteFunc(k.drifts, func(r writ.ResourceID, _ writ.ResourceDrift) bool { return !there[r] })
-	k.mu.Lock()
-	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ mendCount) bool { return !there[r] })
-	k.mu.Unlock()
+	k.repairs.keepOnly(there)
 	k.states.markGone(there)
 	k.remnants.measure(ctx, k)
 	k.keepUsage(ctx, used)
@@ -193,9 +178,9 @@ func (k *keeper) scan(ctx context.Context) {
 
 // stillThere marks the known resources of a module as present, because they cannot be listed at the moment.
 func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, known := range []iter.Seq[writ.ResourceID]{maps.Keys(k.drifts), maps.Keys(k.mended), k.states.resources()} {
+	for _, known := range []iter.Seq[writ.ResourceID]{
+		maps.Keys(k.drifts), slices.Values(k.repairs.resources()), k.states.resources(),
+	} {
 		for r := range known {
 			if string(r.Kind) == module {
 				there[r] = true
@@ -303,63 +288,12 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 		k.log.WarnContext(ctx, "resource differs from its spec", "resource", resource.String(), "drift", found.Lasts)
 	}
 	if len(mended) > 0 && uid != "" { // a resource without a UID is unknown to the datacenter
-		k.addRepair(resource, uid, strings.Join(mended, "; "))
+		k.repairs.add(resource, uid, strings.Join(mended, "; "), k.now())
 	}
 	delete(k.drifts, resource)
 	if len(found.Lasts) > 0 {
 		k.drifts[resource] = found
 	}
-}
-
-// addRepair stores a repair until the supervisor acknowledges it. If there are too many, the oldest is dropped; it is
-// still counted.
-func (k *keeper) addRepair(resource writ.ResourceID, uid writ.UID, what string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.total++
-	now := k.mended[resource]
-	if now.uid != uid {
-		now = mendCount{uid: uid}
-	}
-	now.count++
-	k.mended[resource] = now
-	m := mending{NodeMending: writ.NodeMending{
-		ResourceID: resource, UID: uid, Count: now.count, Time: k.now().UnixMilli(), What: clip(what, maxSentence),
-	}}
-	k.mendings = append(k.mendings, m)
-	its := func(m mending) bool { return m.UID == uid }
-	same := 0
-	for _, other := range k.mendings {
-		if its(other) {
-			same++
-		}
-	}
-	switch {
-	case same > maxMendings:
-		i := slices.IndexFunc(k.mendings, its)
-		k.mendings = slices.Delete(k.mendings, i, i+1)
-	case len(k.mendings) > maxFound:
-		k.mendings = slices.Delete(k.mendings, 0, 1)
-	}
-}
-
-// mendedTotal returns the number of repairs.
-func (k *keeper) mendedTotal() int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.total
-}
-
-// unackedMendings returns the repairs that the supervisor may not have received, for a report.
-func (k *keeper) unackedMendings(round int64) (mendings []writ.NodeMending, total int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for i := range k.mendings {
-		m := &k.mendings[i]
-		m.round = cmp.Or(m.round, round)
-		mendings = append(mendings, m.NodeMending)
-	}
-	return mendings, k.total
 }
 
 // report sends the supervisor all unacknowledged findings. After a loss the next report contains them.
@@ -374,7 +308,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 		}
 	}
 	r.States = k.states.unacked(round, k.epoch.Load(), maxFound)
-	r.Mendings, r.Mended = k.unackedMendings(round)
+	r.Mendings, r.Mended = k.repairs.unacked(round)
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
@@ -405,8 +339,8 @@ func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	versions := k.sent[t.Round]
 	delete(k.sent, t.Round)
 	k.states.acknowledged(t.Round)
-	k.mendings = slices.DeleteFunc(k.mendings, func(m mending) bool { return m.round > 0 && m.round <= t.Round })
 	k.mu.Unlock()
+	k.repairs.acknowledge(t.Round)
 	if len(versions) > 0 {
 		_ = k.noteStore(ctx, k.journal.AcknowledgeUsage(context.WithoutCancel(ctx), versions)) // else they come again
 	}
