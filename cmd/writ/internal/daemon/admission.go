@@ -156,7 +156,7 @@ func askOne(
 ) (*identity.Datacenter, error) {
 	client, err := api.NewClient(address, api.WithHTTPClient(by))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", address, err)
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a coordinator: %v", address, err)
 	}
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()

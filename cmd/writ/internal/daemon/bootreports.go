@@ -71,7 +71,7 @@ func NewBootReports(token identity.Token, supervisors []string, log *slog.Logger
 		b.apis = append(b.apis, &nodes.Client{URL: u.String(), HTTP: trust.client()})
 	}
 	if len(b.apis) == 0 {
-		return nil, writ.Errorf(writ.CodeUsage, "it is not said where to report").
+		return nil, writ.Errorf(writ.CodeUsage, "--report-to is missing").
 			WithHint("--report-to https://HOST:7441, the node API of the supervisor")
 	}
 	return b, nil
@@ -96,7 +96,7 @@ func (b *BootReports) note(ctx context.Context, err error) {
 		b.Log.InfoContext(ctx, "the supervisor takes reports again")
 	case err != nil:
 		if times, say := b.lines.Say(string(writ.CodeOf(err)), time.Now()); say {
-			b.Log.WarnContext(ctx, "the supervisor is not told which machines start", "code", writ.CodeOf(err),
+			b.Log.WarnContext(ctx, "report the starting machines; trying again", "code", writ.CodeOf(err),
 				"err", err, "times", times)
 		}
 	}

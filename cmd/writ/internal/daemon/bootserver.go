@@ -73,7 +73,7 @@ func (b *BootServer) Run(ctx context.Context, ready func()) error {
 func (b *BootServer) certify(ctx context.Context) (*tls.Config, error) {
 	at, err := url.Parse(b.URL)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--url is no address")
+		return nil, writ.Errorf(writ.CodeUsage, "--url is not an address")
 	}
 	switch {
 	case b.TLSCert == "" && b.TLSKey == "":
@@ -83,7 +83,7 @@ func (b *BootServer) certify(ctx context.Context) (*tls.Config, error) {
 			WithHint("give both: a certificate with its chain, and its key")
 	case at.Scheme != "https":
 		return nil, writ.Errorf(writ.CodeUsage,
-			"with --tls-cert machines reach the server by the name in the certificate, and --url does not say it").
+			"--tls-cert needs a --url with the name in the certificate").
 			WithHint("--url https://HOST:PORT")
 	}
 	public := &publicCertificate{

@@ -89,9 +89,9 @@ func openDrivers(ctx context.Context, c driverConfig) (*drivers, error) {
 	switch c.Choice {
 	case DriversAuto:
 		d.all = openStorage(dir, c).drivers()
-		err = d.simulate(c, dir, "auto takes nothing that changes the host; --drivers host does")
+		err = d.simulate(c, dir, "auto excludes drivers that change the host; --drivers host includes them")
 	case DriversSimulated:
-		err = d.simulate(c, dir, "nothing but simulated drivers was asked for")
+		err = d.simulate(c, dir, "only simulated drivers were requested")
 	case DriversHost:
 		err = d.openHost(ctx, c, dir)
 	default:
@@ -147,8 +147,8 @@ func shares(c driverConfig, dir string) error {
 		return nil
 	}
 	return writ.Errorf(writ.CodeUsage,
-		"nothing would keep projects to %d GiB of the disk: only volumes on btrfs are bounded", c.Host.ProjectGiB).
-		WithHint("put the data directory of the node on btrfs before its first volume, or leave --project-disk away; writ doctor says what is missing")
+		"projects cannot be limited to %d GiB of the disk: only volumes on btrfs have limits", c.Host.ProjectGiB).
+		WithHint("put the data directory of the node on btrfs before its first volume, or omit --project-disk; see writ doctor")
 }
 
 // openStorage chooses between btrfs and plain directories. A node with volumes keeps their kind.

@@ -119,7 +119,7 @@ func (c driverConfig) check() error {
 	known := herodb.EngineNames()
 	for i, name := range c.Host.Engines {
 		if !slices.Contains(known, name) {
-			return writ.Errorf(writ.CodeUsage, "there is no engine %q for databases", name).
+			return writ.Errorf(writ.CodeUsage, "unknown engine %q for databases", name).
 				WithHint("--engines takes %s, best first", strings.Join(known, ", "))
 		}
 		if slices.Contains(c.Host.Engines[:i], name) {
@@ -138,7 +138,7 @@ func (c driverConfig) check() error {
 			err = netdev.CheckNameserver(server)
 		}
 		if err != nil {
-			return writ.Errorf(writ.CodeUsage, "%q is no nameserver that others can ask: %w", text, err).
+			return writ.Errorf(writ.CodeUsage, "%q is not a nameserver that others can reach: %w", text, err).
 				WithHint("--nameserver takes an address that networks reach, as 192.0.2.53; or only: none")
 		}
 	}

@@ -174,7 +174,7 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	check(map[string]bool{"herodb": true})
 	config.Engines = []string{"redis-server"}
 	check(map[string]bool{"herodb": false})
-	for wrong, want := range map[string]string{"postgres": "there is no engine", "hero_redis": "twice"} {
+	for wrong, want := range map[string]string{"postgres": "unknown engine", "hero_redis": "twice"} {
 		config.Engines = []string{"hero_redis", wrong}
 		_, doctor := HostNeeds(t.Context(), dir, config)
 		_, runner := openDrivers(t.Context(), driverConfig{Choice: DriversHost, Dir: hostDir(dir), Host: config, Log: slog.New(slog.DiscardHandler)})

@@ -19,7 +19,7 @@ func (h HostConfig) checkImages(data string) error {
 		if within(withoutLinks(data), withoutLinks(dir)) {
 			return writ.Errorf(writ.CodeUsage, "--image-dir %s would open the node's own files in %s to scripts", dir,
 				data).
-				WithHint("name a directory that has images in it and nothing else, as /srv/images")
+				WithHint("name a directory that contains only images, like /srv/images")
 		}
 	}
 	_, err := parseRanges("image-allow", h.ImageAllow)
@@ -45,7 +45,7 @@ func parseRanges(flag string, texts []string) (all []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := parseRange(text)
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "--%s %s is no range of addresses", flag, text).
+			return nil, writ.Errorf(writ.CodeUsage, "--%s %s is not a range of addresses", flag, text).
 				WithHint("it looks like 10.1.0.0/16 or fd00:1::/64; one address is a range too")
 		}
 		all = append(all, p)

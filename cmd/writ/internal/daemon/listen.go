@@ -17,7 +17,7 @@ const maxConnections = 8192
 // Listen opens a TCP address. The connections that it accepts are limited.
 func Listen(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address to listen on", address).
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not an address to listen on", address).
 			WithHint("it looks like 127.0.0.1:7440")
 	}
 	l, err := net.Listen("tcp", address)

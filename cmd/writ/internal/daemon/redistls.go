@@ -153,7 +153,7 @@ func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
 func (t *redisTLS) issue() ([][]byte, error) {
 	host, _, err := net.SplitHostPort(t.listen.Address)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not an address for Redis to listen on", t.listen.Address).
 			WithHint("it looks like 10.0.0.2:6379")
 	}
 	public, key, err := ed25519.GenerateKey(rand.Reader)

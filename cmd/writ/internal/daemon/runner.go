@@ -168,22 +168,22 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 // public address, or else address.
 func openTransfers(address, public string, rateMiB int64) (*runner.Transfers, error) {
 	if rateMiB < 0 || rateMiB > 1<<20 || rateMiB > 0 && address == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--transfer-rate %d bounds nothing: it is the MiB a second, up to 1048576, that other nodes get by way of --transfers", rateMiB)
+		return nil, writ.Errorf(writ.CodeUsage, "--transfer-rate %d is invalid: it needs --transfers, and allows 0 to 1048576 MiB per second", rateMiB)
 	}
 	if address == "" {
 		if public != "" {
 			return nil, writ.Errorf(writ.CodeUsage,
-				"--public-transfers says where others reach --transfers, which is missing")
+				"--public-transfers needs --transfers")
 		}
 		return nil, nil
 	}
 	if !namesHost(address) && public == "" {
 		return nil, writ.Errorf(writ.CodeUsage,
-			"--transfers %s does not say at which address other nodes reach this one", address).
+			"--transfers %s is not an address that other nodes can reach", address).
 			WithHint("name the host as the others do, like 10.0.0.5:7450, or add --public-transfers HOST:PORT")
 	}
 	if public != "" && !namesHost(public) {
-		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is no address of a host", public).
+		return nil, writ.Errorf(writ.CodeUsage, "--public-transfers %q is not the address of a host", public).
 			WithHint("it looks like n1.example.net:7450")
 	}
 	listener, err := net.Listen("tcp", address)

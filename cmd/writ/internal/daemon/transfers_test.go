@@ -17,11 +17,11 @@ func TestWhereANodeGivesCopiesIsSaidInFull(t *testing.T) {
 		{"", "", 0, ""},
 		{"127.0.0.1:0", "", 0, ""},
 		{"127.0.0.1:0", "n1.example.net:7450", 5, ""},
-		{":0", "", 0, "does not say at which address"},
-		{"", "n1.example.net:7450", 0, "missing"},
-		{"127.0.0.1:0", ":7450", 0, "no address of a host"},
+		{":0", "", 0, "is not an address that other nodes can reach"},
+		{"", "n1.example.net:7450", 0, "needs --transfers"},
+		{"127.0.0.1:0", ":7450", 0, "is not the address of a host"},
 		{"", "", 5, "--transfers"},
-		{"127.0.0.1:0", "", -1, "bounds nothing"},
+		{"127.0.0.1:0", "", -1, "is invalid"},
 	} {
 		got, err := openTransfers(tt.address, tt.public, tt.rate)
 		if got != nil {
