@@ -88,23 +88,23 @@ var (
 )
 
 // waits records the reason why a card has no address in a family. Pages show it until the card has an address.
-func (n *network) waits(c *card, family int, l waitLimit, format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (s *cardSet) waits(c *card, family int, l waitLimit, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c.waits[family] = wait{fmt.Sprintf(format, args...), l, time.Now()}
 }
 
 // advise records what a person can do to make a card usable.
-func (n *network) advise(c *card, next string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (s *cardSet) advise(c *card, next string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c.next = next
 }
 
 // has records the addresses of a card in a family.
-func (n *network) has(c *card, family int, addresses ...netip.Prefix) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (s *cardSet) has(c *card, family int, addresses ...netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c.has[family] = addresses
 }
 
@@ -114,76 +114,76 @@ func (c *Config) isFor(link netlink.Link) bool {
 }
 
 // unmatched returns a message if no card matches the interface of the settings, and "" otherwise.
-func (m *machine) unmatched() string {
-	if m.config.Interface == "" {
+func (n *network) unmatched() string {
+	if n.config.Interface == "" {
 		return ""
 	}
-	m.network.mu.Lock()
-	defer m.network.mu.Unlock()
-	for _, c := range m.network.cards {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.cards {
 		if c.chosen {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no card matches %sinterface=%s", prefix, m.config.Interface)
+	return fmt.Sprintf("no card matches %sinterface=%s", prefix, n.config.Interface)
 }
 
 // serveCard configures the addresses of a card and maintains them until the card is removed.
-func (m *machine) serveCard(ctx context.Context, c *card) {
-	if c.chosen && m.config.VLAN != 0 {
-		if err := m.enterVLAN(c); err != nil {
-			m.network.waits(c, v4, otherCards, "cannot be used: %v", err)
-			m.network.advise(c, hintOf(err))
-			m.fail("network", err)
+func (n *network) serveCard(ctx context.Context, c *card) {
+	if c.chosen && n.config.VLAN != 0 {
+		if err := n.enterVLAN(c); err != nil {
+			n.waits(c, v4, otherCards, "cannot be used: %v", err)
+			n.advise(c, hintOf(err))
+			n.fail("network", err)
 			return
 		}
 	}
-	asks := !c.chosen || len(m.config.Addresses) == 0
-	ipv6, err := m.watchIPv6(c, asks) // before the card is up, so that no advertisement is missed
+	asks := !c.chosen || len(n.config.Addresses) == 0
+	ipv6, err := n.watchIPv6(c, asks) // before the card is up, so that no advertisement is missed
 	if err != nil {
-		m.fail("network", err)
+		n.fail("network", err)
 	}
 	if err := netlink.LinkSetUp(c.link); err != nil {
-		m.network.waits(c, v4, otherCards, "cannot be turned on: %v", err)
+		n.waits(c, v4, otherCards, "cannot be turned on: %v", err)
 		if ipv6 != nil {
 			ipv6.close()
 		}
 		return
 	}
 	if ipv6 != nil {
-		m.work.Go(func() { ipv6.run(ctx) })
+		n.work.Go(func() { ipv6.run(ctx) })
 	}
 	if asks {
-		m.serveIPv4(ctx, c)
+		n.serveIPv4(ctx, c)
 		return
 	}
-	m.configure(ctx, c)
+	n.configure(ctx, c)
 }
 
 // configure applies the addresses of the settings to a card. IPv6 addresses are announced later, once the kernel has
 // checked that no other machine uses them.
-func (m *machine) configure(ctx context.Context, c *card) {
+func (n *network) configure(ctx context.Context, c *card) {
 	var ipv4 []netip.Prefix
-	for _, address := range m.config.Addresses {
+	for _, address := range n.config.Addresses {
 		if err := c.addAddress(lease{address: address}); err != nil {
-			m.fail("network", err)
+			n.fail("network", err)
 			continue
 		}
 		if address.Addr().Is4() {
 			ipv4 = append(ipv4, address)
 		}
 	}
-	for _, gateway := range m.config.Gateways {
+	for _, gateway := range n.config.Gateways {
 		if err := c.addGateway(gateway); err != nil {
-			m.fail("network", err)
+			n.fail("network", err)
 		}
 	}
-	if err := m.resolve(c, byDHCP, nil); err != nil {
-		m.fail("network", err)
+	if err := n.resolve(c, byDHCP, nil); err != nil {
+		n.fail("network", err)
 	}
 	if len(ipv4) > 0 {
-		m.network.has(c, v4, ipv4...)
-		m.network.tell(ctx, "%s %s%s, as configured", c.name(), addressList(ipv4), m.config.gatewayText(netip.Addr.Is4))
+		n.has(c, v4, ipv4...)
+		n.tell(ctx, "%s %s%s, as configured", c.name(), addressList(ipv4), n.config.gatewayText(netip.Addr.Is4))
 	}
 }
 
@@ -225,24 +225,24 @@ func (c *card) addGateway(gateway netip.Addr) error {
 
 // serveIPv4 requests DHCP leases for a card until ctx ends or the card is removed. It keeps the text of the last
 // failure while it retries: a text that changes with each attempt would look like a new failure.
-func (m *machine) serveIPv4(ctx context.Context, c *card) {
+func (n *network) serveIPv4(ctx context.Context, c *card) {
 	const asks = "asks for an address by DHCP"
 	for text := asks; ctx.Err() == nil; {
 		carrier, there := c.carrier()
 		if !there {
-			m.lose(c)
+			n.lose(c)
 			return
 		}
 		if !carrier {
-			m.network.waits(c, v4, cableLimit, noCarrier)
+			n.waits(c, v4, cableLimit, noCarrier)
 			text = asks
 			_ = sleep.For(ctx, 50*time.Millisecond)
 			continue
 		}
-		m.network.waits(c, v4, askLimit, "%s", text)
-		if err := m.leases(ctx, c); err != nil {
+		n.waits(c, v4, askLimit, "%s", text)
+		if err := n.leases(ctx, c); err != nil {
 			text = fmt.Sprintf("got no address by DHCP: %v", err)
-			m.network.waits(c, v4, askLimit, "%s", text)
+			n.waits(c, v4, askLimit, "%s", text)
 			_ = sleep.For(ctx, time.Second)
 		}
 	}
@@ -258,15 +258,15 @@ func (c *card) carrier() (carrier, there bool) {
 }
 
 // lose removes a card that was unplugged, for example from USB. A card plugged in later is a new card.
-func (m *machine) lose(c *card) {
-	m.network.mu.Lock()
-	maps.DeleteFunc(m.network.cards, func(_ int, one *card) bool { return one == c })
+func (n *network) lose(c *card) {
+	n.mu.Lock()
+	maps.DeleteFunc(n.cards, func(_ int, one *card) bool { return one == c })
 	for _, by := range []way{byDHCP, byRouter, byDHCPv6} {
-		delete(m.network.nameservers, source{c.link.Attrs().Index, by})
+		delete(n.nameservers, source{c.link.Attrs().Index, by})
 	}
-	m.network.mu.Unlock()
-	m.stage("network", "%s is gone", c.name())
-	if err := m.resolve(c, byDHCP, nil); err != nil {
-		m.fail("network", err)
+	n.mu.Unlock()
+	n.stage("network", "%s is gone", c.name())
+	if err := n.resolve(c, byDHCP, nil); err != nil {
+		n.fail("network", err)
 	}
 }

@@ -30,7 +30,7 @@ var asking = []nclient4.ClientOpt{nclient4.WithTimeout(answerIn), nclient4.WithR
 var askLimit = waitLimit{askFor, "it asks again"}
 
 // leases obtains a lease and renews it until it is lost.
-func (m *machine) leases(ctx context.Context, c *card) error {
+func (n *network) leases(ctx context.Context, c *card) error {
 	client, err := nclient4.New(c.name(), asking...)
 	if err != nil {
 		return err
@@ -39,8 +39,8 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 	options := []dhcpv4.Modifier{dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
 		dhcpv4.OptionDomainNameServer,
 		dhcpv4.OptionHostName, dhcpv4.OptionInterfaceMTU)}
-	if m.config.Name != "" {
-		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(m.config.Name)))
+	if n.config.Name != "" {
+		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(n.config.Name)))
 	}
 	var given *nclient4.Lease
 	if err := within(ctx, 2*askMost, func(ctx context.Context) (err error) { // twice: an offer, then the lease
@@ -56,24 +56,24 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 			return err
 		}
 		if had.address.IsValid() && had.address != l.address {
-			m.remove(c, byDHCP, had)
+			n.remove(c, byDHCP, had)
 			told = false
 		}
-		if err := m.apply(c, byDHCP, l); err != nil {
-			m.remove(c, byDHCP, l) // remove the part that was applied
+		if err := n.apply(c, byDHCP, l); err != nil {
+			n.remove(c, byDHCP, l) // remove the part that was applied
 			return err
 		}
 		had = l
 		if !told {
-			m.setName(l.hostname)
-			m.network.has(c, v4, l.address)
-			m.network.tell(ctx, "%s %s, by DHCP from %s for %s", c.name(), l, given.ACK.ServerIdentifier(), l.valid)
+			n.setName(l.hostname)
+			n.has(c, v4, l.address)
+			n.tell(ctx, "%s %s, by DHCP from %s for %s", c.name(), l, given.ACK.ServerIdentifier(), l.valid)
 		}
 		if given, err = renew(ctx, client, given, l.valid, options); err != nil {
 			if ctx.Err() == nil { // at shutdown the address stays, for the last reports
-				m.remove(c, byDHCP, l)
-				m.network.has(c, v4)
-				m.tellLost("%s has lost %s: %v", c.name(), l.address, err)
+				n.remove(c, byDHCP, l)
+				n.has(c, v4)
+				n.tellLost("%s has lost %s: %v", c.name(), l.address, err)
 			}
 			return err
 		}

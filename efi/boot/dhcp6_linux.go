@@ -30,7 +30,7 @@ func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 	do, wait, failing, l := s.leaseIPv6, time.Second, "got no address by DHCPv6: %v", askLimit
 	switch use {
 	case forAddresses: // asking is shown until the first failure, then the failure is, as with DHCP
-		s.network.waits(s.card, v6, l, "asks for an address by DHCPv6")
+		s.waits(s.card, v6, l, "asks for an address by DHCPv6")
 	case forNameservers:
 		do, wait, failing, l = s.inform, lookLater, "got no nameservers by DHCPv6, which its router names: %v", otherCards
 	}
@@ -39,7 +39,7 @@ func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.network.waits(s.card, v6, l, failing, err)
+		s.waits(s.card, v6, l, failing, err)
 		if use == forNameservers && !told {
 			s.stage("network", s.card.name()+" "+failing, err)
 			told = true

@@ -19,7 +19,7 @@ import (
 // advertisements and detects duplicates. The watch adds nameservers, DHCPv6 if a router requests it, and reports to
 // people.
 type ipv6Watch struct {
-	*machine
+	*network
 	card      *card
 	asks      bool                 // whether to solicit addresses; otherwise the card has the addresses of the settings
 	routers   <-chan advertisement // nil unless asks
@@ -52,7 +52,7 @@ const (
 const takenTold = 16
 
 // watchIPv6 prepares a card for IPv6 before it is brought up. It returns nil if the kernel has no IPv6.
-func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
+func (n *network) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 	// The runner may turn the machine into a router, and a router accepts advertisements only with accept_ra=2. A card
 	// with configured addresses accepts none.
 	hear := map[string]string{"accept_ra": "2", "autoconf": "1"}
@@ -66,7 +66,7 @@ func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 			return nil, fmt.Errorf("prepare %s for IPv6: %w", c.name(), err)
 		}
 	}
-	s := &ipv6Watch{machine: m, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{}, taken: make(chan netip.Addr, 1)}
+	s := &ipv6Watch{network: n, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{}, taken: make(chan netip.Addr, 1)}
 	if err := s.subscribe(); err != nil {
 		return nil, fmt.Errorf("watch the addresses of %s: %w", c.name(), err)
 	}
@@ -76,7 +76,7 @@ func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 			s.close()
 			return nil, fmt.Errorf("listen for routers on %s: %w", c.name(), err)
 		}
-		m.network.waits(c, v6, otherCards, "receives no IPv6 router advertisement")
+		n.waits(c, v6, otherCards, "receives no IPv6 router advertisement")
 	}
 	return s, nil
 }
@@ -156,7 +156,7 @@ func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
 		s.resolveAdvertised()
 	}
 	if len(s.told) == 0 && !a.givesAddresses() && !a.ManagedConfiguration {
-		s.network.waits(s.card, v6, otherCards, "has a router %s, which advertises no addresses", a.from)
+		s.waits(s.card, v6, otherCards, "has a router %s, which advertises no addresses", a.from)
 	}
 	if use := a.use(); use > s.dhcp {
 		if s.end != nil {
@@ -197,7 +197,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 			continue
 		case one.Flags&unix.IFA_F_TENTATIVE != 0:
 			if tests = true; len(s.told) == 0 {
-				s.network.waits(s.card, v6, waitLimit{then: "the kernel asks the network"},
+				s.waits(s.card, v6, waitLimit{then: "the kernel asks the network"},
 					"checks that no other machine uses %s", address)
 			}
 			continue
@@ -214,13 +214,13 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 		}
 	}
 	if len(has) == 0 && !tests && s.lost.IsValid() {
-		s.network.waits(s.card, v6, otherCards, "does not use %s: another machine on its network uses this address",
+		s.waits(s.card, v6, otherCards, "does not use %s: another machine on its network uses this address",
 			s.lost)
 	}
 	s.told = has
-	s.network.has(s.card, v6, has...)
+	s.has(s.card, v6, has...)
 	for _, one := range news {
-		s.network.tell(ctx, "%s", one)
+		s.tell(ctx, "%s", one)
 	}
 }
 

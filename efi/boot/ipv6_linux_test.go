@@ -129,7 +129,10 @@ func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
 	said := new(testenv.Log)
 	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
 	m.add(said)
-	s := &ipv6Watch{machine: m, card: &card{link: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}}, twice: map[netip.Addr]bool{}}
+	s := &ipv6Watch{
+		network: &network{host: m}, card: &card{link: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}},
+		twice: map[netip.Addr]bool{},
+	}
 	for i := range 1000 {
 		s.hasAnother(*ipNet(netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}), 64)))
 	}

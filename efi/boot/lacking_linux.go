@@ -34,21 +34,21 @@ func kernelLog() string {
 }
 
 // noNetwork returns the reason for the missing address, with a remedy.
-func (m *machine) noNetwork() error {
-	a := addressless{lacks: lackingNow(networkDevices), unmatched: m.unmatched(), waits: m.network.String()}
-	a.cards, a.bare, a.next = m.network.count()
+func (n *network) noNetwork() error {
+	a := addressless{lacks: lackingNow(networkDevices), unmatched: n.unmatched(), waits: n.String()}
+	a.cards, a.bare, a.next = n.count()
 	return a.trouble()
 }
 
 // count returns the number of cards and of those without a cable. next is the remedy for an unusable card.
-func (n *network) count() (cards, bare int, next string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.cards {
+func (s *cardSet) count() (cards, bare int, next string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.cards {
 		if c.waits[v4].text == noCarrier {
 			bare++
 		}
 		next = max(next, c.next)
 	}
-	return len(n.cards), bare, next
+	return len(s.cards), bare, next
 }

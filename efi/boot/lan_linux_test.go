@@ -59,7 +59,7 @@ func newLAN(t *testing.T) *lan {
 		t.Fatal(err)
 	}
 	soon(t, "card")
-	l.network.init(t.TempDir(), func(name []byte) error { l.named <- string(name); return nil })
+	l.network.init(l.machine, &l.config, &l.work, t.TempDir(), func(name []byte) error { l.named <- string(name); return nil })
 	l.card, _ = l.network.find(link, true)
 	testenv.InNetns(t, l.space, func() error {
 		soon(t, "host")
@@ -114,7 +114,7 @@ func (l *lan) serve(open func() (server, error)) {
 func (l *lan) start() {
 	ctx, stop := context.WithCancel(l.Context())
 	l.Cleanup(func() { stop(); l.work.Wait() })
-	l.work.Go(func() { l.serveCard(ctx, l.card) })
+	l.work.Go(func() { l.network.serveCard(ctx, l.card) })
 }
 
 // gets waits for a report that the card received an address.

@@ -53,6 +53,7 @@ func (m *Machine) Main() {
 		Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact),
 		failing: make(chan struct{}, 1),
 	}
+	run.network.init(run, &run.config, &run.work, "/etc", unix.Sethostname)
 	run.kept = run.logs.stage
 	run.status = &status{
 		consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String,
@@ -158,7 +159,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 		}
 	}
 	if m.config.Boot != "" { // the network comes first, so that the boot server learns of later problems
-		if m.connect(ctx) != nil {
+		if m.network.connect(ctx) != nil {
 			return stopReports
 		}
 		reporting, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -189,7 +190,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 		m.stop(progress.StageConfig, err)
 		return
 	}
-	if m.config.Boot == "" && m.connect(ctx) != nil {
+	if m.config.Boot == "" && m.network.connect(ctx) != nil {
 		return
 	}
 	if err := m.setClock(ctx); err != nil {
@@ -351,6 +352,7 @@ func (m *machine) openModules() {
 		m.fail(stageModules, err)
 		return
 	}
+	m.network.loader = m.loader
 	m.loader.load = func(one *modules.Module) error {
 		m.status.waits(stageModules, "loads "+one.Name, modulesLimit)
 		return load(one)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/efi/progress"
@@ -36,16 +35,32 @@ const (
 // everyLook describes lookEvery for people.
 var everyLook = fmt.Sprintf("every %.0f s", lookEvery.Seconds())
 
-// network holds the cards of the machine.
-type network struct {
-	mu          sync.Mutex
-	cards       map[int]*card // by interface index
-	nameservers map[source][]netip.Addr
-	up          chan string // new addresses, as text
-	lines       limit.Lines // rate limit for address changes, which strangers on the network can trigger
+// host is the first process, as far as the network needs it.
+type host interface {
+	stage(name, format string, args ...any)
+	fail(name string, err error)
+	failAgain(stage string, err error, goesOn string) (held bool)
+}
 
-	etc    string             // directory of resolv.conf
-	rename func([]byte) error // sets the host name
+// network configures the cards of the machine.
+type network struct {
+	host
+	cardSet
+	config *Config
+	loader *loader         // nil without modules
+	work   *sync.WaitGroup // the goroutines of cards
+
+	nameservers map[source][]netip.Addr // guarded by mu
+	etc         string                  // directory of resolv.conf
+	rename      func([]byte) error      // sets the host name
+}
+
+// cardSet holds the cards that the machine uses, with what each waits for.
+type cardSet struct {
+	mu    sync.Mutex
+	cards map[int]*card // by interface index
+	up    chan string   // new addresses, as text
+	lines limit.Lines   // rate limit for address changes, which strangers on the network can trigger
 }
 
 // source is the origin of nameservers: a card and a way of learning them. Programs use nameservers in the order of
@@ -74,7 +89,8 @@ type lease struct {
 	preferred   time.Duration // the kernel opens no connections from an IPv6 address after this time
 }
 
-func (n *network) init(etc string, rename func([]byte) error) {
+func (n *network) init(h host, config *Config, work *sync.WaitGroup, etc string, rename func([]byte) error) {
+	n.host, n.config, n.work = h, config, work
 	n.cards, n.nameservers, n.up = map[int]*card{}, map[source][]netip.Addr{}, make(chan string, 16)
 	n.etc, n.rename = etc, rename
 	n.lines.AtOnce = changesAtOnce
@@ -82,26 +98,25 @@ func (n *network) init(etc string, rename func([]byte) error) {
 
 // connect starts serving all network cards and returns when the first one has an address. It waits without a limit and
 // shows the reason.
-func (m *machine) connect(ctx context.Context) error {
-	m.network.init("/etc", unix.Sethostname)
+func (n *network) connect(ctx context.Context) error {
 	if lo, err := netlink.LinkByName("lo"); err == nil {
 		_ = netlink.LinkSetUp(lo)
 	}
-	m.findCards(ctx)
-	m.setName("")
+	n.findCards(ctx)
+	n.setName("")
 	look, tell := time.NewTicker(lookEvery), time.NewTicker(tellEvery)
 	defer look.Stop()
 	defer tell.Stop()
 	for {
 		select {
-		case got := <-m.network.up:
-			m.stage("network", "%s", got)
-			m.work.Go(func() { m.keepLooking(ctx) })
+		case got := <-n.up:
+			n.stage("network", "%s", got)
+			n.work.Go(func() { n.keepLooking(ctx) })
 			return nil
 		case <-look.C:
-			m.findCards(ctx)
+			n.findCards(ctx)
 		case <-tell.C:
-			m.failAgain(progress.StageNetwork, m.noNetwork(),
+			n.failAgain(progress.StageNetwork, n.noNetwork(),
 				"it looks for cards and cables every second, and repeats its requests for addresses")
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -110,15 +125,15 @@ func (m *machine) connect(ctx context.Context) error {
 }
 
 // keepLooking serves cards that appear later.
-func (m *machine) keepLooking(ctx context.Context) {
+func (n *network) keepLooking(ctx context.Context) {
 	look := time.NewTicker(lookLater)
 	defer look.Stop()
 	for {
 		select {
-		case got := <-m.network.up:
-			m.stage("network", "%s", got)
+		case got := <-n.up:
+			n.stage("network", "%s", got)
 		case <-look.C:
-			m.findCards(ctx)
+			n.findCards(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -127,23 +142,23 @@ func (m *machine) keepLooking(ctx context.Context) {
 
 // findCards starts serving new cards. Cards are served concurrently, because one without a cable must not delay the
 // others.
-func (m *machine) findCards(ctx context.Context) {
-	if m.loader != nil {
-		if _, err := m.loader.all(); err != nil {
-			m.fail(stageModules, err)
+func (n *network) findCards(ctx context.Context) {
+	if n.loader != nil {
+		if _, err := n.loader.all(); err != nil {
+			n.fail(stageModules, err)
 		}
 	}
 	links, err := listed(netlink.LinkList)
 	if err != nil {
-		m.fail("network", err)
+		n.fail("network", err)
 		return
 	}
 	for _, link := range links {
 		if _, err := os.Stat("/sys/class/net/" + link.Attrs().Name + "/device"); err != nil {
 			continue // loopback or a virtual interface
 		}
-		if c, found := m.network.find(link, m.config.isFor(link)); found {
-			m.work.Go(func() { m.serveCard(ctx, c) })
+		if c, found := n.find(link, n.config.isFor(link)); found {
+			n.work.Go(func() { n.serveCard(ctx, c) })
 		}
 	}
 }
@@ -159,27 +174,27 @@ func listed[T any](list func() ([]T, error)) (all []T, err error) {
 }
 
 // find registers a card and reports whether it is new.
-func (n *network) find(link netlink.Link, chosen bool) (c *card, found bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (s *cardSet) find(link netlink.Link, chosen bool) (c *card, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	index := link.Attrs().Index
-	if n.cards[index] != nil {
+	if s.cards[index] != nil {
 		return nil, false
 	}
 	c = &card{link: link, chosen: chosen}
-	n.cards[index] = c
+	s.cards[index] = c
 	return c, true
 }
 
 // String describes the addresses or the waits of each card.
-func (n *network) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.cards) == 0 {
+func (s *cardSet) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cards) == 0 {
 		return "no network card was found"
 	}
 	var all []string
-	for _, c := range n.cards {
+	for _, c := range s.cards {
 		all = append(all, c.String())
 	}
 	slices.Sort(all)
@@ -187,11 +202,11 @@ func (n *network) String() string {
 }
 
 // firstCard returns the hardware address of the card with the lowest index. It determines the default node name.
-func (n *network) firstCard() (address net.HardwareAddr) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (s *cardSet) firstCard() (address net.HardwareAddr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	first := 0
-	for index, c := range n.cards {
+	for index, c := range s.cards {
 		if first == 0 || index < first {
 			first, address = index, c.link.Attrs().HardwareAddr
 		}
@@ -200,10 +215,10 @@ func (n *network) firstCard() (address net.HardwareAddr) {
 }
 
 // waiting returns the waits of all cards, those with a cable first.
-func (n *network) waiting() (all []wait) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.cards) == 0 {
+func (s *cardSet) waiting() (all []wait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cards) == 0 {
 		return []wait{{text: "no network card was found", limit: waitLimit{then: "it looks for cards " + everyLook}}}
 	}
 	bare := func(c *card) int {
@@ -212,7 +227,7 @@ func (n *network) waiting() (all []wait) {
 		}
 		return 0
 	}
-	for _, c := range slices.SortedFunc(maps.Values(n.cards), func(a, b *card) int {
+	for _, c := range slices.SortedFunc(maps.Values(s.cards), func(a, b *card) int {
 		return cmp.Or(bare(a)-bare(b), a.link.Attrs().Index-b.link.Attrs().Index)
 	}) {
 		all = append(all, c.waiting()...)
@@ -221,28 +236,28 @@ func (n *network) waiting() (all []wait) {
 }
 
 // tell reports an address that a card received.
-func (n *network) tell(ctx context.Context, format string, args ...any) {
-	text, say := n.change("got", fmt.Sprintf(format, args...))
+func (s *cardSet) tell(ctx context.Context, format string, args ...any) {
+	text, say := s.change("got", fmt.Sprintf(format, args...))
 	if !say {
 		return
 	}
 	select {
-	case n.up <- text:
+	case s.up <- text:
 	case <-ctx.Done():
 	}
 }
 
 // tellLost reports an address that a card lost.
-func (m *machine) tellLost(format string, args ...any) {
-	if text, say := m.network.change("lost", fmt.Sprintf(format, args...)); say {
-		m.stage("network", "%s", text)
+func (n *network) tellLost(format string, args ...any) {
+	if text, say := n.change("lost", fmt.Sprintf(format, args...)); say {
+		n.stage("network", "%s", text)
 	}
 }
 
 // change applies the rate limit to a change of addresses. It returns the text with the number of suppressed changes,
 // and whether to report it.
-func (n *network) change(kind, text string) (string, bool) {
-	times, say := n.lines.Say(kind, time.Now())
+func (s *cardSet) change(kind, text string) (string, bool) {
+	times, say := s.lines.Say(kind, time.Now())
 	if times > 1 {
 		text += fmt.Sprintf("; %d changes since the last report", times)
 	}
@@ -259,11 +274,11 @@ func (l lease) String() string {
 }
 
 // apply configures a card with a lease. It is idempotent.
-func (m *machine) apply(c *card, by way, l lease) error {
+func (n *network) apply(c *card, by way, l lease) error {
 	if l.mtu != 0 && l.mtu != c.mtu { // an unsupported MTU is reported once and does not cost the address
 		c.mtu = l.mtu
 		if err := netlink.LinkSetMTU(c.link, l.mtu); err != nil {
-			m.fail("network", fmt.Errorf("set the MTU %d of %s from DHCP: %w", l.mtu, c.name(), err))
+			n.fail("network", fmt.Errorf("set the MTU %d of %s from DHCP: %w", l.mtu, c.name(), err))
 		}
 	}
 	if err := c.addAddress(l); err != nil {
@@ -274,13 +289,13 @@ func (m *machine) apply(c *card, by way, l lease) error {
 			return err
 		}
 	}
-	return m.resolve(c, by, l.nameservers)
+	return n.resolve(c, by, l.nameservers)
 }
 
 // remove removes the address and the nameservers of a lease from a card.
-func (m *machine) remove(c *card, by way, l lease) {
+func (n *network) remove(c *card, by way, l lease) {
 	_ = netlink.AddrDel(c.link, &netlink.Addr{IPNet: ipNet(l.address)}) // its routes go with it
-	_ = m.resolve(c, by, nil)
+	_ = n.resolve(c, by, nil)
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {
@@ -288,15 +303,15 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // resolve writes resolv.conf after the nameservers of a card have changed.
-func (m *machine) resolve(c *card, by way, servers []netip.Addr) error {
-	m.network.mu.Lock()
-	defer m.network.mu.Unlock()
-	m.network.nameservers[source{c.link.Attrs().Index, by}] = servers
+func (n *network) resolve(c *card, by way, servers []netip.Addr) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nameservers[source{c.link.Attrs().Index, by}] = servers
 	var text strings.Builder
-	for _, server := range resolvers(m.config.Nameservers, m.network.nameservers) {
+	for _, server := range resolvers(n.config.Nameservers, n.nameservers) {
 		fmt.Fprintf(&text, "nameserver %s\n", server)
 	}
-	file := filepath.Join(m.network.etc, "resolv.conf")
+	file := filepath.Join(n.etc, "resolv.conf")
 	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
 		return err
 	}
@@ -318,10 +333,10 @@ func resolvers(configured []netip.Addr, told map[source][]netip.Addr) []netip.Ad
 }
 
 // setName sets the host name: the configured one, else one from DHCP, else one derived from the first card.
-func (m *machine) setName(told string) {
+func (n *network) setName(told string) {
 	short, _, _ := strings.Cut(told, ".")
 	if !writ.ValidName(short) {
 		short = ""
 	}
-	_ = m.network.rename([]byte(cmp.Or(m.config.Name, short, nameFor(m.network.firstCard()))))
+	_ = n.rename([]byte(cmp.Or(n.config.Name, short, nameFor(n.firstCard()))))
 }

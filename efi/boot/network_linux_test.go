@@ -86,7 +86,7 @@ func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
 	said := new(testenv.Log)
 	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
 	m.add(said)
-	m.network.init(t.TempDir(), nil)
+	m.network.init(m, &m.config, &m.work, t.TempDir(), nil)
 	told := make(chan int)
 	go func() {
 		n := 0
@@ -97,7 +97,7 @@ func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
 	}()
 	for i := range 10_000 {
 		m.network.tell(t.Context(), "eth0 2001:db8::%x", i)
-		m.tellLost("eth0 has lost 2001:db8::%x", i)
+		m.network.tellLost("eth0 has lost 2001:db8::%x", i)
 	}
 	close(m.network.up)
 	m.close(patience)
@@ -213,7 +213,7 @@ func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
 	}
 	l := newLAN(t)
 	for range 3 { // like renewals
-		if err := l.apply(l.card, byDHCP, lease{address: netip.MustParsePrefix("10.9.0.7/24"), mtu: 1 << 20}); err != nil {
+		if err := l.network.apply(l.card, byDHCP, lease{address: netip.MustParsePrefix("10.9.0.7/24"), mtu: 1 << 20}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 const vlanModule = "8021q"
 
 // enterVLAN puts a card into the configured VLAN: c.link becomes the VLAN's interface. The card itself gets no address.
-func (m *machine) enterVLAN(c *card) error {
-	if m.loader != nil {
-		if _, err := m.loader.named([]string{vlanModule}); err != nil {
+func (n *network) enterVLAN(c *card) error {
+	if n.loader != nil {
+		if _, err := n.loader.named([]string{vlanModule}); err != nil {
 			return err
 		}
 	}
@@ -28,16 +28,16 @@ func (m *machine) enterVLAN(c *card) error {
 		return fmt.Errorf("turn on %s: %w", c.name(), err)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex = fmt.Sprintf("%s.%d", c.name(), m.config.VLAN), c.link.Attrs().Index
-	if err := netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: m.config.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}); err != nil {
-		return vlanError(c.name(), m.config.VLAN, err)
+	attrs.Name, attrs.ParentIndex = fmt.Sprintf("%s.%d", c.name(), n.config.VLAN), c.link.Attrs().Index
+	if err := netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: n.config.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}); err != nil {
+		return vlanError(c.name(), n.config.VLAN, err)
 	}
 	inside, err := netlink.LinkByName(attrs.Name)
 	if err != nil {
-		return vlanError(c.name(), m.config.VLAN, err)
+		return vlanError(c.name(), n.config.VLAN, err)
 	}
-	m.network.mu.Lock()
-	defer m.network.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	c.link = inside
 	return nil
 }

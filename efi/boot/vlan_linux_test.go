@@ -29,7 +29,7 @@ func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
 		l.says("error: make the VLAN 7 of card: this image has no module 8021q")
 		l.says("--module 8021q")
 		l.says("linux-image-amd64")
-		if hint := hintOf(l.noNetwork()); !strings.Contains(hint, "--module 8021q") {
+		if hint := hintOf(l.network.noNetwork()); !strings.Contains(hint, "--module 8021q") {
 			t.Errorf("on its page the machine says %s", hint)
 		}
 		return

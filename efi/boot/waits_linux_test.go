@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -143,7 +144,7 @@ func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 	if got := n.waiting(); len(got) != 1 || got[0].String() != "no network card was found: no limit, it looks for cards every 1 s" {
 		t.Errorf("without a card the page says %v", got)
 	}
-	n.init(t.TempDir(), nil)
+	n.init(nil, new(Config), new(sync.WaitGroup), t.TempDir(), nil)
 	for i, name := range []string{"eth0", "eth1", "eth2"} {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.Index, attrs.HardwareAddr = name, i+2, net.HardwareAddr{0x52, 0x54, 0, 0x77, 0, byte(i)}
