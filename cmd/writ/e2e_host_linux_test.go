@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/cli/doctor"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
@@ -226,7 +225,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	dev := h.commandAsUnit(filepath.Join(doctor.ShippedUnits, "writ-runner.service"), "dev", "--data", data, "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
+	dev := h.commandAsUnit(filepath.Join("../../deploy/systemd", "writ-runner.service"), "dev", "--data", data, "--drivers", "host", "--containerd", containers.Address, "--listen", "127.0.0.1:0", "--log-level", "info",
 		"--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
 		"--image-dir", filepath.Dir(image.Path), "--image-dir", filepath.Dir(g.Kernel), "--image-dir", filepath.Dir(g.Initramfs))
 	dev.Stdout, dev.Stderr = out, out

@@ -13,7 +13,7 @@ import (
 	"writ/internal/testenv"
 )
 
-const ShippedUnits = "../../../../../deploy/systemd"
+const shippedUnits = "../../../../../deploy/systemd"
 
 func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 	const runner = "[Service]\nExecStart=/usr/bin/writ runner --data /x\n"
@@ -66,15 +66,15 @@ func TestDoctorWarnsOfAUnitThatEndsMachinesWithTheirRunner(t *testing.T) {
 }
 
 func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
-	found := examineUnits([]string{ShippedUnits})
+	found := examineUnits([]string{shippedUnits})
 	if len(found) != 1 || found[0].Check != "unit writ-runner.service" || found[0].State != healthy {
 		t.Errorf("of what is shipped the doctor says %+v", found)
 	}
 	verify := testenv.Need(t, "systemd-analyze")
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
-	for _, name := range unitNames([]string{ShippedUnits}) {
-		text, err := os.ReadFile(filepath.Join(ShippedUnits, name))
+	for _, name := range unitNames([]string{shippedUnits}) {
+		text, err := os.ReadFile(filepath.Join(shippedUnits, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 func TestUnitsThatAreShippedExposeLittle(t *testing.T) {
 	analyze := testenv.Need(t, "systemd-analyze")
 	for name, most := range map[string]int{"writ-boot.service": 25, "writ-coord.service": 25, "writ-supervisor.service": 25, "writ-runner.service": 75} {
-		said, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", fmt.Sprintf("--threshold=%d", most), filepath.Join(ShippedUnits, name)).CombinedOutput()
+		said, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", fmt.Sprintf("--threshold=%d", most), filepath.Join(shippedUnits, name)).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s is more exposed than %d: %v\n%s", name, most, err, said)
 		}
