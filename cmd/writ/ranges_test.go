@@ -24,7 +24,7 @@ func TestEachNumberOfACommandHasARange(t *testing.T) {
 			if c.Hidden || !slices.Contains([]string{"int", "int64", "float64", "duration"}, f.Value.Type()) || slices.Contains(checkedElsewhere, f.Name) {
 				return
 			}
-			value, ok := f.Value.(interface{ possible() string })
+			value, ok := f.Value.(interface{ Possible() string })
 			if !ok {
 				t.Errorf("%s: --%s has no range", c.CommandPath(), f.Name)
 				return
@@ -39,8 +39,8 @@ func TestEachNumberOfACommandHasARange(t *testing.T) {
 			}
 			for _, text := range outside {
 				err := f.Value.Set(text)
-				if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), value.possible()) {
-					t.Errorf("%s --%s %s: %v, where %s is possible", c.CommandPath(), f.Name, text, err, value.possible())
+				if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), value.Possible()) {
+					t.Errorf("%s --%s %s: %v, where %s is possible", c.CommandPath(), f.Name, text, err, value.Possible())
 				}
 			}
 		})

@@ -28,11 +28,17 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := writ.Errorf(writ.CodeUsage, "unknown command %q", cmd.CommandPath()+" "+args[0])
+	if hint := habitHint(cmd, args[0]); hint != "" {
+		return err.WithHint("%s", hint)
+	}
 	if cmd.SuggestionsMinimumDistance <= 0 {
 		cmd.SuggestionsMinimumDistance = 2
 	}
 	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
 		return err.WithHint("did you mean `%s %s`?", cmd.CommandPath(), close[0])
+	}
+	if cmd.HasParent() && cmd.Example != "" { // it also works without a subcommand
+		return err.WithHint("%s", usageHint(cmd))
 	}
 	return err.WithHint("`%s --help` lists the commands", cmd.CommandPath())
 }
@@ -51,7 +57,7 @@ func Exactly(names ...string) cobra.PositionalArgs {
 func AtLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
-			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
+			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s", usageHint(cmd))
 		}
 		if i := slices.Index(args, ""); i >= 0 && len(names) > 0 {
 			return writ.Errorf(writ.CodeUsage, "%s is empty", names[min(i, len(names)-1)]).WithHint("a variable may not be set; %s --help", cmd.CommandPath())
@@ -64,7 +70,7 @@ func AtLeast(names ...string) cobra.PositionalArgs {
 func AtMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[n]).WithHint("%s --help", cmd.CommandPath())
+			return writ.Errorf(writ.CodeUsage, "unexpected argument %q", args[n]).WithHint("%s", usageHint(cmd))
 		}
 		return nil
 	}

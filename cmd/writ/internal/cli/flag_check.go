@@ -91,7 +91,7 @@ func CheckFlags(cmd *cobra.Command) error {
 	switch len(missing) {
 	case 0:
 	case 1:
-		return writ.Errorf(writ.CodeUsage, "%s is missing", missing[0]).WithHint("%s --help", cmd.CommandPath())
+		return writ.Errorf(writ.CodeUsage, "%s is missing", missing[0]).WithHint("%s", usageHint(cmd))
 	default:
 		return writ.Errorf(writ.CodeUsage, "%s are missing", strings.Join(missing, " and ")).WithHint("%s --help", cmd.CommandPath())
 	}

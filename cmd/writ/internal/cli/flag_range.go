@@ -53,13 +53,13 @@ func (r *ranged[N]) Set(text string) error {
 		return err
 	}
 	if within := *r.value >= r.least && *r.value <= r.most; !within {
-		return writ.Errorf(writ.CodeUsage, "--%s: %s is not %s", r.flag.Name, text, r.possible()).WithHint("--%s: %s", r.flag.Name, r.flag.Usage)
+		return writ.Errorf(writ.CodeUsage, "--%s: %s is not %s", r.flag.Name, text, r.Possible()).WithHint("--%s: %s", r.flag.Name, r.flag.Usage)
 	}
 	return nil
 }
 
-// possible describes the range.
-func (r *ranged[N]) possible() string {
+// Possible describes the range.
+func (r *ranged[N]) Possible() string {
 	return "between " + boundText(r.least) + " and " + boundText(r.most)
 }
 

@@ -65,6 +65,8 @@ func NotPossible(what, value string, possible []string) error {
 	switch question := meant.Question(value, possible); {
 	case len(possible) > mostNamed && question != "":
 		hint = question
+	case len(possible) > mostNamed:
+		hint = fmt.Sprintf("it must be one of %s, … (%d in all)", strings.Join(possible[:mostNamed], ", "), len(possible))
 	case question != "":
 		hint = question + "; " + hint
 	}

@@ -126,7 +126,7 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 		return err
 	}
 	if d.Region == "" {
-		return writ.Errorf(writ.CodeUsage, "--region is missing").WithHint("any name will do, like --region here; scripts can be sent by it")
+		return writ.Errorf(writ.CodeUsage, "--region is missing").WithHint("name the group of datacenters that it belongs to, for example --region europe; scripts can be submitted to a region")
 	}
 	if err := checkNewName("region", d.Region); err != nil {
 		return err

@@ -98,7 +98,7 @@ func (p *Progress) runChanged(r *api.Run) {
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
 	if r.Reason != "" && !r.State.Ended() { // the stream repeats what was before it was opened
-		p.Waits.Note(why.WaitReason{"", why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
+		p.Waits.Note(why.WaitReason{Reason: why.Reason{Why: why.SentenceOf(r.Why, r.Reason)}})
 	}
 }
 
@@ -130,7 +130,7 @@ func (p *Progress) callChanged(c writ.Call) {
 
 // noteReason prints why a call waits, or how far its node is with it.
 func (p *Progress) noteReason(c writ.Call) {
-	p.Waits.Note(why.WaitReason{why.CallName(c), why.Reason{Why: why.SentenceOf(c.Why, c.Reason)}})
+	p.Waits.Note(why.WaitReason{Call: why.CallName(c), Reason: why.Reason{Why: why.SentenceOf(c.Why, c.Reason)}})
 }
 
 func (p *Progress) callEnded(c writ.Call) {

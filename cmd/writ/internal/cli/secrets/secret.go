@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,10 @@ again after you set a new value. Runs that were accepted before go on with their
 
 // secretValue reads the value of a secret from a file, the terminal or standard input.
 func secretValue(env *cli.Env, name, file string) (string, error) {
+	if name, _, ok := strings.Cut(name, "="); ok && writ.ValidName(name) { // the error does not repeat the value
+		return "", writ.Errorf(writ.CodeUsage, "the argument is the name alone, without a value").
+			WithHint("give the value with --file or on standard input: writ secret set %s --file FILE. Choose a new one: the history of the shell has this one", name)
+	}
 	if !writ.ValidName(name) {
 		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
 	}

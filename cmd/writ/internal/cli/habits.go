@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Habits has hints for command lines of other tools.
+var Habits = map[string]string{
+	"writ apply":    "`writ submit FILE` signs a script and runs it",
+	"writ deploy":   "`writ submit FILE` signs a script and runs it",
+	"writ create":   "`writ submit FILE` signs a script and runs it",
+	"writ exec":     "`writ submit FILE` signs a script and runs it",
+	"writ validate": "`writ check FILE` checks a script",
+	"writ lint":     "`writ check FILE` checks a script",
+	"writ diff":     "`writ plan FILE` previews a script",
+	"writ preview":  "`writ plan FILE` previews a script",
+	"writ delete":   "a script deletes resources: `writ explain volume.delete` shows an example, and `writ submit FILE --destructive` runs it",
+	"writ destroy":  "a script deletes resources: `writ explain volume.delete` shows an example, and `writ submit FILE --destructive` runs it",
+	"writ get":      "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
+	"writ list":     "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
+	"writ ls":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
+	"writ ps":       "`writ resource list` lists resources, `writ run list` runs, and `writ node list` nodes",
+	"writ describe": "`writ resource show KIND/NAME` shows a resource, `writ run show RUN` a run, and `writ node show NODE` a node",
+	"writ status":   "`writ run list` lists runs, and `writ doctor` checks this machine and the cluster",
+	"writ config":   "`writ context list` lists the clusters that commands can use",
+
+	"writ secret get":  "no command prints the value of a secret: `writ secret list` lists names and versions",
+	"writ secret show": "no command prints the value of a secret: `writ secret list` lists names and versions",
+	"writ secret read": "no command prints the value of a secret: `writ secret list` lists names and versions",
+}
+
+// sameWords maps words of other tools to subcommands of writ, the best first.
+var sameWords = map[string][]string{
+	"get": {"show", "list"}, "describe": {"show", "list"}, "inspect": {"show", "list"}, "info": {"show", "list"}, "status": {"show", "list"}, "ls": {"list"},
+	"rm": {"remove", "revoke"}, "delete": {"remove", "revoke"}, "del": {"remove", "revoke"}, "destroy": {"remove", "revoke"},
+	"new": {"create", "add"}, "make": {"create", "add"}, "create": {"add", "set"}, "add": {"create", "set"}, "update": {"set"}, "edit": {"set"},
+	"stop": {"cancel"}, "kill": {"cancel"}, "abort": {"cancel"}, "retry": {"resume"}, "restart": {"resume"},
+}
+
+// kinds of resources that other tools have as commands.
+var resourceWords = []string{"machine", "container", "volume", "image", "network", "herodb"}
+
+// habitHint returns the hint for a command line of another tool, or "".
+func habitHint(cmd *cobra.Command, word string) string {
+	line := cmd.CommandPath() + " " + word
+	if hint := Habits[line]; hint != "" {
+		return hint
+	}
+	if kind := strings.TrimSuffix(word, "s"); !cmd.HasParent() && slices.Contains(resourceWords, kind) {
+		return "`writ resource list --kind " + kind + "` lists them, and a script changes them"
+	}
+	if line == "writ run "+word && strings.HasSuffix(word, ".tengo") {
+		return "`writ submit " + word + "` signs a script and runs it"
+	}
+	for _, name := range sameWords[word] {
+		if known, rest, err := cmd.Find([]string{name}); err == nil && known != cmd && len(rest) == 0 {
+			return "did you mean `" + known.CommandPath() + "`?"
+		}
+	}
+	return ""
+}
+
+// usageHint returns the hint for wrong arguments: an example of the command, and its help.
+func usageHint(cmd *cobra.Command) string {
+	for line := range strings.SplitSeq(cmd.Example, "\n") {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
+		if strings.HasPrefix(line, cmd.CommandPath()+" ") && !strings.HasSuffix(line, `\`) && !strings.Contains(line, "`") {
+			return "for example `" + strings.TrimSpace(line) + "` (" + cmd.CommandPath() + " --help)"
+		}
+	}
+	return cmd.CommandPath() + " --help"
+}
