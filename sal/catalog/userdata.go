@@ -26,6 +26,8 @@ func uselessUserData(s string) string {
 		return "it is encoded in base64, which cloud-init does not decode here: give the text itself (in Terraform gzip = false and base64_encode = false)"
 	case configHeader.MatchString(first):
 		return uselessCloudConfig(s)
+	case isMessage(s):
+		return uselessParts(s)
 	}
 	return ""
 }
