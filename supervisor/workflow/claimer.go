@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -10,12 +9,13 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/sal/catalog"
+	"writ/scripts"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
 )
 
-// ground is what claiming and placing ask of the journal. A step gets a transaction; a preview gets one that only reads, with the calls of
-// its plan laid over it (draft.go), so that both come to the same conclusions.
+// ground is the part of the journal that claiming and placing read. A step reads a transaction. A preview reads one with the
+// calls of its plan laid over it; see Draft.
 type ground interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
@@ -27,7 +27,7 @@ var _ ground = (*journal.Tx)(nil)
 // claimer decides which resource each planned call concerns.
 type claimer struct{ *Step }
 
-// arrange brings the calls as far as can be decided here: those that cannot succeed fail, the others get their resource and their node.
+// arrange decides about planned calls: those that cannot succeed fail, and the others get their resource and node.
 func (t claimer) arrange(g ground) error {
 	if err := (ender(t)).cascade(); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (t claimer) arrange(g ground) error {
 	return placer(t).placeCalls(g)
 }
 
-// claimCalls decides, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
-// there. Calls that the supervisor can answer by itself are answered.
+// claimCalls decides which resource each planned call concerns: its UID, owner and node, and the capacity that the call
+// will use. It answers the calls that need no node.
 func (t claimer) claimCalls(g ground) error {
 	waiting, err := t.waitingCalls(g)
 	if err != nil {
@@ -63,9 +63,9 @@ func (t claimer) claimCalls(g ground) error {
 	return nil
 }
 
-// waitingCalls returns the calls that must wait: those that are on hold, those whose resource another run works on, and all that need them, each with those that
-// must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
-// What such a call needs itself does not wait for its sake: it ends without it.
+// waitingCalls returns the calls that must wait: those on hold, those whose resource another run uses, and all that need
+// them, each with its group. They keep no claims meanwhile; otherwise two runs that each have a part of what both need would
+// wait for each other. The needs of a waiting call do not wait.
 func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	waiting := make(map[int]bool)
 	groups := placer(t).connected()
@@ -97,8 +97,8 @@ func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	return waiting, nil
 }
 
-// areFree reports whether nothing of a group of calls is on hold, and no other run works on what they are about. It says of each call where that is
-// not so that it waits.
+// areFree reports whether no call of a group is on hold and no other run uses their resources. Otherwise it sets the reasons
+// of the calls.
 func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
 	free, err := waiter(t).mayStart(g, group)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
 	return free, nil
 }
 
-// keepWaiting marks the calls of a group as waiting, and takes back what they have claimed.
+// keepWaiting marks the calls of a group as waiting and releases their claims.
 func (t claimer) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	for _, c := range group {
 		waiting[c.Seq] = true
@@ -127,9 +127,8 @@ func (t claimer) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	}
 }
 
-// needs returns for each call that has not ended, by seq, which others of the run must end before it, wherever they go: those whose handles it
-// has, the one before it on its resource, and the last one on each resource that it names. What comes before these they need themselves. The
-// dependencies of a call do not tell all of that before it is claimed.
+// needs returns for each open call, by seq, the calls of the run that must end before it: those of its handles, the one
+// before it on its resource, and the last one on each resource that it names. Their own needs are not included.
 func (t claimer) needs() map[int][]int {
 	needs := make(map[int][]int)
 	last := make(map[writ.ResourceID]int)
@@ -155,16 +154,10 @@ func (t claimer) needs() map[int][]int {
 	return needs
 }
 
-// neverSent reports whether a call was sent to no node that may have something of it.
+// neverSent reports whether no node can have anything of a call.
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
-// unclaim takes back what claim and placement said of a call that was never sent.
-func (t *Step) unclaim(c *journal.Call) {
-	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
-	c.Claimed, c.Ready, c.RetryAt = false, false, t.now
-	t.touch(c)
-}
-
+// claim decides which resource a call concerns, and fails calls that the signed header does not allow.
 func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
@@ -198,8 +191,8 @@ func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	return t.claimResource(op, c, have, earlier)
 }
 
-// isFree reports whether no other run still has an open call on the resource; if one has, the call waits, unless it only reads aside what is
-// there.
+// isFree reports whether no other run has an open call on the resource. Otherwise the call waits, unless it only reads
+// something beside an existing resource.
 func (t claimer) isFree(g ground, c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
@@ -234,8 +227,8 @@ func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// claimNamed makes dependencies of the resources that the arguments give by name: made by an earlier call of this run, or there already. It
-// reports whether the call must wait, because one of them is being removed.
+// claimNamed adds the resources that the arguments name to the needs of a call. They are made by an earlier call of the run,
+// or exist already. It reports whether the call must wait, because one of them is being removed.
 func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
@@ -269,7 +262,8 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 	return false, nil
 }
 
-// claimResource decides what the call is to its resource, given what exists and the last open call of the run that makes or changes it.
+// claimResource decides the relation of a call to its resource, given the existing resource and the last open call of the
+// run that makes or changes it.
 func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
 	var before writ.Capacity // what the resource has when it is this call's turn
 	if have != nil {
@@ -315,8 +309,8 @@ func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *jou
 	return nil
 }
 
-// newUID returns the uid of what a call will make. It follows from the call, so that a supervisor whose journal was restored from a backup
-// asks for the same thing again, and finds it.
+// newUID returns the UID of the resource that a call makes. It follows from the call, so that a supervisor with a restored
+// journal requests the same resource and finds it.
 func newUID(c *journal.Call) writ.UID {
 	b := sha256.Sum256(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq))
 	b[6] = b[6]&0x0f | 0x80 // version 8 of RFC 9562: made as its maker likes
@@ -324,25 +318,13 @@ func newUID(c *journal.Call) writ.UID {
 	return writ.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]))
 }
 
-// lastOn returns the last call before seq that makes, changes or removes a resource and has not ended.
-func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
-	for _, c := range slices.Backward(t.before(id, seq)) {
-		if c.State.Ended() {
-			continue
-		}
-		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove || op.Effect == catalog.Alter {
-			return c
-		}
-	}
-	return nil
-}
-
 func removes(c *journal.Call) bool {
 	op, _ := catalog.Lookup(c.Operation)
 	return op.Effect == catalog.Remove
 }
 
-// grows returns what the call uses up beyond what its resource uses already. A call whose result tells the size needs at least 1 GiB of disk.
+// grows returns the capacity that a call needs beyond that of its resource. If the result determines the size, the call
+// needs at least 1 GiB of disk.
 func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Capacity {
 	if op.Effect == catalog.Remove {
 		return writ.Capacity{}
@@ -355,14 +337,8 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 	return writ.Capacity{CPUs: max(more.CPUs, 0), MemoryMiB: max(more.MemoryMiB, 0), DiskGiB: max(more.DiskGiB, least)}
 }
 
-// pin binds a call to the node that has what it is about.
-func (t *Step) pin(c *journal.Call, node writ.NodeID) {
-	if node != "" {
-		c.Node, c.NodeName = node, t.Nodes.Name(node)
-	}
-}
-
-// notOwner is the error of a call about what another deployment owns. Mostly a flag was forgotten, so the hint names that before the takeover.
+// notOwner returns the error of a call on another deployment's resource. The usual cause is a missing flag, so the hint names
+// that first.
 func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment+" if that was forgotten"
 	if have.Deployment == "" {
@@ -372,20 +348,30 @@ func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
+// apart returns the error of a call whose needs are on another node.
 func (t claimer) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.Nodes.Name(node))
 }
 
-// before returns the calls on a resource that come before seq, in order. A step that claims calls asks for those of each of them.
-func (t *Step) before(id writ.ResourceID, seq int) []*journal.Call {
-	if t.on == nil {
-		t.on = make(map[writ.ResourceID][]*journal.Call)
+// enlist adds a new call of a pass to the run.
+func (t claimer) enlist(n scripts.NewCall) error {
+	if n.Seq != len(t.calls)+1 {
+		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
 	}
-	for ; t.indexed < len(t.calls); t.indexed++ {
-		c := t.calls[t.indexed]
-		t.on[c.Resource()] = append(t.on[c.Resource()], c)
+	op, ok := catalog.Lookup(n.Operation)
+	if !ok {
+		return fmt.Errorf("run %s: the catalogue has no operation %s", t.run.ID, n.Operation)
 	}
-	all := t.on[id]
-	n, _ := slices.BinarySearchFunc(all, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
-	return all[:n]
+	c := &journal.Call{
+		Call: writ.Call{
+			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
+			State: writ.CallPlanned, Attempt: 1, After: n.After, Planned: t.now,
+		},
+		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
+	}
+	c.In(t.run)
+	t.calls = append(t.calls, c)
+	t.run.Bytes += bound.Size(c.Args)
+	t.touch(c)
+	return nil
 }

@@ -1,11 +1,15 @@
 package workflow
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/supervisor/bound"
 	"writ/supervisor/journal"
+	"writ/supervisor/mail"
 )
 
 // ender ends calls and the run.
@@ -97,4 +101,106 @@ func signedFailure(f *writ.Failure) *writ.Failure {
 	signed := *f
 	signed.Handled = false
 	return &signed
+}
+
+// handled returns the first cause of a failed call if the script has read its error, else nil.
+func (t ender) handled(failed *journal.Call) *journal.Call {
+	if cause := firstCause(t.calls, failed); slices.Contains(t.run.Handled, cause.Seq) {
+		return cause
+	}
+	return nil
+}
+
+// cascade fails the planned calls that need a failed call. If the run is stopped, it ends all planned calls.
+func (t ender) cascade() error {
+	for _, c := range t.calls {
+		if c.State != writ.CallPlanned {
+			continue
+		}
+		if t.run.Stop != nil {
+			if err := t.fail(c, t.stoppedCall(), t.run.Stop); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, seq := range c.After {
+			need := t.call(seq)
+			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
+				continue
+			}
+			if err := t.fail(c, writ.CallFailed, t.unmet(need)); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// unmet returns the error of a call whose need failed. It names the first cause with its hint, because the error of the
+// run is often all that a person sees.
+func (t ender) unmet(need *journal.Call) *writ.Error {
+	cause := firstCause(t.calls, need)
+	if cause.Error == nil {
+		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", t.describeSeq(cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
+	}
+	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq), cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
+		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
+}
+
+// blame returns the failure of a run with the code and number of the call that failed first. Failures are counted and
+// looked up by these. The position stays that of the script.
+func (t ender) blame(f writ.Failure) *writ.Failure {
+	needs := t.call(f.Seq)
+	f.Handled = needs != nil && t.handled(needs) != nil
+	if needs == nil || f.Code != writ.CodeDependencyFailed {
+		return &f
+	}
+	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
+		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
+		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause), bound.Clip(cause.Error.Message, maxCause))
+	}
+	return &f
+}
+
+// moveRun changes the state of the run.
+func (t ender) moveRun(to writ.RunState) error {
+	t.runDirty, t.runMoved = true, true
+	return t.run.Move(to)
+}
+
+// halt stops the run: no more calls are sent, queued jobs are withdrawn, and nodes stop started jobs. If the run is ending
+// already, it ends earlier.
+func (t ender) halt(why mail.Stop) {
+	switch {
+	case t.run.State.Ended():
+		return
+	case t.run.Stop == nil:
+		t.run.Stop, t.run.StopState, t.run.StopBy = why.Err, why.State, why.By
+	case why.By.Before(t.run.StopBy):
+		t.run.StopBy = why.By
+	default:
+		return
+	}
+	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.Err)}
+	t.runDirty, t.runMoved = true, true
+	for _, c := range t.calls {
+		if c.State.Sent() {
+			t.callBack(c)
+		}
+	}
+}
+
+// callBack withdraws a sent call and tells its node to stop it.
+func (t ender) callBack(c *journal.Call) {
+	t.out.Stops.Cancels[c.Node] = t.run.Resumes
+	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
+}
+
+// stoppedCall returns the state of calls that end with their run.
+func (t ender) stoppedCall() writ.CallState {
+	if t.run.StopState == writ.RunExpired {
+		return writ.CallExpired
+	}
+	return writ.CallCancelled
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"writ"
@@ -90,4 +91,44 @@ func (a *Advancer) admitLog(ctx context.Context, project writ.ProjectID, lines [
 		defer a.Mailbox.Slowed(project)()
 	}
 	return kept, sleep.For(ctx, wait)
+}
+
+// wantsPass reports whether a pass can have a new outcome now.
+func (t evaluation) wantsPass() bool {
+	return t.blocked == "" && t.unevaluated() && waiter(t).notBegun() == nil
+}
+
+// unevaluated reports whether a pass can have a new outcome once the run may start.
+func (t evaluation) unevaluated() bool {
+	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
+		return false
+	}
+	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {
+		c := t.call(seq)
+		return c != nil && c.State.Ended()
+	})
+}
+
+// lastPosition returns the position of the last call in the script.
+func (t evaluation) lastPosition() string {
+	if len(t.calls) == 0 {
+		return ""
+	}
+	return t.calls[len(t.calls)-1].Position
+}
+
+// entries returns the calls as input of a pass.
+func (t evaluation) entries() []scripts.Entry {
+	entries := make([]scripts.Entry, len(t.calls))
+	for i, c := range t.calls {
+		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
+		switch {
+		case c.State == writ.CallSucceeded:
+			e.State, e.Values = scripts.EntrySucceeded, c.Values
+		case c.State.Ended():
+			e.State, e.Error = scripts.EntryFailed, c.Error
+		}
+		entries[i] = e
+	}
+	return entries
 }

@@ -14,10 +14,9 @@ import (
 // losses decides about the calls on lost nodes.
 type losses struct{ *Step }
 
-// lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
-// elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
-// or for a person's word. Of a node that is gone for good nothing is left that another one could do twice: calls that make or delete something
-// go elsewhere, all others end.
+// lose takes the calls of the run from a lost node. Calls that were never sent are placed again. Queued jobs are withdrawn
+// and placed again. Calls that may have started fail, unless the script waits: for the node, or for a signed decision. If the
+// node is gone for good, calls that make or remove something are placed again, and all others fail.
 func (t losses) lose(node writ.NodeID) error {
 	n, _ := t.Nodes.Get(node)
 	var without map[int]need
@@ -52,8 +51,8 @@ func (t losses) lose(node writ.NodeID) error {
 	return nil
 }
 
-// lostNow adds the nodes that were removed and still have calls of the run: the supervisor may have ended between the transaction that says so
-// and the step that follows from it.
+// lostNow adds the removed nodes that still have calls of the run: the supervisor may have ended between the removal and the
+// step that follows from it.
 func (t losses) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {
@@ -67,18 +66,18 @@ func (t losses) lostNow(told []writ.NodeID) []writ.NodeID {
 	return nodes
 }
 
-// waitsForLost reports whether a call that may have begun on a lost node goes on to wait: for the node, which one that was removed never is
-// again, or for a person's word that it never comes back.
+// waitsForLost reports whether a call that may have started on a lost node keeps waiting: for the node, unless it was
+// removed, or for a signed decision.
 func waitsForLost(c *journal.Call, n writ.Node) bool {
 	return c.Options.OnLoss == "replace" || c.Options.OnLoss == "wait" && n.Admission != writ.AdmissionRemoved
 }
 
-// IsAway reports whether a node does not take what is in its queue: it is lost, or was removed.
+// IsAway reports whether a node reads nothing from its queue, because it is lost or was removed.
 func IsAway(n writ.Node) bool {
 	return n.Liveness == writ.LivenessLost || n.Admission == writ.AdmissionRemoved
 }
 
-// waitForLost says why such a call waits.
+// waitForLost sets the reason of a call that waits for a lost node.
 func (t losses) waitForLost(c *journal.Call) {
 	why := writ.Reason{Code: writ.ReasonLostNode, Node: c.NodeName}
 	if c.Options.OnLoss == "replace" {
@@ -90,29 +89,28 @@ func (t losses) waitForLost(c *journal.Call) {
 	}
 }
 
-// mayBeWaiting reports whether a call that is out has no other attempt that may be anywhere, and its node never said that it began: all its
-// deliveries may still be in the queue.
+// mayBeWaiting reports whether all deliveries of a sent call may still be in the queue: it has no other attempt, and its
+// node never reported it.
 func mayBeWaiting(c *journal.Call) bool {
 	return c.State == writ.CallQueued && c.Attempt == c.Moved+1 && c.Started.IsZero()
 }
 
-// neverBegan reports whether the queue gave back each delivery of such a call before a node had it.
+// neverBegan reports whether all deliveries of such a call were withdrawn.
 func neverBegan(c *journal.Call) bool { return mayBeWaiting(c) && c.Withdrawn == c.Delivery }
 
-// repeatableElsewhere reports whether a call can be done by another node once its node, with all that is on it, is gone: it makes or deletes
-// its resource, or it leaves nothing.
+// repeatableElsewhere reports whether another node can perform a call after its node is gone with all its resources.
 func repeatableElsewhere(c *journal.Call) bool {
 	op, ok := catalog.Lookup(c.Operation)
 	return ok && (op.Effect == catalog.Make || op.Effect == catalog.Remove || leavesNothing(c))
 }
 
-// giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
+// giveUp keeps a lost node from starting or continuing a call when it returns.
 func (t losses) giveUp(c *journal.Call) {
 	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
 }
 
-// loseBegun ends a call that its lost node may have begun.
+// loseBegun fails a call that its lost node may have started.
 func (t losses) loseBegun(c *journal.Call) error {
 	if c.State.Sent() {
 		t.giveUp(c)
@@ -135,7 +133,7 @@ func (t losses) loseBegun(c *journal.Call) error {
 	return t.fail(c, writ.CallFailed, err)
 }
 
-// loseNeed ends a call that no node can do because of what was on one that is gone.
+// loseNeed fails a call that no node can perform, because it needs something on a node that is gone.
 func (t losses) loseNeed(c *journal.Call, lost need) error {
 	if c.State.Sent() {
 		t.giveUp(c)
@@ -149,7 +147,7 @@ func (t losses) loseNeed(c *journal.Call, lost need) error {
 	return t.fail(c, writ.CallFailed, err)
 }
 
-// moveAway plans a call anew under the next attempt, for any node. What becomes of the old one on its node counts no more.
+// moveAway plans the next attempt of a call, for any node. The old attempt has no further effect on the run.
 func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
 	if c.State.Sent() {
 		t.giveUp(c)
@@ -168,7 +166,7 @@ func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
 	return nil
 }
 
-// receiveWithdrawn takes what the queue said of jobs that were to be taken back.
+// receiveWithdrawn applies the answers of the queue about withdrawn jobs.
 func (t losses) receiveWithdrawn(m mail.Mail) error {
 	for _, taken := range m.Withdrawn {
 		c := t.open(taken.Key)
@@ -213,9 +211,8 @@ func (t losses) receiveWithdrawn(m mail.Mail) error {
 	return nil
 }
 
-// FreeNames forgets what a node had, in the transaction in which a person's word is recorded that it never comes back, and writes into its
-// record what it must not go on with: another node may have that from then on. It returns the runs that have open calls there; each is to be
-// told.
+// FreeNames removes the resources of a node from the journal, in the transaction of a signed decision that the node is gone.
+// It records in the node what the node must stop using. It returns the runs with open calls there.
 func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	resources, err := tx.ResourcesOn(n.ID)
 	if err != nil {
@@ -251,4 +248,41 @@ func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	}
 	n.Fence.Superseded = len(n.Superseded)
 	return runs, nil
+}
+
+// bereft returns what the calls of the run lose with a node that is gone.
+func (t losses) bereft(gone writ.NodeID) map[int]need {
+	stakes := make([]stake, 0, len(t.calls))
+	for _, c := range t.calls {
+		s := stake{seq: c.Seq, resource: c.Resource(), open: !c.State.Ended(), there: c.Node == gone}
+		s.moves = neverSent(c) && c.State == writ.CallPlanned || repeatableElsewhere(c)
+		if s.open && s.there {
+			s.needs = t.needsThere(c)
+		}
+		stakes = append(stakes, s)
+	}
+	return withoutNeeds(gone, stakes)
+}
+
+// needsThere returns what must be on the node of a call: the targets of its handles and the resources that it names.
+func (t losses) needsThere(c *journal.Call) (needs []need) {
+	for _, seq := range (transfer(t)).near(c) {
+		if made := t.call(seq); made != nil && together(c, made) {
+			needs = append(needs, need{seq, made.Resource(), made.Node})
+		}
+	}
+	op, ok := catalog.Lookup(c.Operation)
+	if !ok {
+		return needs
+	}
+	for _, ref := range op.Args.Named(c.Args) {
+		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
+		origin, _ := c.Args[op.Origin].(string)
+		known := slices.ContainsFunc(needs, func(n need) bool { return n.resource == id })
+		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) || t.lastOn(id, c.Seq) != nil {
+			continue
+		}
+		needs = append(needs, need{0, id, c.Node})
+	}
+	return needs
 }

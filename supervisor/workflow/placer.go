@@ -14,8 +14,8 @@ import (
 // placer gives each claimed call a node.
 type placer struct{ *Step }
 
-// placeCalls gives every claimed call a node. Calls on node-local things that handles connect go to one node together; where
-// something of theirs exists already they go there.
+// placeCalls gives every claimed call a node. Calls on connected resources of a node go to one node together, and to the
+// node of the resources that exist already.
 func (t placer) placeCalls(g ground) error {
 	if len(t.groups()) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (t placer) placeCalls(g ground) error {
 	return nil
 }
 
-// seats returns the nodes with what is free on them.
+// seats returns the nodes with their free capacity.
 func (t placer) seats(g ground) ([]placement.Candidate, error) {
 	loads, err := g.Loads()
 	if err != nil {
@@ -56,15 +56,14 @@ func (t placer) seats(g ground) ([]placement.Candidate, error) {
 	return seats, nil
 }
 
-// groups returns the calls that have to be placed, those together that must be on one node. A group with a call that is not claimed yet
-// is left out.
+// groups returns the calls to place; calls for one node are a group. Groups with an unclaimed call are omitted.
 func (t placer) groups() [][]*journal.Call {
 	return slices.DeleteFunc(t.connected(), func(group []*journal.Call) bool {
 		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
 	})
 }
 
-// connected returns the calls that wait to be sent, those together that must be on one node.
+// connected returns the unsent calls; calls for one node are a group.
 func (t placer) connected() [][]*journal.Call {
 	parent := make(map[int]int)
 	find := func(seq int) int {
@@ -103,8 +102,8 @@ func (t placer) connected() [][]*journal.Call {
 	return groups
 }
 
-// together reports whether a call must be on the node of one that it needs. A database is reached by its address from anywhere, and so binds
-// nobody; the network that it is on is part of a node.
+// together reports whether a call must be on the node of its need. A database is reached by its address and binds no call;
+// the network of a database is part of a node.
 func together(c, need *journal.Call) bool {
 	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB && (c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
 }
@@ -122,7 +121,7 @@ func addLabels(w *placement.Request, c *journal.Call) *writ.Error {
 	return nil
 }
 
-// placeGroup finds a node for a group, or says why there is none.
+// placeGroup finds a node for a group, or sets the reason why no node is suitable.
 func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) error {
 	var w placement.Request
 	w.Labels = make(map[string]string)
@@ -204,17 +203,18 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 	return nil
 }
 
-// homelessAgain is how long it stands at least why a call has no node: nodes come and go, and that is so for all calls that wait.
+// homelessAgain is the minimum age of such a reason before it changes. Nodes come and go, and the change concerns all waiting
+// calls.
 const homelessAgain = 10 * time.Second
 
-// delayHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
+// delayHomeless makes a call wait that has no suitable node now. It does not write every change of the reason.
 func (t placer) delayHomeless(c *journal.Call, why writ.Reason) {
 	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
 		t.delay(c, why)
 	}
 }
 
-// checkGrowth fails the calls that want more of the node that has their resource than it has left.
+// checkGrowth fails the calls that need more of the node of their resource than is free.
 func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
 	for _, c := range group {
 		i := slices.IndexFunc(seats, func(s placement.Candidate) bool { return s.ID == c.Node })
@@ -242,7 +242,7 @@ func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) 
 	return nil
 }
 
-// torn is the error of a call that is bound to two nodes.
+// torn returns the error of a call that is bound to two nodes.
 func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	err := writ.Errorf(writ.CodeResourceConflict, "%s needs things that are on different nodes, %s and %s", describe(c), t.Nodes.Name(a), t.Nodes.Name(b))
 	if len(waiter(t).holders(c)) > 0 {
@@ -254,8 +254,8 @@ func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	return err
 }
 
-// splitAt is where the script read a result that kept a call from being placed with what it needs, as far as this run made that: the last read
-// before the youngest of it or, if all of that was asked for in one pass, before the call. It is "" if no read did.
+// splitAt returns the position where the script read a result and thereby separated a call from its needs, as far as this
+// run made them: the last read before the youngest need or, if all needs are of one pass, before the call. "" if none.
 func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range (transfer(t)).near(c) {
@@ -281,8 +281,7 @@ func splitHint(at string) string {
 		"What was made stays on its node: delete it before, or copy it with volume.copy"
 }
 
-// homes returns the nodes that a call is bound to: its own, those that have it from before the journal came from a backup, and those of the
-// node-local things that it needs.
+// homes returns the nodes that bind a call: its own, those that reported it after a restore, and those of its needs.
 func (t placer) homes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {

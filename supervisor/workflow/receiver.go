@@ -26,7 +26,7 @@ const (
 // receiver applies the mail of a step to its calls.
 type receiver struct{ *Step }
 
-// receive takes mail into the step, after what ends the run because of what it is, nil if nothing does. It changes memory only.
+// receive applies mail to the step, in memory only. why ends the run if it is not nil.
 func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	if why != nil {
 		ender(t).halt(*why)
@@ -99,7 +99,7 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	return losses(t).receiveWithdrawn(m)
 }
 
-// tooEarly reports whether a run is to end because its time is over, which it is not: who looked for such runs asked the database.
+// tooEarly reports whether an expiry comes before its time. The watch reads the times from the database.
 func (t receiver) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
@@ -108,8 +108,8 @@ func (t receiver) tooEarly(s mail.Stop) bool {
 	return s.State == writ.RunExpired && t.now.Before(due)
 }
 
-// answer lets a call take the result of its open attempt. A success that comes for a call which has ended meanwhile (cancelled, given up)
-// still tells what became of the resource. left is what stood in its way, nil if nothing of ours did.
+// answer applies the result of a call. A success of a call that has ended already, because it was cancelled or given up,
+// still changes its resource. left is an earlier resource of ours that was in the way, else nil.
 func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	c := t.call(a.Result.Seq)
 	switch {
@@ -156,7 +156,7 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	return nil
 }
 
-// behindStuck reports whether a call cannot begin because a driver of its node ignores that its time is over: one that works on the same
+// behindStuck reports whether a call cannot start because drivers of its node ignore their deadlines: one on the same
 // resource, or as many as the node has slots.
 func (t receiver) behindStuck(c *journal.Call) bool {
 	n, _ := t.Nodes.Get(c.Node)
@@ -166,15 +166,15 @@ func (t receiver) behindStuck(c *journal.Call) bool {
 	})
 }
 
-// noteFailureKnown notes that the failure of the open attempt is known. That says nothing of earlier attempts which nobody reported on, unless the node looked
-// at them, too; and a refusal that the node could not write down does not end its attempt there.
+// noteFailureKnown records that the failure of the open attempt is known. It says nothing about earlier attempts without a
+// report, unless the node has checked them. A refusal that the node could not store does not end its attempt there.
 func noteFailureKnown(c *journal.Call, code writ.Code) {
 	if c.KnownFailures == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
 		c.KnownFailures = c.Attempt
 	}
 }
 
-// take lets a call succeed with a result.
+// take ends a call with a success.
 func (t receiver) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
 	c.Values, c.Late = t.completeValues(c, r.Values), nil
@@ -182,14 +182,14 @@ func (t receiver) take(c *journal.Call, r *writ.Result) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// report keeps what a result says of how a call was done.
+// report copies the account of a result to its call.
 func report(c *journal.Call, r *writ.Result) {
 	c.Driver, c.Simulated, c.Change = r.Driver, r.Simulated, r.Change
 	c.Started, c.Ended = time.UnixMilli(r.Started).UTC(), time.UnixMilli(r.Ended).UTC()
 	c.Error, c.Why = r.Error, writ.Reason{}
 }
 
-// completeValues completes the values of a result with what only the supervisor knows.
+// completeValues adds the values that only the supervisor knows.
 func (t receiver) completeValues(c *journal.Call, values map[string]any) map[string]any {
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || values == nil {
@@ -201,6 +201,7 @@ func (t receiver) completeValues(c *journal.Call, values map[string]any) map[str
 	return values
 }
 
+// retries returns the number of further attempts after a retryable failure.
 func retries(c *journal.Call) int {
 	if c.Options.Retries != nil {
 		return *c.Options.Retries
@@ -222,7 +223,7 @@ func withoutHint(err *writ.Error) *writ.Error {
 	return &writ.Error{Code: err.Code, Message: err.Message}
 }
 
-// Backoff is how long to wait after the failure of an attempt, unless Config says otherwise.
+// Backoff returns the default pause after the failure of an attempt.
 func Backoff(attempt int) time.Duration {
 	d := BackoffMost
 	if attempt < 7 { // 64 s is more than the most
@@ -231,7 +232,7 @@ func Backoff(attempt int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// overdue ends a call whose node did not report by its end-by.
+// overdue fails a call whose node did not report in time.
 func (t receiver) overdue(key writ.JobKey) error {
 	c := t.open(key)
 	if c == nil {
@@ -247,43 +248,7 @@ func (t receiver) overdue(key writ.JobKey) error {
 	return t.fail(c, writ.CallExpired, err)
 }
 
-// halt ends the run early: nothing more is sent, what waits in the queue is taken back, and nodes are told to stop. A run that is ending
-// already, because its script failed, does not wait for its calls any longer.
-func (t ender) halt(why mail.Stop) {
-	switch {
-	case t.run.State.Ended():
-		return
-	case t.run.Stop == nil:
-		t.run.Stop, t.run.StopState, t.run.StopBy = why.Err, why.State, why.By
-	case why.By.Before(t.run.StopBy):
-		t.run.StopBy = why.By
-	default:
-		return
-	}
-	t.run.Why = writ.Reason{Code: writ.ReasonEnding, Error: withoutHint(why.Err)}
-	t.runDirty, t.runMoved = true, true
-	for _, c := range t.calls {
-		if c.State.Sent() {
-			t.callBack(c)
-		}
-	}
-}
-
-// callBack has a call that is out taken back, and its node told to stop.
-func (t ender) callBack(c *journal.Call) {
-	t.out.Stops.Cancels[c.Node] = t.run.Resumes
-	t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
-}
-
-// stoppedCall is the state of calls that the end of their run ends.
-func (t ender) stoppedCall() writ.CallState {
-	if t.run.StopState == writ.RunExpired {
-		return writ.CallExpired
-	}
-	return writ.CallCancelled
-}
-
-// validateResult returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
+// validateResult returns a result if it fits its operation, else a failure that explains the misfit.
 func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	r.Driver = bound.Clip(r.Driver, bound.MaxWord)
 	if r.Error == nil {
@@ -302,7 +267,7 @@ func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	return r
 }
 
-// misfit says what is wrong with a success, nil if nothing is.
+// misfit returns the error about a success that does not fit its operation, nil if it fits.
 func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	if err := writ.CheckValue(r.Values); err != nil {
 		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
@@ -323,5 +288,96 @@ func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 		return nil
 	default:
 		return writ.Errorf(writ.CodeInternal, "the node answered %s with an unknown change", c.Operation)
+	}
+}
+
+// leftoverOf returns the earlier resource of ours that was in the way of a call, nil if there was none.
+func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) {
+	c := t.call(a.Result.Seq)
+	if a.Result.Found == "" || a.Result.Error == nil || a.Result.Error.Code != writ.CodeResourceConflict || c == nil || c.Node != a.Node {
+		return nil, nil
+	}
+	if op, ok := catalog.Lookup(c.Operation); !ok || op.Effect != catalog.Make {
+		return nil, nil
+	}
+	have, err := tx.Resource(c.Resource())
+	if err != nil {
+		return nil, err
+	}
+	if have != nil { // its late word came before this one
+		if have.UID != a.Result.Found || have.Node != a.Node {
+			return nil, nil
+		}
+		return &leftover{have.UID, have.Run, have.Deployment, "run " + string(have.Run)}, nil
+	}
+	calls, err := tx.LeftCalls(c.Resource())
+	if err != nil {
+		return nil, err
+	}
+	for _, left := range calls {
+		if newUID(left) != a.Result.Found || left.Node != a.Node {
+			continue
+		}
+		run, err := tx.Run(left.Run)
+		if err != nil || run == nil {
+			return nil, err
+		}
+		by := fmt.Sprintf("call %d of run %s, which is %s", left.Seq, left.Run, left.State)
+		return &leftover{a.Result.Found, left.Run, run.Deployment, by}, nil
+	}
+	return nil, nil
+}
+
+// takeOver retries a call that has just failed with the resource that an earlier call left, if both have the same owner.
+func (t receiver) takeOver(c *journal.Call, left *leftover) error {
+	if left.deployment != t.run.Deployment && !c.Options.Adopt {
+		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
+		err := claimer(t).notOwner(owner)
+		err.Message += "; it was left on " + c.NodeName + " by " + left.by
+		c.Error = err
+		return nil
+	}
+	before := c.UID
+	for _, e := range t.calls { // later calls of the run on it mean the same
+		if e.Resource() == c.Resource() && e.UID == before && !e.State.Ended() {
+			e.UID = left.uid
+			t.touch(e)
+		}
+	}
+	c.UID = left.uid
+	if err := t.tryAgain(c); err != nil {
+		return err
+	}
+	c.RetryAt = t.now
+	c.Why = writ.Reason{Code: writ.ReasonTakeOver, Resource: c.Resource().String(), Node: c.NodeName, Text: left.by}
+	return nil
+}
+
+// belated applies the result of an attempt before the last resume. A success replaces the new attempt if that was not sent
+// yet. Otherwise it only changes the resource.
+func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
+	a.Result = t.validateResult(c, a.Result)
+	t.out.Freed[a.Node] = true
+	if a.Result.Error != nil || a.Node != c.Node {
+		return nil
+	}
+	t.applied = append(t.applied, appliedResult{a, c, true})
+	if c.State == writ.CallPlanned && c.Delivery == 0 {
+		c.Claimed = true
+		return t.take(c, &a.Result)
+	}
+	return nil
+}
+
+// stopGivenUp tells a node to stop a job that was given up: the run has ended or was resumed, or the call has failed.
+func (t receiver) stopGivenUp(a mail.Active) {
+	c := t.call(a.Key.Seq)
+	switch {
+	case t.run.State.Ended():
+		t.out.Stops.Cancels[a.Node] = t.run.Resumes
+	case c != nil && a.Key.Attempt <= c.Before && t.run.Resumes > 0:
+		t.out.Stops.Cancels[a.Node] = t.run.Resumes - 1
+	case c != nil && a.Key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
+		t.out.Stops.GivenUp[a.Node] = append(t.out.Stops.GivenUp[a.Node], a.Key)
 	}
 }

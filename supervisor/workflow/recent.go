@@ -15,20 +15,20 @@ const (
 	maxRecentBytes = 32 << 20
 )
 
-// recentRun is a run as it is in the journal.
+// recentRun is a run with its calls as they are in the journal.
 type recentRun struct {
 	run   *journal.Run
 	calls []*journal.Call
 }
 
-// size is what the run takes in memory, about.
+// size estimates the memory of a run.
 func (r *recentRun) size() int {
 	const inMemory, call = 4, 1 << 10 // how much more than its encoding a value takes, and a call without values
 	return call*(1+len(r.calls)) + inMemory*r.run.Bytes
 }
 
-// recent keeps runs as the journal has them after their last step. Nothing but a step changes a run or its calls, and a run has one step at a
-// time; who takes a run from here has it alone, and gives it back only if the journal has all that was done to it.
+// recent keeps runs after their last step. Only steps change a run, one at a time: a step removes the run from here, and
+// returns it only if the journal has all its changes.
 type recent struct {
 	mu    sync.Mutex
 	runs  map[writ.RunID]*list.Element // of *recentRun
@@ -38,7 +38,7 @@ type recent struct {
 
 func newRecent() *recent { return &recent{runs: make(map[writ.RunID]*list.Element), order: list.New()} }
 
-// take takes a run out, nil if it is not here.
+// take removes and returns a run, nil if it is not here.
 func (r *recent) take(id writ.RunID) *recentRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *recent) take(id writ.RunID) *recentRun {
 	return r.remove(e)
 }
 
-// projectOf returns the project of a run that is kept, "" if it is not.
+// projectOf returns the project of a run, "" if the run is not here.
 func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *recent) projectOf(id writ.RunID) writ.ProjectID {
 	return ""
 }
 
-// put keeps a run.
+// put adds a run.
 func (r *recent) put(run *recentRun) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

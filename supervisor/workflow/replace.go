@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"writ"
-	"writ/sal/catalog"
-	"writ/supervisor/journal"
 )
 
 // A call is done by another node, once its own is gone, only if everything that it needs there is made anew, too, by calls of the same run that
@@ -18,7 +16,7 @@ type need struct {
 	node     writ.NodeID // that had it
 }
 
-// stake is what a run has at stake in one of its calls when a node is gone.
+// stake describes a call when its node is gone.
 type stake struct {
 	seq      int
 	resource writ.ResourceID
@@ -28,8 +26,8 @@ type stake struct {
 	needs    []need
 }
 
-// withoutNeeds returns the calls that lose what they need, by seq, and for each the first thing that is lost: it was on the node that is gone,
-// and no call makes it anew there where the other one goes. What needs such a call is lost with it.
+// withoutNeeds returns the calls that lose a need, by seq, each with the first lost need: the need was on the node that is
+// gone, and no open call makes it again elsewhere. Calls that need a lost call are lost as well.
 func withoutNeeds(gone writ.NodeID, stakes []stake) map[int]need {
 	lost := make(map[int]need)
 	bySeq := make(map[int]stake, len(stakes))
@@ -65,41 +63,4 @@ func withoutNeeds(gone writ.NodeID, stakes []stake) map[int]need {
 		}
 	}
 	return lost
-}
-
-// bereft returns what the calls of the run lose with a node that is gone.
-func (t losses) bereft(gone writ.NodeID) map[int]need {
-	stakes := make([]stake, 0, len(t.calls))
-	for _, c := range t.calls {
-		s := stake{seq: c.Seq, resource: c.Resource(), open: !c.State.Ended(), there: c.Node == gone}
-		s.moves = neverSent(c) && c.State == writ.CallPlanned || repeatableElsewhere(c)
-		if s.open && s.there {
-			s.needs = t.needsThere(c)
-		}
-		stakes = append(stakes, s)
-	}
-	return withoutNeeds(gone, stakes)
-}
-
-// needsThere returns what a call must be on one node with: what its handles lead to, and what it names.
-func (t losses) needsThere(c *journal.Call) (needs []need) {
-	for _, seq := range (transfer(t)).near(c) {
-		if made := t.call(seq); made != nil && together(c, made) {
-			needs = append(needs, need{seq, made.Resource(), made.Node})
-		}
-	}
-	op, ok := catalog.Lookup(c.Operation)
-	if !ok {
-		return needs
-	}
-	for _, ref := range op.Args.Named(c.Args) {
-		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
-		origin, _ := c.Args[op.Origin].(string)
-		known := slices.ContainsFunc(needs, func(n need) bool { return n.resource == id })
-		if known || origin == ref.Name || !together(c, &journal.Call{Call: writ.Call{Kind: ref.Kind}}) || t.lastOn(id, c.Seq) != nil {
-			continue
-		}
-		needs = append(needs, need{0, id, c.Node})
-	}
-	return needs
 }

@@ -13,7 +13,7 @@ import (
 // resumer continues a failed run.
 type resumer struct{ *Step }
 
-// MayResume says why a run cannot be resumed, nil if it can as far as itself is concerned.
+// MayResume returns the error of resuming a run in its present state, nil if the run can be resumed.
 func MayResume(run *journal.Run, now time.Time) error {
 	switch {
 	case !run.State.Ended():
@@ -28,7 +28,7 @@ func MayResume(run *journal.Run, now time.Time) error {
 	return nil
 }
 
-// resume opens a failed run again. Nothing is sent before a pass has shown that the script goes on.
+// resume reopens a failed run. Nothing is sent before a pass shows that the script continues.
 func (t resumer) resume(r mail.Resume) error {
 	run := t.run
 	if err := MayResume(run, t.now); err != nil {
@@ -60,7 +60,7 @@ func (t resumer) resume(r mail.Resume) error {
 	return ender(t).moveRun(writ.RunRunning)
 }
 
-// curable refuses a resume that could only come to the same end: the script has seen the error of the call that failed the run, and what it has seen stays.
+// curable rejects a resume that would end the same way, because the script has read the error of the failed call.
 func (t resumer) curable() error {
 	c := t.call(t.run.Failure.Seq)
 	if c == nil {
@@ -74,15 +74,7 @@ func (t resumer) curable() error {
 		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
 }
 
-// handled returns the call because of which another one failed, if the script has read its error, otherwise nil.
-func (t ender) handled(failed *journal.Call) *journal.Call {
-	if cause := firstCause(t.calls, failed); slices.Contains(t.run.Handled, cause.Seq) {
-		return cause
-	}
-	return nil
-}
-
-// firstCause follows a call that failed because of others to the one that failed by itself.
+// firstCause returns the call whose failure caused the failure of c, directly or through others.
 func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
 		i := slices.IndexFunc(c.After, func(seq int) bool { return calls[seq-1].State.Ended() && calls[seq-1].State != writ.CallSucceeded })
@@ -94,9 +86,8 @@ func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 	return c
 }
 
-// reopen plans a call again. One that was never sent or leaves nothing may go anywhere. Any other stays with the node and the thing that it may have
-// begun to make, and gets a new key; if that node was removed, lose decides what becomes of it. A success that was told when nobody waited for it any
-// more is taken.
+// reopen plans a call again. A call that was never sent or leaves nothing may go to any node. Any other call stays with its
+// node and its resource, under a new key. A success that arrived late is applied.
 func (t resumer) reopen(c *journal.Call) error {
 	if err := t.move(c, writ.CallPlanned); err != nil {
 		return err
@@ -117,38 +108,8 @@ func (t resumer) reopen(c *journal.Call) error {
 	return nil
 }
 
-// leavesNothing reports whether a call may be done again anywhere, wherever it was done before.
+// leavesNothing reports whether a call may be repeated on any node.
 func leavesNothing(c *journal.Call) bool {
 	op, ok := catalog.Lookup(c.Operation)
 	return ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent)
-}
-
-// belated takes the result of an attempt before the last resume. A success is what the call wanted: if its new attempt was not sent yet, it needs
-// none. Otherwise it tells what became of the resource.
-func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
-	a.Result = t.validateResult(c, a.Result)
-	t.out.Freed[a.Node] = true
-	if a.Result.Error != nil || a.Node != c.Node {
-		return nil
-	}
-	t.applied = append(t.applied, appliedResult{a, c, true})
-	if c.State == writ.CallPlanned && c.Delivery == 0 {
-		c.Claimed = true
-		return t.take(c, &a.Result)
-	}
-	return nil
-}
-
-// stopGivenUp tells a node that works on a job which was given up to leave it: the run has ended, or was resumed since, or the call has ended
-// without success, and the script goes on.
-func (t receiver) stopGivenUp(a mail.Active) {
-	c := t.call(a.Key.Seq)
-	switch {
-	case t.run.State.Ended():
-		t.out.Stops.Cancels[a.Node] = t.run.Resumes
-	case c != nil && a.Key.Attempt <= c.Before && t.run.Resumes > 0:
-		t.out.Stops.Cancels[a.Node] = t.run.Resumes - 1
-	case c != nil && a.Key.Attempt == c.Attempt && c.State.Ended() && c.State != writ.CallSucceeded:
-		t.out.Stops.GivenUp[a.Node] = append(t.out.Stops.GivenUp[a.Node], a.Key)
-	}
 }

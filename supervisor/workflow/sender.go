@@ -9,7 +9,6 @@ import (
 	"writ"
 	"writ/internal/cbor"
 	"writ/sal/catalog"
-	"writ/scripts"
 	"writ/supervisor/journal"
 	"writ/supervisor/mail"
 	"writ/supervisor/outbox"
@@ -63,13 +62,13 @@ func (t sender) sendCalls(tx *journal.Tx) error {
 	return nil
 }
 
-// met reports whether everything that the call needs has succeeded, and every earlier call on its resource has ended.
+// met reports whether all needs of a call have succeeded and all earlier calls on its resource have ended.
 func (t sender) met(c *journal.Call) bool {
 	return !slices.ContainsFunc(c.After, func(seq int) bool { return t.call(seq).State != writ.CallSucceeded }) &&
 		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
 }
 
-// sendTo sends calls to one node, as many as are theirs of its room.
+// sendTo sends calls to a node, as many as its room and the share of the project allow.
 func (t sender) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.Nodes.Away(node)
 	if !why.IsZero() {
@@ -110,7 +109,7 @@ func (t sender) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) 
 	return nil
 }
 
-// cameBack is how many of the run's calls that were out at a node are so no more since this step: the load counts them until they are written.
+// cameBack returns the number of the run's calls at a node that ended in this step. The load of the journal still has them.
 func (t sender) cameBack(node writ.NodeID) (n int) {
 	for _, c := range t.calls {
 		if c.WasOut() && !c.State.Sent() && c.Node == node {
@@ -120,7 +119,7 @@ func (t sender) cameBack(node writ.NodeID) (n int) {
 	return n
 }
 
-// spareRoom is the spare room on a node for the run's project.
+// spareRoom returns the spare room of a full node for the run's project.
 func (t sender) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, load journal.Load) (int, error) {
 	out, err := tx.SentByProject(node)
 	if err != nil {
@@ -130,7 +129,7 @@ func (t sender) spareRoom(tx *journal.Tx, node writ.NodeID, member writ.Node, lo
 	return placement.Spare(member.Slots, load.Sent()-back, out[t.run.Project]-back), nil
 }
 
-// deliver journals the next delivery of a planned call and prepares its job.
+// deliver records the next delivery of a planned call and prepares its job.
 func (t sender) deliver(tx *journal.Tx, c *journal.Call) error {
 	secrets, missing, err := t.secretsFor(tx, c)
 	if err != nil {
@@ -147,8 +146,8 @@ func (t sender) deliver(tx *journal.Tx, c *journal.Call) error {
 	return t.addDelivery(tx, c, secrets, startWithin)
 }
 
-// deliverAgain sends a call that is out, but that its node and the queue know nothing of any more. The node may have said since that it
-// works on it.
+// deliverAgain sends a call again whose delivery neither its node nor the queue has. It does nothing if the node has
+// reported the job since.
 func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	c := t.open(lost.Key)
 	if c == nil || c.Delivery != lost.Number {
@@ -191,7 +190,7 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	return t.addDelivery(tx, c, secrets, within)
 }
 
-// addDelivery journals a delivery that may wait at its node for so long.
+// addDelivery records a delivery that may wait in the queue of its node for a time, and prepares its job.
 func (t sender) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
@@ -226,16 +225,6 @@ func (t sender) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string]
 	return tx.AddDelivery(c, writ.DigestOf(body), t.Epoch)
 }
 
-// ref turns a handle of a script into the resource that the call made or found.
-func (t *Step) ref(handle any) (any, error) {
-	seq, ok := scripts.RefOf(handle)
-	c := t.call(seq)
-	if !ok || c == nil {
-		return nil, fmt.Errorf("%v is no handle of this run", handle)
-	}
-	return map[string]any{"kind": string(c.Kind), "name": c.Name, "uid": string(c.UID)}, nil
-}
-
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
@@ -243,7 +232,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// shareRoom returns how many of the run's calls may go to a node that has room while others wait for it, too, and the runs that go before.
+// shareRoom returns how many of the run's calls may use the room of a node that others wait for, and the runs that go
+// first.
 func (t sender) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
 	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
 	if err != nil {
@@ -263,4 +253,44 @@ func (t sender) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ou
 		}
 	}
 	return ours, others, nil
+}
+
+// secretsFor returns the secrets that a call names, encrypted to its node. missing is the error about a secret that is
+// unknown or unreadable.
+func (t sender) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[string][]byte, missing *writ.Error, err error) {
+	op, _ := catalog.Lookup(c.Operation)
+	names := op.Args.Secrets(c.Args)
+	if len(names) == 0 {
+		return nil, nil, nil
+	}
+	ciphertext = make(map[string][]byte, len(names))
+	for _, name := range names {
+		one, err := t.secretFor(tx, c, string(name))
+		switch code := writ.CodeOf(err); {
+		case code == writ.CodeSecretUnknown || code == writ.CodeSecretUnreadable:
+			missing = writ.AsError(err)
+		case err != nil:
+			return nil, nil, err
+		default:
+			ciphertext[string(name)] = one
+		}
+	}
+	return ciphertext, missing, nil
+}
+
+// secretFor returns one secret, encrypted to the node of a call.
+func (t sender) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
+	name, version := SplitRef(ref)
+	have, err := tx.Secret(c.Project, name, version)
+	if err != nil {
+		return nil, err
+	}
+	if have == nil {
+		return nil, SecretUnknown(ref, t.run.ProjectName)
+	}
+	node := t.Nodes.Record(c.Node)
+	if node == nil {
+		return nil, fmt.Errorf("call %d of run %s is to be sent to a node that is not known", c.Seq, c.Run)
+	}
+	return t.Secrets.Encrypted(have, node)
 }

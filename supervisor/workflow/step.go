@@ -5,10 +5,13 @@
 package workflow
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"writ"
+	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/supervisor/bound"
 	"writ/supervisor/journal"
@@ -82,8 +85,8 @@ func (t *Step) isOut() bool {
 	return slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
-// rebase lets no call wait longer than one ever does, and no end of a run take longer: the clock was set back since it began. A run whose
-// script failed has until its deadline.
+// rebase shortens waits and ends that are too far away because the clock was set back. A run whose script failed has until
+// its deadline.
 func (t *Step) rebase() {
 	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(StopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
@@ -96,7 +99,7 @@ func (t *Step) rebase() {
 	}
 }
 
-// weigh counts what the calls have of the run's bytes: a run is not written because they have become more.
+// weigh sums the sizes of arguments and values. The run is not written for a larger sum.
 func (t *Step) weigh() {
 	t.run.Bytes = 0
 	for _, c := range t.calls {
@@ -112,7 +115,7 @@ func (t *Step) call(seq int) *journal.Call {
 	return t.calls[seq-1]
 }
 
-// open returns a call that is out at a node under exactly this key, nil if it is not.
+// open returns a call that is at a node under exactly this key, else nil.
 func (t *Step) open(key writ.JobKey) *journal.Call {
 	if c := t.call(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
 		return c
@@ -129,22 +132,23 @@ func (t *Step) move(c *journal.Call, to writ.CallState) error {
 	return c.Move(to)
 }
 
-// wait is what is known of a call that waits.
+// wait is the state of a waiting call.
 type wait struct {
 	why   writ.Reason
 	since time.Time
 	kept  bool // the journal has it so
 }
 
-// isClaimed reports whether a call was claimed in this step, and not placed yet.
+// isClaimed reports whether a call was claimed in this step and is not placed yet.
 func (t *Step) isClaimed(c *journal.Call) bool {
 	_, is := t.claimed[c.Seq]
 	return is
 }
 
+// waits returns the state of a waiting call.
 func (t *Step) waits(c *journal.Call) wait { return wait{c.Why, c.RetryAt, !t.touched[c.Seq]} }
 
-// waitOn lets a call wait as it did before it was claimed; it is told of only if the reason is another one.
+// waitOn restores the state of a call before its claim. The call is written only if the reason differs.
 func (t *Step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	c.Claimed, c.Need = false, writ.Capacity{}
 	c.Why, c.RetryAt = before.why, before.since
@@ -168,48 +172,62 @@ func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 	return t.move(c, state)
 }
 
-// wantsPass reports whether evaluating the script can bring anything new now.
-func (t evaluation) wantsPass() bool {
-	return t.blocked == "" && t.unevaluated() && waiter(t).notBegun() == nil
-}
-
-// unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment and it is not on hold.
-func (t evaluation) unevaluated() bool {
-	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
-		return false
-	}
-	return len(t.run.Waiting) == 0 || slices.ContainsFunc(t.run.Waiting, func(seq int) bool {
-		c := t.call(seq)
-		return c != nil && c.State.Ended()
-	})
-}
-
-// lastPosition is where the script made its last call.
-func (t evaluation) lastPosition() string {
-	if len(t.calls) == 0 {
-		return ""
-	}
-	return t.calls[len(t.calls)-1].Position
-}
-
-// entries are the calls as a pass sees them.
-func (t evaluation) entries() []scripts.Entry {
-	entries := make([]scripts.Entry, len(t.calls))
-	for i, c := range t.calls {
-		e := scripts.Entry{Seq: c.Seq, Hash: c.Hash, State: scripts.EntryOpen}
-		switch {
-		case c.State == writ.CallSucceeded:
-			e.State, e.Values = scripts.EntrySucceeded, c.Values
-		case c.State.Ended():
-			e.State, e.Error = scripts.EntryFailed, c.Error
-		}
-		entries[i] = e
-	}
-	return entries
-}
-
-// Decided is the list of the last decisions with another one.
+// Decided appends a decision to the list of the last decisions.
 func Decided(list []writ.Decision, d writ.Decision) []writ.Decision {
 	list = append(slices.Clone(list), d)
 	return list[max(len(list)-writ.MaxDecisions, 0):]
+}
+
+// ref returns the resource of the call behind a handle of the script.
+func (t *Step) ref(handle any) (any, error) {
+	seq, ok := scripts.RefOf(handle)
+	c := t.call(seq)
+	if !ok || c == nil {
+		return nil, fmt.Errorf("%v is no handle of this run", handle)
+	}
+	return map[string]any{"kind": string(c.Kind), "name": c.Name, "uid": string(c.UID)}, nil
+}
+
+// describeSeq formats a call with its number: "3 (volume.create web-0)".
+func (t *Step) describeSeq(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
+
+// unclaim reverts the claim and placement of a call that was never sent.
+func (t *Step) unclaim(c *journal.Call) {
+	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
+	c.Claimed, c.Ready, c.RetryAt = false, false, t.now
+	t.touch(c)
+}
+
+// lastOn returns the last open call before seq that makes, changes or removes a resource.
+func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
+	for _, c := range slices.Backward(t.before(id, seq)) {
+		if c.State.Ended() {
+			continue
+		}
+		if op, _ := catalog.Lookup(c.Operation); op.Effect == catalog.Make || op.Effect == catalog.Remove || op.Effect == catalog.Alter {
+			return c
+		}
+	}
+	return nil
+}
+
+// pin binds a call to the node of its resource.
+func (t *Step) pin(c *journal.Call, node writ.NodeID) {
+	if node != "" {
+		c.Node, c.NodeName = node, t.Nodes.Name(node)
+	}
+}
+
+// before returns the calls on a resource before seq, in order. It indexes the calls once for all claims of a step.
+func (t *Step) before(id writ.ResourceID, seq int) []*journal.Call {
+	if t.on == nil {
+		t.on = make(map[writ.ResourceID][]*journal.Call)
+	}
+	for ; t.indexed < len(t.calls); t.indexed++ {
+		c := t.calls[t.indexed]
+		t.on[c.Resource()] = append(t.on[c.Resource()], c)
+	}
+	all := t.on[id]
+	n, _ := slices.BinarySearchFunc(all, seq, func(c *journal.Call, seq int) int { return cmp.Compare(c.Seq, seq) })
+	return all[:n]
 }

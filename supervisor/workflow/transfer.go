@@ -14,7 +14,7 @@ import (
 // transfer lets a node fetch what a call copies from another node.
 type transfer struct{ *Step }
 
-// near returns the calls that a call needs and that must be on its node: all but the one that makes what it copies from elsewhere.
+// near returns the needs of a call that must be on its node: all but the source of a copy.
 func (t transfer) near(c *journal.Call) []int {
 	op, _ := catalog.Lookup(c.Operation)
 	if op.Origin == "" {
@@ -26,7 +26,7 @@ func (t transfer) near(c *journal.Call) []int {
 	})
 }
 
-// isOrigin reports whether a call is about the resource that another one copies.
+// isOrigin reports whether a call concerns the resource that another one copies.
 func (t transfer) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 	if name, ok := c.Args[op.Origin].(string); ok {
 		field, _ := op.Args.Field(op.Origin)
@@ -36,9 +36,8 @@ func (t transfer) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 	return ok && seq == need.Seq
 }
 
-// grant signs the transfer grant with which the node of a call fetches what it copies from another node. It returns nil if the call copies
-// nothing, or copies what is on its own node.
-// What is gone has none either: the node finds nothing then, and says so.
+// grant signs a transfer grant for the node of a call that copies from another node. It returns nil if the call copies
+// nothing, copies on its own node, or the source is gone; then the node reports that.
 func (t transfer) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
 	if op.Origin == "" {
 		return nil, nil
@@ -60,7 +59,7 @@ func (t transfer) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) 
 	})
 }
 
-// originOf finds the resource that a call copies, nil if it is gone.
+// originOf returns the resource that a call copies, nil if it is gone.
 func (t transfer) originOf(tx *journal.Tx, op *catalog.Operation, c *journal.Call) (*writ.Resource, error) {
 	var id writ.ResourceID
 	var uid writ.UID

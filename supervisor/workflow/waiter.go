@@ -11,8 +11,8 @@ import (
 // waiter keeps calls and runs from starting: during a hold, or until nodes have reported their inventories.
 type waiter struct{ *Step }
 
-// onHold returns the hold under which no job of a call may be made, nil if there is none: one of the run's, or one of the deployment that owns what the
-// call changes. Otherwise a script of no deployment, or of another one, would get past the hold by taking the resource over.
+// onHold returns the hold under which a call must not be sent, nil if there is none. It considers the deployment of the run
+// and the deployment that owns the resource. Otherwise a script could evade a hold by adopting the resource.
 func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
 	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
@@ -30,7 +30,8 @@ func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	return t.Holds.Over(work), nil
 }
 
-// mayStart reports whether nothing of a group of calls is on hold. Of each call it says why it waits: because it is on hold, or goes with one that is.
+// mayStart reports whether no call of a group is on hold. Otherwise it sets the reason of each call: its own hold, or the
+// call of the group that is on hold.
 func (t waiter) mayStart(g ground, group []*journal.Call) (bool, error) {
 	var held *journal.Call
 	var by *identity.Hold
@@ -59,13 +60,13 @@ func (t waiter) mayStart(g ground, group []*journal.Call) (bool, error) {
 	return false, nil
 }
 
-// needsNode reports whether a call is done by a node: others the supervisor answers itself.
+// needsNode reports whether a node performs a call. The supervisor answers other calls itself.
 func needsNode(c *journal.Call) bool {
 	op, ok := catalog.Lookup(c.Operation)
 	return ok && op.Effect != catalog.Find
 }
 
-// notBegun returns the hold under which a run is that was accepted and must not begin, nil if it may.
+// notBegun returns the hold under which an accepted run must not start, nil if there is none.
 func (t waiter) notBegun() *identity.Hold {
 	if t.run.State != writ.RunAccepted {
 		return nil
@@ -73,7 +74,7 @@ func (t waiter) notBegun() *identity.Hold {
 	return t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment})
 }
 
-// putOnHold lets a call wait that was to be sent. It is not ready, so that nobody offers it room which it does not take.
+// putOnHold makes a call wait under a hold. The call is not ready, so that it is offered no room.
 func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
 	if c.Ready {
 		c.Ready = false
@@ -82,7 +83,7 @@ func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
 	t.delay(c, t.Holds.Reason(h))
 }
 
-// keepBack lets a call that is out wait whose delivery got lost: its node has nothing of it, and would begin it now. Its time does not run meanwhile.
+// keepBack makes a sent call wait whose delivery was lost. Its node would start it now. Its time does not run meanwhile.
 func (t waiter) keepBack(c *journal.Call, h *identity.Hold) {
 	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
 		c.KeptBack, c.Why = true, why
@@ -90,7 +91,7 @@ func (t waiter) keepBack(c *journal.Call, h *identity.Hold) {
 	}
 }
 
-// sayHeld adds to why a run ends, because its time is over, what held it.
+// sayHeld adds to the error of an expired run the hold that delayed it.
 func (t waiter) sayHeld(why *writ.Error) {
 	h := t.notBegun()
 	for _, c := range t.calls {
@@ -103,13 +104,13 @@ func (t waiter) sayHeld(why *writ.Error) {
 	}
 }
 
-// reconciles reports whether nodes may have calls of the run that the journal does not know of. A preview asks nobody.
+// reconciles reports whether nodes may have calls of the run that the journal does not know. A preview asks no node.
 func (t waiter) reconciles() bool {
 	return t.verdicts == nil && t.run.Reconciles(t.Inventories.RestoredUntil(), identity.Skew)
 }
 
-// waitsForInventories reports whether a run waits for the inventory of a node. Until then, what was never sent, as far as the journal
-// knows, waits too.
+// waitsForInventories reports whether the run waits for inventories of nodes. Meanwhile its calls that were never sent, by
+// the journal, wait as well.
 func (t waiter) waitsForInventories() bool {
 	if t.run.Stop != nil || !t.reconciles() {
 		return false
@@ -130,8 +131,8 @@ func (t waiter) waitsForInventories() bool {
 	return true
 }
 
-// holders returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves
-// nothing behind the first will do; of any other there are not two, unless one of them lies, and nobody can tell which.
+// holders returns the nodes that reported a call which was never sent, by the journal. If the call leaves nothing behind,
+// one of them is enough. Otherwise two nodes with the call mean that one of them lies.
 func (t waiter) holders(c *journal.Call) []writ.NodeID {
 	if !t.reconciles() || c.Node != "" && !neverSent(c) {
 		return nil
@@ -141,4 +142,19 @@ func (t waiter) holders(c *journal.Call) []writ.NodeID {
 		return nodes[:1]
 	}
 	return nodes
+}
+
+// sayBlocked sets the reason why an accepted run cannot start: a hold, or an earlier run of its deployment.
+func (t waiter) sayBlocked() {
+	h := t.notBegun()
+	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
+		return
+	}
+	why := writ.Reason{Code: writ.ReasonRun, Run: t.blocked, Deployment: t.run.Deployment}
+	if h != nil {
+		why = t.Holds.Reason(h)
+	}
+	if !t.run.Why.Equal(why) {
+		t.run.Why, t.runDirty, t.runMoved = why, true, true
+	}
 }

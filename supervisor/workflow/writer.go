@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,17 +13,17 @@ import (
 	"writ/supervisor/mail"
 )
 
-// handOvers is how many of those that wait for a resource are told at once that it may be theirs: the first of them may wait for something
-// else, too. The watch comes to all of them.
+// handOvers limits the runs that are woken when a resource becomes free: the first of them may wait for something
+// else. The watch wakes the others.
 const handOvers = 4
 
-// maxCause bounds what a call keeps of the error of the call that it needs, in bytes: a thousand calls may need one.
+// maxCause limits the error text that a call keeps of the call that it needs, in bytes: a thousand calls may need one.
 const maxCause = 512
 
 // writer writes a step into its transaction.
 type writer struct{ *Step }
 
-// apply writes the step: what came in, what the pass asked for, and all that follows from both.
+// apply writes the step: results, the outcome of the pass, and the decisions that follow from them.
 func (t writer) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 	for _, s := range t.applied {
 		if err := t.book(tx, s); err != nil {
@@ -60,7 +59,7 @@ func (t writer) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 	return nil
 }
 
-// adopt takes over what a pass found.
+// adopt applies the outcome of a pass.
 func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
@@ -101,8 +100,8 @@ func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 	return nil
 }
 
-// forgiven returns the failed calls whose .err the script has read, now or in an earlier pass. That it has read the one of a call that
-// succeeded means nothing, and to note it would write the run in each step.
+// forgiven returns the failed calls whose error the script has read, in this or an earlier pass. Reading the error of a
+// call that succeeded is not recorded, because that would write the run in each step.
 func (t writer) forgiven(read []int) []int {
 	all := slices.Clone(t.run.Handled)
 	for _, seq := range read {
@@ -114,82 +113,7 @@ func (t writer) forgiven(read []int) []int {
 	return slices.Compact(all)
 }
 
-// enlist makes a journaled call of a new one.
-func (t claimer) enlist(n scripts.NewCall) error {
-	if n.Seq != len(t.calls)+1 {
-		return fmt.Errorf("run %s: call %d does not follow call %d", t.run.ID, n.Seq, len(t.calls))
-	}
-	op, ok := catalog.Lookup(n.Operation)
-	if !ok {
-		return fmt.Errorf("run %s: the catalogue has no operation %s", t.run.ID, n.Operation)
-	}
-	c := &journal.Call{
-		Call: writ.Call{
-			Seq: n.Seq, Operation: n.Operation, Name: n.Name, Kind: op.Kind, Position: n.Position,
-			State: writ.CallPlanned, Attempt: 1, After: n.After, Planned: t.now,
-		},
-		Hash: n.Hash, Args: n.Args, Options: n.Options, Aside: op.Aside, Read: n.Read,
-	}
-	c.In(t.run)
-	t.calls = append(t.calls, c)
-	t.run.Bytes += bound.Size(c.Args)
-	t.touch(c)
-	return nil
-}
-
-// cascade fails the calls that need a failed one, and ends what an ending run has not sent.
-func (t ender) cascade() error {
-	for _, c := range t.calls {
-		if c.State != writ.CallPlanned {
-			continue
-		}
-		if t.run.Stop != nil {
-			if err := t.fail(c, t.stoppedCall(), t.run.Stop); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, seq := range c.After {
-			need := t.call(seq)
-			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
-				continue
-			}
-			if err := t.fail(c, writ.CallFailed, t.unmet(need)); err != nil {
-				return err
-			}
-			break
-		}
-	}
-	return nil
-}
-
-// unmet is the error of a call that needs one which did not succeed. It names the call that failed by itself, and tells why and what to do as that does:
-// what a run ends with is often all that a person sees.
-func (t ender) unmet(need *journal.Call) *writ.Error {
-	cause := firstCause(t.calls, need)
-	if cause.Error == nil {
-		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", t.describeSeq(cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
-	}
-	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", t.describeSeq(cause.Seq), cause.Error.Code, bound.Clip(cause.Error.Message, maxCause)).
-		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
-}
-
-// blame returns the failure of a run with the code and the number of the call that failed by itself, if it is that of one which needed it: by these,
-// failures are counted and people look for what to do. The position stays where the script could not go on.
-func (t ender) blame(f writ.Failure) *writ.Failure {
-	needs := t.call(f.Seq)
-	f.Handled = needs != nil && t.handled(needs) != nil
-	if needs == nil || f.Code != writ.CodeDependencyFailed {
-		return &f
-	}
-	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
-		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
-		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause), bound.Clip(cause.Error.Message, maxCause))
-	}
-	return &f
-}
-
-// describe names a call for people: "volume.create web-0".
+// describe formats a call: "volume.create web-0".
 func describe(c *journal.Call) string {
 	if c.Name == "" {
 		return c.Operation
@@ -197,31 +121,8 @@ func describe(c *journal.Call) string {
 	return c.Operation + " " + c.Name
 }
 
-// describeSeq names a call of a step with its number: "3 (volume.create web-0)".
-func (t *Step) describeSeq(seq int) string { return fmt.Sprintf("%d (%s)", seq, describe(t.call(seq))) }
-
-// sayBlocked says what a run waits for that must not begin: while it is on hold, or before another one of its deployment has ended.
-func (t waiter) sayBlocked() {
-	h := t.notBegun()
-	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
-		return
-	}
-	why := writ.Reason{Code: writ.ReasonRun, Run: t.blocked, Deployment: t.run.Deployment}
-	if h != nil {
-		why = t.Holds.Reason(h)
-	}
-	if !t.run.Why.Equal(why) {
-		t.run.Why, t.runDirty, t.runMoved = why, true, true
-	}
-}
-
-func (t ender) moveRun(to writ.RunState) error {
-	t.runDirty, t.runMoved = true, true
-	return t.run.Move(to)
-}
-
-// keep writes the run and the calls that changed, with their events. That a run waits for other calls is not worth a write as long as it is
-// remembered until its next step: a step that reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
+// keep writes the run and the changed calls, with their events. A run that only waits for other calls is not written while
+// it is in memory: a step that reads the older record repeats the pass, with the same outcome.
 func (t writer) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {
@@ -272,8 +173,8 @@ func (t writer) count() {
 	t.out.Stops.Run, t.out.Stops.Until = t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
 }
 
-// handOver lets the runs that wait longest for the resource of a call look at it again, if the call stood in their way and does no more. One
-// that never did wakes nobody: two runs that both go on waiting would wake each other for ever.
+// handOver wakes the runs that have waited longest for the resource of a call, once the call is no longer in their way. A
+// call that was never in their way wakes no run; otherwise two waiting runs would wake each other for ever.
 func (t writer) handOver(tx *journal.Tx, c *journal.Call) error {
 	if c.Kind == "" || !c.StoodInTheWay() || c.Claimed && !c.State.Ended() {
 		return nil
@@ -283,7 +184,7 @@ func (t writer) handOver(tx *journal.Tx, c *journal.Call) error {
 	return err
 }
 
-// keepLog keeps the lines that a pass adds to the log. If some are not kept, a line says so in their place.
+// keepLog stores the log lines of a pass. A line reports the number of dropped lines.
 func (t writer) keepLog(tx *journal.Tx, p *pass) error {
 	lines := p.Logs[:p.kept:p.kept]
 	if dropped := len(p.Logs) - p.kept; dropped > 0 {
@@ -297,4 +198,90 @@ func (t writer) keepLog(tx *journal.Tx, p *pass) error {
 		t.events = append(t.events, writ.Event{Log: &line})
 	}
 	return nil
+}
+
+// book records a result and its effect on the resource.
+func (t writer) book(tx *journal.Tx, s appliedResult) error {
+	c := s.call
+	first, err := tx.AddResult(c, s.Result.Attempt, s.Frame)
+	if err != nil || !first {
+		return err // it was booked when it came first; its acknowledgement got lost
+	}
+	op, ok := catalog.Lookup(c.Operation)
+	if !ok || !op.Named() || s.Result.Error != nil || op.Effect == catalog.Look && op.Uses == nil {
+		return nil
+	}
+	have, err := tx.Resource(c.Resource())
+	if err != nil {
+		return err
+	}
+	if op.Effect == catalog.Look {
+		return chargeLook(tx, op, c, have, s.Result)
+	}
+	after, told := t.effect(op, c, have, s.Result)
+	switch {
+	case !told:
+		return nil
+	case after == nil:
+		gone := have.Resource
+		gone.Deleted, gone.Run, gone.Updated = true, t.run.ID, t.now
+		t.events = append(t.events, writ.Event{Resource: EventResource(gone)})
+		return tx.RemoveResource(c.Resource())
+	}
+	t.events = append(t.events, writ.Event{Resource: EventResource(after.Resource)})
+	return tx.PutResource(after)
+}
+
+// effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the call
+// and stays unchanged. told is false if the result does not determine the resource.
+func (t writer) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
+	switch {
+	case have != nil && have.UID != c.UID:
+		return nil, false // the result is late: another call has made the resource again
+	case have != nil && op.Effect == catalog.Remove:
+		return nil, true
+	case have != nil:
+		copied := *have
+		after = &copied
+	case op.Effect != catalog.Make:
+		return nil, false // a late word on a resource that was removed meanwhile
+	default:
+		after = &journal.Resource{Resource: writ.Resource{
+			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.Datacenter, Created: t.now, Deployment: t.run.Deployment,
+		}}
+	}
+	if op.Effect == catalog.Make && result.Change != writ.ChangeUnchanged {
+		after.Drift = nil // until the next report of the node
+	}
+	if c.Options.Adopt {
+		after.Deployment = t.run.Deployment
+	}
+	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
+	after.Values, after.Run, after.Updated = receiver(t).completeValues(c, result.Values), t.run.ID, t.now
+	after.Standing = bound.Standing(catalog.StandingOf(result.Values))
+	after.Need = uses(op, c.Args, result.Values, after.Need)
+	args := t.handlesNamed(op, c)
+	if op.Effect == catalog.Make {
+		after.Operation, after.Args = op.Name(), args
+	}
+	switch act := actOf(op, args); {
+	case result.Change == writ.ChangeUnchanged && op.Repeat == catalog.Safe && op.Effect == catalog.Alter:
+		after.Holds = journal.AddHeld(after.Holds, act)
+	case result.Change == writ.ChangeUpdated && op.Repeat == catalog.Safe && op.Effect == catalog.Alter:
+		after.Holds = []writ.Digest{act}
+	case result.Change != writ.ChangeUnchanged:
+		after.Holds = nil
+	}
+	return after, true
+}
+
+// handlesNamed returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
+func (t writer) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
+	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
+		if ref, err := t.ref(handle); err == nil {
+			return ref, nil
+		}
+		return handle, nil
+	})
+	return args
 }
