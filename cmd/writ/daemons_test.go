@@ -18,8 +18,8 @@ func TestNoDaemonLogsASecret(t *testing.T) {
 	token := identity.NewToken(writ.ClusterID(strings.Repeat("ab", 32))).String()
 	for _, format := range []string{"text", "json"} {
 		said := new(testenv.Log)
-		a := newApp(&terminal.Terminal{Err: said})
-		log, err := cli.NewLog(a.Env, cli.LogFlags{Level: "debug", Format: format})
+		env := newEnv(&terminal.Terminal{Err: said})
+		log, err := cli.NewLog(env, cli.LogFlags{Level: "debug", Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}

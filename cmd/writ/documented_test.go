@@ -121,9 +121,9 @@ func argumentsIn(text string) (words []string) {
 
 // unknownIn returns the part of a command that the program does not know, or "".
 func unknownIn(words []string) string {
-	a := newApp(terminal.New(os.Stdin, nil, nil, nil))
-	root := a.root()
-	root.AddCommand(a.manCommand())
+	env := newEnv(terminal.New(os.Stdin, nil, nil, nil))
+	root := newRoot(env)
+	root.AddCommand(manCommand(env))
 	root.InitDefaultHelpCmd()
 	c, rest, err := root.Find(words)
 	if err != nil {

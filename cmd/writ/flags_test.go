@@ -82,9 +82,9 @@ x := run.params.key
 }
 
 func TestSettingsKeepTheirText(t *testing.T) {
-	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
+	env := newEnv(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	settings := func(text string) (*cobra.Command, error) {
-		cmd, _, err := a.root().Find([]string{"runner"})
+		cmd, _, err := newRoot(env).Find([]string{"runner"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestSettingsKeepTheirText(t *testing.T) {
 		if err := cmd.Flags().Set("config", path); err != nil {
 			t.Fatal(err)
 		}
-		return cmd, a.FillFlags(cmd)
+		return cmd, env.FillFlags(cmd)
 	}
 	for _, value := range []string{"2026-01-31", "1.10", "no"} {
 		cmd, err := settings("name: " + value)

@@ -15,18 +15,18 @@ import (
 )
 
 // manCommand prints or writes manual pages. It is hidden because packagers use it; users read the pages with man.
-func (a *app) manCommand() *cobra.Command {
+func manCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "man [DIRECTORY]", Short: "Print the manual page, or write one for each command into a directory", Hidden: true, Args: cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.PrintText(help.Manual(cmd.Root(), homeless()))
+				return env.PrintText(help.Manual(cmd.Root(), homeless()))
 			}
-			n, err := writeManPages(a.root(), args[0])
+			n, err := writeManPages(newRoot(env), args[0])
 			if err != nil {
 				return writ.Errorf(writ.CodeUsage, "cannot write the manual pages: %v", err).WithHint("name a directory that you may write to")
 			}
-			a.Note("%s in %s", cli.Count(n, "page"), args[0])
+			env.Note("%s in %s", cli.Count(n, "page"), args[0])
 			return nil
 		},
 	}

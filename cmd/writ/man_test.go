@@ -16,7 +16,7 @@ import (
 // Each visible command has a page with its flags and examples. No line of it is a formatter command by accident.
 func TestEachCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
-	n, err := writeManPages(newApp(terminal.New(os.Stdin, nil, nil, nil)).root(), dir)
+	n, err := writeManPages(newRoot(newEnv(terminal.New(os.Stdin, nil, nil, nil))), dir)
 	if all := commandTree(); err != nil || n != len(all) {
 		t.Fatalf("%d pages of %d, %v", n, len(all), err)
 	}
@@ -49,7 +49,7 @@ func TestEachCommandHasAManualPage(t *testing.T) {
 
 func TestManualPagesPassLint(t *testing.T) {
 	formatter, dir := testenv.Need(t, "mandoc"), t.TempDir()
-	if _, err := writeManPages(newApp(terminal.New(os.Stdin, nil, nil, nil)).root(), dir); err != nil {
+	if _, err := writeManPages(newRoot(newEnv(terminal.New(os.Stdin, nil, nil, nil))), dir); err != nil {
 		t.Fatal(err)
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))

@@ -67,12 +67,12 @@ func TestOutputHasNoUnsafeCharacters(t *testing.T) {
 			shown[name], shown[name+"-err"] = text(name), text(name+"-err")
 		}
 	}
-	a := newApp(terminal.New(file("in"), file("lines"), file("logs"), nil))
-	if err := a.PrintLine(rows[0]); err != nil {
+	env := newEnv(terminal.New(file("in"), file("lines"), file("logs"), nil))
+	if err := env.PrintLine(rows[0]); err != nil {
 		t.Fatal(err)
 	}
 	for _, format := range []string{"text", "json"} {
-		log, err := cli.NewLog(a.Env, cli.LogFlags{Level: "info", Format: format})
+		log, err := cli.NewLog(env, cli.LogFlags{Level: "info", Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ import (
 // TestEachNumberOfACommandHasARange checks the flags of all commands: each number or duration rejects values outside of
 // its range, and the error names the range.
 func TestEachNumberOfACommandHasARange(t *testing.T) {
-	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
+	env := newEnv(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	checkedElsewhere := []string{"silent-after", "lost-after"} // identity.Silence compares the two
 	walked := 0
-	eachCommand(a.root(), func(c *cobra.Command) {
+	eachCommand(newRoot(env), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if c.Hidden || !slices.Contains([]string{"int", "int64", "float64", "duration"}, f.Value.Type()) || slices.Contains(checkedElsewhere, f.Name) {
 				return

@@ -32,7 +32,7 @@ func commandTree() (all []*cobra.Command) {
 			walk(sub)
 		}
 	}
-	walk(newApp(terminal.New(os.Stdin, nil, nil, nil)).root())
+	walk(newRoot(newEnv(terminal.New(os.Stdin, nil, nil, nil))))
 	return all
 }
 

@@ -17,12 +17,12 @@ var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
 
 // The daemons can read the settings files beside the units, with the commented suggestions applied as well.
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
-	a := newApp(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
+	env := newEnv(terminal.New(os.Stdin, os.Stdout, os.Stderr, nil))
 	fill := func(cmd *cobra.Command, file string) error {
-		return errors.Join(cmd.Flags().Set("config", file), a.FillFlags(cmd))
+		return errors.Join(cmd.Flags().Set("config", file), env.FillFlags(cmd))
 	}
 	for name, words := range map[string][]string{"boot": {"boot", "serve"}, "coord": {"coord"}, "supervisor": {"supervisor"}, "runner": {"runner"}} {
-		cmd, _, err := a.root().Find(words)
+		cmd, _, err := newRoot(env).Find(words)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ type versionView struct {
 	Engines []string `json:"engines"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, and the engines that this program can run",
@@ -51,7 +51,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:    cli.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionView{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, scripts.Engines()}
-			return a.Print(terminal.Record(v, v.Version,
+			return env.Print(terminal.Record(v, v.Version,
 				terminal.Field{Title: "writ", Value: v.Version},
 				terminal.Field{Title: "engines", Value: fmt.Sprint(v.Engines)},
 				terminal.Field{Title: "built with", Value: v.Go + " for " + v.OS + "/" + v.Arch}))

@@ -185,9 +185,9 @@ func TestAnInterruptedConfirmationSignsNothing(t *testing.T) {
 	_, inside := newTerminal(t)
 	interrupted, stop := context.WithCancel(t.Context())
 	stop()
-	a := newApp(terminal.New(inside, inside, inside, nil))
-	a.Until = interrupted
-	err := cli.ConfirmSigning(a.Env, "cancel these 2 runs", "")
+	env := newEnv(terminal.New(inside, inside, inside, nil))
+	env.Until = interrupted
+	err := cli.ConfirmSigning(env, "cancel these 2 runs", "")
 	if terminal.ExitCode(err) != writ.ExitInterrupted {
 		t.Errorf("%v", err)
 	}

@@ -28,26 +28,24 @@ import (
 	"writ/cmd/writ/internal/terminal"
 )
 
-// app holds the commands.
-type app struct{ *cli.Env }
-
-func newApp(t *terminal.Terminal) *app {
-	return &app{&cli.Env{Terminal: t, Version: version(), Run: run}}
+// newEnv returns the environment of a command line in a terminal.
+func newEnv(t *terminal.Terminal) *cli.Env {
+	return &cli.Env{Terminal: t, Version: version(), Run: run}
 }
 
 // run executes a command line and returns its exit code. The first interrupt cancels the command's context, the second
 // one ends the process.
 func run(args []string, in, out, err *os.File, environ []string) int {
-	a := newApp(terminal.New(in, out, err, environ))
+	env := newEnv(terminal.New(in, out, err, environ))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	a.Until = ctx
+	env.Until = ctx
 
-	root := a.root()
+	root := newRoot(env)
 	root.SetArgs(args)
 	root.SetOut(out)
-	root.SetErr(a.Err)
+	root.SetErr(env.Err)
 	root.Version = version()
 	failed := root.ExecuteContext(ctx)
 	// An Interrupted error already has a hint how to continue.
@@ -55,22 +53,39 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 		failed = terminal.Interrupted("")
 	}
 	if failed != nil {
-		a.Fail(failed)
+		env.Fail(failed)
 	}
 	return terminal.ExitCode(failed)
 }
 
 // showHelp prints the help page of a command. It ignores a closed pipe.
-func (a *app) showHelp(cmd *cobra.Command) {
-	_ = a.PrintText(help.Page(cmd, help.Style{
-		Width: a.PageWidth(),
-		Title: func(s string) string { return a.Paint(terminal.Title, s) },
+func showHelp(env *cli.Env, cmd *cobra.Command) {
+	_ = env.PrintText(help.Page(cmd, help.Style{
+		Width: env.PageWidth(),
+		Title: func(s string) string { return env.Paint(terminal.Title, s) },
 		Tidy:  homeless(),
 	}))
 }
 
-// root returns the complete command tree.
-func (a *app) root() *cobra.Command {
+// groups lists the packages with commands.
+var groups = []func(*cli.Env) []*cobra.Command{
+	admission.Commands,
+	author.Commands,
+	contexts.Commands,
+	daemons.Commands,
+	doctor.Commands,
+	holds.Commands,
+	images.Commands,
+	nodes.Commands,
+	plans.Commands,
+	resources.Commands,
+	roster.Commands,
+	runs.Commands,
+	secrets.Commands,
+}
+
+// newRoot returns the command writ with all its commands.
+func newRoot(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "writ",
 		Short: "Run signed scripts in your datacenters",
@@ -91,37 +106,27 @@ in the middle cannot make it act.`,
 		Args:          cli.NoSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.FillFlags(cmd); err != nil {
+			if err := env.FillFlags(cmd); err != nil {
 				return err
 			}
 			return cli.CheckFlags(cmd)
 		},
 	}
-	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
-	root.PersistentFlags().BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
+	root.PersistentFlags().VarP(&env.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
+	root.PersistentFlags().BoolVarP(&env.Quiet, "quiet", "q", false, "no progress")
 	cli.OneOf(root, "output", terminal.FormatNames()...)
 	help.Mark(root.PersistentFlags(), help.Every, "output", "quiet")
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.showHelp(cmd) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { showHelp(env, cmd) })
 	root.AddGroup(
 		&cobra.Group{ID: cli.Everyday, Title: "Everyday"},
 		&cobra.Group{ID: cli.Administration, Title: "Administration"},
 		&cobra.Group{ID: cli.Daemons, Title: "Daemons"},
 	)
-	root.AddCommand(author.Commands(a.Env)...)
-	root.AddCommand(contexts.Commands(a.Env)...)
-	root.AddCommand(holds.Commands(a.Env)...)
-	root.AddCommand(resources.Commands(a.Env)...)
-	root.AddCommand(secrets.Commands(a.Env)...)
-	root.AddCommand(plans.Commands(a.Env)...)
-	root.AddCommand(runs.Commands(a.Env)...)
-	root.AddCommand(nodes.Commands(a.Env)...)
-	root.AddCommand(admission.Commands(a.Env)...)
-	root.AddCommand(roster.Commands(a.Env)...)
-	root.AddCommand(images.Commands(a.Env)...)
-	root.AddCommand(daemons.Commands(a.Env)...)
-	root.AddCommand(doctor.Commands(a.Env)...)
-	root.AddCommand(a.versionCommand(), a.manCommand())
+	for _, commands := range groups {
+		root.AddCommand(commands(env)...)
+	}
+	root.AddCommand(versionCommand(env), manCommand(env))
 	unwrap(root)
 	return root
 }
