@@ -20,6 +20,7 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -411,7 +412,7 @@ func TestReaderOfSomeProjectsResumesHisStream(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), hang)
 		defer cancel()
 		topics := []api.Topic{"log"}
-		response, err := p.client.Watch(ctx, &api.WatchParams{LastEventID: &after, Topics: topics}, api.RequestEditorFn(func(_ context.Context, r *http.Request) error {
+		response, err := p.client.Watch(ctx, &api.WatchParams{LastEventID: &after, Topics: topics}, apiclient.RequestEditorFn(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("Authorization", "Bearer "+p.token(who))
 			r.Header.Set("Accept", "text/event-stream")
 			return nil

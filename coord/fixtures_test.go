@@ -21,6 +21,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/internal/testenv"
 	"writ/ledger"
@@ -143,7 +144,7 @@ type fixture struct {
 	*Coordinator
 	t      testing.TB
 	log    *testenv.Log
-	client *api.Client
+	client *apiclient.Client
 	stop   func() // and waits
 }
 
@@ -197,7 +198,7 @@ func start(t testing.TB, change func(c *Config), tune ...func(c *Coordinator)) *
 	if _, measured := t.(*testing.B); measured {
 		by = transport
 	}
-	client, err := api.NewClient(c.PublicURL, api.WithHTTPClient(&http.Client{Transport: by}))
+	client, err := apiclient.NewClient(c.PublicURL, apiclient.WithHTTPClient(&http.Client{Transport: by}))
 	if err != nil {
 		t.Fatal(err)
 	}

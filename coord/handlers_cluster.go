@@ -11,13 +11,14 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 	"writ/identity"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/ledger"
 )
 
-func (h clusterHandlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
+func (h clusterHandlers) GetRoster(ctx context.Context, r apiserver.GetRosterRequestObject) (apiserver.GetRosterResponseObject, error) {
 	if r.Params.After == nil {
 		return h.c.rosters.NewestPage(ctx, remote(ctx))
 	}
@@ -27,7 +28,7 @@ func (h clusterHandlers) GetRoster(ctx context.Context, r api.GetRosterRequestOb
 	return h.c.rosters.PageAfter(ctx, remote(ctx), *r.Params.After)
 }
 
-func (h clusterHandlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {
+func (h clusterHandlers) AddRoster(ctx context.Context, r apiserver.AddRosterRequestObject) (apiserver.AddRosterResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	version := 0
 	if err == nil {
@@ -38,27 +39,27 @@ func (h clusterHandlers) AddRoster(ctx context.Context, r api.AddRosterRequestOb
 		return nil, err
 	}
 	failpoint.RosterAnswered.Begin()
-	return api.AddRoster200JSONResponse{Version: version}, nil
+	return apiserver.AddRoster200JSONResponse{Version: version}, nil
 }
 
-func (h clusterHandlers) ListRegions(ctx context.Context, _ api.ListRegionsRequestObject) (api.ListRegionsResponseObject, error) {
+func (h clusterHandlers) ListRegions(ctx context.Context, _ apiserver.ListRegionsRequestObject) (apiserver.ListRegionsResponseObject, error) {
 	all, err := h.c.Ledger.Regions(ctx)
-	return api.ListRegions200JSONResponse{Items: api.Views(all, regionView)}, err
+	return apiserver.ListRegions200JSONResponse{Items: api.Views(all, regionView)}, err
 }
 
-func (h clusterHandlers) ListDatacenters(ctx context.Context, _ api.ListDatacentersRequestObject) (api.ListDatacentersResponseObject, error) {
+func (h clusterHandlers) ListDatacenters(ctx context.Context, _ apiserver.ListDatacentersRequestObject) (apiserver.ListDatacentersResponseObject, error) {
 	all, err := h.c.live.Datacenters(ctx)
-	return api.ListDatacenters200JSONResponse{Items: all}, err
+	return apiserver.ListDatacenters200JSONResponse{Items: all}, err
 }
 
-func (h clusterHandlers) ListRegistrations(ctx context.Context, _ api.ListRegistrationsRequestObject) (api.ListRegistrationsResponseObject, error) {
+func (h clusterHandlers) ListRegistrations(ctx context.Context, _ apiserver.ListRegistrationsRequestObject) (apiserver.ListRegistrationsResponseObject, error) {
 	all, err := h.c.Ledger.Registrations(ctx)
-	return api.ListRegistrations200JSONResponse{Items: api.Views(all, registrationView)}, err
+	return apiserver.ListRegistrations200JSONResponse{Items: api.Views(all, registrationView)}, err
 }
 
 // Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
 // person who signs the roster checks the contents.
-func (h clusterHandlers) Register(ctx context.Context, r api.RegisterRequestObject) (api.RegisterResponseObject, error) {
+func (h clusterHandlers) Register(ctx context.Context, r apiserver.RegisterRequestObject) (apiserver.RegisterResponseObject, error) {
 	b := r.Body
 	if err := checkRegistration(b); err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func (h clusterHandlers) Register(ctx context.Context, r api.RegisterRequestObje
 		in = waiting[i] // the first identical registration
 	}
 	failpoint.RegistrationAnswered.Begin()
-	return api.Register202JSONResponse(registrationView(in)), nil
+	return apiserver.Register202JSONResponse(registrationView(in)), nil
 }
 
 const maxURL = 512
@@ -115,9 +116,9 @@ func checkRegistration(b *api.NewRegistration) error {
 	return nil
 }
 
-func (h clusterHandlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObject) (api.ListProjectsResponseObject, error) {
+func (h clusterHandlers) ListProjects(ctx context.Context, _ apiserver.ListProjectsRequestObject) (apiserver.ListProjectsResponseObject, error) {
 	all, err := h.c.Ledger.Projects(ctx)
 	who := access.ViewerOf(ctx)
 	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.Reads(p.ID) })
-	return api.ListProjects200JSONResponse{Items: api.Views(all, projectView)}, err
+	return apiserver.ListProjects200JSONResponse{Items: api.Views(all, projectView)}, err
 }

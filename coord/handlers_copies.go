@@ -6,12 +6,13 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 	"writ/coord/live"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
 
-func (h copyHandlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (api.ListNodesResponseObject, error) {
+func (h copyHandlers) ListNodes(ctx context.Context, r apiserver.ListNodesRequestObject) (apiserver.ListNodesResponseObject, error) {
 	p := r.Params
 	filter := ledger.NodeFilter{Admission: api.Value(p.Admission)}
 	known := []writ.Admission{writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
@@ -26,10 +27,10 @@ func (h copyHandlers) ListNodes(ctx context.Context, r api.ListNodesRequestObjec
 		return nil, err
 	}
 	list, err := h.c.live.Nodes(ctx, filter, page)
-	return api.ListNodes200JSONResponse{Items: api.Views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
+	return apiserver.ListNodes200JSONResponse{Items: api.Views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
 }
 
-func (h copyHandlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
+func (h copyHandlers) ListResources(ctx context.Context, r apiserver.ListResourcesRequestObject) (apiserver.ListResourcesResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Kind: api.Value(p.Kind), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment)}
 	known := []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
@@ -42,10 +43,10 @@ func (h copyHandlers) ListResources(ctx context.Context, r api.ListResourcesRequ
 	}
 	filter.Datacenter, filter.Projects = s.datacenter, s.projects
 	list, err := h.c.Ledger.Resources(ctx, filter, s.page)
-	return api.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
+	return apiserver.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-func (h copyHandlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequestObject) (api.ListDeploymentsResponseObject, error) {
+func (h copyHandlers) ListDeployments(ctx context.Context, r apiserver.ListDeploymentsRequestObject) (apiserver.ListDeploymentsResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Deployment: api.Value(p.Name)}
 	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
@@ -54,7 +55,7 @@ func (h copyHandlers) ListDeployments(ctx context.Context, r api.ListDeployments
 	}
 	filter.Datacenter, filter.Projects = s.datacenter, s.projects
 	list, err := h.deployments(ctx, filter, s.page)
-	return api.ListDeployments200JSONResponse(list), err
+	return apiserver.ListDeployments200JSONResponse(list), err
 }
 
 // deployments lists deployments with the newest run of each.
@@ -75,7 +76,7 @@ func (h copyHandlers) deployments(ctx context.Context, filter ledger.ResourceFil
 	return shown, err
 }
 
-func (h copyHandlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
+func (h copyHandlers) ListQueues(ctx context.Context, r apiserver.ListQueuesRequestObject) (apiserver.ListQueuesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -84,11 +85,11 @@ func (h copyHandlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObj
 	if only != "" {
 		all = slices.DeleteFunc(all, func(q api.DatacenterQueues) bool { return q.Datacenter != only })
 	}
-	return api.ListQueues200JSONResponse{Items: all}, err
+	return apiserver.ListQueues200JSONResponse{Items: all}, err
 }
 
 // ListSecrets asks datacenters for the list of their secrets. The coordinator does not store the answers.
-func (h copyHandlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
+func (h copyHandlers) ListSecrets(ctx context.Context, r apiserver.ListSecretsRequestObject) (apiserver.ListSecretsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -98,40 +99,40 @@ func (h copyHandlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestO
 		return nil, err
 	}
 	all, err := h.c.live.Secrets(ctx, only, projects)
-	return api.ListSecrets200JSONResponse{Items: all}, err
+	return apiserver.ListSecrets200JSONResponse{Items: all}, err
 }
 
 // ListTokens asks datacenters for their join tokens. The coordinator does not store the answers.
-func (h copyHandlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+func (h copyHandlers) ListTokens(ctx context.Context, r apiserver.ListTokensRequestObject) (apiserver.ListTokensResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
 	answers, err := live.All[writ.JoinToken](ctx, h.c.live, only, link.VerbTokens, link.Tokens{})
-	return api.ListTokens200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]writ.JoinToken]) api.DatacenterTokens {
+	return apiserver.ListTokens200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]writ.JoinToken]) api.DatacenterTokens {
 		return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.Answer, Error: writ.AsError(a.Err)}
 	})}, err
 }
 
 // ListBatches asks datacenters for their batches. The coordinator does not store the answers.
-func (h copyHandlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
+func (h copyHandlers) ListBatches(ctx context.Context, r apiserver.ListBatchesRequestObject) (apiserver.ListBatchesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
 	answers, err := live.All[api.Batch](ctx, h.c.live, only, link.VerbBatches, link.Batches{})
-	return api.ListBatches200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]api.Batch]) api.DatacenterBatches {
+	return apiserver.ListBatches200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]api.Batch]) api.DatacenterBatches {
 		return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.Answer, Error: writ.AsError(a.Err)}
 	})}, err
 }
 
 // ListCertificates lists the certificates of the coordinator and of the datacenters.
-func (h copyHandlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
+func (h copyHandlers) ListCertificates(ctx context.Context, r apiserver.ListCertificatesRequestObject) (apiserver.ListCertificatesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
-	list := api.ListCertificates200JSONResponse{Items: []api.OwnerCertificates{}}
+	list := apiserver.ListCertificates200JSONResponse{Items: []api.OwnerCertificates{}}
 	if only == "" && h.c.Certificates != nil {
 		own, err := h.c.Certificates()
 		if err != nil {
@@ -164,7 +165,7 @@ func (h copyHandlers) ownName(ctx context.Context) string {
 const maxNodeLines = 1000
 
 // GetNodeLog asks a node, through its datacenter, for lines of its log. The coordinator does not store them.
-func (h copyHandlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
+func (h copyHandlers) GetNodeLog(ctx context.Context, r apiserver.GetNodeLogRequestObject) (apiserver.GetNodeLogResponseObject, error) {
 	p := r.Params
 	if p.Lines != nil && (*p.Lines < 1 || *p.Lines > maxNodeLines) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "lines is %d; it must be between 1 and %d", *p.Lines, maxNodeLines)
@@ -177,5 +178,5 @@ func (h copyHandlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObj
 		Node: r.Node, Source: api.Value(p.Source), Level: api.Value(p.Level), Since: api.Value(p.Since), After: api.Value(p.After), Lines: api.Value(p.Lines),
 	}
 	log, err := h.c.live.NodeLog(ctx, id, query)
-	return api.GetNodeLog200JSONResponse(log), err
+	return apiserver.GetNodeLog200JSONResponse(log), err
 }

@@ -3,36 +3,36 @@ package coord
 import (
 	"context"
 
-	"writ/coord/api"
+	"writ/coord/api/apiserver"
 )
 
-func (h loginHandlers) Challenge(_ context.Context, r api.ChallengeRequestObject) (api.ChallengeResponseObject, error) {
+func (h loginHandlers) Challenge(_ context.Context, r apiserver.ChallengeRequestObject) (apiserver.ChallengeResponseObject, error) {
 	challenge, err := h.c.logins.Challenge(*r.Body)
-	return api.Challenge200JSONResponse(challenge), err
+	return apiserver.Challenge200JSONResponse(challenge), err
 }
 
-func (h loginHandlers) Login(ctx context.Context, r api.LoginRequestObject) (api.LoginResponseObject, error) {
+func (h loginHandlers) Login(ctx context.Context, r apiserver.LoginRequestObject) (apiserver.LoginResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		return nil, err
 	}
 	t, err := h.c.logins.Login(ctx, signed)
-	return api.Login200JSONResponse(t), err
+	return apiserver.Login200JSONResponse(t), err
 }
 
-func (h loginHandlers) NextToken(_ context.Context, r api.NextTokenRequestObject) (api.NextTokenResponseObject, error) {
+func (h loginHandlers) NextToken(_ context.Context, r apiserver.NextTokenRequestObject) (apiserver.NextTokenResponseObject, error) {
 	t, err := h.c.logins.NextToken(r.Body.Signed)
-	return api.NextToken200JSONResponse(t), err
+	return apiserver.NextToken200JSONResponse(t), err
 }
 
-func (h loginHandlers) NewCode(_ context.Context, r api.NewCodeRequestObject) (api.NewCodeResponseObject, error) {
+func (h loginHandlers) NewCode(_ context.Context, r apiserver.NewCodeRequestObject) (apiserver.NewCodeResponseObject, error) {
 	t, err := h.c.logins.NewCode(r.Body.Signed)
-	return api.NewCode200JSONResponse(t), err
+	return apiserver.NewCode200JSONResponse(t), err
 }
 
-func (h loginHandlers) Logout(_ context.Context, r api.LogoutRequestObject) (api.LogoutResponseObject, error) {
+func (h loginHandlers) Logout(_ context.Context, r apiserver.LogoutRequestObject) (apiserver.LogoutResponseObject, error) {
 	if err := h.c.logins.Logout(r.Body.Signed); err != nil {
 		return nil, err
 	}
-	return api.Logout204Response{}, nil
+	return apiserver.Logout204Response{}, nil
 }

@@ -11,15 +11,16 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 )
 
-func (h processHandlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
-	return api.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
+func (h processHandlers) GetHealth(context.Context, apiserver.GetHealthRequestObject) (apiserver.GetHealthResponseObject, error) {
+	return apiserver.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
 }
 
 // GetReadiness reports whether the coordinator can accept submissions. It accepts them without a connected datacenter,
 // too.
-func (h processHandlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
+func (h processHandlers) GetReadiness(ctx context.Context, _ apiserver.GetReadinessRequestObject) (apiserver.GetReadinessResponseObject, error) {
 	check := func(name string, err error) api.Check {
 		if err != nil {
 			return api.Check{Name: name, Detail: writ.AsError(err).Message}
@@ -32,12 +33,12 @@ func (h processHandlers) GetReadiness(ctx context.Context, _ api.GetReadinessReq
 	}
 	checks := []api.Check{check("ledger", h.c.probe.check(ctx)), check("roster", err)}
 	if slices.ContainsFunc(checks, func(c api.Check) bool { return !c.OK }) {
-		return api.GetReadiness503JSONResponse{Ready: false, Checks: checks}, nil
+		return apiserver.GetReadiness503JSONResponse{Ready: false, Checks: checks}, nil
 	}
-	return api.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
+	return apiserver.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
 }
 
-func (h processHandlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
+func (h processHandlers) GetMetrics(ctx context.Context, _ apiserver.GetMetricsRequestObject) (apiserver.GetMetricsResponseObject, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
 	return metricsPage{h.c.metrics, r}, err
 }
@@ -55,6 +56,6 @@ func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
 	return nil
 }
 
-func (h processHandlers) GetOpenAPI(context.Context, api.GetOpenAPIRequestObject) (api.GetOpenAPIResponseObject, error) {
-	return api.GetOpenAPI200ApplicationYamlResponse{Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec))}, nil
+func (h processHandlers) GetOpenAPI(context.Context, apiserver.GetOpenAPIRequestObject) (apiserver.GetOpenAPIResponseObject, error) {
+	return apiserver.GetOpenAPI200ApplicationYamlResponse{Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec))}, nil
 }

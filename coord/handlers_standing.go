@@ -6,23 +6,24 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 	"writ/coord/live"
 	"writ/identity"
 	"writ/supervisor/link"
 )
 
 // GetStanding asks the datacenter for the state of a run. Its signed answer is passed on unchanged.
-func (h standingHandlers) GetStanding(ctx context.Context, r api.GetStandingRequestObject) (api.GetStandingResponseObject, error) {
+func (h standingHandlers) GetStanding(ctx context.Context, r apiserver.GetStandingRequestObject) (apiserver.GetStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
 	}
 	answer, err := live.OfRun[link.StandingAnswer](ctx, h.c.live, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
-	return api.GetStanding200JSONResponse{Proof: answer.Proof}, err
+	return apiserver.GetStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // GetNodeStanding asks the datacenter for the state of a node. Its signed answer is passed on unchanged.
-func (h standingHandlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequestObject) (api.GetNodeStandingResponseObject, error) {
+func (h standingHandlers) GetNodeStanding(ctx context.Context, r apiserver.GetNodeStandingRequestObject) (apiserver.GetNodeStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
@@ -32,11 +33,11 @@ func (h standingHandlers) GetNodeStanding(ctx context.Context, r api.GetNodeStan
 		return nil, err
 	}
 	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
-	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
+	return apiserver.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
-func (h standingHandlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
+func (h standingHandlers) GetTokenStanding(ctx context.Context, r apiserver.GetTokenStandingRequestObject) (apiserver.GetTokenStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
@@ -46,12 +47,12 @@ func (h standingHandlers) GetTokenStanding(ctx context.Context, r api.GetTokenSt
 		return nil, err
 	}
 	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
-	return api.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
+	return apiserver.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // GetHoldStanding asks a datacenter for the state of its holds. Its signed answer is passed on unchanged, so the
 // request must not contain a project that the reader may not read.
-func (h standingHandlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequestObject) (api.GetHoldStandingResponseObject, error) {
+func (h standingHandlers) GetHoldStanding(ctx context.Context, r apiserver.GetHoldStandingRequestObject) (apiserver.GetHoldStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (h standingHandlers) GetHoldStanding(ctx context.Context, r api.GetHoldStan
 		return nil, err
 	}
 	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbHoldStanding, link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
-	return api.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
+	return apiserver.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // mayRead returns an error unless the viewer may read all projects of the list.
@@ -82,13 +83,13 @@ func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 }
 
 // ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
-func (h standingHandlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
+func (h standingHandlers) ListAdoptions(ctx context.Context, r apiserver.ListAdoptionsRequestObject) (apiserver.ListAdoptionsResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
 	}
 	answers, err := live.Each[link.AdoptedAnswer](ctx, h.c.live, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
-	return api.ListAdoptions200JSONResponse{Items: api.Views(answers, func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
+	return apiserver.ListAdoptions200JSONResponse{Items: api.Views(answers, func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
 		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.Answer.Proof, Error: writ.AsError(a.Err)}
 	})}, err
 }

@@ -11,6 +11,7 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 	"writ/coord/front"
 	"writ/coord/live"
 	"writ/internal/failpoint"
@@ -30,7 +31,7 @@ func readSigned(body io.Reader) ([]byte, error) {
 	return signed, nil
 }
 
-func (h workHandlers) Submit(ctx context.Context, r api.SubmitRequestObject) (api.SubmitResponseObject, error) {
+func (h workHandlers) Submit(ctx context.Context, r apiserver.SubmitRequestObject) (apiserver.SubmitResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
@@ -41,20 +42,20 @@ func (h workHandlers) Submit(ctx context.Context, r api.SubmitRequestObject) (ap
 		return nil, err
 	}
 	failpoint.SubmissionAnswered.Begin()
-	return api.Submit202JSONResponse{Body: s, Headers: api.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)}}, nil
+	return apiserver.Submit202JSONResponse{Body: s, Headers: apiserver.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)}}, nil
 }
 
-func (h workHandlers) GetSubmission(ctx context.Context, r api.GetSubmissionRequestObject) (api.GetSubmissionResponseObject, error) {
+func (h workHandlers) GetSubmission(ctx context.Context, r apiserver.GetSubmissionRequestObject) (apiserver.GetSubmissionResponseObject, error) {
 	s, err := h.c.Ledger.Submission(ctx, r.Digest)
-	return api.GetSubmission200JSONResponse(s), err
+	return apiserver.GetSubmission200JSONResponse(s), err
 }
 
-func (h workHandlers) GetSigned(ctx context.Context, r api.GetSignedRequestObject) (api.GetSignedResponseObject, error) {
+func (h workHandlers) GetSigned(ctx context.Context, r apiserver.GetSignedRequestObject) (apiserver.GetSignedResponseObject, error) {
 	signed, err := h.c.Ledger.Signed(ctx, r.Digest)
-	return api.GetSigned200JSONResponse{Signed: signed}, err
+	return apiserver.GetSigned200JSONResponse{Signed: signed}, err
 }
 
-func (h workHandlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequestObject) (api.SubmitStatementResponseObject, error) {
+func (h workHandlers) SubmitStatement(ctx context.Context, r apiserver.SubmitStatementRequestObject) (apiserver.SubmitStatementResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
@@ -62,10 +63,10 @@ func (h workHandlers) SubmitStatement(ctx context.Context, r api.SubmitStatement
 	}
 	answer, err := h.c.delivery.Forward(ctx, signed, remote(ctx))
 	failpoint.StatementAnswered.Begin()
-	return api.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done, Proof: answer.Proof}, err
+	return apiserver.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done, Proof: answer.Proof}, err
 }
 
-func (h workHandlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (api.ListRunsResponseObject, error) {
+func (h workHandlers) ListRuns(ctx context.Context, r apiserver.ListRunsRequestObject) (apiserver.ListRunsResponseObject, error) {
 	p := r.Params
 	filter, err := runFilter(p, h.c.Now())
 	if err != nil {
@@ -101,7 +102,7 @@ func (h workHandlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject)
 			setWhy(&runs[i], why[runs[i].ID])
 		}
 	}
-	return api.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, nil
+	return apiserver.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, nil
 }
 
 // runFilter parses the parameters that filter runs. Clients send only the parameters that were set, because earlier
@@ -134,15 +135,15 @@ var runPrefix = regexp.MustCompile(`^[a-z2-7]{1,26}$`)
 // maxStuck is a year, in seconds.
 const maxStuck = 366 * 24 * 60 * 60
 
-func (h workHandlers) GetRun(ctx context.Context, r api.GetRunRequestObject) (api.GetRunResponseObject, error) {
+func (h workHandlers) GetRun(ctx context.Context, r apiserver.GetRunRequestObject) (apiserver.GetRunResponseObject, error) {
 	run, err := h.c.Ledger.Run(ctx, r.Run)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetRun200JSONResponse(h.c.explain.runView(run)), nil
+	return apiserver.GetRun200JSONResponse(h.c.explain.runView(run)), nil
 }
 
-func (h workHandlers) ListCalls(ctx context.Context, r api.ListCallsRequestObject) (api.ListCallsResponseObject, error) {
+func (h workHandlers) ListCalls(ctx context.Context, r apiserver.ListCallsRequestObject) (apiserver.ListCallsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -151,19 +152,19 @@ func (h workHandlers) ListCalls(ctx context.Context, r api.ListCallsRequestObjec
 		return nil, err
 	}
 	list, err := h.c.Ledger.Calls(ctx, r.Run, page)
-	return api.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
+	return apiserver.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-func (h workHandlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
+func (h workHandlers) GetValues(ctx context.Context, r apiserver.GetValuesRequestObject) (apiserver.GetValuesResponseObject, error) {
 	after := api.Value(r.Params.After)
 	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
 	values, err := h.c.live.Values(ctx, r.Run, after)
-	return api.GetValues200JSONResponse(values), err
+	return apiserver.GetValues200JSONResponse(values), err
 }
 
-func (h workHandlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObject) (api.PreviewPlanResponseObject, error) {
+func (h workHandlers) PreviewPlan(ctx context.Context, r apiserver.PreviewPlanRequestObject) (apiserver.PreviewPlanResponseObject, error) {
 	id, err := h.datacenter(ctx, r.Datacenter)
 	if err != nil {
 		return nil, err
@@ -183,10 +184,10 @@ func (h workHandlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestO
 		return nil, ledger.NotThere("project", proposal.Project)
 	}
 	preview, err := live.Ask[writ.Preview](ctx, h.c.live, id, link.VerbPlan, proposal)
-	return api.PreviewPlan200JSONResponse(preview), err
+	return apiserver.PreviewPlan200JSONResponse(preview), err
 }
 
-func (h workHandlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (api.ListLogsResponseObject, error) {
+func (h workHandlers) ListLogs(ctx context.Context, r apiserver.ListLogsRequestObject) (apiserver.ListLogsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, nil)
 	if err != nil {
 		return nil, err
@@ -196,7 +197,7 @@ func (h workHandlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject)
 		return nil, err
 	}
 	lines, err := h.c.live.LogLines(ctx, r.Run, after, page.Limit)
-	return api.ListLogs200JSONResponse{Items: lines}, err
+	return apiserver.ListLogs200JSONResponse{Items: lines}, err
 }
 
 // firstNamed returns the event id after which a stream resumes: from the header, which browsers send, or else from the
@@ -209,7 +210,7 @@ func firstNamed(header, parameter *int64) (*int64, error) {
 	return named, checkAfter(*named)
 }
 
-func (h workHandlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (api.WatchRunResponseObject, error) {
+func (h workHandlers) WatchRun(ctx context.Context, r apiserver.WatchRunRequestObject) (apiserver.WatchRunResponseObject, error) {
 	if _, err := h.c.Ledger.Run(ctx, r.Run); err != nil {
 		return nil, err
 	}
@@ -224,7 +225,7 @@ func (h workHandlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject)
 	return s, nil
 }
 
-func (h workHandlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.WatchResponseObject, error) {
+func (h workHandlers) Watch(ctx context.Context, r apiserver.WatchRequestObject) (apiserver.WatchResponseObject, error) {
 	datacenter, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err

@@ -6,11 +6,12 @@ import (
 
 	"writ/coord/access"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 )
 
 // ListHolds asks datacenters for their holds. Readers of some projects get the holds of these projects and those of a
 // whole datacenter.
-func (h copyHandlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (api.ListHoldsResponseObject, error) {
+func (h copyHandlers) ListHolds(ctx context.Context, r apiserver.ListHoldsRequestObject) (apiserver.ListHoldsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -20,5 +21,5 @@ func (h copyHandlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObjec
 	for i := range all {
 		all[i].Holds = slices.DeleteFunc(all[i].Holds, func(d api.Hold) bool { return d.Project != "" && !who.Reads(d.Project) })
 	}
-	return api.ListHolds200JSONResponse{Items: all}, err
+	return apiserver.ListHolds200JSONResponse{Items: all}, err
 }

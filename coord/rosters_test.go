@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -344,7 +345,7 @@ func TestRegistrationFloodDisplacesOnlyItsNetwork(t *testing.T) {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		transport := &http.Transport{DialContext: dialer.DialContext}
 		defer transport.CloseIdleConnections()
-		client, err := api.NewClient(p.PublicURL, api.WithHTTPClient(&http.Client{Transport: transport}))
+		client, err := apiclient.NewClient(p.PublicURL, apiclient.WithHTTPClient(&http.Client{Transport: transport}))
 		if err != nil {
 			t.Fatal(err)
 		}

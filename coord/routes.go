@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/coord/access"
-	"writ/coord/api"
+	"writ/coord/api/apiserver"
 	"writ/coord/front"
 	"writ/supervisor/link"
 )
@@ -28,11 +28,11 @@ func (c *Coordinator) routes() http.Handler {
 		c.front.Fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml lists the methods"))
 	})
 	routes := r.With(c.front.Authorize, c.front.StrictBodies)
-	strict := api.NewStrictHandlerWithOptions(newHandlers(c), []api.StrictMiddlewareFunc{front.CheckParameters}, api.StrictHTTPServerOptions{
+	strict := apiserver.NewStrictHandlerWithOptions(newHandlers(c), []apiserver.StrictMiddlewareFunc{front.CheckParameters}, apiserver.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
 		ResponseErrorHandlerFunc: c.front.Fail,
 	})
-	api.HandlerWithOptions(strict, api.ChiServerOptions{
+	apiserver.HandlerWithOptions(strict, apiserver.ChiServerOptions{
 		BaseRouter:       routes,
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
 	})
@@ -108,7 +108,7 @@ type (
 // base is what all handlers have.
 type base struct{ c *Coordinator }
 
-var _ api.StrictServerInterface = handlers{}
+var _ apiserver.StrictServerInterface = handlers{}
 
 func newHandlers(c *Coordinator) handlers {
 	b := base{c}

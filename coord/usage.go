@@ -6,12 +6,13 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/api/apiserver"
 	"writ/identity"
 	"writ/ledger"
 )
 
 // ListUsage lists the summed usage of resources.
-func (h copyHandlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (api.ListUsageResponseObject, error) {
+func (h copyHandlers) ListUsage(ctx context.Context, r apiserver.ListUsageRequestObject) (apiserver.ListUsageResponseObject, error) {
 	p := r.Params
 	filter, err := monthOf(api.Value(p.Month))
 	if err != nil {
@@ -28,7 +29,7 @@ func (h copyHandlers) ListUsage(ctx context.Context, r api.ListUsageRequestObjec
 	}
 	list, err := h.c.Ledger.Usage(ctx, filter, s.page)
 	view := func(u ledger.Usage) api.Usage { return usageView(roster, u) }
-	return api.ListUsage200JSONResponse{Items: api.Views(list.Items, view), NextCursor: list.Next}, err
+	return apiserver.ListUsage200JSONResponse{Items: api.Views(list.Items, view), NextCursor: list.Next}, err
 }
 
 // monthOf selects the hours of a month; "" selects all.

@@ -1,6 +1,6 @@
-// Package api is the HTTP interface of a coordinator: openapi.yaml, and the code generated from it, which consists of
-// the views, the server's interface and the Go client. It describes the wire format, and must not depend on the origin
-// of the data. Views that equal shared types are these types; the spec describes them, and a test compares both.
+// Package api is the HTTP interface of a coordinator: openapi.yaml, and the views generated from it. Package apiclient has
+// the client, apiserver the server's interface. It describes the wire format, and must not depend on the origin of the
+// data. Views that equal shared types are these types; the spec describes them, and a test compares both.
 package api
 
 import (

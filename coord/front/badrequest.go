@@ -5,19 +5,19 @@ import (
 	"net/http"
 
 	"writ"
-	"writ/coord/api"
+	"writ/coord/api/apiserver"
 )
 
 // BadRequest converts an error of the generated code. It names the invalid parameter and drops the text about
 // schemas.
 func BadRequest(err error) error {
-	if parameter, ok := errors.AsType[*api.InvalidParamFormatError](err); ok {
+	if parameter, ok := errors.AsType[*apiserver.InvalidParamFormatError](err); ok {
 		return WrongParameter(parameter.ParamName, "cannot be read")
 	}
-	if parameter, ok := errors.AsType[*api.RequiredParamError](err); ok {
+	if parameter, ok := errors.AsType[*apiserver.RequiredParamError](err); ok {
 		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).WithHint("set %s; /openapi.yaml lists the valid values", parameter.ParamName)
 	}
-	if parameter, ok := errors.AsType[*api.TooManyValuesForParamError](err); ok {
+	if parameter, ok := errors.AsType[*apiserver.TooManyValuesForParamError](err); ok {
 		return writ.Errorf(writ.CodeBadRequest, "the parameter %q occurs %d times", parameter.ParamName, parameter.Count)
 	}
 	if refused := RefusedBody(err); refused != nil {

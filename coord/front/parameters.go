@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"writ"
-	"writ/coord/api"
+	"writ/coord/api/apiserver"
 )
 
 // CheckParameters rejects unknown query parameters, empty ones, and lists with an empty item: a misspelled filter, or
 // one with an empty shell variable, would select everything.
-func CheckParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+func CheckParameters(next apiserver.StrictHandlerFunc, _ string) apiserver.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
 		known := map[string]reflect.Value{}
 		if params := reflect.ValueOf(request).FieldByName("Params"); params.IsValid() {

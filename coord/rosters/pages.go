@@ -24,7 +24,7 @@ const (
 // Page is a response to GET /v1/roster that callers share.
 type Page struct{ *pagecache.Lease }
 
-// VisitGetRosterResponse implements api.GetRosterResponseObject.
+// VisitGetRosterResponse implements apiserver.GetRosterResponseObject.
 func (p Page) VisitGetRosterResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)

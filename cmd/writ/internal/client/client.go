@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/transport"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 )
 
@@ -38,7 +39,7 @@ const dialTime = 10 * time.Second
 // Client talks to the coordinators of one context.
 type Client struct {
 	Context config.Context
-	API     *api.Client // results are read with api.Answer
+	API     *apiclient.Client // results are read with api.Answer
 	Keys    Keys
 	Rosters config.Rosters // what was seen so far
 	// Signs is told who is about to sign, under which roster; it may be nil.
@@ -72,7 +73,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if c.Cluster == "" {
 		doer.absent = noClusterHint
 	}
-	API, err := api.NewClient(c.Servers[0], api.WithHTTPClient(doer))
+	API, err := apiclient.NewClient(c.Servers[0], apiclient.WithHTTPClient(doer))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", c.Servers[0], err)
 	}
@@ -143,7 +144,7 @@ func (c *Client) Avoid(gone *identity.Coordinator) {
 // HintIfAway sets the hint of the error that no coordinator answers. An empty hint changes nothing.
 func (c *Client) HintIfAway(hint string) { c.servers.absent = cmp.Or(hint, c.servers.absent) }
 
-// Do implements api.HttpRequestDoer.
+// Do implements apiclient.HttpRequestDoer.
 func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	urls, first := s.urls, s.current

@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/identity/envelope"
 )
@@ -93,7 +94,7 @@ func (l *logins) keep(address string, s *session) {
 // login gets a token for a coordinator that does not take the one that it was shown: by the key of the session if one goes on, or with a signature of
 // the person. shown is "" if there was none; anew wants the signature in any case.
 func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*session, error) {
-	at, err := api.NewClient(address, api.WithHTTPClient(l.http))
+	at, err := apiclient.NewClient(address, apiclient.WithHTTPClient(l.http))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 func (c *Client) LoggedIn(by http.RoundTripper) http.RoundTripper { return loggingIn{by, c.logins} }
 
 // challenged asks a coordinator for a challenge, and verifies that it comes from one that the roster names and is for this client and address.
-func challenged(ctx context.Context, at *api.Client, address string, roster *identity.Roster) (identity.LoginChallenge, error) {
+func challenged(ctx context.Context, at *apiclient.Client, address string, roster *identity.Roster) (identity.LoginChallenge, error) {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
 	answer, err := api.Answer[api.LoginChallenge](at.Challenge(ctx, api.NewChallenge{Nonce: nonce, URL: address}))
@@ -171,8 +172,8 @@ func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, er
 }
 
 // prove asks a coordinator for something that the key of a session may have.
-func (l *logins) prove(ctx context.Context, address string, s *session, ask func(at *api.Client, proof api.SessionProof) error) error {
-	at, err := api.NewClient(address, api.WithHTTPClient(l.http))
+func (l *logins) prove(ctx context.Context, address string, s *session, ask func(at *apiclient.Client, proof api.SessionProof) error) error {
+	at, err := apiclient.NewClient(address, apiclient.WithHTTPClient(l.http))
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (l *logins) prove(ctx context.Context, address string, s *session, ask func
 }
 
 // refreshed gets another token for the key of a session.
-func refreshed(ctx context.Context, at *api.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
+func refreshed(ctx context.Context, at *apiclient.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
 	proof, err := s.proof(challenge)
 	if err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func clocksAgree(here, there time.Time) error {
 }
 
 // begun logs in with the key of the person.
-func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
+func (l *logins) begun(ctx context.Context, at *apiclient.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
 	key, err := l.client.Keys.Open(ctx, func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
 		return nil, err
@@ -329,7 +330,7 @@ func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 		return shown, nil
 	}
 	var code api.LoginToken
-	err = c.logins.prove(ctx, address, s, func(at *api.Client, proof api.SessionProof) (err error) {
+	err = c.logins.prove(ctx, address, s, func(at *apiclient.Client, proof api.SessionProof) (err error) {
 		code, err = api.Answer[api.LoginToken](at.NewCode(ctx, proof))
 		return err
 	})
@@ -362,7 +363,7 @@ func (c *Client) Logout(ctx context.Context) error {
 		if s == nil {
 			continue
 		}
-		err := c.logins.prove(ctx, address, s, func(at *api.Client, proof api.SessionProof) error {
+		err := c.logins.prove(ctx, address, s, func(at *apiclient.Client, proof api.SessionProof) error {
 			response, err := at.Logout(ctx, proof)
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/identity/envelope"
 )
@@ -47,7 +48,7 @@ func TestALoginIsSignedForACoordinatorOfTheRosterOnly(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(api.LoginChallenge{Signed: signed})
 	}))
 	defer server.Close()
-	at, err := api.NewClient(server.URL)
+	at, err := apiclient.NewClient(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/transport"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 )
 
@@ -154,7 +155,7 @@ func (s *Supervisor) ask(
 func askOne(
 	ctx context.Context, by *http.Client, address string, rosters config.Rosters, registration api.NewRegistration,
 ) (*identity.Datacenter, error) {
-	client, err := api.NewClient(address, api.WithHTTPClient(by))
+	client, err := apiclient.NewClient(address, apiclient.WithHTTPClient(by))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a coordinator: %v", address, err)
 	}

@@ -33,7 +33,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 )
 
@@ -89,7 +89,7 @@ type attacker struct {
 	person     *client.Person
 	datacenter writ.DatacenterID
 	project    identity.Project
-	api        *api.Client
+	api        *apiclient.Client
 	http       *http.Client
 	pace       *rate.Limiter
 	hub        *hub
@@ -261,7 +261,7 @@ func (a *attacker) arm(ctx context.Context) (err error) {
 		return err
 	}
 	a.http = &http.Client{Timeout: time.Minute, Transport: reader.LoggedIn(&http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256})}
-	if a.api, err = api.NewClient(a.API, api.WithHTTPClient(a.http)); err != nil {
+	if a.api, err = apiclient.NewClient(a.API, apiclient.WithHTTPClient(a.http)); err != nil {
 		return err
 	}
 	a.hub, err = listen(a)

@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 )
 
@@ -38,7 +39,7 @@ func honestProjects() []string {
 // honest runs the honest load.
 type honest struct {
 	cluster    *testcluster.Cluster
-	api        *api.Client
+	api        *apiclient.Client
 	roster     *identity.Roster
 	person     *client.Person
 	datacenter writ.DatacenterID
@@ -77,7 +78,7 @@ func newHonest(cluster *testcluster.Cluster) *honest {
 		h.scripts = append(h.scripts, client.NewScript("honest.tengo", []byte(text)))
 	}
 	many := &http.Client{Transport: cluster.Client.LoggedIn(&http.Transport{MaxIdleConnsPerHost: 2 * inFlight})}
-	if h.api, err = api.NewClient(cluster.URL, api.WithHTTPClient(many)); err != nil {
+	if h.api, err = apiclient.NewClient(cluster.URL, apiclient.WithHTTPClient(many)); err != nil {
 		t.Fatal(err)
 	}
 	return h

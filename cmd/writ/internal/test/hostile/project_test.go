@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 )
 
@@ -184,7 +185,7 @@ const streams = 300
 func watchers(ctx context.Context, a *attacker) error {
 	var all sync.WaitGroup
 	slowly := &http.Client{Transport: a.http.Transport} // without a timeout
-	watched, err := api.NewClient(a.API, api.WithHTTPClient(slowly))
+	watched, err := apiclient.NewClient(a.API, apiclient.WithHTTPClient(slowly))
 	if err != nil {
 		return err
 	}

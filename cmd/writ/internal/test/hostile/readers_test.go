@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
+	"writ/coord/api/apiclient"
 	"writ/identity"
 	"writ/internal/testenv"
 )
@@ -105,7 +106,7 @@ func (s *cluster) logIn() {
 
 // reader is one reader.
 type reader struct {
-	api *api.Client
+	api *apiclient.Client
 	n   int
 }
 
@@ -148,7 +149,7 @@ func (a *attacker) reader(n int) (*reader, error) {
 	}
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(n/250), byte(n%250+1))}}
 	own := &http.Client{Transport: c.LoggedIn(&http.Transport{DialContext: dialer.DialContext})}
-	at, err := api.NewClient(a.API, api.WithHTTPClient(own))
+	at, err := apiclient.NewClient(a.API, apiclient.WithHTTPClient(own))
 	return &reader{at, n}, err
 }
 

@@ -1,0 +1,3 @@
+// Package apiserver is the interface that a coordinator implements, generated from openapi.yaml, and the code that
+// parses requests and writes responses. It decides nothing about them.
+package apiserver
