@@ -32,7 +32,8 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 		return nil, err
 	}
 	if roster.Version < a.Version {
-		return nil, writ.Errorf(writ.CodeRosterTooOld, "the server has rosters up to version %d, and version %d is known to exist", roster.Version, a.Version).
+		return nil, writ.Errorf(writ.CodeRosterTooOld,
+			"the server has rosters up to version %d, and version %d is known to exist", roster.Version, a.Version).
 			WithHint("it was restored from an old backup, or hides a version: inform its operator")
 	}
 	if a.Version == 0 {
@@ -70,7 +71,8 @@ func ParseAnchor(cluster writ.ClusterID, s string) (Anchor, error) {
 		a.Digest, err = writ.ParseDigest(digest)
 	}
 	if err != nil || a.String() != s || a.Version < 1 || a.Version > maxRosterVersion {
-		return a, writ.Errorf(writ.CodeUsage, "%q is not the version and digest of a roster", header.Clip(s)).WithHint("copy it whole from `writ context export`")
+		return a, writ.Errorf(writ.CodeUsage, "%q is not the version and digest of a roster", header.Clip(s)).
+			WithHint("copy it whole from `writ context export`")
 	}
 	return a, nil
 }

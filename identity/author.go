@@ -49,7 +49,8 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 	}
 	switch {
 	case cluster != v.Roster.Cluster:
-		return Author{}, writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster)
+		return Author{}, writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s",
+			cluster, v.Roster.Cluster)
 	case datacenter != v.Datacenter:
 		return Author{}, writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s",
 			header.OrDash(string(datacenter)), v.Datacenter)
@@ -92,7 +93,8 @@ func (i identified) is(signer string, certificate writ.Digest, r *Roster, m mome
 	p := i.principal
 	if i.cert != nil {
 		if !i.authority.standsFor(i.cert, signer) {
-			return badCertificate("the certificate %s of the authority %s does not stand for %s", i.cert.KeyId, i.authority.Name, signer)
+			return badCertificate("the certificate %s of the authority %s does not stand for %s", i.cert.KeyId,
+				i.authority.Name, signer)
 		}
 		p = r.Principal(signer)
 	}

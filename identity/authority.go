@@ -55,7 +55,8 @@ func (a *Authority) timed() bool { return a.MaxLife() != MaxCertificateLife || !
 // standsFor reports whether a certificate of the authority is valid for a principal: the certificate and the authority
 // both name the principal, and the key id matches.
 func (a *Authority) standsFor(cert *ssh.Certificate, principal string) bool {
-	return slices.Contains(cert.ValidPrincipals, principal) && slices.Contains(a.Principals, principal) && a.acceptsKeyID(cert.KeyId, principal)
+	return slices.Contains(cert.ValidPrincipals, principal) && slices.Contains(a.Principals, principal) &&
+		a.acceptsKeyID(cert.KeyId, principal)
 }
 
 // acceptsKeyID reports whether keyID matches a pattern of the principal, or the principal has no patterns.

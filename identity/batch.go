@@ -35,7 +35,9 @@ func (b Batch) Statement(s *Statement) {
 		serials[i] = serial
 	}
 	s.Subject, s.Decision = "batch/"+b.ID, "create"
-	s.Params = map[string]any{"max": int64(b.Most), "serials": serials, "until": header.FormatTime(b.Until), "warning": BatchWarning}
+	s.Params = map[string]any{
+		"max": int64(b.Most), "serials": serials, "until": header.FormatTime(b.Until), "warning": BatchWarning,
+	}
 }
 
 // ParseBatch parses the batch in a statement that creates it.
@@ -51,14 +53,16 @@ func ParseBatch(s *Statement) (Batch, error) {
 		return Batch{}, header.Malformed("the parameter warning of a batch must be: %s", BatchWarning)
 	}
 	if len(serials) < 1 || len(serials) > MaxBatchSerials || most < 1 || most > int64(len(serials)) {
-		return Batch{}, header.Malformed("a batch lists 1 to %d serial numbers, and admits at most one node for each", MaxBatchSerials)
+		return Batch{}, header.Malformed("a batch lists 1 to %d serial numbers, and admits at most one node for each",
+			MaxBatchSerials)
 	}
 	for i, serial := range serials {
 		switch {
 		case !ValidSerial(serial):
 			return Batch{}, header.Malformed("%q is not a serial number", header.Clip(serial))
 		case i > 0 && serials[i-1] >= serial:
-			return Batch{}, header.Malformed("the serial number %q is listed twice, or not in order", header.Clip(serial))
+			return Batch{}, header.Malformed("the serial number %q is listed twice, or not in order",
+				header.Clip(serial))
 		}
 	}
 	var err error
@@ -66,7 +70,8 @@ func ParseBatch(s *Statement) (Batch, error) {
 		return Batch{}, header.Malformed("%q is not a time", header.Clip(until))
 	}
 	if life := b.Until.Sub(s.Created); life <= 0 || life > MaxBatchValidity {
-		return Batch{}, header.Malformed("a batch admits nodes for at most %s after the statement was made", MaxBatchValidity)
+		return Batch{}, header.Malformed("a batch admits nodes for at most %s after the statement was made",
+			MaxBatchValidity)
 	}
 	b.Most, b.Serials = int(most), serials
 	return b, nil

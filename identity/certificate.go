@@ -99,7 +99,9 @@ func CertificateOwner(r *Roster, cert *ssh.Certificate) (string, *Certificate) {
 }
 
 func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
-	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC()}
+	return &Certificate{
+		KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC(),
+	}
 }
 
 // CheckCertificate returns nil if a text signed by the certificate now would be accepted, or else the reason.
@@ -117,8 +119,10 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 	if err := usable(a.State, "the authority "+a.Name, m); err != nil {
 		return nil, err
 	}
-	if owner := r.owners()[string(cert.Key.Marshal())]; owner != (keyOwner{}) || bytes.Equal(cert.Key.Marshal(), r.Root.Marshal()) {
-		return nil, badCertificate("the certificate is for a key that the roster already has").WithHint("create a key and a certificate for each job")
+	if owner := r.owners()[string(cert.Key.Marshal())]; owner != (keyOwner{}) ||
+		bytes.Equal(cert.Key.Marshal(), r.Root.Marshal()) {
+		return nil, badCertificate("the certificate is for a key that the roster already has").
+			WithHint("create a key and a certificate for each job")
 	}
 	life := a.MaxLife()
 	if m.later { // the limit of the authority applies only to new texts; accepted runs continue
@@ -133,17 +137,22 @@ func certified(r *Roster, cert *ssh.Certificate, m moment) (*Authority, error) {
 		return nil, badCertificate("the certificate has no printable key id of 1 to %d bytes", maxKeyID)
 	// Overflows to a huge value if the times are swapped.
 	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second):
-		return nil, badCertificate("the certificate is valid for more than %s, the limit of the authority %s", header.FormatDuration(life), a.Name)
+		return nil, badCertificate("the certificate is valid for more than %s, the limit of the authority %s",
+			header.FormatDuration(life), a.Name)
 	case m.at.Unix() < int64(cert.ValidAfter):
-		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the issuing machine")
+		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").
+			WithHint("set the clock of the issuing machine")
 	case !m.counts(time.Unix(int64(cert.ValidBefore), 0)):
-		return nil, writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
+		return nil, writ.Errorf(writ.CodeExpired, "the certificate has expired").
+			WithHint("get a new one and sign again")
 	case !a.Expires.IsZero() && !m.counts(a.Expires):
-		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name, header.FormatTime(a.Expires)).
+		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name,
+			header.FormatTime(a.Expires)).
 			WithHint("a root operator prolongs that: writ ca add %s --valid 2160h", a.Name)
 	}
 	if len(cert.CriticalOptions) > 0 { // writ supports no critical options, and an unknown option must not be ignored
-		return nil, badCertificate("the certificate has the unsupported critical option %s", strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
+		return nil, badCertificate("the certificate has the unsupported critical option %s",
+			strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
 			WithHint("create it without critical options: ssh-keygen -O clear")
 	}
 	return a, checkIssued(cert, m.at)
@@ -186,7 +195,8 @@ func checkNamed(key ssh.PublicKey, certificate writ.Digest) error {
 	case digest == certificate:
 		return nil
 	case certificate.IsZero():
-		return writ.Errorf(writ.CodeFormatTooOld, "the text does not name the certificate that signed it, as the format v3 requires").
+		return writ.Errorf(writ.CodeFormatTooOld,
+			"the text does not name the certificate that signed it, as the format v3 requires").
 			WithHint("upgrade writ on the machine that signs, and sign again")
 	}
 	return writ.Errorf(writ.CodeSignatureInvalid, "the signature has another certificate than the text names").
@@ -195,9 +205,11 @@ func checkNamed(key ssh.PublicKey, certificate writ.Digest) error {
 
 func validKeyID(s string) bool {
 	odd := func(r rune) bool { return unicode.IsControl(r) || hidden.Is(r) }
-	return s != "" && len(s) <= maxKeyID && utf8.ValidString(s) && !strings.ContainsFunc(s, odd) && strings.TrimSpace(s) == s
+	return s != "" && len(s) <= maxKeyID && utf8.ValidString(s) && !strings.ContainsFunc(s, odd) &&
+		strings.TrimSpace(s) == s
 }
 
 func badCertificate(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("get another certificate; `writ ca list` shows the limits of each authority")
+	return writ.Errorf(writ.CodeSignerUnknown, format, args...).
+		WithHint("get another certificate; `writ ca list` shows the limits of each authority")
 }

@@ -51,7 +51,10 @@ func (e Expiry) String() string { return e.What + " expires on " + e.At.UTC().Fo
 // Expiries lists everything in the roster that expires, earliest first. It omits a role that another binding grants for
 // longer.
 func (r *Roster) Expiries() []Expiry {
-	all := []Expiry{{What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew", stops: "no datacenter accepts new work"}}
+	all := []Expiry{{
+		What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew",
+		stops: "no datacenter accepts new work",
+	}}
 	for i, b := range r.Bindings {
 		p := r.Principal(b.Principal)
 		if b.Expires.IsZero() || p == nil || p.State != Active || r.outlived(i) {
@@ -70,13 +73,17 @@ func (r *Roster) Expiries() []Expiry {
 			renew += " --destructive"
 		}
 		all = append(all, Expiry{
-			What: fmt.Sprintf("the role %s of %s on %s", b.Role, b.Principal, on), Principal: b.Principal, Role: b.Role, Project: project, At: b.Expires,
+			What: fmt.Sprintf("the role %s of %s on %s", b.Role, b.Principal, on), Principal: b.Principal, Role: b.Role,
+			Project: project, At: b.Expires,
 			Renew: renew,
 		})
 	}
 	for _, a := range r.Authorities {
 		if a.State == Active && !a.Expires.IsZero() {
-			all = append(all, Expiry{What: "the authority " + a.Name, At: a.Expires, Renew: fmt.Sprintf("writ ca add %s --valid 2160h", a.Name)})
+			all = append(all, Expiry{
+				What: "the authority " + a.Name, At: a.Expires,
+				Renew: fmt.Sprintf("writ ca add %s --valid 2160h", a.Name),
+			})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Expiry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.What, b.What)) })
@@ -85,7 +92,8 @@ func (r *Roster) Expiries() []Expiry {
 
 // EndingRoles returns the roles that expire within 30 days, the time of the first warning. It omits expired roles.
 func (r *Roster) EndingRoles(now time.Time) []Expiry {
-	return slices.DeleteFunc(r.Expiries(), func(e Expiry) bool { return e.Principal == "" || e.Stage(now) == 0 || e.Ended(now) })
+	return slices.DeleteFunc(r.Expiries(),
+		func(e Expiry) bool { return e.Principal == "" || e.Stage(now) == 0 || e.Ended(now) })
 }
 
 // outlived reports whether another binding grants everything that binding i grants, for longer.

@@ -108,7 +108,8 @@ func writeRosterSeen(w *header.Writer, f Format, version int, digest writ.Digest
 		w.Number("roster", version, 1, maxRosterVersion)
 		return
 	}
-	w.Check(version >= 1 && version <= maxRosterVersion, "roster", "%d is not between 1 and %d", version, maxRosterVersion)
+	w.Check(version >= 1 &&
+		version <= maxRosterVersion, "roster", "%d is not between 1 and %d", version, maxRosterVersion)
 	w.Check(!digest.IsZero(), "roster", "the digest is missing")
 	w.Line("roster", strconv.Itoa(version)+" "+digest.String())
 }

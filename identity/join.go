@@ -30,7 +30,9 @@ func JoinProofText(joiner Joiner, supervisorNonce []byte) []byte {
 // proved its identity.
 func JoinClaimText(joiner Joiner, supervisorNonce []byte) []byte {
 	purpose := "writ-claim-v1"
-	parts := [][]byte{joiner.Nonce, supervisorNonce, joiner.Key, []byte(joiner.AgeKey), []byte(joiner.Token), []byte(joiner.Name)}
+	parts := [][]byte{
+		joiner.Nonce, supervisorNonce, joiner.Key, []byte(joiner.AgeKey), []byte(joiner.Token), []byte(joiner.Name),
+	}
 	if joiner.Serial != "" {
 		purpose, parts = "writ-claim-v2", append(parts, []byte(joiner.Serial))
 	}
@@ -47,7 +49,8 @@ func RegistrationText(token, name string, key ed25519.PublicKey, nonce []byte) [
 // term of a datacenter's supervisor, identified by the nonce, for one position in the order of reports, and for one
 // list.
 func BootReportText(token string, datacenter writ.DatacenterID, nonce []byte, count int64, list writ.Digest) []byte {
-	return frame("writ-boot-report-v1", []byte(token), []byte(datacenter), nonce, binary.BigEndian.AppendUint64(nil, uint64(count)), list[:])
+	return frame("writ-boot-report-v1", []byte(token), []byte(datacenter), nonce,
+		binary.BigEndian.AppendUint64(nil, uint64(count)), list[:])
 }
 
 // LinkHelloText is signed by a supervisor to prove its identity to a coordinator.
@@ -71,7 +74,8 @@ func frame(purpose string, parts ...[]byte) []byte {
 // afterwards.
 func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature []byte) (*Datacenter, error) {
 	if len(supervisorNonce) != NonceSize {
-		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's nonce has %d bytes, not %d", len(supervisorNonce), NonceSize)
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's nonce has %d bytes, not %d",
+			len(supervisorNonce), NonceSize)
 	}
 	text := JoinProofText(joiner, supervisorNonce)
 	for i := range roster.Datacenters {
@@ -80,7 +84,8 @@ func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature [
 			return d, nil
 		}
 	}
-	return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's key is not the one of any enabled datacenter in the roster").
+	return nil, writ.Errorf(writ.CodeSignatureInvalid,
+		"the supervisor's key is not the one of any enabled datacenter in the roster").
 		WithHint("check the address; `writ dc list` shows the datacenters")
 }
 
@@ -96,7 +101,8 @@ func VerifyJoinClaim(joiner Joiner, supervisorNonce []byte, key TokenKey, proof,
 		return writ.Errorf(writ.CodeSignatureInvalid, "the joiner does not have the key that it names")
 	}
 	if joiner.Token != "" && !key.Verify(text, proof) {
-		return writ.Errorf(writ.CodeTokenInvalid, "the proof of the join token is wrong").WithHint("make another token with `writ token create`")
+		return writ.Errorf(writ.CodeTokenInvalid, "the proof of the join token is wrong").
+			WithHint("make another token with `writ token create`")
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 	"writ"
 )
 
-// keyFormat is a format of files that people take for a signing key. Messages and hints have one %s for the path, or none.
+// keyFormat is a format of files that people take for a signing key. Messages and hints have one %s for the path, or
+// none.
 type keyFormat struct {
 	is            func(text []byte, block *pem.Block) bool
 	message, hint string
@@ -38,7 +39,8 @@ var keyFormats = []keyFormat{
 		"the signing key %s is damaged, or of a type that cannot sign here", "copy it again, or " + makeKey},
 	{startsWith("PuTTY-User-Key-File"), "%s is a key of PuTTY", "convert it: puttygen %[1]s -O private-openssh-new -o %[1]s.openssh"},
 	{func(text []byte, _ *pem.Block) bool {
-		return bytes.HasPrefix(text, []byte("age-encryption.org/")) || bytes.HasPrefix(text, []byte("-----BEGIN AGE ENCRYPTED"))
+		return bytes.HasPrefix(text, []byte("age-encryption.org/")) ||
+			bytes.HasPrefix(text, []byte("-----BEGIN AGE ENCRYPTED"))
 	}, "%s is encrypted with age", "decrypt it: (umask 077; age -d %[1]s > %[1]s.plain), then --key %[1]s.plain"},
 	{func(text []byte, _ *pem.Block) bool {
 		return bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff})

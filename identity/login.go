@@ -61,7 +61,8 @@ func (l *Login) Text() ([]byte, error) {
 	}
 	w.Line("writ-login", format)
 	writeCluster(w, l.Cluster)
-	w.Check(writ.ValidUUID(l.Coordinator), "coordinator", "%q is not the id of a coordinator", header.Clip(l.Coordinator))
+	w.Check(writ.ValidUUID(l.Coordinator), "coordinator", "%q is not the id of a coordinator",
+		header.Clip(l.Coordinator))
 	w.Line("coordinator", l.Coordinator)
 	w.Check(validCoordinatorURL(l.URL), "url", "%q is not like https://writ.example.org:7440", header.Clip(l.URL))
 	w.Line("url", l.URL)
@@ -75,7 +76,8 @@ func (l *Login) Text() ([]byte, error) {
 	w.Line("nonce", hex.EncodeToString(l.Nonce))
 	w.Window(l.Created, l.Expires, LoginValidity)
 	w.Time("until", l.Until)
-	w.Check(!l.Until.After(l.Created.Add(SessionValidity)) && l.Until.After(l.Created), "until", "not within %s after created", SessionValidity)
+	w.Check(!l.Until.After(l.Created.Add(SessionValidity)) &&
+		l.Until.After(l.Created), "until", "not within %s after created", SessionValidity)
 	return w.Text()
 }
 
@@ -132,10 +134,12 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 		return nil, err
 	}
 	if l.Cluster != v.Roster.Cluster {
-		return nil, writ.Errorf(writ.CodeWrongCluster, "the login was signed for the cluster %s, this is %s", l.Cluster, v.Roster.Cluster)
+		return nil, writ.Errorf(writ.CodeWrongCluster, "the login was signed for the cluster %s, this is %s", l.Cluster,
+			v.Roster.Cluster)
 	}
 	if v.Roster.Version < l.Roster {
-		return nil, writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this coordinator version %d", l.Roster, v.Roster.Version).
+		return nil, writ.Errorf(writ.CodeRosterTooOld,
+			"the signer knows version %d of the roster, this coordinator version %d", l.Roster, v.Roster.Version).
 			WithHint("submit the newer roster here too, or wait until it arrives")
 	}
 	if err := v.Roster.Chain().CheckSeen(l.Roster, l.RosterDigest); err != nil {
@@ -163,8 +167,8 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	return verified, err
 }
 
-// Reads returns the projects that the login may read at a time by a roster, or only AllProjects. It fails if the signing
-// key was removed or its certificate has expired.
+// Reads returns the projects that the login may read at a time by a roster, or only AllProjects. It fails if the
+// signing key was removed or its certificate has expired.
 func (l *VerifiedLogin) Reads(r *Roster, at time.Time) ([]writ.ProjectID, error) {
 	m := moment{at: at, now: at}
 	who, err := identify(r, l.Key, m)

@@ -106,7 +106,8 @@ func (p *Payload) Text() ([]byte, error) {
 	w.Window(p.Created, p.Expires, MaxValidity)
 	writeDeadline(w, p.Deadline)
 	writeNonce(w, p.Nonce)
-	w.Check(enginePattern.MatchString(p.Engine), "engine", "%q does not name an engine like \"tengo/2.17.0 api/1\"", p.Engine)
+	w.Check(enginePattern.MatchString(p.Engine), "engine", "%q does not name an engine like \"tengo/2.17.0 api/1\"",
+		p.Engine)
 	w.Line("engine", p.Engine)
 	w.Set("allow", p.Allow, operationPattern)
 	writeDestructive(w, p)
@@ -147,7 +148,8 @@ func writeDeployment(w *header.Writer, d Deployment) {
 }
 
 func writeDeadline(w *header.Writer, d time.Duration) {
-	w.Check(d >= time.Second && d <= MaxDeadline && d%time.Second == 0, "deadline", "%s is not between 1 s and 7 days, in whole seconds", d)
+	w.Check(d >= time.Second && d <= MaxDeadline &&
+		d%time.Second == 0, "deadline", "%s is not between 1 s and 7 days, in whole seconds", d)
 	w.Line("deadline", header.FormatDuration(d))
 }
 
@@ -164,10 +166,12 @@ func writeDestructive(w *header.Writer, p *Payload) {
 }
 
 func writeFile(w *header.Writer, key string, f File) {
-	w.Check(filePattern.MatchString(f.Name), key, "%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
+	w.Check(filePattern.MatchString(f.Name), key,
+		"%q is not a valid file name: only letters, digits and _./@+- are allowed", f.Name)
 	w.Check(utf8.Valid(f.Text), key, "%s is not UTF-8", f.Name)
 	if i := bytes.IndexFunc(f.Text, hidden.IsControl); i >= 0 {
-		w.Fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name, 1+bytes.Count(f.Text[:i], []byte("\n")))
+		w.Fail(key, "%s has a control character in line %d; tab and LF are the only ones", f.Name,
+			1+bytes.Count(f.Text[:i], []byte("\n")))
 	}
 	w.Line(key, fmt.Sprintf("%s %d %s", f.Name, len(f.Text), f.Digest()))
 }

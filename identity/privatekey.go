@@ -19,7 +19,8 @@ import (
 // byteOrderMark is what editors of Windows write before the first line of a file.
 var byteOrderMark = []byte("\ufeff")
 
-// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted file.
+// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted
+// file.
 func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
 	text, err := readPrivateFile(path)
 	if err != nil {
@@ -64,7 +65,8 @@ func readPrivateFile(path string) ([]byte, error) {
 		return nil, unusable("others may read the signing key %s", path).WithHint("chmod 600 %s", path)
 	}
 	if info.IsDir() {
-		return nil, unusable("the signing key %s is a directory", path).WithHint("name the file in it, for example --key %s", filepath.Join(path, "id_ed25519"))
+		return nil, unusable("the signing key %s is a directory", path).
+			WithHint("name the file in it, for example --key %s", filepath.Join(path, "id_ed25519"))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -75,7 +77,8 @@ func readPrivateFile(path string) ([]byte, error) {
 
 func decryptPrivateKey(path string, text []byte, passphrase func() ([]byte, error)) (any, error) {
 	if passphrase == nil {
-		return nil, unusable("the signing key %s is locked with a passphrase", path).WithHint("load it into the agent: ssh-add %s", path)
+		return nil, unusable("the signing key %s is locked with a passphrase", path).
+			WithHint("load it into the agent: ssh-add %s", path)
 	}
 	phrase, err := passphrase()
 	if err != nil {
@@ -115,7 +118,8 @@ func keyKind(raw any) string {
 // even if a passphrase encrypts the rest.
 func onSecurityKey(text []byte) bool {
 	block, _ := pem.Decode(text)
-	return block != nil && block.Type == "OPENSSH PRIVATE KEY" && bytes.Contains(block.Bytes, []byte(ssh.KeyAlgoSKED25519))
+	return block != nil && block.Type == "OPENSSH PRIVATE KEY" &&
+		bytes.Contains(block.Bytes, []byte(ssh.KeyAlgoSKED25519))
 }
 
 func isSSHPublicKey(text []byte) bool {

@@ -33,7 +33,8 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 			return nil, fmt.Errorf("line %d has a second key after the first: put each on its own line", number)
 		}
 		if len(options) > 0 {
-			return nil, fmt.Errorf("line %d has the options of authorized_keys %s, which would be lost", number, optionNames(options))
+			return nil, fmt.Errorf("line %d has the options of authorized_keys %s, which would be lost", number,
+				optionNames(options))
 		}
 		found = key
 		kinds = append(kinds, key.Type())

@@ -54,8 +54,8 @@ func (r rights) allowNamed(action Action, project writ.ProjectID) error {
 }
 
 // allow returns nil if a binding allows the action. It checks only bindings; the caller has checked the principal. The
-// role admin does not count for a certificate: otherwise the authority, instead of the roster, would grant the admission
-// of nodes and the creation of tokens.
+// role admin does not count for a certificate: otherwise the authority, instead of the roster, would grant the
+// admission of nodes and the creation of tokens.
 func (r rights) allow(action Action, project writ.ProjectID) error {
 	if action == ActionGovern {
 		if !slices.Contains(r.roster.Operators, r.principal) {
@@ -167,7 +167,8 @@ func (r rights) expired(b *Binding) *writ.Error {
 	if b.Destructive {
 		command += " --destructive"
 	}
-	return writ.Errorf(writ.CodeRoleMissing, "the role %s of %s on %s expired at %s", b.Role, b.Principal, on, b.Expires.UTC().Format(time.DateTime)).
+	return writ.Errorf(writ.CodeRoleMissing, "the role %s of %s on %s expired at %s", b.Role, b.Principal, on,
+		b.Expires.UTC().Format(time.DateTime)).
 		WithHint("a root operator binds it again: %s", command)
 }
 
@@ -202,9 +203,11 @@ func (r rights) projectName(project writ.ProjectID) string {
 }
 
 func unknownSigner(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("a root operator adds people and keys with `writ user add`")
+	return writ.Errorf(writ.CodeSignerUnknown, format, args...).
+		WithHint("a root operator adds people and keys with `writ user add`")
 }
 
 func revokedSigner(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeSignerRevoked, format, args...).WithHint("sign with another key; if this one was not stolen, ask a root operator")
+	return writ.Errorf(writ.CodeSignerRevoked, format, args...).
+		WithHint("sign with another key; if this one was not stolen, ask a root operator")
 }

@@ -45,7 +45,8 @@ func ParseRoster(text []byte) (*Roster, error) {
 	}
 	for _, line := range r.Many("project") {
 		f := r.Fields(line, 3)
-		o.Projects = append(o.Projects, Project{ID: writ.ProjectID(f[0]), Name: f[1], Tenant: writ.TenantID(header.FromDash(f[2]))})
+		o.Projects = append(o.Projects,
+			Project{ID: writ.ProjectID(f[0]), Name: f[1], Tenant: writ.TenantID(header.FromDash(f[2]))})
 	}
 	r.bindings()
 	r.datacenters()
@@ -91,7 +92,8 @@ func (r *rosterReader) principals() {
 	for _, line := range r.Many("principal") {
 		f := r.Fields(line, 3)
 		at[f[0]] = len(r.roster.Principals)
-		r.roster.Principals = append(r.roster.Principals, Principal{Name: f[0], Kind: PrincipalKind(f[1]), State: State(f[2])})
+		r.roster.Principals = append(r.roster.Principals,
+			Principal{Name: f[0], Kind: PrincipalKind(f[1]), State: State(f[2])})
 	}
 	for _, line := range r.Many("key") {
 		f := r.Fields(line, 4)
@@ -138,7 +140,8 @@ func (r *rosterReader) datacenters() {
 func (r *rosterReader) coordinators() {
 	for _, line := range r.Many("coordinator") {
 		f := r.Fields(line, 5)
-		r.roster.Coordinators = append(r.roster.Coordinators, Coordinator{ID: f[0], Name: f[1], Key: readMachineKey(r.Reader, f[2:4]), URLs: f[4:]})
+		r.roster.Coordinators = append(r.roster.Coordinators,
+			Coordinator{ID: f[0], Name: f[1], Key: readMachineKey(r.Reader, f[2:4]), URLs: f[4:]})
 	}
 }
 

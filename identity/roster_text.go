@@ -50,7 +50,8 @@ func (r *Roster) Format() Format {
 		slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.Silence != (Silence{}) }) {
 		return FormatV3
 	}
-	if len(r.Coordinators) > 0 || slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.ManualApproval }) {
+	if len(r.Coordinators) > 0 ||
+		slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.ManualApproval }) {
 		return FormatV2
 	}
 	return FormatV1
@@ -60,8 +61,9 @@ func (r *Roster) Format() Format {
 type rosterWriter struct {
 	*header.Writer
 	roster *Roster
-	known  map[string]*Principal // by name; Roster.Principal is a linear search, and an untrusted roster may have thousands
-	used   map[string]string     // owner of each key that was written, by the key's text
+	// By name; Roster.Principal is a linear search, and an untrusted roster may have thousands.
+	known map[string]*Principal
+	used  map[string]string // owner of each key that was written, by the key's text
 }
 
 // start writes the lines before the first list.
@@ -95,8 +97,10 @@ func (w *rosterWriter) operators() {
 	w.Lines("operator", w.roster.Operators)
 	for _, name := range w.roster.Operators {
 		p := w.known[name]
-		w.Check(p != nil && p.Kind == Person && p.State == Active, "operator", "%q is not an active person of the roster", name)
-		w.Check(p == nil || slices.ContainsFunc(p.Keys, func(k PrincipalKey) bool { return k.State == Active }), "operator",
+		w.Check(p != nil && p.Kind == Person &&
+			p.State == Active, "operator", "%q is not an active person of the roster", name)
+		w.Check(p == nil ||
+			slices.ContainsFunc(p.Keys, func(k PrincipalKey) bool { return k.State == Active }), "operator",
 			"%q has no active key and could never sign", name)
 	}
 	roles := make([]string, len(w.roster.UserVerification))
@@ -136,7 +140,8 @@ func (w *rosterWriter) projects() {
 	ids, names = map[string]bool{}, map[string]bool{}
 	for _, p := range w.roster.Projects {
 		w.uniqueID("project", string(p.ID), p.Name, ids, names, string(p.Tenant))
-		w.Check(p.Tenant == "" || known[string(p.Tenant)], "project", "%s has the tenant %q, which is not in the roster", p.Name, p.Tenant)
+		w.Check(p.Tenant == "" ||
+			known[string(p.Tenant)], "project", "%s has the tenant %q, which is not in the roster", p.Name, p.Tenant)
 		projects = append(projects, strings.Join([]string{string(p.ID), p.Name, header.OrDash(string(p.Tenant))}, " "))
 	}
 	w.Lines("tenant", tenants)
@@ -195,14 +200,17 @@ func (w *rosterWriter) coordinators() {
 	}
 	for _, c := range w.roster.Coordinators {
 		w.uniqueID("coordinator", c.ID, c.Name, ids, names, "")
-		w.Check(len(c.Key) == ed25519.PublicKeySize && !keys[string(c.Key)], "coordinator", "%s has no key, or the key of another owner", c.Name)
+		w.Check(len(c.Key) == ed25519.PublicKeySize &&
+			!keys[string(c.Key)], "coordinator", "%s has no key, or the key of another owner", c.Name)
 		keys[string(c.Key)] = true
 		w.Check(len(c.URLs) > 0, "coordinator", "%s has no URL", c.Name)
 		for _, u := range c.URLs {
-			w.Check(validCoordinatorURL(u) && !urls[u], "coordinator", "%q is not like https://writ.example.org:7440, or a duplicate", header.Clip(u))
+			w.Check(validCoordinatorURL(u) &&
+				!urls[u], "coordinator", "%q is not like https://writ.example.org:7440, or a duplicate", header.Clip(u))
 			urls[u] = true
 		}
-		words := append([]string{c.ID, c.Name, keyText(w.Writer, "coordinator", SSHKey(c.Key))}, w.Sorted("coordinator", c.URLs)...)
+		words := append([]string{c.ID, c.Name, keyText(w.Writer, "coordinator", SSHKey(c.Key))},
+			w.Sorted("coordinator", c.URLs)...)
 		coordinators = append(coordinators, strings.Join(words, " "))
 	}
 	w.Lines("coordinator", coordinators)
@@ -222,7 +230,8 @@ func (w *rosterWriter) manualApprovals() {
 // this machine.
 func validCoordinatorURL(s string) bool {
 	u, err := url.Parse(s)
-	if err != nil || u.Hostname() == "" || strings.ToLower(s) != s || u.String() != s || s != u.Scheme+"://"+u.Host || strings.ContainsFunc(s, unicode.IsSpace) {
+	if err != nil || u.Hostname() == "" || strings.ToLower(s) != s || u.String() != s || s != u.Scheme+"://"+u.Host ||
+		strings.ContainsFunc(s, unicode.IsSpace) {
 		return false
 	}
 	return u.Scheme == "https" && u.Port() != "443" || u.Scheme == "http" && reach.Loopback(u.Hostname())

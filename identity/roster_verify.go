@@ -174,7 +174,8 @@ type succession struct {
 // check returns nil if the claim is true, and enough signers of previous signed the roster.
 func (s succession) check() error {
 	previous, next := s.previous, s.next
-	if next.Cluster != previous.Cluster { // this implies the same root, because the cluster's id is the hash of the root
+	// This implies the same root, because the cluster's id is the hash of the root.
+	if next.Cluster != previous.Cluster {
 		return badRoster("it belongs to another cluster")
 	}
 	if next.Version <= previous.Version {

@@ -58,7 +58,8 @@ func (l RunList) Statement(s *Statement) {
 	}
 	s.Seen = Seen{Project: l.Project, ProjectName: l.ProjectName}
 	lines := make([]any, 0, len(l.Runs))
-	for _, r := range slices.SortedFunc(slices.Values(l.Runs), func(a, b SeenOfRun) int { return cmp.Compare(a.Run, b.Run) }) {
+	for _, r := range slices.SortedFunc(slices.Values(l.Runs),
+		func(a, b SeenOfRun) int { return cmp.Compare(a.Run, b.Run) }) {
 		words := []string{string(r.Run), r.Script}
 		if l.Resume {
 			words = append(words, strconv.FormatInt(r.Ended, 10))
@@ -95,7 +96,8 @@ func ParseRunList(s *Statement) (RunList, error) {
 func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
 	words := strings.Split(line, " ")
 	bad := header.Malformed("%q is not a run with its script in the form of the decision", header.Clip(line))
-	if len(words) != 2 && !resume || len(words) != 3 && resume || !writ.RunID(words[0]).Valid() || !filePattern.MatchString(words[1]) {
+	if len(words) != 2 && !resume || len(words) != 3 && resume || !writ.RunID(words[0]).Valid() ||
+		!filePattern.MatchString(words[1]) {
 		return SeenOfRun{}, bad
 	}
 	r := SeenOfRun{Run: writ.RunID(words[0]), Script: words[1]}
@@ -103,7 +105,8 @@ func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
 		return r, nil
 	}
 	var err error
-	if r.Ended, err = strconv.ParseInt(words[2], 10, 64); err != nil || r.Ended <= 0 || strconv.FormatInt(r.Ended, 10) != words[2] {
+	if r.Ended, err = strconv.ParseInt(words[2], 10, 64); err != nil || r.Ended <= 0 ||
+		strconv.FormatInt(r.Ended, 10) != words[2] {
 		return SeenOfRun{}, bad
 	}
 	return r, nil

@@ -52,7 +52,8 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 	c := SecretChange{Name: s.ID(), Project: projectOfSecret(s)}
 	version, ok := s.Params["version"].(int64)
 	if !ok || version < 1 || version > MaxSecretVersion {
-		return SecretChange{}, header.Malformed("a secret needs the parameter \"version\", from 1 to %d", MaxSecretVersion)
+		return SecretChange{}, header.Malformed("a secret needs the parameter \"version\", from 1 to %d",
+			MaxSecretVersion)
 	}
 	c.Version = int(version)
 	if s.Format != FormatV1 && c.Project != s.Seen.Project {

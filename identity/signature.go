@@ -153,7 +153,8 @@ func parseSignature(namespace Namespace, armored []byte) (*signature, error) {
 		return nil, malformedSignature("the reserved field of the SSH signature is not empty")
 	}
 	if b.Hash != sshsigHash {
-		return nil, writ.Errorf(writ.CodeSignatureAlgorithm, "the signature uses the hash %q, only %s is accepted", b.Hash, sshsigHash).
+		return nil, writ.Errorf(writ.CodeSignatureAlgorithm, "the signature uses the hash %q, only %s is accepted",
+			b.Hash, sshsigHash).
 			WithHint("sign with `ssh-keygen -Y sign -n %s`, without -O hashalg", namespace)
 	}
 	key, err := parseKeyBlob([]byte(b.PublicKey))
@@ -166,14 +167,16 @@ func parseSignature(namespace Namespace, armored []byte) (*signature, error) {
 	}
 	format := plainKey(key).Type()
 	if value.Format != format {
-		return nil, writ.Errorf(writ.CodeSignatureAlgorithm, "the key is an %s, its signature says %q", format, value.Format).
+		return nil, writ.Errorf(writ.CodeSignatureAlgorithm, "the key is an %s, its signature says %q", format,
+			value.Format).
 			WithHint("sign again and do not edit the signature")
 	}
 	if format == ssh.KeyAlgoED25519 && len(value.Rest) > 0 {
 		return nil, malformedSignature("bytes follow the signature inside the SSH signature")
 	}
 	if Namespace(b.Namespace) != namespace {
-		return nil, writ.Errorf(writ.CodeSignatureNamespace, "the text was signed for %q, not for %q", b.Namespace, namespace).
+		return nil, writ.Errorf(writ.CodeSignatureNamespace, "the text was signed for %q, not for %q", b.Namespace,
+			namespace).
 			WithHint("sign it with `ssh-keygen -Y sign -n %s`", namespace)
 	}
 	return &signature{key: key, namespace: namespace, value: value}, nil
@@ -216,13 +219,15 @@ func (s *signature) verify(text []byte) error {
 
 // userVerified reports whether a security key verified its user by PIN or fingerprint, and not only by a touch.
 func (s *signature) userVerified() bool {
-	return plainKey(s.key).Type() == ssh.KeyAlgoSKED25519 && len(s.value.Rest) > 0 && s.value.Rest[0]&flagUserVerified != 0
+	return plainKey(s.key).Type() == ssh.KeyAlgoSKED25519 && len(s.value.Rest) > 0 &&
+		s.value.Rest[0]&flagUserVerified != 0
 }
 
 func signedBytes(namespace Namespace, text []byte) []byte {
 	digest := sha512.Sum512(text)
 	return ssh.Marshal(sshsigSigned{
-		Magic: [len(sshsigMagic)]byte([]byte(sshsigMagic)), Namespace: string(namespace), Hash: sshsigHash, Digest: string(digest[:]),
+		Magic: [len(sshsigMagic)]byte([]byte(sshsigMagic)), Namespace: string(namespace), Hash: sshsigHash,
+		Digest: string(digest[:]),
 	})
 }
 
@@ -295,5 +300,6 @@ func unarmor(armored []byte) ([]byte, error) {
 }
 
 func malformedSignature(format string, args ...any) *writ.Error {
-	return writ.Errorf(writ.CodeSignatureMalformed, format, args...).WithHint("join text and signature with `cat text text.sig`")
+	return writ.Errorf(writ.CodeSignatureMalformed, format, args...).
+		WithHint("join text and signature with `cat text text.sig`")
 }

@@ -30,7 +30,9 @@ func NewSigner(key ed25519.PrivateKey) Signer {
 	if err != nil {
 		panic(err) // an ed25519 key is always valid
 	}
-	return &signer{key: s.PublicKey(), sign: func(data []byte) (*ssh.Signature, error) { return s.Sign(rand.Reader, data) }}
+	return &signer{
+		key: s.PublicKey(), sign: func(data []byte) (*ssh.Signature, error) { return s.Sign(rand.Reader, data) },
+	}
 }
 
 // NewCertifiedSigner returns a signer for a key in memory whose signatures contain a certificate of the key. The error
@@ -118,13 +120,16 @@ func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 	for _, k := range keys {
 		if key == nil || bytes.Equal(k.Key.Marshal(), key.Marshal()) {
 			client := newAgent(conn)
-			return &signer{key: k.Key, sign: func(data []byte) (*ssh.Signature, error) { return client.Sign(k.Key, data) }}, nil
+			return &signer{
+				key: k.Key, sign: func(data []byte) (*ssh.Signature, error) { return client.Sign(k.Key, data) },
+			}, nil
 		}
 	}
 	if key == nil {
 		return nil, unusable("the ssh-agent holds no ed25519 key").WithHint("add one: ssh-add ~/.ssh/id_ed25519")
 	}
-	return nil, unusable("the ssh-agent does not hold the key %s", ssh.FingerprintSHA256(key)).WithHint("`ssh-add -l` lists its keys")
+	return nil, unusable("the ssh-agent does not hold the key %s", ssh.FingerprintSHA256(key)).
+		WithHint("`ssh-add -l` lists its keys")
 }
 
 // newAgent hides the Close method of the connection. Otherwise package agent would start a reader for each client, and

@@ -33,13 +33,17 @@ const (
 func (s Silence) Check() error {
 	switch {
 	case s.Silent%time.Second != 0 || s.Lost%time.Second != 0:
-		return writ.Errorf(writ.CodeUsage, "%s and %s are not whole seconds", s.Silent, s.Lost).WithHint("write whole seconds, like 10s or 2m")
+		return writ.Errorf(writ.CodeUsage, "%s and %s are not whole seconds", s.Silent, s.Lost).
+			WithHint("write whole seconds, like 10s or 2m")
 	case s.Silent < minSilent || s.Silent > maxSilent:
-		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are allowed", header.FormatDuration(s.Silent), header.FormatDuration(minSilent), header.FormatDuration(maxSilent))
+		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are allowed",
+			header.FormatDuration(s.Silent), header.FormatDuration(minSilent), header.FormatDuration(maxSilent))
 	case s.Lost < minLost || s.Lost > maxLost:
-		return writ.Errorf(writ.CodeUsage, "a node cannot count as lost after %s: %s to %s are allowed", header.FormatDuration(s.Lost), header.FormatDuration(minLost), header.FormatDuration(maxLost))
+		return writ.Errorf(writ.CodeUsage, "a node cannot count as lost after %s: %s to %s are allowed",
+			header.FormatDuration(s.Lost), header.FormatDuration(minLost), header.FormatDuration(maxLost))
 	case s.Lost < lostOverSilent*s.Silent:
-		return writ.Errorf(writ.CodeUsage, "a node that is silent after %s cannot count as lost after %s: the minimum is %s",
+		return writ.Errorf(writ.CodeUsage,
+			"a node that is silent after %s cannot count as lost after %s: the minimum is %s",
 			header.FormatDuration(s.Silent), header.FormatDuration(s.Lost), header.FormatDuration(lostOverSilent*s.Silent))
 	}
 	return nil

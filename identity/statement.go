@@ -83,7 +83,8 @@ func (s *Statement) Text() ([]byte, error) {
 	w := new(header.Writer)
 	writeFormat(w, "writ-statement", s.Format)
 	writeCluster(w, s.Cluster)
-	w.Check(s.Datacenter == "" || writ.ValidUUID(string(s.Datacenter)), "datacenter", "%q is not the id of a datacenter", s.Datacenter)
+	w.Check(s.Datacenter == "" ||
+		writ.ValidUUID(string(s.Datacenter)), "datacenter", "%q is not the id of a datacenter", s.Datacenter)
 	writeDatacenter(w, s)
 	writeRosterSeen(w, s.Format, s.Roster, s.RosterDigest)
 	rule, known := RuleOf(StatementNamespace, s.Kind(), s.Decision)
@@ -150,12 +151,14 @@ func writeSeen(w *header.Writer, s *Statement, a about) {
 	}
 	w.Line("project", project)
 	if a.fingerprint {
-		w.Check(ValidFingerprint(s.Seen.Fingerprint), "fingerprint", "%q is not a fingerprint like SHA256:…", s.Seen.Fingerprint)
+		w.Check(ValidFingerprint(s.Seen.Fingerprint), "fingerprint", "%q is not a fingerprint like SHA256:…",
+			s.Seen.Fingerprint)
 	} else {
 		w.Check(s.Seen.Fingerprint == "", "fingerprint", "a %s has none", s.Kind())
 	}
 	w.Line("fingerprint", header.OrDash(s.Seen.Fingerprint))
-	w.Check(s.Seen.Revision >= 0 && (a.revision || s.Seen.Revision == 0), "revision", "%d is not allowed here", s.Seen.Revision)
+	w.Check(s.Seen.Revision >= 0 &&
+		(a.revision || s.Seen.Revision == 0), "revision", "%d is not allowed here", s.Seen.Revision)
 	w.Line("revision", strconv.FormatInt(s.Seen.Revision, 10))
 }
 

@@ -62,15 +62,16 @@ func (t Token) For(datacenter writ.DatacenterID, roster *Roster) (Token, error) 
 func (t Token) Admits(roster *Roster, d *Datacenter) error {
 	switch {
 	case t.Datacenter == "":
-		return writ.Errorf(writ.CodeTokenInvalid, "the token is for a supervisor that asks for a place in the roster, not for a node").
+		return writ.Errorf(writ.CodeTokenInvalid,
+			"the token is for a supervisor that asks for a place in the roster, not for a node").
 			WithHint("make one with `writ token create --dc %s`", d.Name)
 	case t.Datacenter != d.ID:
 		return writ.Errorf(writ.CodeWrongDatacenter, "the token admits to the datacenter %s, the address leads to %s",
 			nameIn(roster, t.Datacenter), d.Name).
 			WithHint("use the address of that datacenter's supervisor, or create a token with `writ token create --dc %s`", d.Name)
 	case roster.Version < t.Roster:
-		return writ.Errorf(writ.CodeRosterTooOld, "the token was made at version %d of the roster, the supervisor has version %d",
-			t.Roster, roster.Version).
+		return writ.Errorf(writ.CodeRosterTooOld,
+			"the token was made at version %d of the roster, the supervisor has version %d", t.Roster, roster.Version).
 			WithHint("wait until the supervisor has the newer roster")
 	}
 	return roster.Chain().CheckSeen(t.Roster, t.RosterDigest)
@@ -127,7 +128,8 @@ func (t Token) String() string {
 		digest = t.RosterDigest.String()
 	}
 	return strings.Join([]string{
-		tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin), header.OrDash(string(t.Datacenter)), strconv.Itoa(t.Roster), digest,
+		tokenPrefix, t.ID, base64.RawURLEncoding.EncodeToString(t.Secret[:]), string(t.Pin),
+		header.OrDash(string(t.Datacenter)), strconv.Itoa(t.Roster), digest,
 	}, ".")
 }
 
@@ -135,7 +137,8 @@ func (t Token) String() string {
 func ParseToken(s string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(s), ".")
 	if parts[0] == oldTokenPrefix {
-		return Token{}, writ.Errorf(writ.CodeTokenInvalid, "the token is from an earlier version of writ and does not name its datacenter").
+		return Token{}, writ.Errorf(writ.CodeTokenInvalid,
+			"the token is from an earlier version of writ and does not name its datacenter").
 			WithHint("create another one with this version")
 	}
 	if len(parts) != 7 || parts[0] != tokenPrefix || !ValidTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
@@ -145,7 +148,10 @@ func ParseToken(s string) (Token, error) {
 	if err != nil || len(secret) != len(Token{}.Secret) || strings.ContainsAny(parts[2], "\r\n") {
 		return Token{}, badToken()
 	}
-	t := Token{ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3]), Datacenter: writ.DatacenterID(header.FromDash(parts[4]))}
+	t := Token{
+		ID: parts[1], Secret: [32]byte(secret), Pin: writ.ClusterID(parts[3]),
+		Datacenter: writ.DatacenterID(header.FromDash(parts[4])),
+	}
 	if t.Datacenter != "" {
 		if !writ.ValidUUID(string(t.Datacenter)) {
 			return Token{}, badToken()
@@ -153,7 +159,8 @@ func ParseToken(s string) (Token, error) {
 		if t.Roster, err = strconv.Atoi(parts[5]); err != nil {
 			return Token{}, badToken()
 		}
-		if t.RosterDigest, err = writ.ParseDigest(parts[6]); err != nil || t.RosterDigest.IsZero() || t.Roster < 1 || t.Roster > maxRosterVersion {
+		if t.RosterDigest, err = writ.ParseDigest(parts[6]); err != nil || t.RosterDigest.IsZero() || t.Roster < 1 ||
+			t.Roster > maxRosterVersion {
 			return Token{}, badToken()
 		}
 	}

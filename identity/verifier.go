@@ -69,11 +69,13 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, err
 	}
 	if project := v.Roster.Project(p.Project); project == nil || project.Name != p.ProjectName {
-		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s with the id %s", p.ProjectName, p.Project).
+		return nil, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %s with the id %s", p.ProjectName,
+			p.Project).
 			WithHint("`writ project list` shows them; sign it again with one of them")
 	}
 	if len(v.Engines) > 0 && !slices.Contains(v.Engines, p.Engine) {
-		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, here are %q", p.Engine, v.Engines).
+		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, here are %q",
+			p.Engine, v.Engines).
 			WithHint("sign again with a client of the same version")
 	}
 	if err := who.is(p.Signer, p.Certificate, v.Roster, m); err != nil {
@@ -83,7 +85,8 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, err
 	}
 	if end := m.at.Add(p.Deadline); m.later && m.now.After(end.Add(Skew)) {
-		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", header.FormatTime(end)).WithHint("sign it again, with a later --deadline")
+		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", header.FormatTime(end)).
+			WithHint("sign it again, with a later --deadline")
 	}
 	rule, _ := RuleOf(ScriptNamespace, "", "")
 	if err := v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(rule.Action, p.Project); err != nil {
@@ -94,13 +97,16 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 			return nil, err
 		}
 	}
-	if slices.Contains(p.Targets, AnyTarget) && v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(ActionDestroy, "") != nil {
-		return nil, writ.Errorf(writ.CodeDestructiveDenied, "%s may destroy named targets in the project %s, but not all resources", p.Signer, p.ProjectName).
+	if slices.Contains(p.Targets, AnyTarget) &&
+		v.Roster.rightsOf(p.Signer, m.at, who.proof()).allow(ActionDestroy, "") != nil {
+		return nil, writ.Errorf(writ.CodeDestructiveDenied,
+			"%s may destroy named targets in the project %s, but not all resources", p.Signer, p.ProjectName).
 			WithHint("name the targets that the script may destroy, like volume/web-0 or volume/web-*; `*` needs the destructive flag in a binding to all projects")
 	}
 	digest := writ.DigestOf(text)
 	return &Verified{
-		Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed, Certificate: who.certificate(),
+		Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed,
+		Certificate: who.certificate(),
 	}, nil
 }
 
@@ -166,18 +172,23 @@ func tooOld(r *Roster, roster int) error {
 }
 
 // addressed checks that a text is for this verifier, and that the verifier's roster is suitable.
-func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment) error {
+func (v *Verifier) addressed(
+	cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment,
+) error {
 	if cluster != v.Roster.Cluster {
-		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster).
+		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster,
+			v.Roster.Cluster).
 			WithHint("submit it to its own cluster, or sign it again for this one")
 	}
 	if v.Datacenter != "" && datacenter != v.Datacenter {
-		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s", header.OrDash(string(datacenter)), v.Datacenter).
+		return writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s",
+			header.OrDash(string(datacenter)), v.Datacenter).
 			WithHint("sign it again for this one")
 	}
 	d := v.Roster.Datacenter(datacenter)
 	if d == nil {
-		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", header.OrDash(string(datacenter))).
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s",
+			header.OrDash(string(datacenter))).
 			WithHint("`writ dc list` shows them; sign it again for one of them")
 	}
 	if !d.Enabled && !m.later {
@@ -194,7 +205,8 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 		return err
 	}
 	if m.at.After(v.Roster.Expires) {
-		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version, header.FormatTime(v.Roster.Expires)).
+		return writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", v.Roster.Version,
+			header.FormatTime(v.Roster.Expires)).
 			WithHint("a root operator signs a new version")
 	}
 	return nil
@@ -207,7 +219,8 @@ func inTime(created, expires time.Time, m moment) error {
 		return err
 	}
 	if m.at.After(expires.Add(Skew)) {
-		return writ.Errorf(writ.CodeExpired, "the text expired at %s", header.FormatTime(expires)).WithHint("sign it again")
+		return writ.Errorf(writ.CodeExpired, "the text expired at %s", header.FormatTime(expires)).
+			WithHint("sign it again")
 	}
 	return nil
 }
@@ -215,7 +228,8 @@ func inTime(created, expires time.Time, m moment) error {
 // isCreated rejects a text from the future.
 func isCreated(created, now time.Time) error {
 	if now.Before(created.Add(-Skew)) {
-		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", header.FormatTime(created)).
+		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s",
+			header.FormatTime(created)).
 			WithHint("set the clock of the machine that signs")
 	}
 	return nil

@@ -63,14 +63,16 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 		return nil, err
 	}
 	if s.Format == FormatV1 {
-		return nil, writ.Errorf(writ.CodeFormatTooOld, "the statement has the format v1, which lacks the signer's view of the subject").
+		return nil, writ.Errorf(writ.CodeFormatTooOld,
+			"the statement has the format v1, which lacks the signer's view of the subject").
 			WithHint("upgrade writ on the machine that signs, and decide again")
 	}
 	if err := v.addressed(s.Cluster, s.Datacenter, s.Roster, s.RosterDigest, who, m); err != nil {
 		return nil, err
 	}
 	if d := v.Roster.Datacenter(s.Datacenter); d.Name != s.DatacenterName {
-		return nil, writ.Errorf(writ.CodeConflict, "the statement was signed for the datacenter %s, but its id belongs to %s", s.DatacenterName, d.Name).
+		return nil, writ.Errorf(writ.CodeConflict,
+			"the statement was signed for the datacenter %s, but its id belongs to %s", s.DatacenterName, d.Name).
 			WithHint("get the newest roster, and decide again")
 	}
 	if err := who.is(s.Signer, s.Certificate, v.Roster, m); err != nil {
@@ -105,10 +107,12 @@ func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (wri
 		}
 	}
 	project, err := v.projectOf(rule, s)
-	hidden := err == nil && rule.projectOf == nil && project != s.Seen.Project && !v.Roster.rightsOf(s.Signer, m.at, by).reads(project)
+	hidden := err == nil && rule.projectOf == nil && project != s.Seen.Project &&
+		!v.Roster.rightsOf(s.Signer, m.at, by).reads(project)
 	switch {
 	case hidden, writ.CodeOf(err) == writ.CodeNotFound: // the same message in both cases
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID()).WithHint("a datacenter forgets runs some time after their end")
+		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID()).
+			WithHint("a datacenter forgets runs some time after their end")
 	case err != nil:
 		return "", err
 	}
@@ -140,6 +144,7 @@ func (v *Verifier) isSeen(s *Statement, project writ.ProjectID) error {
 	if project == s.Seen.Project && name == s.Seen.ProjectName {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "the signer saw the %s in the project %s, it is in %s", s.Subject, s.Seen.ProjectName, name).
+	return writ.Errorf(writ.CodeConflict, "the signer saw the %s in the project %s, it is in %s", s.Subject,
+		s.Seen.ProjectName, name).
 		WithHint("look at it again, then decide")
 }

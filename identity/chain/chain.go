@@ -57,7 +57,8 @@ func (c Chain) Then(skipped []writ.Digest, e Entry, proven bool) Chain {
 	return next
 }
 
-// At returns the part of c that ends with a version, without the index of waypoints. ok is false for an unknown version.
+// At returns the part of c that ends with a version, without the index of waypoints. ok is false for an unknown
+// version.
 func (c Chain) At(version int) (part Chain, e Entry, ok bool) {
 	l := c.newest
 	for l != nil && l.Version > version {
@@ -82,8 +83,8 @@ func (c Chain) Entries(after int) []Entry {
 	return entries
 }
 
-// since returns the versions that are newer than after, oldest first. The newest is marked as a waypoint only if a later
-// version needs its text.
+// since returns the versions that are newer than after, oldest first. The newest is marked as a waypoint only if a
+// later version needs its text.
 func (c Chain) since(after int) []Entry {
 	n := 0
 	for l := c.newest; l != nil && l.Version > after; l = l.before {

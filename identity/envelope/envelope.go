@@ -4,8 +4,8 @@
 //
 // A frame is deterministic CBOR. Sign encodes it as a list of records. SignEach, for records that are sent separately,
 // encodes it as a map with the list of their digests. The signature covers "writ-<kind>-v1\0" and the frame, or
-// "writ-<kind>-v2\0" and the frame if the envelope names its kind (see KindOf). Open accepts only the bytes that signing
-// the same values in the same form would create, so every message has exactly one encoding. An envelope is not
+// "writ-<kind>-v2\0" and the frame if the envelope names its kind (see KindOf). Open accepts only the bytes that
+// signing the same values in the same form would create, so every message has exactly one encoding. An envelope is not
 // encrypted.
 package envelope
 
@@ -252,7 +252,8 @@ func pack(e envelope) ([]byte, error) {
 // unpack decodes an envelope and looks up the key that it names. It verifies no signature.
 func unpack(signed []byte, keys Keys) (envelope, ed25519.PublicKey, KeyID, error) {
 	if len(signed) > MaxSize {
-		return envelope{}, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope has %d bytes; %d are allowed", len(signed), MaxSize)
+		return envelope{}, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope has %d bytes; %d are allowed",
+			len(signed), MaxSize)
 	}
 	e, err := decode(signed)
 	if err != nil {

@@ -65,7 +65,8 @@ func newAuthority(root ed25519.PrivateKey, of owner, floor, now time.Time) (*aut
 	}
 	a := &authority{owner: of, key: key, made: now, until: now.Add(authorityLife)}
 	d := delegation{
-		Cluster: of.Cluster, Datacenter: of.Datacenter, Coordinator: of.Coordinator, Key: public, From: made.Add(-Backdate).UnixMilli(), Until: a.until.UnixMilli(),
+		Cluster: of.Cluster, Datacenter: of.Datacenter, Coordinator: of.Coordinator, Key: public,
+		From: made.Add(-Backdate).UnixMilli(), Until: a.until.UnixMilli(),
 	}
 	if !floor.IsZero() {
 		d.Floor = floor.UnixMilli()
@@ -75,8 +76,9 @@ func newAuthority(root ed25519.PrivateKey, of owner, floor, now time.Time) (*aut
 		return nil, fmt.Errorf("delegate to an authority: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "writ authority"}, NotBefore: now.Add(-Backdate), NotAfter: a.until,
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "writ authority"}, NotBefore: now.Add(-Backdate),
+		NotAfter: a.until,
+		IsCA:     true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 		ExtraExtensions: []pkix.Extension{{Id: delegationOID, Value: signed}},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
@@ -107,8 +109,10 @@ func (a *authority) issue(name Name, key ed25519.PublicKey, hosts []string, now 
 		until = a.until
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "writ " + string(name.Role)}, NotBefore: now.Add(-Backdate), NotAfter: until,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages[name.Role], URIs: []*url.URL{name.URI()},
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "writ " + string(name.Role)},
+		NotBefore: now.Add(-Backdate), NotAfter: until,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages[name.Role],
+		URIs: []*url.URL{name.URI()},
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {

@@ -14,7 +14,10 @@ import (
 // records. It needs no authority and never expires, so a node that was off for a year is still recognized.
 func Bare(key ed25519.PrivateKey) (*tls.Certificate, error) {
 	// RFC 5280: no expiry.
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0),
+		NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate of a key: %w", err)

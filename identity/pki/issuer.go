@@ -76,7 +76,8 @@ func (i *Issuer) Describe(chain [][]byte) (writ.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return writ.Certificate{
-		Of: string(name.Role), Name: name.String(), From: leaf.NotBefore.Add(Backdate), Until: leaf.NotAfter, Renew: RenewFrom(leaf.NotBefore, leaf.NotAfter),
+		Of: string(name.Role), Name: name.String(), From: leaf.NotBefore.Add(Backdate), Until: leaf.NotAfter,
+		Renew:     RenewFrom(leaf.NotBefore, leaf.NotAfter),
 		Authority: authority.NotBefore.Add(Backdate), Floor: i.floor,
 	}, nil
 }

@@ -34,7 +34,8 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 		return Name{}, err
 	}
 	if name.Cluster != v.Roster.Cluster {
-		return Name{}, writ.Errorf(writ.CodeWrongCluster, "it is the certificate of a %s of the cluster %s", name.Role, name.Cluster).
+		return Name{}, writ.Errorf(writ.CodeWrongCluster, "it is the certificate of a %s of the cluster %s", name.Role,
+			name.Cluster).
 			WithHint("check the address, and which context is current (`writ context list`)")
 	}
 	d, err := v.delegated(issuer, name)
@@ -44,7 +45,9 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 	if err := issuer.CheckSignature(leaf.SignatureAlgorithm, leaf.RawTBSCertificate, leaf.Signature); err != nil {
 		return Name{}, untrusted("its authority did not issue it")
 	}
-	for _, times := range [][2]time.Time{{leaf.NotBefore, leaf.NotAfter}, {time.UnixMilli(d.From), time.UnixMilli(d.Until)}} {
+	for _, times := range [][2]time.Time{
+		{leaf.NotBefore, leaf.NotAfter}, {time.UnixMilli(d.From), time.UnixMilli(d.Until)},
+	} {
 		if err := v.within(name, times[0], times[1]); err != nil {
 			return Name{}, err
 		}
@@ -53,7 +56,8 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 	// An authority revokes only earlier ones. A floor after its creation would also lock out its successors, so it is
 	// capped.
 	if ended := v.Floors.raise(name.owner(), v.rootOf(name.owner()), min(d.Floor, made)); made < ended {
-		return Name{}, writ.Errorf(writ.CodeCertificateRevoked, "the authority that issued the certificate of the %s was replaced", name.Role).
+		return Name{}, writ.Errorf(writ.CodeCertificateRevoked,
+			"the authority that issued the certificate of the %s was replaced", name.Role).
 			WithHint("it renews its certificate automatically; otherwise restart it")
 	}
 	return name, nil
@@ -66,8 +70,10 @@ func (v *Verifier) Is(want Name, chain []*x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	if have.Role != want.Role || want.Datacenter != "" && have.Datacenter != want.Datacenter || want.ID != "" && have.ID != want.ID {
-		return writ.Errorf(writ.CodeCertificateRole, "a %s is expected there, and it is %s", want.Role, v.describe(have)).
+	if have.Role != want.Role || want.Datacenter != "" && have.Datacenter != want.Datacenter || want.ID != "" &&
+		have.ID != want.ID {
+		return writ.Errorf(writ.CodeCertificateRole, "a %s is expected there, and it is %s", want.Role,
+			v.describe(have)).
 			WithHint("check the address")
 	}
 	return nil
@@ -94,7 +100,8 @@ func nameIn(leaf *x509.Certificate) (Name, error) {
 	switch {
 	case !ok:
 		return Name{}, untrusted("it is not a certificate of writ")
-	case leaf.IsCA || len(leaf.UnhandledCriticalExtensions) > 0 || len(leaf.EmailAddresses) > 0 || !slices.Equal(leaf.ExtKeyUsage, usages[name.Role]):
+	case leaf.IsCA || len(leaf.UnhandledCriticalExtensions) > 0 || len(leaf.EmailAddresses) > 0 ||
+		!slices.Equal(leaf.ExtKeyUsage, usages[name.Role]):
 		return Name{}, untrusted("it is for another use")
 	}
 	return name, nil
@@ -151,7 +158,9 @@ func (v *Verifier) within(name Name, from, until time.Time) error {
 			name.Role, clock(from), clock(now), from.Sub(now).Round(time.Minute)).
 			WithHint("set the clock of this machine or of the peer")
 	case !now.Before(until):
-		return writ.Errorf(writ.CodeCertificateExpired, "the certificate of the %s ended at %s, and the clock of this machine says %s", name.Role, clock(until), clock(now)).
+		return writ.Errorf(writ.CodeCertificateExpired,
+			"the certificate of the %s ended at %s, and the clock of this machine says %s", name.Role, clock(until),
+			clock(now)).
 			WithHint("compare the clocks of both machines; if they are right, restart the peer, which renews the certificate")
 	}
 	return nil

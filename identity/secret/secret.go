@@ -60,7 +60,8 @@ type envelope struct {
 func Check(value string) error {
 	switch {
 	case value == "":
-		return writ.Errorf(writ.CodeBadRequest, "the secret is empty").WithHint("give at least one character; writ secret remove removes a secret")
+		return writ.Errorf(writ.CodeBadRequest, "the secret is empty").
+			WithHint("give at least one character; writ secret remove removes a secret")
 	case len(value) > MaxValue:
 		return writ.Errorf(writ.CodeTooLarge, "the secret has %d bytes; %d are allowed", len(value), MaxValue).
 			WithHint("put large data into an image or a volume, and only its key into a secret")
@@ -161,7 +162,8 @@ func OfSupervisor(key ed25519.PrivateKey) (age.Identity, error) {
 func ForNode(key string) (age.Recipient, error) {
 	r, err := age.ParseX25519Recipient(key)
 	if err != nil {
-		e := writ.Errorf(writ.CodeSecretUnreadable, "the node has no key for encrypted secrets").WithHint("let it join again")
+		e := writ.Errorf(writ.CodeSecretUnreadable, "the node has no key for encrypted secrets").
+			WithHint("let it join again")
 		e.Err = err
 		return nil, e
 	}

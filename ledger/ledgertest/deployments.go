@@ -20,7 +20,8 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 		deployment string
 		kind       writ.ResourceKind
 	}{
-		{shop, "web", writ.KindVolume}, {shop, "web", writ.KindMachine}, {shop, "web", writ.KindVolume}, {shop, "", writ.KindVolume},
+		{shop, "web", writ.KindVolume}, {shop, "web", writ.KindMachine}, {shop, "web", writ.KindVolume},
+		{shop, "", writ.KindVolume},
 		{shop, "api", writ.KindMachine}, {bank, "web", writ.KindVolume},
 	} {
 		id := writ.ResourceID{Project: of.project, Kind: of.kind, Name: fmt.Sprint("r", n)}
@@ -42,9 +43,10 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 		{ledger.ResourceFilter{Node: "n9"}, nil, map[writ.ResourceKind]int{}},
 	} {
 		for size := 1; size <= 5; size += 2 {
-			got, err := walk(ctx, size, func() {}, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Deployment], error) {
-				return l.Deployments(ctx, tt.filter, p)
-			})
+			got, err := walk(ctx, size, func() {},
+				func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Deployment], error) {
+					return l.Deployments(ctx, tt.filter, p)
+				})
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("%+v in pages of %d: %v\n%s", tt.filter, size, err, diff)
 			}
@@ -72,7 +74,8 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 	} {
 		tt.happens()
 		newest, revision, err := web.Newest(ctx, l.Runs)
-		if err != nil || revision != tt.wantRevision || (newest == nil) != (tt.newest == "") || newest != nil && newest.ID != tt.newest {
+		if err != nil || revision != tt.wantRevision || (newest == nil) != (tt.newest == "") || newest != nil &&
+			newest.ID != tt.newest {
 			t.Errorf("%s: revision %d of %+v, %v", tt.now, revision, newest, err)
 		}
 	}

@@ -71,7 +71,8 @@ func testEventsGap(t *testing.T, l ledger.Ledger) {
 	in := incoming(1, east)
 	run := runEvent(runOf(in, writ.RunAccepted))
 	store(t, l, east, events(5, run)) // another ledger acknowledged earlier events, which are deleted
-	wantCode(t, "a gap after the stored events", l.StoreEvents(ctx, east, events(7, runEvent(runOf(in, writ.RunFailed)))), writ.CodeConflict)
+	wantCode(t, "a gap after the stored events",
+		l.StoreEvents(ctx, east, events(7, runEvent(runOf(in, writ.RunFailed)))), writ.CodeConflict)
 	torn := events(6, runEvent(runOf(in, writ.RunRunning)), runEvent(runOf(in, writ.RunSucceeded)))
 	torn[1].Seq++
 	wantCode(t, "a gap inside", l.StoreEvents(ctx, east, torn), writ.CodeConflict)
@@ -96,14 +97,23 @@ func testCopies(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	in := incoming(1, east)
 	add(t, l, in)
-	call := writ.Call{Run: in.Run, Seq: 1, Operation: "volume.create", Kind: writ.KindVolume, Name: "data", State: writ.CallQueued, Attempt: 1}
+	call := writ.Call{
+		Run: in.Run, Seq: 1, Operation: "volume.create", Kind: writ.KindVolume, Name: "data", State: writ.CallQueued,
+		Attempt: 1,
+	}
 	done := call
 	done.State, done.Driver, done.Simulated, done.Change, done.Node = writ.CallSucceeded, "simulated", true, writ.ChangeCreated, "n1"
 	done.Planned, done.Ended = at(1), at(2)
-	node := writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady, Health: writ.Health{Slots: 4}}
+	node := writ.Node{
+		ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
+		Liveness: writ.LivenessReady, Health: writ.Health{Slots: 4},
+	}
 	silent := node
 	silent.Liveness, silent.Fault = writ.LivenessSilent, "no beat"
-	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, UID: "u1", Run: in.Run, Created: at(1), Updated: at(1)}
+	volume := writ.Resource{
+		ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, UID: "u1", Run: in.Run,
+		Created: at(1), Updated: at(1),
+	}
 	image := volume
 	image.Kind, image.Name = writ.KindImage, "debian"
 	gone := image
@@ -114,7 +124,8 @@ func testCopies(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, events(8, writ.Event{Resource: &gone}, runEvent(runOf(in, writ.RunSucceeded))))
 
 	run, err := l.Run(ctx, in.Run)
-	if want := (ledger.Run{Run: runOf(in, writ.RunSucceeded), State: "succeeded", Created: in.Received}); err != nil || !cmp.Equal(want, run) {
+	if want := (ledger.Run{Run: runOf(in, writ.RunSucceeded), State: "succeeded", Created: in.Received}); err != nil ||
+		!cmp.Equal(want, run) {
 		t.Errorf("run: %v\n%s", err, cmp.Diff(want, run))
 	}
 	calls, err := l.Calls(ctx, in.Run, ledger.Page{})
@@ -138,7 +149,10 @@ func testNoValues(t *testing.T, l ledger.Ledger) {
 	in := incoming(1, east)
 	run := runOf(in, writ.RunSucceeded)
 	run.Output, run.Summary = map[string]any{"password": "hunter2"}, []byte("signed")
-	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, Values: map[string]any{"path": "/secret"}}
+	volume := writ.Resource{
+		ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"},
+		Values:     map[string]any{"path": "/secret"},
+	}
 	store(t, l, east, events(1, runEvent(run), writ.Event{Resource: &volume}))
 	if run.Output == nil || volume.Values == nil {
 		t.Error("the events of the caller were changed")
@@ -161,9 +175,12 @@ func testForeign(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	in := incoming(1, east)
 	add(t, l, in)
-	store(t, l, east, events(1, runEvent(runOf(in, writ.RunRunning)), callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallRunning})))
+	store(t, l, east, events(1, runEvent(runOf(in, writ.RunRunning)),
+		callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallRunning})))
 	forged := runOf(in, writ.RunSucceeded)
-	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, Datacenter: east}
+	volume := writ.Resource{
+		ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, Datacenter: east,
+	}
 	store(t, l, west, events(1,
 		runEvent(forged),
 		callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallSucceeded}),
@@ -174,13 +191,16 @@ func testForeign(t *testing.T, l ledger.Ledger) {
 	if run, err := l.Run(ctx, in.Run); err != nil || run.State != "running" || run.Datacenter != east {
 		t.Errorf("run: %+v, %v", run, err)
 	}
-	if calls, err := l.Calls(ctx, in.Run, ledger.Page{}); err != nil || len(calls.Items) != 1 || calls.Items[0].State != writ.CallRunning {
+	if calls, err := l.Calls(ctx, in.Run, ledger.Page{}); err != nil || len(calls.Items) != 1 ||
+		calls.Items[0].State != writ.CallRunning {
 		t.Errorf("calls: %+v, %v", calls, err)
 	}
-	if nodes, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east}, ledger.Page{}); err != nil || len(nodes.Items) != 0 {
+	if nodes, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east}, ledger.Page{}); err != nil ||
+		len(nodes.Items) != 0 {
 		t.Errorf("nodes: %+v, %v", nodes, err)
 	}
-	if list, err := l.Resources(ctx, ledger.ResourceFilter{Datacenter: east}, ledger.Page{}); err != nil || len(list.Items) != 0 {
+	if list, err := l.Resources(ctx, ledger.ResourceFilter{Datacenter: east}, ledger.Page{}); err != nil ||
+		len(list.Items) != 0 {
 		t.Errorf("resources: %+v, %v", list, err)
 	}
 	told, _, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 100)
@@ -249,17 +269,22 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 	told, last := runOf(early, writ.RunAccepted), runOf(early, writ.RunRunning)
 	last.Project = bank // the last event becomes the copy
 	resource := func(project writ.ProjectID, run writ.RunID) writ.Event {
-		return writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: "data"}, Run: run}}
+		return writ.Event{Resource: &writ.Resource{
+			ResourceID: writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: "data"}, Run: run,
+		}}
 	}
 	line := func(run writ.RunID) writ.Event { return writ.Event{Log: &writ.LogLine{Run: run, Ordinal: 1}} }
 	store(t, l, east, events(1,
-		runEvent(runOf(ofShop, writ.RunRunning)), callEvent(writ.Call{Run: ofShop.Run, Seq: 1}), line(ofShop.Run), resource(shop, ofShop.Run), resource(shop, ""),
+		runEvent(runOf(ofShop,
+			writ.RunRunning)), callEvent(writ.Call{Run: ofShop.Run, Seq: 1}), line(ofShop.Run), resource(shop,
+			ofShop.Run), resource(shop, ""),
 		runEvent(claimed), callEvent(writ.Call{Run: ofBank.Run, Seq: 1}), line(ofBank.Run), resource(bank, ofBank.Run),
 		line(early.Run), runEvent(told), runEvent(last), // before and after the ledger has a record of the run
 		line("an unknown run"), writ.Event{Node: &writ.Node{ID: "n1"}},
 	))
 	store(t, l, east, events(15, line(early.Run)))
-	store(t, l, west, events(1, runEvent(runOf(ofShop, writ.RunFailed)), line(ofShop.Run), resource(shop, ofShop.Run), resource(bank, "")))
+	store(t, l, west, events(1, runEvent(runOf(ofShop, writ.RunFailed)), line(ofShop.Run), resource(shop, ofShop.Run),
+		resource(bank, "")))
 	refused := incoming(4, west)
 	refused.Project = bank
 	add(t, l, refused)
@@ -321,8 +346,9 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 		{"topics", ledger.EventFilter{Topics: []string{"run", "node"}}, []string{"run", "run", "node"}},
 		{"datacenter", ledger.EventFilter{Datacenter: west}, []string{"run", "node"}},
 		{"all three", ledger.EventFilter{Topics: []string{"run"}, Run: b.Run, Datacenter: west}, []string{"run"}},
-		{"a project", ledger.EventFilter{Projects: []writ.ProjectID{shop}}, []string{"submission", "run", "call", "submission", "run"}},
-		{"a project without events", ledger.EventFilter{Projects: []writ.ProjectID{bank}}, nil},
+		{"a project", ledger.EventFilter{Projects: []writ.ProjectID{shop}}, []string{
+			"submission", "run", "call", "submission", "run",
+		}}, {"a project without events", ledger.EventFilter{Projects: []writ.ProjectID{bank}}, nil},
 	} {
 		var got []string
 		after := int64(0)
@@ -383,7 +409,9 @@ func testManyJournals(t *testing.T, l ledger.Ledger) {
 	const many = 120
 	name := func(i int) string { return fmt.Sprintf("journal-%03d", i) }
 	for i := range many {
-		e := writ.Event{Journal: name(i), Seq: 1, Time: epoch.Add(time.Duration(i) * time.Minute), Log: &writ.LogLine{Ordinal: 1}}
+		e := writ.Event{
+			Journal: name(i), Seq: 1, Time: epoch.Add(time.Duration(i) * time.Minute), Log: &writ.LogLine{Ordinal: 1},
+		}
 		store(t, l, east, []writ.Event{e})
 	}
 	for i, want := range map[int]int64{0: 0, many - 1: 1, many - 50: 1} {

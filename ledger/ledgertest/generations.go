@@ -19,7 +19,10 @@ func of(journal string, events []writ.Event) []writ.Event {
 
 func testAnotherJournal(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	node := writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}
+	node := writ.Node{
+		ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen,
+		Liveness: writ.LivenessReady,
+	}
 	late, elsewhere := node, node
 	late.ID, late.Name = "n2", "node-2"
 	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "data"}, UID: "u1"}
@@ -40,7 +43,8 @@ func testAnotherJournal(t *testing.T, l ledger.Ledger) {
 
 func testUnreported(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	told, ended, lost, answered, elsewhere, waiting := incoming(1, east), incoming(2, east), incoming(3, east), incoming(4, east), incoming(5, west), incoming(6, east)
+	told, ended, lost, answered, elsewhere, waiting := incoming(1, east), incoming(2, east), incoming(3,
+		east), incoming(4, east), incoming(5, west), incoming(6, east)
 	for _, in := range []ledger.Incoming{told, ended, lost, answered, elsewhere, waiting} {
 		add(t, l, in)
 	}
@@ -82,13 +86,16 @@ func testUnreported(t *testing.T, l ledger.Ledger) {
 	if got := unreported(otherJournal); len(got) != 0 {
 		t.Errorf("after the answers: %v", got)
 	}
-	for in, want := range map[*ledger.Incoming]writ.RunState{&lost: writ.RunFailed, &answered: writ.RunRunning, &told: writ.RunRunning} {
+	for in, want := range map[*ledger.Incoming]writ.RunState{
+		&lost: writ.RunFailed, &answered: writ.RunRunning, &told: writ.RunRunning,
+	} {
 		if run, err := l.Run(ctx, in.Run); err != nil || run.State != ledger.State(want) {
 			t.Errorf("run %s is %s, %v; want %s", in.Run, run.State, err, want)
 		}
 	}
 	calls, err := l.Calls(ctx, lost.Run, ledger.Page{})
-	if err != nil || len(calls.Items) != 2 || calls.Items[0].State != writ.CallSucceeded || calls.Items[1].State != writ.CallFailed {
+	if err != nil || len(calls.Items) != 2 || calls.Items[0].State != writ.CallSucceeded ||
+		calls.Items[1].State != writ.CallFailed {
 		t.Errorf("calls of the lost run: %+v, %v", calls.Items, err)
 	}
 	news, _, err := l.Events(ctx, newest, ledger.EventFilter{}, 10)

@@ -107,8 +107,9 @@ func incoming(n int, datacenter writ.DatacenterID) ledger.Incoming {
 // runOf returns the datacenter's record of a submission's run.
 func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
 	run := writ.Run{
-		ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName, Deployment: in.Deployment,
-		Signer: in.Signer, Script: in.Script, Payload: in.Payload, State: state,
+		ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
+		Deployment: in.Deployment,
+		Signer:     in.Signer, Script: in.Script, Payload: in.Payload, State: state,
 		Accepted: in.Received.Add(time.Second), Deadline: in.Received.Add(time.Hour),
 	}
 	if state.Ended() {
@@ -174,7 +175,10 @@ func roster(t testing.TB, version int, datacenters ...identity.Datacenter) (*ide
 	r := &identity.Roster{
 		Version: version, Root: root.PublicKey(), Cluster: identity.ClusterOf(root.PublicKey()),
 		Created: at(0), Expires: at(0).Add(identity.RosterValidity), Threshold: 1, Operators: []string{"alice"},
-		Principals:  []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: root.PublicKey(), State: identity.Active}}}},
+		Principals: []identity.Principal{{
+			Name: "alice", Kind: identity.Person, State: identity.Active,
+			Keys: []identity.PrincipalKey{{Key: root.PublicKey(), State: identity.Active}},
+		}},
 		Projects:    []identity.Project{{ID: shop, Name: "web-shop"}, {ID: bank, Name: "bank"}},
 		Datacenters: datacenters,
 	}

@@ -34,7 +34,8 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 		in.Params = map[string]any{"image": "shop-100%", "replicas": int64(3), "zones": []any{"a", "B"}}
 		switch n {
 		case 2:
-			in.Script, in.Params = "Back_up.tengo", map[string]any{"note": "a\x00b \xff é É " + strings.Repeat("long ", 2000) + "end"}
+			in.Script, in.Params = "Back_up.tengo", map[string]any{"note": "a\x00b \xff é É " + strings.Repeat("long ",
+				2000) + "end"}
 		case 3:
 			in.Signer, in.Project, in.Params = "bob", bank, nil
 		}
@@ -45,20 +46,26 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 			run = runOf(in, writ.RunFailed)
 			run.Failure = &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "node-7 has 512 MiB, and Volume data_1 needs more"}, Position: "web.tengo:14:11"}
 		}
-		call := writ.Call{Run: in.Run, Seq: 1, Operation: "machine.create", Kind: writ.KindMachine, Name: fmt.Sprintf("web-%d", n), State: writ.CallQueued}
+		call := writ.Call{
+			Run: in.Run, Seq: 1, Operation: "machine.create", Kind: writ.KindMachine, Name: fmt.Sprintf("web-%d", n),
+			State: writ.CallQueued,
+		}
 		store(t, l, east, events(int64(2*n), runEvent(run), callEvent(call)))
 	}
 	for text, want := range map[string][]int{
-		"shop-100%": {4, 1}, "shop-1000": nil, "shop_100": nil, "SHOP-100": {4, 1}, "replicas=3": {4, 1}, `["a","b"]`: {4, 1},
-		"back_up": {2}, "back-up": nil, "É": {2}, "long end": nil, "ab": {2}, "bob": {3},
+		"shop-100%": {4, 1}, "shop-1000": nil, "shop_100": nil, "SHOP-100": {4, 1}, "replicas=3": {4, 1},
+		`["a","b"]`: {4, 1},
+		"back_up":   {2}, "back-up": nil, "É": {2}, "long end": nil, "ab": {2}, "bob": {3},
 		string(writ.CodeNoCapacity): {3}, "512 mib": {3}, "volume data_1": {3}, "tengo:14:11": {3},
-		"web-4": {4}, "Web-4": {4}, "eb-4": nil, "web.tengo": {4, 3, 1}, "' OR '1'='1": nil, `\`: nil, "%": {4, 1}, "?": nil, "\x00": nil, "\xff": nil,
+		"web-4": {4}, "Web-4": {4}, "eb-4": nil, "web.tengo": {4, 3, 1}, "' OR '1'='1": nil, `\`: nil, "%": {4, 1},
+		"?": nil, "\x00": nil, "\xff": nil,
 	} {
 		if diff := cmp.Diff(want, names(t, l, ledger.RunFilter{Text: text}, known)); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}
-	if diff := cmp.Diff([]int{3}, names(t, l, ledger.RunFilter{Text: "web", Projects: []writ.ProjectID{bank}}, known)); diff != "" {
+	if diff := cmp.Diff([]int{3},
+		names(t, l, ledger.RunFilter{Text: "web", Projects: []writ.ProjectID{bank}}, known)); diff != "" {
 		t.Errorf("of a project: %s", diff)
 	}
 	// Reported by its datacenter before the submission is added again to a ledger that was lost.
@@ -119,7 +126,8 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 	odd := runOf(incoming(2, east), writ.RunRunning)
 	odd.Script, odd.Deployment = strings.Repeat("x", 100_000), "zero\x00"
 	store(t, l, east, events(3, runEvent(odd)))
-	if run, err := l.Run(t.Context(), odd.ID); err != nil || run.Script != odd.Script || run.Deployment != odd.Deployment {
+	if run, err := l.Run(t.Context(), odd.ID); err != nil || run.Script != odd.Script ||
+		run.Deployment != odd.Deployment {
 		t.Errorf("impossible names: %.50q %q, %v", run.Script, run.Deployment, err)
 	}
 	removed := writ.Node{ID: "n1", Name: "gone", Admission: writ.AdmissionRemoved}
@@ -161,7 +169,8 @@ func testPrefixes(t *testing.T, l ledger.Ledger) {
 			if diff := cmp.Diff(all, names(t, l, ledger.RunFilter{Prefix: string(id[:length])}, known)); diff != "" {
 				t.Errorf("%d letters of run %d: %s", length, n, diff)
 			}
-			if diff := cmp.Diff(own, names(t, l, ledger.RunFilter{Prefix: string(id[:length]), Projects: []writ.ProjectID{bank}}, known)); diff != "" {
+			if diff := cmp.Diff(own, names(t, l,
+				ledger.RunFilter{Prefix: string(id[:length]), Projects: []writ.ProjectID{bank}}, known)); diff != "" {
 				t.Errorf("%d letters of run %d, of one project: %s", length, n, diff)
 			}
 		}
@@ -190,16 +199,20 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 		callEvent(writ.Call{Run: in[0].Run, Seq: 3, State: writ.CallCancelled}),
 		callEvent(writ.Call{Run: in[1].Run, Seq: 1, State: writ.CallSucceeded})))
 	runs, err := l.CountRuns(ctx, ledger.RunFilter{})
-	if diff := cmp.Diff(ledger.RunCounts{shop: {"failed": 1}, bank: {"failed": 1, "waiting": 1}}, runs); err != nil || diff != "" {
+	if diff := cmp.Diff(ledger.RunCounts{shop: {"failed": 1}, bank: {"failed": 1, "waiting": 1}}, runs); err != nil ||
+		diff != "" {
 		t.Errorf("runs: %v\n%s", err, diff)
 	}
 	if diff := cmp.Diff(map[ledger.State]int{"failed": 2, "waiting": 1}, runs.Total()); diff != "" {
 		t.Errorf("runs of all projects: %s", diff)
 	}
-	if diff := cmp.Diff(map[ledger.State]int{"failed": 1}, runs.Sum(func(p writ.ProjectID) bool { return p == shop })); diff != "" {
+	if diff := cmp.Diff(map[ledger.State]int{"failed": 1},
+		runs.Sum(func(p writ.ProjectID) bool { return p == shop })); diff != "" {
 		t.Errorf("runs of one project: %s", diff)
 	}
-	some, err := l.CountRuns(ctx, ledger.RunFilter{Projects: []writ.ProjectID{bank}, States: []ledger.State{"failed"}, Signer: "alice", Datacenter: east})
+	some, err := l.CountRuns(ctx, ledger.RunFilter{
+		Projects: []writ.ProjectID{bank}, States: []ledger.State{"failed"}, Signer: "alice", Datacenter: east,
+	})
 	if diff := cmp.Diff(ledger.RunCounts{bank: {"failed": 1}}, some); err != nil || diff != "" {
 		t.Errorf("runs of a filter: %v\n%s", err, diff)
 	}
@@ -235,10 +248,14 @@ func testOddTexts(t *testing.T, l ledger.Ledger) {
 				_, err := l.Nodes(ctx, ledger.NodeFilter{Nodes: []writ.NodeID{writ.NodeID(odd)}}, page)
 				return err
 			},
-			"a deployment":   func() error { _, err := l.Resources(ctx, ledger.ResourceFilter{Deployment: odd}, page); return err },
-			"a registration": func() error { return l.AddRegistration(ctx, registration(1, odd)) },
+			"a deployment": func() error {
+				_, err := l.Resources(ctx, ledger.ResourceFilter{Deployment: odd},
+					page)
+				return err
+			}, "a registration": func() error { return l.AddRegistration(ctx, registration(1, odd)) },
 		} {
-			if err := ask(); err != nil && writ.CodeOf(err) != writ.CodeBadRequest && writ.CodeOf(err) != writ.CodeNotFound {
+			if err := ask(); err != nil && writ.CodeOf(err) != writ.CodeBadRequest &&
+				writ.CodeOf(err) != writ.CodeNotFound {
 				t.Errorf("%s %q: %v (%s)", what, odd, err, writ.CodeOf(err))
 			}
 		}
@@ -267,7 +284,9 @@ func testCursors(t *testing.T, l ledger.Ledger) {
 }
 
 // walk reads a list to its end in pages of one size. It calls disturb between two pages.
-func walk[T any](ctx context.Context, size int, disturb func(), list func(context.Context, ledger.Page) (ledger.List[T], error)) ([]T, error) {
+func walk[T any](
+	ctx context.Context, size int, disturb func(), list func(context.Context, ledger.Page) (ledger.List[T], error),
+) ([]T, error) {
 	var all []T
 	page := ledger.Page{Limit: size}
 	for {
@@ -321,29 +340,37 @@ func testPages(t *testing.T, l ledger.Ledger) {
 
 		slices.Sort(runs)
 		slices.Reverse(runs)
-		gotRuns, err := walk(ctx, size, disturb, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Run], error) {
-			return l.Runs(ctx, ledger.RunFilter{Datacenter: here}, p)
-		})
-		check(r, runs, gotRuns, err, func(run ledger.Run) string { return fmt.Sprintf("%d %s", run.Created.UnixMicro(), run.ID) })
-		gotCalls, err := walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[writ.Call], error) {
-			return l.Calls(ctx, writ.RunID(here), p)
-		})
-		check(r, numbers(count, func(n int) string { return fmt.Sprint(n + 1) }), gotCalls, err, func(c writ.Call) string { return fmt.Sprint(c.Seq) })
-		gotNodes, err := walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[writ.Node], error) {
-			return l.Nodes(ctx, ledger.NodeFilter{Datacenter: here}, p)
-		})
+		gotRuns, err := walk(ctx, size, disturb,
+			func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Run], error) {
+				return l.Runs(ctx, ledger.RunFilter{Datacenter: here}, p)
+			})
+		check(r, runs, gotRuns, err,
+			func(run ledger.Run) string { return fmt.Sprintf("%d %s", run.Created.UnixMicro(), run.ID) })
+		gotCalls, err := walk(ctx, size, calm,
+			func(ctx context.Context, p ledger.Page) (ledger.List[writ.Call], error) {
+				return l.Calls(ctx, writ.RunID(here), p)
+			})
+		check(r, numbers(count, func(n int) string { return fmt.Sprint(n + 1) }), gotCalls, err,
+			func(c writ.Call) string { return fmt.Sprint(c.Seq) })
+		gotNodes, err := walk(ctx, size, calm,
+			func(ctx context.Context, p ledger.Page) (ledger.List[writ.Node], error) {
+				return l.Nodes(ctx, ledger.NodeFilter{Datacenter: here}, p)
+			})
 		check(r, numbers(count, func(n int) string { return fmt.Sprint("node-", n%3, " n", n) }), gotNodes, err,
 			func(n writ.Node) string { return n.Name + " " + string(n.ID) })
-		gotResources, err := walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[writ.Resource], error) {
-			return l.Resources(ctx, ledger.ResourceFilter{Datacenter: here, Kind: writ.KindVolume}, p)
-		})
-		check(r, numbers(count, func(n int) string { return fmt.Sprint("v", n) }), gotResources, err, func(v writ.Resource) string { return v.Name })
+		gotResources, err := walk(ctx, size, calm,
+			func(ctx context.Context, p ledger.Page) (ledger.List[writ.Resource], error) {
+				return l.Resources(ctx, ledger.ResourceFilter{Datacenter: here, Kind: writ.KindVolume}, p)
+			})
+		check(r, numbers(count, func(n int) string { return fmt.Sprint("v", n) }), gotResources, err,
+			func(v writ.Resource) string { return v.Name })
 
 		slices.Reverse(runs) // the next list also contains the runs added above
 		gotRuns, err = walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Run], error) {
 			return l.Runs(ctx, ledger.RunFilter{Datacenter: here, Oldest: true}, p)
 		})
-		check(r, runs, gotRuns[:min(len(runs), len(gotRuns))], err, func(run ledger.Run) string { return fmt.Sprintf("%d %s", run.Created.UnixMicro(), run.ID) })
+		check(r, runs, gotRuns[:min(len(runs), len(gotRuns))], err,
+			func(run ledger.Run) string { return fmt.Sprintf("%d %s", run.Created.UnixMicro(), run.ID) })
 	})
 }
 
@@ -392,8 +419,9 @@ func testFailures(t *testing.T, l ledger.Ledger) {
 		{ledger.RunFilter{}, 10, []ledger.Failures{machines, volumes, refused, script}},
 		{ledger.RunFilter{}, 2, []ledger.Failures{machines, volumes}},
 		{ledger.RunFilter{Projects: []writ.ProjectID{shop}}, 1, []ledger.Failures{ofShop}},
-		{ledger.RunFilter{Since: at(3)}, 10, []ledger.Failures{{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 1, Newest: at(5)}, refused, script}},
-		{ledger.RunFilter{Signer: "eve"}, 10, []ledger.Failures{}},
+		{ledger.RunFilter{Since: at(3)}, 10, []ledger.Failures{
+			{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 1, Newest: at(5)}, refused, script,
+		}}, {ledger.RunFilter{Signer: "eve"}, 10, []ledger.Failures{}},
 	} {
 		got, err := l.Failures(ctx, tt.filter, tt.max)
 		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {

@@ -21,7 +21,8 @@ func testRosters(t *testing.T, l ledger.Ledger) {
 	ok(t, l.AddRoster(ctx, r2, signed2))
 	wantCode(t, "an older version", l.AddRoster(ctx, r1, signed1), writ.CodeConflict)
 	ok(t, l.AddRoster(ctx, r2, signed2)) // again
-	wantCode(t, "the same version with other bytes", l.AddRoster(ctx, r2, append([]byte{'x'}, signed2...)), writ.CodeConflict)
+	wantCode(t, "the same version with other bytes", l.AddRoster(ctx, r2, append([]byte{'x'}, signed2...)),
+		writ.CodeConflict)
 	ok(t, l.AddRoster(ctx, r5, signed5)) // a recovery skips versions
 	for after, want := range map[int][]int{0: {2, 5}, 2: {5}, 4: {5}, 5: nil} {
 		links, err := l.RosterLinks(ctx, after)
@@ -50,7 +51,8 @@ func testRosterRows(t *testing.T, l ledger.Ledger) {
 	if err != nil || len(datacenters) != 2 {
 		t.Fatalf("datacenters: %v, %v", datacenters, err)
 	}
-	if d := datacenters[0]; d.ID != east || d.Name != "east" || d.Region != "eu" || !d.Enabled || d.Labels["tier"] != "gold" || !strings.HasPrefix(d.Key, "SHA256:") {
+	if d := datacenters[0]; d.ID != east || d.Name != "east" || d.Region != "eu" || !d.Enabled ||
+		d.Labels["tier"] != "gold" || !strings.HasPrefix(d.Key, "SHA256:") {
 		t.Errorf("first datacenter: %+v", d)
 	}
 	if d := datacenters[1]; d.ID != west || d.Enabled {
@@ -130,10 +132,12 @@ func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
 	for n := range ledger.MaxRegistrations { // the same network again, with an invalid proof in each registration
 		ok(t, l.AddRegistration(ctx, registration(last+1+n, "b")))
 	}
-	if keys := waiting(); !keys[string(supervisorKey(2))] || keys[string(supervisorKey(1))] || keys[string(supervisorKey(last))] {
+	if keys := waiting(); !keys[string(supervisorKey(2))] || keys[string(supervisorKey(1))] ||
+		keys[string(supervisorKey(last))] {
 		t.Error("a flood with proofs must displace its own registrations without one, then its oldest")
 	}
-	wantCode(t, "without a proof in a network with proofs", l.AddRegistration(ctx, from(flood, registration(last, ""))), writ.CodeRateLimited)
+	wantCode(t, "without a proof in a network with proofs", l.AddRegistration(ctx, from(flood, registration(last, ""))),
+		writ.CodeRateLimited)
 	ok(t, l.AddRegistration(ctx, from("10.0.0.2/32", registration(3, ""))))
 	if keys := waiting(); !keys[string(supervisorKey(2))] || !keys[string(supervisorKey(3))] {
 		t.Error("there is no room for another network")
@@ -142,7 +146,8 @@ func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
 
 func testRegistrationEnds(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	ok(t, errors.Join(l.AddRegistration(ctx, registration(1, "a")), l.AddRegistration(ctx, registration(1, "")), l.AddRegistration(ctx, registration(2, ""))))
+	ok(t, errors.Join(l.AddRegistration(ctx, registration(1, "a")), l.AddRegistration(ctx, registration(1, "")),
+		l.AddRegistration(ctx, registration(2, ""))))
 	r, signed := roster(t, 1, datacenter(east, "east", "eu", 1))
 	ok(t, l.AddRoster(ctx, r, signed))
 	got, err := l.Registrations(ctx)
@@ -197,7 +202,8 @@ func testPrune(t *testing.T, l ledger.Ledger) {
 		t.Errorf("the journal stands at %d, %v; want 4", last, err)
 	}
 	store(t, l, east, events(5, runEvent(runOf(in[2], writ.RunSucceeded))))
-	if next, _, err := l.Events(ctx, newest, ledger.EventFilter{}, 100); err != nil || len(next) != 1 || next[0].ID != newest+1 {
+	if next, _, err := l.Events(ctx, newest, ledger.EventFilter{}, 100); err != nil || len(next) != 1 ||
+		next[0].ID != newest+1 {
 		t.Errorf("after pruning: %+v, %v; ids must go on", next, err)
 	}
 }

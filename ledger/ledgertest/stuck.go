@@ -52,7 +52,8 @@ func testRepeating(t *testing.T, l ledger.Ledger) {
 		t.Errorf("runs that repeat a call: %v, want %d", got, looping)
 	}
 	repeated, err := l.Repeated(t.Context(), in[looping].Run, in[talking].Run, in[short].Run)
-	if call := repeated[in[looping].Run]; err != nil || len(repeated) != 1 || call.Position != "poll.tengo:3:2" || call.Seq != ledger.LoopCalls+1 {
+	if call := repeated[in[looping].Run]; err != nil || len(repeated) != 1 || call.Position != "poll.tengo:3:2" ||
+		call.Seq != ledger.LoopCalls+1 {
 		t.Errorf("calls that are repeated: %v, %v", repeated, err)
 	}
 	if none, err := l.Repeated(t.Context()); err != nil || len(none) != 0 {
@@ -70,7 +71,8 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 	future.Received = time.Now().Add(2 * time.Hour)
 	add(t, l, future)
 	store(t, l, east, events(1,
-		runEvent(runOf(in[0], writ.RunRunning)), runEvent(runOf(in[1], writ.RunFailed)), runEvent(runOf(in[2], writ.RunAccepted)),
+		runEvent(runOf(in[0], writ.RunRunning)), runEvent(runOf(in[1], writ.RunFailed)), runEvent(runOf(in[2],
+			writ.RunAccepted)),
 		callEvent(writ.Call{Run: in[0].Run, Seq: 1, State: writ.CallSucceeded}),
 		callEvent(writ.Call{Run: in[0].Run, Seq: 2, State: writ.CallQueued, Reason: "waits"}),
 		callEvent(writ.Call{Run: in[0].Run, Seq: 3, State: writ.CallPlanned}),
@@ -88,7 +90,8 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 		t.Errorf("silent, the oldest first: %v", got)
 	}
 	counts, err := l.CountRuns(t.Context(), ledger.RunFilter{Silent: later, Projects: []writ.ProjectID{shop}})
-	if diff := cmp.Diff(ledger.RunCounts{shop: {"running": 1, "accepted": 1, "waiting": 1}}, counts); err != nil || diff != "" {
+	if diff := cmp.Diff(ledger.RunCounts{shop: {"running": 1, "accepted": 1, "waiting": 1}}, counts); err != nil ||
+		diff != "" {
 		t.Errorf("counts of the silent ones: %v\n%s", err, diff)
 	}
 	heard, err := l.LastHeard(t.Context(), in[0].Run, in[4].Run, writ.RunIDOf(writ.Digest{9}))
@@ -113,7 +116,8 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 	}
 	open, err := l.OpenCalls(t.Context(), 2, in[0].Run, in[2].Run, in[4].Run)
 	want := map[writ.RunID][]writ.Call{in[0].Run: {
-		{Run: in[0].Run, Seq: 2, State: writ.CallQueued, Reason: "waits"}, {Run: in[0].Run, Seq: 3, State: writ.CallPlanned},
+		{Run: in[0].Run, Seq: 2, State: writ.CallQueued, Reason: "waits"},
+		{Run: in[0].Run, Seq: 3, State: writ.CallPlanned},
 	}}
 	if diff := cmp.Diff(want, open); err != nil || diff != "" {
 		t.Errorf("open calls: %v\n%s", err, diff)

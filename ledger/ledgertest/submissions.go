@@ -38,7 +38,8 @@ func testSubmissionOnce(t *testing.T, l ledger.Ledger) {
 		t.Errorf("its run: %v\n%s", err, diff)
 	}
 	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 10)
-	if err != nil || len(all) != 1 || all[0].Topic() != ledger.TopicSubmission || all[0].RunID() != in.Run || all[0].Datacenter != east {
+	if err != nil || len(all) != 1 || all[0].Topic() != ledger.TopicSubmission || all[0].RunID() != in.Run ||
+		all[0].Datacenter != east {
 		t.Errorf("events: %+v, %v; want one about the submission", all, err)
 	}
 	none := writ.DigestOf([]byte("none"))
@@ -111,7 +112,8 @@ func testOverdue(t *testing.T, l ledger.Ledger) {
 		t.Errorf("after it expired: %v, %v", list, err)
 	}
 	s, err := l.Submission(ctx, old.Payload)
-	if err != nil || s.State != writ.SubmissionExpired || s.Error == nil || s.Error.Code != writ.CodeExpired || s.Error.Hint != "sign it again" {
+	if err != nil || s.State != writ.SubmissionExpired || s.Error == nil || s.Error.Code != writ.CodeExpired ||
+		s.Error.Hint != "sign it again" {
 		t.Errorf("submission: %+v, %v", s, err)
 	}
 	run, err := l.Run(ctx, old.Run)
@@ -156,7 +158,8 @@ func testRefused(t *testing.T, l ledger.Ledger) {
 	_, err := l.Signed(ctx, in.Payload)
 	wantCode(t, "its text", err, writ.CodeNotFound)
 	run, err := l.Run(ctx, in.Run)
-	if err != nil || run.State != ledger.StateRefused || run.Failure == nil || run.Failure.Code != writ.CodeRoleMissing {
+	if err != nil || run.State != ledger.StateRefused || run.Failure == nil ||
+		run.Failure.Code != writ.CodeRoleMissing {
 		t.Errorf("run: %+v, %v", run, err)
 	}
 	all, _, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 10)

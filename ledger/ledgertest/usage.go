@@ -16,7 +16,8 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	hour := time.Date(2026, 3, 31, 23, 0, 0, 0, time.UTC)
 	of := func(name string, node writ.NodeID, at time.Time, cpu, sent int64) writ.Event {
 		return writ.Event{Usage: &writ.Usage{
-			ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindMachine, Name: name}, UID: writ.UID("uid-" + name), Node: node, Hour: at,
+			ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindMachine, Name: name},
+			UID:        writ.UID("uid-" + name), Node: node, Hour: at,
 			Used: writ.Used{CPUSeconds: cpu, Sent: sent},
 		}}
 	}
@@ -25,23 +26,33 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, events(1,
 		// Three reports of one hour, out of order.
 		of("a", "n1", hour, 100, 5), of("a", "n1", hour, 300, 5), of("a", "n1", hour, 200, 9),
-		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), of("b", "n2", hour, -1000, -1), foreign,
+		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), of("b", "n2",
+			hour, -1000, -1), foreign,
 	))
 	item := func(name string, first, last time.Time, cpu, sent int64) ledger.Usage {
 		e := of(name, "", first, cpu, sent)
-		return ledger.Usage{ResourceID: e.Usage.ResourceID, UID: e.Usage.UID, Datacenter: east, First: first, Last: last, Used: e.Usage.Used}
+		return ledger.Usage{
+			ResourceID: e.Usage.ResourceID, UID: e.Usage.UID, Datacenter: east, First: first, Last: last,
+			Used: e.Usage.Used,
+		}
 	}
 	for _, tt := range []struct {
 		name   string
 		filter ledger.UsageFilter
 		want   []ledger.Usage
 	}{
-		{"project", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
+		{"project", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.Usage{
+			item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0),
+		}},
 		{"until", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
 		{"from", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
 		{"half a month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(-time.Minute), Until: hour.Add(time.Minute)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
-		{"one month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
-		{"two months", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
+		{"one month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0,
+			time.UTC), Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour,
+			2, 0)}},
+		{"two months", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0,
+			time.UTC), Until: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}, []ledger.Usage{item("a", hour,
+			hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
 		{"projects", ledger.UsageFilter{Projects: []writ.ProjectID{shop, bank}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
 		{"a project without usage", ledger.UsageFilter{Projects: []writ.ProjectID{"x"}}, []ledger.Usage{}},
 		{"elsewhere", ledger.UsageFilter{Datacenter: west}, []ledger.Usage{}},
@@ -72,8 +83,12 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 		want   []ledger.ProjectUsage
 	}{
 		{"all projects", ledger.UsageFilter{}, []ledger.ProjectUsage{project(shop, 2, 343, 9), project(bank, 1, 7, 0)}},
-		{"one month", ledger.UsageFilter{From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: hour.Add(time.Hour)}, []ledger.ProjectUsage{project(shop, 2, 303, 9), project(bank, 1, 7, 0)}},
-		{"some hours", ledger.UsageFilter{Until: hour.Add(time.Minute)}, []ledger.ProjectUsage{project(shop, 2, 303, 9), project(bank, 1, 7, 0)}},
+		{"one month", ledger.UsageFilter{From: time.Date(2026, 3, 1, 0, 0, 0, 0,
+			time.UTC), Until: hour.Add(time.Hour)}, []ledger.ProjectUsage{project(shop, 2, 303, 9), project(bank, 1, 7,
+			0)}},
+		{"some hours", ledger.UsageFilter{Until: hour.Add(time.Minute)}, []ledger.ProjectUsage{
+			project(shop, 2, 303, 9), project(bank, 1, 7, 0),
+		}},
 		{"one", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.ProjectUsage{project(shop, 2, 343, 9)}},
 		{"a later hour", ledger.UsageFilter{From: hour.Add(time.Hour)}, []ledger.ProjectUsage{project(shop, 1, 40, 0)}},
 		{"an earlier hour", ledger.UsageFilter{Until: hour}, []ledger.ProjectUsage{}},
@@ -109,7 +124,8 @@ func testImpossibleUsage(t *testing.T, l ledger.Ledger) {
 	}
 	of := func(name string, node writ.NodeID, at time.Time, used writ.Used) writ.Event {
 		return writ.Event{Usage: &writ.Usage{
-			ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindMachine, Name: name}, UID: writ.UID("uid-" + name), Node: node, Hour: at, Used: used,
+			ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindMachine, Name: name},
+			UID:        writ.UID("uid-" + name), Node: node, Hour: at, Used: used,
 		}}
 	}
 	store(t, l, east, events(1,
@@ -124,7 +140,8 @@ func testImpossibleUsage(t *testing.T, l ledger.Ledger) {
 			t.Fatalf("%s: %d resources, want 3", name, len(list.Items))
 		}
 		a, b, c := list.Items[0].Used, list.Items[1].Used, list.Items[2].Used
-		if three := b.Plus(b).Plus(b); a != three || b.CPUSeconds < 1000*3600 || b.CPUSeconds > 1e9 || b.Most(all(0)) != b {
+		if three := b.Plus(b).Plus(b); a != three || b.CPUSeconds < 1000*3600 || b.CPUSeconds > 1e9 ||
+			b.Most(all(0)) != b {
 			t.Errorf("%s: %+v in three hours and %+v in one", name, a, b)
 		}
 		if c != all(7) {

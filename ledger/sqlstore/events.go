@@ -14,7 +14,9 @@ import (
 )
 
 // LastEvent returns the number and the time of a journal's last event.
-func (s *Store) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error) {
+func (s *Store) LastEvent(
+	ctx context.Context, datacenter writ.DatacenterID, journal string,
+) (seq int64, at time.Time, err error) {
 	return lastEvent(s.db.QueryRow(ctx, lastEventQuery, string(datacenter), journal))
 }
 
@@ -77,7 +79,8 @@ func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, e
 // new journal only when it is restored from a backup.
 func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
 	for _, table := range []string{"nodes", "resources"} {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE datacenter = $1`, string(datacenter)); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE datacenter = $1`,
+			string(datacenter)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +106,8 @@ func forgetJournals(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacente
 func consecutive(events []writ.Event) error {
 	for i, e := range events {
 		if e.Journal == "" || e.Seq < 1 || e.Journal != events[0].Journal || e.Seq != events[0].Seq+int64(i) {
-			return conflict("the events are not consecutive: number %d of journal %q follows number %d", e.Seq, e.Journal, events[0].Seq+int64(i)-1)
+			return conflict("the events are not consecutive: number %d of journal %q follows number %d", e.Seq,
+				e.Journal, events[0].Seq+int64(i)-1)
 		}
 	}
 	return nil
@@ -329,7 +333,8 @@ func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datace
 // nextEventIDs reserves n consecutive event ids and returns the first.
 func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
 	var last int64
-	err := tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $1 WHERE name = 'event' RETURNING value`, n).Scan(&last)
+	err := tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $1 WHERE name = 'event' RETURNING value`,
+		n).Scan(&last)
 	return last - int64(n) + 1, err
 }
 
@@ -337,14 +342,15 @@ func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
 	return addEncoded(ctx, tx, e, encode(e))
 }
 
-// maxEventBytes limits an event as it is stored. A frame of a datacenter has at most 1 MiB, but a list of empty objects grows to a multiple when it
-// is encoded again with all fields.
+// maxEventBytes limits an event as it is stored. A frame of a datacenter has at most 1 MiB, but a list of empty objects
+// grows to a multiple when it is encoded again with all fields.
 const maxEventBytes = 2 << 20
 
 // addEncoded stores an event with its encoded body.
 func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) error {
 	if len(body) > maxEventBytes {
-		return writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq, len(body), maxEventBytes)
+		return writ.Errorf(writ.CodeTooLarge, "the event %d of the datacenter has %d bytes, more than %d", e.Seq,
+			len(body), maxEventBytes)
 	}
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
@@ -354,7 +360,9 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 }
 
 // Events returns events with ids greater than after.
-func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
+func (s *Store) Events(
+	ctx context.Context, after int64, filter ledger.EventFilter, max int,
+) (events []ledger.Event, more bool, err error) {
 	q := selectFrom(`SELECT run, project, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)

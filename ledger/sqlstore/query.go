@@ -74,7 +74,8 @@ func cursor(keys ...any) string {
 
 // parseCursor decodes the keys of a cursor into pointers.
 func parseCursor(text string, keys ...any) error {
-	bad := writ.Errorf(writ.CodeBadRequest, "the cursor does not belong to this list").WithHint("start again without a cursor")
+	bad := writ.Errorf(writ.CodeBadRequest, "the cursor does not belong to this list").
+		WithHint("start again without a cursor")
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return bad
@@ -113,7 +114,9 @@ func (s *sized) Scan(into ...any) error {
 // page reads a page of a list. The query must return up to one row more than the page's limit: that row shows that
 // another page follows. scan returns the item and the sort key of a row. The page ends early with the row that reaches
 // maxPageBytes.
-func page[T any](rows *sql.Rows, err error, limit int, scan func(row scanner) (T, []any, error)) (ledger.List[T], error) {
+func page[T any](
+	rows *sql.Rows, err error, limit int, scan func(row scanner) (T, []any, error),
+) (ledger.List[T], error) {
 	list := ledger.List[T]{Items: []T{}}
 	if err != nil {
 		return list, err
@@ -142,7 +145,9 @@ func collect[T any](rows *sql.Rows, err error, scan func(row scanner) (T, error)
 }
 
 // collectWithin reads rows up to the one that reaches limit, in bytes of text. full reports that a row reached it.
-func collectWithin[T any](limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error)) (all []T, full bool, _ error) {
+func collectWithin[T any](
+	limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error),
+) (all []T, full bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}

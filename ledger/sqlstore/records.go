@@ -37,7 +37,8 @@ func storeFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Dat
 	if run.Failure == nil || run.Failure.Seq == 0 {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1 AND seq = $2`, string(run.ID), run.Failure.Seq)
+	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1 AND seq = $2`, string(run.ID),
+		run.Failure.Seq)
 	calls, err := collect(rows, err, body[writ.Call])
 	if err != nil || len(calls) == 0 {
 		return err
@@ -69,7 +70,9 @@ const (
 // storeRun stores a datacenter's report of one of its runs. It comes from an event of a journal, or from an answer if
 // journal is empty. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
 // datacenters.
-func storeRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource) error {
+func storeRun(
+	ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, source reportSource,
+) error {
 	run.Datacenter, run.Output = datacenter, nil
 	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
 	added, err := addRun(ctx, tx, copied, journal, "")
@@ -80,18 +83,21 @@ func storeRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, j
 		UPDATE runs
 		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
 		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), selectable(run.Deployment), failureCode(run), wordsOf(run),
-		string(run.ID), string(datacenter), bool(source))
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script),
+		selectable(run.Deployment), failureCode(run), wordsOf(run), string(run.ID), string(datacenter), bool(source))
 	return err
 }
 
 // Unreported lists open runs that the journal has not reported.
-func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]ledger.Run, error) {
+func (s *Store) Unreported(
+	ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int,
+) ([]ledger.Run, error) {
 	rows, err := s.db.Query(ctx, runColumns+`
 		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
 		ORDER BY id
 		LIMIT $4`, string(datacenter), journal, string(after), max)
-	runs, _, err := collectWithin(maxPageBytes, rows, err, func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
+	runs, _, err := collectWithin(maxPageBytes, rows, err,
+		func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
 	return runs, err
 }
 
@@ -100,7 +106,8 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 	err := s.db.Write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
 		var told string
 		var project writ.ProjectID
-		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told, &project)
+		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told,
+			&project)
 		// The journal's events are newer than the answer.
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
 			return err
@@ -121,7 +128,8 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 			return err
 		}
 		e := withoutValues(writ.Event{Time: tx.Now, Run: &run}, datacenter)
-		return addEvent(ctx, tx, ledger.Event{ID: id, Datacenter: datacenter, Event: e, About: run.ID, Project: project})
+		return addEvent(ctx, tx,
+			ledger.Event{ID: id, Datacenter: datacenter, Event: e, About: run.ID, Project: project})
 	})
 	if err != nil {
 		return fmt.Errorf("restate run: %w", err)
@@ -129,7 +137,8 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 	return nil
 }
 
-// endCalls ends the open calls of a run that has ended without events for these calls. It reads them in parts of bounded size.
+// endCalls ends the open calls of a run that has ended without events for these calls. It reads them in parts of
+// bounded size.
 func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 	for after, more := 0, true; more; {
 		q := selectFrom(`SELECT body FROM calls`)

@@ -24,7 +24,9 @@ func selectResources(q *query, filter ledger.ResourceFilter) {
 }
 
 // Resources lists resources.
-func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[writ.Resource], error) {
+func (s *Store) Resources(
+	ctx context.Context, filter ledger.ResourceFilter, p ledger.Page,
+) (ledger.List[writ.Resource], error) {
 	q := selectFrom(`SELECT body FROM resources`)
 	selectResources(q, filter)
 	if p.Cursor != "" {
@@ -70,7 +72,9 @@ func (s *Store) CountResources(ctx context.Context, filter ledger.ResourceFilter
 }
 
 // Deployments lists the deployments that own resources.
-func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[ledger.Deployment], error) {
+func (s *Store) Deployments(
+	ctx context.Context, filter ledger.ResourceFilter, p ledger.Page,
+) (ledger.List[ledger.Deployment], error) {
 	q, err := listDeployments(filter, p)
 	if err != nil {
 		return ledger.List[ledger.Deployment]{}, err

@@ -70,7 +70,8 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 		}
 	}
 	for _, d := range roster.Datacenters {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO regions (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`, d.Region); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO regions (name) VALUES ($1) ON CONFLICT (name) DO NOTHING`,
+			d.Region); err != nil {
 			return err
 		}
 		row := ledger.Datacenter{Datacenter: d.Datacenter, Enabled: d.Enabled}
@@ -83,7 +84,8 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE key_text = $1`, keyText(d.SupervisorKey)); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE key_text = $1`,
+			keyText(d.SupervisorKey)); err != nil {
 			return err
 		}
 	}
@@ -183,7 +185,8 @@ func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) erro
 // anyone can send an invalid proof. A proof therefore counts only among the registrations of one network.
 func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
 	var waiting int
-	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil || waiting <= ledger.MaxRegistrations {
+	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil ||
+		waiting <= ledger.MaxRegistrations {
 		return err
 	}
 	var displaced string
@@ -196,7 +199,8 @@ func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Regis
 		return err
 	}
 	if displaced == newest.ID().String() {
-		return writ.Errorf(writ.CodeRateLimited, "%d supervisors already wait for a place in the roster, and all others of this network have a proof",
+		return writ.Errorf(writ.CodeRateLimited,
+			"%d supervisors already wait for a place in the roster, and all others of this network have a proof",
 			ledger.MaxRegistrations).WithHint("start the supervisor with the token that `writ dc add` prints")
 	}
 	_, err = tx.ExecContext(ctx, `DELETE FROM registrations WHERE id = $1`, displaced)

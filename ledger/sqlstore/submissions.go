@@ -22,7 +22,8 @@ type scanner interface{ Scan(into ...any) error }
 func scanSubmission(row scanner) (s writ.Submission, err error) {
 	var payload, failure string
 	var received, expires int64
-	err = row.Scan(&payload, &s.Run, &s.Datacenter, &s.Project, &s.Signer, &s.Script, &s.State, &failure, &received, &expires)
+	err = row.Scan(&payload, &s.Run, &s.Datacenter, &s.Project, &s.Signer, &s.Script, &s.State, &failure, &received,
+		&expires)
 	if err != nil {
 		return s, err
 	}
@@ -46,8 +47,8 @@ func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored w
 			INSERT INTO submissions (`+submissionColumns+`, signed)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 			ON CONFLICT (payload) DO NOTHING`,
-			in.Payload.String(), string(in.Run), string(in.Datacenter), string(in.Project), in.Signer, in.Script, string(in.State), "",
-			micros(in.Received), micros(in.Expires), in.Signed))
+			in.Payload.String(), string(in.Run), string(in.Datacenter), string(in.Project), in.Signer, in.Script,
+			string(in.State), "", micros(in.Received), micros(in.Expires), in.Signed))
 		if err != nil {
 			return err
 		}
@@ -78,7 +79,8 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		return err
 	}
 	if !added { // the run was stored without parameters
-		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params), string(in.Run)); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params),
+			string(in.Run)); err != nil {
 			return err
 		}
 		stored.State = writ.SubmissionDelivered
@@ -132,7 +134,8 @@ func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterI
 			FROM waiting WHERE waiting.project IS NOT NULL
 		)
 		SELECT project FROM waiting WHERE project IS NOT NULL`, string(datacenter))
-	return collect(rows, err, func(rows scanner) (project writ.ProjectID, err error) { return project, rows.Scan(&project) })
+	return collect(rows, err,
+		func(rows scanner) (project writ.ProjectID, err error) { return project, rows.Scan(&project) })
 }
 
 // Waiting lists waiting submissions of a project and datacenter.
@@ -182,7 +185,9 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Sub
 }
 
 // moveSubmission moves a waiting submission by compare-and-set. It reports whether the submission was waiting.
-func moveSubmission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) (bool, error) {
+func moveSubmission(
+	ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error,
+) (bool, error) {
 	if !writ.CanMove(writ.SubmissionMoves, writ.SubmissionWaiting, to) {
 		return false, fmt.Errorf("a submission cannot move from waiting to %q", to)
 	}
@@ -212,7 +217,8 @@ func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) 
 		case !moved:
 			return conflict("the submission is %s", now.State)
 		case run.ID != now.Run:
-			return writ.Errorf(writ.CodeExecError, "the datacenter answered with run %q for the submission of run %s", run.ID, now.Run)
+			return writ.Errorf(writ.CodeExecError, "the datacenter answered with run %q for the submission of run %s",
+				run.ID, now.Run)
 		}
 		if err := storeRun(ctx, tx, now.Datacenter, "", run, fromAnswer); err != nil {
 			return err
@@ -262,7 +268,8 @@ const rejectedAtOnce = 10
 // boundRejected limits the space of rejected submissions: it deletes the text of s and the oldest rejected submissions
 // of its signer.
 func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
-	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{}, s.Payload.String()); err != nil {
+	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{},
+		s.Payload.String()); err != nil {
 		return err
 	}
 	old, err := column[string](tx.QueryContext(ctx, `
@@ -274,7 +281,9 @@ func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 		return err
 	}
 	for _, run := range old {
-		for _, query := range []string{`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`} {
+		for _, query := range []string{
+			`DELETE FROM submissions WHERE run = $1`, `DELETE FROM runs WHERE id = $1 AND accepted = 0`,
+		} {
 			if _, err := tx.ExecContext(ctx, query, run); err != nil {
 				return err
 			}
@@ -315,6 +324,7 @@ func addSubmissionEvent(ctx context.Context, tx *sqldb.Tx, s writ.Submission) er
 		return err
 	}
 	return addEvent(ctx, tx, ledger.Event{
-		ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s, About: s.Run, Project: s.Project,
+		ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s, About: s.Run,
+		Project: s.Project,
 	})
 }

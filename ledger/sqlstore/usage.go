@@ -29,8 +29,10 @@ const mostSum = 1 << 60
 func clampUsage(u writ.Used) writ.Used {
 	u = u.Most(writ.Used{})
 	return writ.Used{
-		CPUSeconds: min(u.CPUSeconds, mostUsed.CPUSeconds), MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
-		DiskGiBSeconds: min(u.DiskGiBSeconds, mostUsed.DiskGiBSeconds), Received: min(u.Received, mostUsed.Received), Sent: min(u.Sent, mostUsed.Sent),
+		CPUSeconds:       min(u.CPUSeconds, mostUsed.CPUSeconds),
+		MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
+		DiskGiBSeconds:   min(u.DiskGiBSeconds, mostUsed.DiskGiBSeconds), Received: min(u.Received, mostUsed.Received),
+		Sent: min(u.Sent, mostUsed.Sent),
 	}
 }
 
@@ -51,17 +53,21 @@ func storeUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID,
 			return nil
 		}
 		added = writ.Used{
-			CPUSeconds: most.CPUSeconds - known.CPUSeconds, MemoryMiBSeconds: most.MemoryMiBSeconds - known.MemoryMiBSeconds,
-			DiskGiBSeconds: most.DiskGiBSeconds - known.DiskGiBSeconds, Received: most.Received - known.Received, Sent: most.Sent - known.Sent,
+			CPUSeconds:       most.CPUSeconds - known.CPUSeconds,
+			MemoryMiBSeconds: most.MemoryMiBSeconds - known.MemoryMiBSeconds,
+			DiskGiBSeconds:   most.DiskGiBSeconds - known.DiskGiBSeconds, Received: most.Received - known.Received,
+			Sent: most.Sent - known.Sent,
 		}
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, storeUsageText, string(u.Project), micros(u.Hour), string(datacenter), string(u.Kind), u.Name, string(u.UID), string(u.Node),
+	if _, err := tx.ExecContext(ctx, storeUsageText, string(u.Project), micros(u.Hour), string(datacenter),
+		string(u.Kind), u.Name, string(u.UID), string(u.Node),
 		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds, u.Received, u.Sent); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, addToMonthText, monthOf(u.Hour), string(u.Project), string(u.Kind), u.Name, string(u.UID), string(datacenter), micros(u.Hour),
+	_, err = tx.ExecContext(ctx, addToMonthText, monthOf(u.Hour), string(u.Project), string(u.Kind), u.Name,
+		string(u.UID), string(datacenter), micros(u.Hour),
 		added.CPUSeconds, added.MemoryMiBSeconds, added.DiskGiBSeconds, added.Received, added.Sent)
 	return err
 }
@@ -92,7 +98,8 @@ func isMonth(t time.Time) bool {
 var storeUsageText = func() string {
 	var sets []string
 	for _, c := range usedColumns {
-		sets = append(sets, fmt.Sprintf("%[1]s = CASE WHEN usage.%[1]s < excluded.%[1]s THEN excluded.%[1]s ELSE usage.%[1]s END", c))
+		sets = append(sets,
+			fmt.Sprintf("%[1]s = CASE WHEN usage.%[1]s < excluded.%[1]s THEN excluded.%[1]s ELSE usage.%[1]s END", c))
 	}
 	return `
 		INSERT INTO usage (project, hour, datacenter, kind, name, uid, node, ` + strings.Join(usedColumns, ", ") + `)
@@ -150,7 +157,9 @@ func times(filter ledger.UsageFilter) (first, last string) {
 }
 
 // Usage sums the usage of each resource.
-func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.Usage], error) {
+func (s *Store) Usage(
+	ctx context.Context, filter ledger.UsageFilter, p ledger.Page,
+) (ledger.List[ledger.Usage], error) {
 	q, err := listUsage(filter, p)
 	if err != nil {
 		return ledger.List[ledger.Usage]{}, err
@@ -187,19 +196,23 @@ func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 		}
 		q.and("(project, kind, name, uid, datacenter) > (?, ?, ?, ?, ?)", project, kind, name, uid, datacenter)
 	}
-	q.add("\nGROUP BY project, kind, name, uid, datacenter\nORDER BY project, kind, name, uid, datacenter\nLIMIT ?", limit(p)+1)
+	q.add("\nGROUP BY project, kind, name, uid, datacenter\nORDER BY project, kind, name, uid, datacenter\nLIMIT ?",
+		limit(p)+1)
 	return q, nil
 }
 
 // UsageOfProjects sums the usage of each project.
-func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.ProjectUsage], error) {
+func (s *Store) UsageOfProjects(
+	ctx context.Context, filter ledger.UsageFilter, p ledger.Page,
+) (ledger.List[ledger.ProjectUsage], error) {
 	q, err := listUsageOfProjects(filter, p)
 	if err != nil {
 		return ledger.List[ledger.ProjectUsage]{}, err
 	}
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	list, err := page(rows, err, limit(p), func(rows scanner) (u ledger.ProjectUsage, key []any, err error) {
-		err = rows.Scan(&u.Project, &u.Resources, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent)
+		err = rows.Scan(&u.Project, &u.Resources, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received,
+			&u.Sent)
 		return u, []any{u.Project}, err
 	})
 	if err != nil {
