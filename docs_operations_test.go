@@ -8,6 +8,7 @@ import (
 
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/interpreter"
 	"writ/scripts/operation"
 )
 
@@ -28,7 +29,7 @@ too. A call returns a handle at once. Reading a field of the handle waits for th
 		for _, op := range catalog.Of(module) {
 			links = append(links, fmt.Sprintf("[%s](#%s)", op.Verb, anchor(op.Name())))
 		}
-		for _, m := range scripts.Members(module) {
+		for _, m := range interpreter.Members(module) {
 			if _, operation := catalog.Lookup(module + "." + m.Name); !operation {
 				links = append(links, fmt.Sprintf("[%s](#%s)", m.Name, anchor(module)))
 			}
@@ -79,7 +80,7 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 			continue
 		}
 		var names []string
-		for _, m := range scripts.Members(module) {
+		for _, m := range interpreter.Members(module) {
 			names = append(names, "`"+m.Name+"`")
 		}
 		fmt.Fprintf(&b, "- `%s`: %s\n", module, strings.Join(names, " "))
@@ -98,7 +99,7 @@ func writeEveryHandle(b *strings.Builder) {
 // writeMembers lists the members of a module that are not operations.
 func writeMembers(b *strings.Builder, module string) {
 	var rows []string
-	for _, m := range scripts.Members(module) {
+	for _, m := range interpreter.Members(module) {
 		name := m.Name
 		if m.Call {
 			name += "(" + m.Args + ")"
@@ -206,7 +207,7 @@ func TestEveryOperationIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range scripts.Members("run") {
+	for _, m := range interpreter.Members("run") {
 		if m.Help == "" || !strings.Contains(text, "| `run."+m.Name) {
 			t.Errorf("run.%s is not explained", m.Name)
 		}

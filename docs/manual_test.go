@@ -16,6 +16,9 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/format"
+	"writ/scripts/interpreter"
 )
 
 // TestScriptsOfTheManual checks all scripts in the manual and runs the valid ones. The info string of a fence sets the
@@ -62,7 +65,7 @@ func showScript(t *testing.T, place string, f fence, modules map[string]string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := scripts.Check(bundle)
+	report := check.Check(bundle)
 	var codes []string
 	for _, d := range report.Diagnostics {
 		codes = append(codes, d.Code)
@@ -77,7 +80,7 @@ func showScript(t *testing.T, place string, f fence, modules map[string]string) 
 		t.Errorf("%s:\n%s", place, report)
 		return ""
 	}
-	if formatted, err := scripts.Format(bundle.Main); err != nil || string(formatted) != f.text {
+	if formatted, err := format.Format(bundle.Main); err != nil || string(formatted) != f.text {
 		t.Errorf("%s: not formatted (%v):\n%s", place, err, cmp.Diff(f.text, string(formatted)))
 	}
 	outcome := carryOut(t, bundle, report)
@@ -104,8 +107,8 @@ func showScript(t *testing.T, place string, f fence, modules map[string]string) 
 }
 
 // carryOut runs a script. It answers calls at once, like a datacenter with simulated drivers.
-func carryOut(t *testing.T, bundle scripts.Bundle, report scripts.Report) scripts.Outcome {
-	program, err := scripts.Compile(bundle)
+func carryOut(t *testing.T, bundle scripts.Bundle, report check.Report) scripts.Outcome {
+	program, err := interpreter.Compile(bundle)
 	if err != nil {
 		t.Fatal(err)
 	}

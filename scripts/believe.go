@@ -62,7 +62,7 @@ func (o *Outcome) checkEnd(states []EntryState) error {
 			return impossible("it waits for a call that is not open")
 		}
 	case Completed:
-		if writ.CheckValue(o.Output) != nil || sizeOf(o.Output) > MaxResult {
+		if writ.CheckValue(o.Output) != nil || EncodedSize(o.Output) > MaxResult {
 			return impossible("its output is invalid")
 		}
 	case Failed:
@@ -92,7 +92,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 	switch {
 	case c.Seq != seq:
 		return impossible("its calls are not in order")
-	case !known || inputs.permit(op, seq) != nil:
+	case !known || inputs.Permit(op, seq) != nil:
 		return impossible("it makes a call that the header does not allow")
 	case op.Named() != (c.Name != "") || op.Named() && !writ.ValidName(c.Name):
 		return impossible("the name of a call's resource is invalid")
@@ -100,7 +100,7 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		return impossible("the position of a call is invalid")
 	}
 	const heads = 9 // the factor by which sizeOf may overestimate and defaults may add
-	if writ.CheckValue(c.Args) != nil || sizeOf(c.Args) > heads*MaxArguments {
+	if writ.CheckValue(c.Args) != nil || EncodedSize(c.Args) > heads*MaxArguments {
 		return impossible("the arguments of a call are invalid or too big")
 	}
 	refs := make(map[int]bool)

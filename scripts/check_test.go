@@ -14,13 +14,15 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/check"
 	"writ/scripts/diagnostic"
+	"writ/scripts/interpreter"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
 
 // findings returns "W0101 2:5" for each diagnostic.
-func findings(r scripts.Report) []string {
+func findings(r check.Report) []string {
 	var all []string
 	for _, d := range r.Diagnostics {
 		all = append(all, fmt.Sprintf("%s %d:%d", d.Code, d.Line, d.Column))
@@ -54,7 +56,7 @@ func TestWordsOfOtherLanguagesAreTranslated(t *testing.T) {
 		"switch := {\n\ta: 1\n\tb: 2\n}":        "a comma is missing before b",
 		"x := [\n\t1,\n\t2,\n]\nvar y = x // é": "name := value",
 	} {
-		r := scripts.Check(bundleOf(text))
+		r := check.Check(bundleOf(text))
 		if len(r.Diagnostics) == 0 || !strings.Contains(r.Diagnostics[0].Help, want) {
 			t.Errorf("%q: %+v, want help with %q", text, r.Diagnostics, want)
 		}
@@ -181,7 +183,7 @@ var wrong = []struct {
 func TestDiagnosticsHaveCodeAndPosition(t *testing.T) {
 	provoked := make(map[string]bool)
 	for _, tt := range wrong {
-		r := scripts.Check(bundleOf(tt.text))
+		r := check.Check(bundleOf(tt.text))
 		if diff := cmp.Diff(tt.want, withoutLints(findings(r))); diff != "" {
 			t.Errorf("%.300s\n(-want +got):\n%s\n%.2000s", tt.text, diff, r)
 		}
@@ -191,7 +193,7 @@ func TestDiagnosticsHaveCodeAndPosition(t *testing.T) {
 				t.Errorf("%.100s: the span of %s %d:%d is %d wide on a line of %d", tt.text, d.Code, d.Line, d.Column, d.Width, len(d.Text))
 			}
 		}
-		_, err := scripts.Compile(bundleOf(tt.text))
+		_, err := interpreter.Compile(bundleOf(tt.text))
 		if r.OK() && err != nil {
 			t.Errorf("%.100s\npasses its check and does not compile: %v", tt.text, err)
 		}
@@ -200,7 +202,7 @@ func TestDiagnosticsHaveCodeAndPosition(t *testing.T) {
 		provoked[d] = true
 	}
 	for _, tt := range lints {
-		for _, d := range scripts.Check(bundleOf(tt.text)).Diagnostics {
+		for _, d := range check.Check(bundleOf(tt.text)).Diagnostics {
 			provoked[d.Code] = true
 		}
 	}
@@ -227,7 +229,7 @@ func withoutLints(findings []string) (rest []string) {
 
 // modules returns the codes that only a bundle with modules provokes.
 func modules() []string {
-	r := scripts.Check(scripts.Bundle{
+	r := check.Check(scripts.Bundle{
 		Main: scripts.Source{Name: "main.tengo", Text: []byte("a := import(\"a\")\nb := import(\"b\")\nt := import(\"text\")\n")},
 		Modules: []scripts.Source{
 			{Name: "a", Text: []byte("b := import(\"b\")\nx := func() { export 1 }\nexport y\n")},
@@ -245,7 +247,7 @@ func modules() []string {
 
 // A script with too many calls may end earlier, by run.fail in one of its modules.
 func TestModulesMayEndAScriptEarly(t *testing.T) {
-	r := scripts.Check(scripts.Bundle{
+	r := check.Check(scripts.Bundle{
 		Main: scripts.Source{Name: "main.tengo", Text: []byte("stop := import(\"stop\")\nn := import(\"node\")\nstop(n.ping().err)\n" +
 			"for i := 0; i < 2001; i++ { n.ping() }\n")},
 		Modules: []scripts.Source{{Name: "stop", Text: []byte("r := import(\"run\")\nexport func(wrong) {\n\tif wrong { r.fail(\"no\") }\n}\n")}},
@@ -260,7 +262,7 @@ func TestSourceNamesAreLimited(t *testing.T) {
 		main := scripts.Source{Name: "main.tengo", Text: fmt.Appendf(nil, "import(%q)", name)}
 		named := scripts.Source{Name: name, Text: []byte("export 1")}
 		for _, b := range []scripts.Bundle{{Main: named}, {Main: main, Modules: []scripts.Source{named}}} {
-			if r := scripts.Check(b); !slices.ContainsFunc(r.Diagnostics, func(d diagnostic.Diagnostic) bool { return d.Code == "W0206" }) {
+			if r := check.Check(b); !slices.ContainsFunc(r.Diagnostics, func(d diagnostic.Diagnostic) bool { return d.Code == "W0206" }) {
 				t.Errorf("a source that is called %.200q: %s", name, r)
 			}
 		}
@@ -271,7 +273,7 @@ func TestCheckFollowsImports(t *testing.T) {
 	if diff := cmp.Diff([]string{"W0205", "W0206", "W0207", "W0201"}, sortedLike(modules())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	r := scripts.Check(scripts.Bundle{
+	r := check.Check(scripts.Bundle{
 		Main: scripts.Source{Name: "main.tengo", Text: []byte("a := import(\"lib/a@1\")\nimport(\"lib/b@2\")\nimport(\"enum\")\n")},
 		Modules: []scripts.Source{
 			{Name: "lib/a@1", Text: []byte("v := import(\"volume\")\nlib := import(\"lib/b@2\")\nexport {wipe: func(n) { return v.delete(n) }}\n")},
@@ -305,10 +307,10 @@ func TestEveryCodeIsExplained(t *testing.T) {
 		if strings.HasPrefix(info.Code, "W05") {
 			bundle = testBundle
 		}
-		if r := scripts.Check(bundle(info.Right)); info.Right == "" || len(r.Diagnostics) > 0 {
+		if r := check.Check(bundle(info.Right)); info.Right == "" || len(r.Diagnostics) > 0 {
 			t.Errorf("the right example of %s is wrong:\n%s", info.Code, r)
 		}
-		r := scripts.Check(bundle(info.Wrong))
+		r := check.Check(bundle(info.Wrong))
 		got := make(map[string]bool)
 		for _, d := range r.Diagnostics {
 			got[d.Code] = true
@@ -328,14 +330,14 @@ func TestEveryCodeIsExplained(t *testing.T) {
 }
 
 func TestDiagnosticTextsMatchGolden(t *testing.T) {
-	r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(use + `
+	r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(use + `
 m.create("web", {
 	cpus: 2, memory: 2048,
 	disks: ["ä", v.get("a")], kernel: 5
 })
 x := machine
 `)}})
-	warned := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "careless.tengo", Text: []byte(use + `
+	warned := check.Check(scripts.Bundle{Main: scripts.Source{Name: "careless.tengo", Text: []byte(use + `
 params := {count: {type: "int", default: 2}}
 root := v.create("root", {size_gib: 1})
 for i := 0; i < 2; i++ {
@@ -363,7 +365,7 @@ r.log(root == "root", root.name)
 }
 
 func TestCompileReturnsTheFirstError(t *testing.T) {
-	_, err := scripts.Compile(bundleOf("a := 1\nb := c\nd := e\n"))
+	_, err := interpreter.Compile(bundleOf("a := 1\nb := c\nd := e\n"))
 	if e := writ.AsError(err); e == nil || e.Code != writ.CodeScriptInvalid || !strings.HasPrefix(e.Message, `test.tengo:2:6: unknown name "c" (and 1 more)`) {
 		t.Errorf("%v", err)
 	}
@@ -375,11 +377,11 @@ func TestTooManyLiteralsAreRefused(t *testing.T) {
 		text := many(31_000, func(int) string { return "1\n" })
 		b.Modules = append(b.Modules, scripts.Source{Name: fmt.Sprintf("m%d", i), Text: []byte(text)})
 	}
-	if got := findings(scripts.Check(b)); !slices.Equal(got, []string{"W0007 1:1"}) {
+	if got := findings(check.Check(b)); !slices.Equal(got, []string{"W0007 1:1"}) {
 		t.Errorf("%v, want W0007", got)
 	}
 	b.Modules = append(b.Modules, b.Modules[0], b.Modules[1])
-	if got := findings(scripts.Check(b)); !slices.Equal(got, []string{"W0002 1:1"}) {
+	if got := findings(check.Check(b)); !slices.Equal(got, []string{"W0002 1:1"}) {
 		t.Errorf("%v, want W0002", got)
 	}
 }
@@ -459,7 +461,7 @@ func BenchmarkCheck(b *testing.B) {
 	})
 	b.Run("check-200-lines", func(b *testing.B) {
 		for b.Loop() {
-			if r := scripts.Check(bundleOf(varied)); !r.OK() {
+			if r := check.Check(bundleOf(varied)); !r.OK() {
 				b.Fatal(r)
 			}
 		}
@@ -473,14 +475,14 @@ func BenchmarkCheck(b *testing.B) {
 	})
 	b.Run("check-100-lines", func(b *testing.B) {
 		for b.Loop() {
-			if r := scripts.Check(bundleOf(text)); !r.OK() {
+			if r := check.Check(bundleOf(text)); !r.OK() {
 				b.Fatal(r)
 			}
 		}
 	})
 	b.Run("compile-100-lines", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := scripts.Compile(bundleOf(text)); err != nil {
+			if _, err := interpreter.Compile(bundleOf(text)); err != nil {
 				b.Fatal(err)
 			}
 		}

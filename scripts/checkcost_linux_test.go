@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/format"
+	"writ/scripts/interpreter"
 )
 
 // numbered writes n lines that differ only in a number.
@@ -52,9 +55,9 @@ func TestCheckTimeIsLimited(t *testing.T) {
 			t.Errorf("%s: %d bytes are refused at once", name, len(text))
 		}
 		for what, do := range map[string]func(){
-			"check":   func() { _ = scripts.Check(bundleOf(text)).String() },
-			"compile": func() { _, _ = scripts.Compile(bundleOf(text)) },
-			"format":  func() { _, _ = scripts.Format(scripts.Source{Name: "costly.tengo", Text: []byte(text)}) },
+			"check":   func() { _ = check.Check(bundleOf(text)).String() },
+			"compile": func() { _, _ = interpreter.Compile(bundleOf(text)) },
+			"format":  func() { _, _ = format.Format(scripts.Source{Name: "costly.tengo", Text: []byte(text)}) },
 		} {
 			before := threadCPU(t)
 			do()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 )
 
 const web = `
@@ -19,7 +21,7 @@ run.log("data is ready", data.node)
 // to decide on the next call.
 func ExamplePlanOf() {
 	bundle := scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(web)}}
-	plan, err := scripts.PlanOf(context.Background(), bundle, scripts.Inputs{Project: "shop", Allow: []string{"volume.create"}, MaxCalls: 10})
+	plan, err := interpreter.PlanOf(context.Background(), bundle, scripts.Inputs{Project: "shop", Allow: []string{"volume.create"}, MaxCalls: 10})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,7 +35,7 @@ func ExamplePlanOf() {
 // A pass is a pure function of the script, its inputs and the journal of the run. It stops where it needs a result that
 // the journal does not have yet. The next pass starts from the beginning with more results.
 func ExampleProgram_Pass() {
-	program, err := scripts.Compile(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(web)}})
+	program, err := interpreter.Compile(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(web)}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -64,7 +66,7 @@ func ExampleCheck() {
 volume := import("volume")
 volume.create("data", {size: 10})
 `
-	report := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(text)}})
+	report := check.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(text)}})
 	for _, d := range report.Diagnostics {
 		fmt.Printf("%s: %s %s: %s\n", d.Position(), d.Severity, d.Code, d.Message)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestExamplesPassTheirCheckAndRun(t *testing.T) {
@@ -67,7 +68,7 @@ func TestExamplesPassTheirCheckAndRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := scripts.Check(bundle)
+			report := check.Check(bundle)
 			if len(report.Diagnostics) > 0 {
 				t.Fatal(report)
 			}
@@ -128,7 +129,7 @@ func TestExampleTestsPassTheirCheck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: filepath.Base(file), Text: text}})
+		report := check.Check(scripts.Bundle{Main: scripts.Source{Name: filepath.Base(file), Text: text}})
 		if len(report.Diagnostics) > 0 || len(report.Tests) == 0 {
 			t.Errorf("%s: %d tests\n%s", file, len(report.Tests), report)
 		}

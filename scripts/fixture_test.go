@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/interpreter"
 )
 
 // fixture answers the calls of a run like a datacenter, from the calls alone.
@@ -102,13 +103,13 @@ func (w *fixture) ended(seqs []int) bool {
 
 // play runs a program to its end. Results arrive in random order if chance is set. A pass runs when a result arrives
 // for which the script waits.
-func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *fixture) {
+func play(t testing.TB, p *interpreter.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *fixture) {
 	t.Helper()
 	w := &fixture{}
 	return playIn(t, w, p, in, chance), w
 }
 
-func playIn(t testing.TB, w *fixture, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) scripts.Outcome {
+func playIn(t testing.TB, w *fixture, p *interpreter.Program, in scripts.Inputs, chance *rand.Rand) scripts.Outcome {
 	t.Helper()
 	for range scripts.MaxCalls {
 		o, err := p.Pass(t.Context(), in, w.journal)
@@ -135,9 +136,9 @@ func bundleOf(text string) scripts.Bundle {
 	return scripts.Bundle{Main: scripts.Source{Name: "test.tengo", Text: []byte(text)}}
 }
 
-func compile(t testing.TB, b scripts.Bundle) *scripts.Program {
+func compile(t testing.TB, b scripts.Bundle) *interpreter.Program {
 	t.Helper()
-	p, err := scripts.Compile(b)
+	p, err := interpreter.Compile(b)
 	if err != nil {
 		t.Fatal(err)
 	}

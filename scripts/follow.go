@@ -30,7 +30,7 @@ func (p *Plan) Follow(o Outcome, made int) Outcome {
 }
 
 func deviated(o Outcome, calls []NewCall, position, why string) Outcome {
-	err := writ.Errorf(writ.CodePlanDeviated, "%s", printable(why)).WithHint("plan the script again, and review the changes before you sign")
+	err := writ.Errorf(writ.CodePlanDeviated, "%s", Printable(why)).WithHint("plan the script again, and review the changes before you sign")
 	return Outcome{
 		Status: Failed, Calls: calls, Logs: o.Logs, Handled: o.Handled,
 		Failure: &writ.Failure{Error: *err, Position: position},

@@ -16,10 +16,11 @@ import (
 	"writ"
 	"writ/internal/testenv"
 	"writ/scripts"
+	"writ/scripts/format"
 )
 
 func reformat(text string) (string, error) {
-	out, err := scripts.Format(scripts.Source{Name: "test.tengo", Text: []byte(text)})
+	out, err := format.Format(scripts.Source{Name: "test.tengo", Text: []byte(text)})
 	return string(out), err
 }
 

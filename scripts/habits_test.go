@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"writ/scripts"
+	"writ/scripts/check"
 	"writ/scripts/diagnostic"
+	"writ/scripts/interpreter"
 )
 
 // firstFinding returns "line:column message: help" of the first error of a source, and the number of errors.
 func firstFinding(text string) (finding string, errors int) {
-	r := scripts.Check(bundleOf(text))
+	r := check.Check(bundleOf(text))
 	for _, d := range r.Diagnostics {
 		if d.Severity == diagnostic.SeverityError {
 			return fmt.Sprintf("%d:%d %s: %s", d.Line, d.Column, d.Message, d.Help), r.Errors()
@@ -142,7 +143,7 @@ func TestCommaAfterTheLastElementIsAccepted(t *testing.T) {
 		if got, n := firstFinding(text); n > 0 {
 			t.Errorf("%q: %s", text, got)
 		}
-		if _, err := scripts.Compile(bundleOf(text)); err != nil {
+		if _, err := interpreter.Compile(bundleOf(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 		if got, err := reformat(text); err != nil || got != formatted {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestMisleadingTextIsReported(t *testing.T) {
@@ -28,7 +29,7 @@ func TestMisleadingTextIsReported(t *testing.T) {
 		"both in a line":          {"run.log(\"\u0430dmin\") // \u202e \u200b \u0430dmin\n", []string{"2:10 W0414", "2:22 W0413"}},
 		"both, the other way":     {"run.log(\"a\u202eb \u0430dmin\")\n", []string{"2:11 W0413", "2:16 W0414"}},
 	} {
-		r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(head + tt.script)}})
+		r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(head + tt.script)}})
 		var got []string
 		for _, d := range r.Diagnostics {
 			got = append(got, fmt.Sprintf("%d:%d %s", d.Line, d.Column, d.Code))
@@ -41,14 +42,14 @@ func TestMisleadingTextIsReported(t *testing.T) {
 		}
 	}
 	many := head + strings.Repeat("// \u202e\n", 1000)
-	if r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(many)}}); len(r.Diagnostics) > 20 {
+	if r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(many)}}); len(r.Diagnostics) > 20 {
 		t.Errorf("%d warnings", len(r.Diagnostics))
 	}
 	module := scripts.Bundle{
 		Main:    scripts.Source{Name: "a.tengo", Text: []byte("import(\"lib/b@1\")\n")},
 		Modules: []scripts.Source{{Name: "lib/b@1", Text: []byte("// \u202e\nexport 1\n")}},
 	}
-	if r := scripts.Check(module); len(r.Diagnostics) != 1 || r.Diagnostics[0].File != "lib/b@1" {
+	if r := check.Check(module); len(r.Diagnostics) != 1 || r.Diagnostics[0].File != "lib/b@1" {
 		t.Errorf("in a module: %s", r)
 	}
 }
@@ -69,7 +70,7 @@ func TestControlCharactersAreErrors(t *testing.T) {
 		"behind many warnings":     {strings.Repeat("// \u202e\n", 10) + "run.log(1) // \x1b\n", append(slices.Repeat([]string{"W0413"}, 10), "12:15 W0009")},
 	} {
 		text := []byte(head + tt.script)
-		r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: text}})
+		r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: text}})
 		var got []string
 		for _, d := range r.Diagnostics {
 			got = append(got, fmt.Sprintf("%d:%d %s", d.Line, d.Column, d.Code))

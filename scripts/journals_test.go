@@ -18,6 +18,8 @@ import (
 
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 )
 
 // A recording is a folder of testdata/journals: the files of a bundle as they ran, modules in modules/, and
@@ -75,7 +77,7 @@ func (r *recording) journal(n int) []scripts.Entry {
 }
 
 // pass runs a pass with the first n entries.
-func (r *recording) pass(t *testing.T, p *scripts.Program, n int) (recordedPass, []scripts.NewCall) {
+func (r *recording) pass(t *testing.T, p *interpreter.Program, n int) (recordedPass, []scripts.NewCall) {
 	t.Helper()
 	o, err := p.Pass(t.Context(), r.run.Inputs, r.journal(n))
 	if err != nil {
@@ -113,7 +115,7 @@ func replayed(t *testing.T, r *recording) {
 	if !slices.Contains(scripts.Engines(), r.run.Engine) {
 		t.Errorf("the engine %s is gone", r.run.Engine)
 	}
-	p, err := scripts.Compile(r.bundle)
+	p, err := interpreter.Compile(r.bundle)
 	if err != nil {
 		t.Errorf("it does not compile any more: %v", err)
 		return
@@ -155,11 +157,11 @@ func TestRecordingsUseEverything(t *testing.T) {
 	for _, op := range catalog.Operations() {
 		missing[op.Name()] = true
 	}
-	for _, function := range scripts.Builtins() {
+	for _, function := range interpreter.Builtins() {
 		missing[function] = true
 	}
 	for _, module := range scripts.Modules() {
-		for _, m := range scripts.Members(module) {
+		for _, m := range interpreter.Members(module) {
 			if m.Call || module == "run" {
 				missing[module+"."+m.Name] = true
 			}
@@ -199,7 +201,7 @@ func TestRecord(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	report := scripts.Check(r.bundle)
+	report := check.Check(r.bundle)
 	if err := report.Err(); err != nil {
 		t.Fatal(report.String())
 	}

@@ -11,10 +11,11 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/interpreter"
 )
 
 // withLibrary compiles a script with the imports of the library.
-func withLibrary(t testing.TB, text string) *scripts.Program {
+func withLibrary(t testing.TB, text string) *interpreter.Program {
 	t.Helper()
 	text = `run := import("run"); volume := import("volume"); network := import("network")
 fleet := import("lib/fleet@1"); backup := import("lib/backup@1"); generations := import("lib/generations@1")

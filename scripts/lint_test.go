@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 var lints = []struct {
@@ -112,7 +113,7 @@ const related = use + "d := v.create(\"d\", {size_gib: 1})\nweb := m.create(\"we
 
 func TestLintsFindLikelyMistakes(t *testing.T) {
 	for _, tt := range lints {
-		r := scripts.Check(bundleOf(tt.text))
+		r := check.Check(bundleOf(tt.text))
 		if diff := cmp.Diff(tt.want, findings(r)); diff != "" {
 			t.Errorf("%s\n(-want +got):\n%s\n%s", tt.text, diff, r)
 		}
@@ -123,13 +124,13 @@ func TestLintsFindLikelyMistakes(t *testing.T) {
 }
 
 func TestLintsAreSilentBesideErrors(t *testing.T) {
-	if got := findings(scripts.Check(bundleOf("count := 1\nx := conut\n"))); !slices.Equal(got, []string{"W0201 2:6"}) {
+	if got := findings(check.Check(bundleOf("count := 1\nx := conut\n"))); !slices.Equal(got, []string{"W0201 2:6"}) {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestLintsLookIntoModules(t *testing.T) {
-	r := scripts.Check(scripts.Bundle{
+	r := check.Check(scripts.Bundle{
 		Main: scripts.Source{Name: "main.tengo", Text: []byte("setup := import(\"lib/setup@1\")\ne := import(\"enum\")\nparams := {a: {type: \"int\", default: 1}}\ne.all([], func(k, v) { return k + v })\n")},
 		Modules: []scripts.Source{
 			{Name: "lib/setup@1", Text: []byte("r := import(\"run\")\nx := 1\nexport r.params.a\nr.log(2)\n")},

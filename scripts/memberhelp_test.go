@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestCheckListsTheMembersOfAModule(t *testing.T) {
 	t.Parallel()
-	report := scripts.Check(bundleOf("run := import(\"run\")\nrun.sleep(1)\n"))
+	report := check.Check(bundleOf("run := import(\"run\")\nrun.sleep(1)\n"))
 	if len(report.Diagnostics) == 0 || !strings.Contains(report.Diagnostics[0].String(), " it has ") {
 		t.Errorf("the check says %v", report.Diagnostics)
 	}

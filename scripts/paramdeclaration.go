@@ -7,8 +7,8 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// contradiction returns the key of a declaration that contradicts the other keys, and the reason.
-func (p *Param) contradiction(enum any) (key, why string) {
+// Contradiction returns the key of a declaration that contradicts the other keys, and the reason.
+func (p *Param) Contradiction(enum any) (key, why string) {
 	base := p.Type
 	switch {
 	case p.Type == "list" && p.Of == "":
@@ -36,15 +36,15 @@ func (p *Param) contradiction(enum any) (key, why string) {
 	}
 	bare := Param{Type: base}
 	for _, v := range p.Enum {
-		if why := bare.refuse(v); why != "" {
+		if why := bare.Refuse(v); why != "" {
 			return "enum", "a value of enum " + why
 		}
 	}
 	return "", ""
 }
 
-// paramName reports whether a script can read the parameter as p.name.
-func paramName(s string) bool {
+// ValidParamName reports whether a script can read the parameter as p.name.
+func ValidParamName(s string) bool {
 	if s == "" {
 		return false
 	}

@@ -73,7 +73,7 @@ func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 		case !ok:
 			v = p.Default
 		}
-		if why := p.refuse(v); why != "" {
+		if why := p.Refuse(v); why != "" {
 			return nil, p.invalid(" " + why)
 		}
 		filled[p.Name] = v
@@ -117,7 +117,7 @@ func (ps Params) ParseParam(text string) (name string, value any, err error) {
 	if value, err = p.parse(raw); err != nil {
 		return "", nil, p.invalid(": " + err.Error())
 	}
-	if why := p.refuse(value); why != "" {
+	if why := p.Refuse(value); why != "" {
 		return "", nil, p.invalid(" " + why)
 	}
 	return name, value, nil
@@ -189,8 +189,8 @@ func atEnd(d *json.Decoder) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// refuse returns why v does not fit the parameter, or "" if it fits.
-func (p *Param) refuse(v any) string {
+// Refuse returns why v does not fit the parameter, or "" if it fits.
+func (p *Param) Refuse(v any) string {
 	if p.Type != "list" {
 		if why := p.refuseScalar(p.Type, v); why != "" {
 			return why

@@ -7,10 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestParamsFillAndParse(t *testing.T) {
-	r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "p.tengo", Text: []byte(`params := {
+	r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "p.tengo", Text: []byte(`params := {
 	count: {type: "int", default: 2, min: 1, max: 50, help: "how many"},
 	name: {type: "string", pattern: "[a-z]+", max: 5},
 	fast: {type: "bool", default: false},

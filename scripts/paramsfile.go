@@ -23,7 +23,7 @@ func (ps Params) FromFile(values map[string]any) (map[string]any, error) {
 		if err != nil {
 			return nil, p.invalid(": " + err.Error())
 		}
-		if why := p.refuse(v); why != "" {
+		if why := p.Refuse(v); why != "" {
 			return nil, p.invalid(" " + why)
 		}
 		given[name] = v

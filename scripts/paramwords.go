@@ -49,7 +49,7 @@ func (p *Param) example() (line, file string) {
 		line = "a"
 	}
 	v, err := p.parse(line)
-	if line == "" || strings.ContainsAny(line, " \t\n'\"`$,\\#:{}[]&*!|>%@") || err != nil || p.refuse(v) != "" {
+	if line == "" || strings.ContainsAny(line, " \t\n'\"`$,\\#:{}[]&*!|>%@") || err != nil || p.Refuse(v) != "" {
 		return "", ""
 	}
 	if file = line; base == "string" {

@@ -34,8 +34,8 @@ type Inputs struct {
 	Logged   int      `json:"-"` // the number of log lines from earlier passes, which this pass omits
 }
 
-// permit checks a new call against the signed header.
-func (in *Inputs) permit(op *catalog.Operation, seq int) error {
+// Permit checks a new call against the signed header.
+func (in *Inputs) Permit(op *catalog.Operation, seq int) error {
 	if !slices.Contains(in.Allow, op.Name()) {
 		return writ.Errorf(writ.CodeOperationNotAllowed, "the signed header does not allow %s", op.Name()).
 			WithHint("sign the script again with %s in its allow line", op.Name())

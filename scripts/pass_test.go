@@ -14,6 +14,7 @@ import (
 	"writ"
 	"writ/internal/cbor"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestFieldReadWaitsButHandleArgumentDoesNot(t *testing.T) {
@@ -334,7 +335,7 @@ func TestScriptOutputIsSafeForTerminals(t *testing.T) {
 	if o.Failure.Message != "\uFFFD31m" {
 		t.Errorf("message %q", o.Failure.Message)
 	}
-	if text := scripts.Check(bundleOf("a := \"\x1b[2J\"; b := c \"\x1b\"")).String(); strings.ContainsRune(text, 0x1b) {
+	if text := check.Check(bundleOf("a := \"\x1b[2J\"; b := c \"\x1b\"")).String(); strings.ContainsRune(text, 0x1b) {
 		t.Errorf("diagnostics: %q", text)
 	}
 }

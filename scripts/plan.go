@@ -64,7 +64,7 @@ func (p *Plan) Describe(v any) string {
 
 func (p *Plan) describe(v any) string {
 	if after, unknown := KnownAfter(v); unknown {
-		return knownAfterText(p.Calls, after)
+		return KnownAfterText(p.Calls, after)
 	}
 	switch v := v.(type) {
 	case nil:
@@ -94,16 +94,16 @@ func (p *Plan) describe(v any) string {
 	}
 }
 
-// knownAfterText formats a value that is known after some calls.
-func knownAfterText(calls []PlannedCall, seqs []int) string {
+// KnownAfterText formats a value that is known after some calls.
+func KnownAfterText(calls []PlannedCall, seqs []int) string {
 	if len(seqs) == 0 {
-		return knownAtSubmission
+		return KnownAtSubmission
 	}
-	return "(known after " + names(calls, seqs) + ")"
+	return "(known after " + CallNames(calls, seqs) + ")"
 }
 
-// names formats calls: "machine web-0, node.facts 3".
-func names(calls []PlannedCall, seqs []int) string {
+// CallNames formats calls: "machine web-0, node.facts 3".
+func CallNames(calls []PlannedCall, seqs []int) string {
 	const most = 5
 	var texts []string
 	for _, seq := range seqs[:min(len(seqs), most)] {

@@ -13,12 +13,14 @@ import (
 	"writ"
 	"writ/internal/testenv"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 )
 
 func planOf(t testing.TB, bundle scripts.Bundle, in scripts.Inputs) scripts.Plan {
 	t.Helper()
 	in.Run = "" // unknown before the script is signed
-	plan, err := scripts.PlanOf(t.Context(), bundle, in)
+	plan, err := interpreter.PlanOf(t.Context(), bundle, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func TestPlanOfAnExampleIsItsRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := scripts.Check(bundle)
+			report := check.Check(bundle)
 			in := scripts.Inputs{Allow: report.Operations, MaxCalls: 200}
 			if in.Params, err = report.Params.Fill(test.params); err != nil {
 				t.Fatal(err)
@@ -341,7 +343,7 @@ func FuzzPlan(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		bundle, in := bundleOf(text), everything()
-		p, err := scripts.Compile(bundle)
+		p, err := interpreter.Compile(bundle)
 		plan := planOf(t, bundle, in)
 		if err != nil {
 			if plan.Failure == nil {
@@ -386,7 +388,7 @@ y := ` + expression(rt, 2) + `
 if y == x || list == deep.a { node.ping() }
 node.ping({}, {labels: {x: text.substr("" + [x, y, list, deep] + "----", 0, 20)}})
 `
-		if _, err := scripts.Compile(bundleOf(text)); err != nil {
+		if _, err := interpreter.Compile(bundleOf(text)); err != nil {
 			return
 		}
 		plan := planOf(t, bundleOf(text), everything())
@@ -406,7 +408,7 @@ root := volume.create("root", {size_gib: 1})
 if root.err == undefined && root.size_gib == 1 { volume.create("more", {size_gib: root.size_gib + 1}) }
 node.ping({}, {node: node.facts().hostname})
 `)
-	plan, err := scripts.Foresee(t.Context(), bundle, everything(), map[int]map[string]any{1: {"size_gib": int64(1)}})
+	plan, err := interpreter.Foresee(t.Context(), bundle, everything(), map[int]map[string]any{1: {"size_gib": int64(1)}})
 	if err != nil || plan.Horizon != nil || len(plan.Calls) != 4 {
 		t.Fatalf("%+v, %v", plan, err)
 	}

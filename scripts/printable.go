@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable converts a text of a script to a line: valid UTF-8, limited in length, without characters that would act on
+// Printable converts a text of a script to a line: valid UTF-8, limited in length, without characters that would act on
 // a terminal.
-func printable(text string) string {
+func Printable(text string) string {
 	start := clipped(text)
 	clean := strings.Map(visible, strings.ToValidUTF8(start, string(utf8.RuneError)))
 	if len(start) < len(text) || len(clean) > MaxLogLine { // the replacements are longer

@@ -14,6 +14,8 @@ import (
 
 	"writ/internal/testenv"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 )
 
 // The number of random scripts to replay. All of them take minutes with the race detector.
@@ -70,7 +72,7 @@ func replay(t *testing.T, number int) (scripts.Outcome, int) {
 		t.Fatalf("script %d: %s\n%s\nonce more: go test ./scripts -run TestReplayFromEveryPrefixIsEqual -script %[1]d",
 			number, fmt.Sprintf(format, args...), bundle.Main.Text)
 	}
-	p, err := scripts.Compile(bundle)
+	p, err := interpreter.Compile(bundle)
 	if err != nil {
 		fail("%v", err)
 	}
@@ -117,14 +119,14 @@ func FuzzScript(f *testing.F) {
 	f.Add("m := {a: {b: [1]}}; m.a.b[0] += 2 / m.a.b[0]; delete(m, \"a\"); m[\"\" + m] = copy(m) == m")
 	f.Fuzz(func(t *testing.T, text string) {
 		b := bundleOf(text)
-		r := scripts.Check(b)
+		r := check.Check(b)
 		for _, d := range r.Diagnostics {
 			if d.Line < 1 || d.Column < 1 || d.Width < 1 || d.Message == "" {
 				t.Errorf("%+v", d)
 			}
 			_ = d.String()
 		}
-		p, err := scripts.Compile(b)
+		p, err := interpreter.Compile(b)
 		if (err == nil) != r.OK() && err != nil {
 			t.Fatalf("passes its check and does not compile: %v", err)
 		}

@@ -6,10 +6,11 @@ import (
 
 	"writ/internal/testenv"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestEqualDiagnosticsFoldIntoOne(t *testing.T) {
-	report := scripts.Check(bundleOf("m := import(\"machine\")\n" + strings.Repeat("m.creat(\"a\")\n", 1_200) + "x := foo\nm.stop(x)"))
+	report := check.Check(bundleOf("m := import(\"machine\")\n" + strings.Repeat("m.creat(\"a\")\n", 1_200) + "x := foo\nm.stop(x)"))
 	text := report.String()
 	if n := strings.Count(text, "has no \"creat\""); n != 1 {
 		t.Errorf("one error is there %d times:\n%.500s", n, text)
@@ -32,7 +33,7 @@ func TestReportKeepsOneErrorOfEachKind(t *testing.T) {
 	for i := range 150 {
 		text.WriteString("a" + strings.Repeat("b", i) + " + 1\n")
 	}
-	report := scripts.Check(bundleOf(text.String()))
+	report := check.Check(bundleOf(text.String()))
 	if got := report.String(); len(report.Diagnostics) != 100 || !testenv.Mentions(got, "50 more") {
 		t.Errorf("%d diagnostics: …%s", len(report.Diagnostics), got[max(0, len(got)-200):])
 	}

@@ -7,6 +7,8 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 )
 
 // withSecret returns the inputs of a run that may use a secret.
@@ -100,7 +102,7 @@ func TestUnsignedSecretIsUnknown(t *testing.T) {
 }
 
 func TestCheckNamesTheSecretsOfAScript(t *testing.T) {
-	r := scripts.Check(bundleOf(imports + `
+	r := check.Check(bundleOf(imports + `
 a := run.secret("b"); x := func(n) { return run.secret(n) }
 herodb.create("store", {memory_mib: 64, password: run["secret"]("a")})
 machine.create("m", {cpus: 1, memory_mib: 64, env: {A: a, B: x("c")}, cloud_init: run.secret("b")})
@@ -120,7 +122,7 @@ store := herodb.create("store", {memory_mib: 64, password: run.secret("db-passwo
 container.create("web", {image: "web", env: {DB: store.address, PASSWORD: run.secret("db-password")}})
 run.log("with", run.secret("db"))
 `
-	plan, err := scripts.PlanOf(t.Context(), bundleOf(text), withSecret())
+	plan, err := interpreter.PlanOf(t.Context(), bundleOf(text), withSecret())
 	if err != nil || plan.Failure != nil || plan.Horizon != nil {
 		t.Fatalf("%v %+v", err, plan)
 	}
@@ -134,7 +136,7 @@ run.log("with", run.secret("db"))
 	}
 	later := withSecret()
 	later.Secrets[0] = "db-password@4"
-	if again, err := scripts.PlanOf(t.Context(), bundleOf(text), later); err != nil || again.Digest == plan.Digest {
+	if again, err := interpreter.PlanOf(t.Context(), bundleOf(text), later); err != nil || again.Digest == plan.Digest {
 		t.Errorf("with another version of the secret it is the same plan (%v)", err)
 	}
 }

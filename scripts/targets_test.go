@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestCheckReportsDestroyedResources(t *testing.T) {
@@ -35,7 +36,7 @@ func TestCheckReportsDestroyedResources(t *testing.T) {
 		"an index":          {`volume["delete"]("web-0")`, []string{"volume/web-0"}, false},
 	} {
 		text := "volume := import(\"volume\")\nherodb := import(\"herodb\")\nrun := import(\"run\")\nparams := {name: {type: \"string\", default: \"x\"}}\n" + tt.script + "\n"
-		r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(text)}})
+		r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(text)}})
 		if diff := cmp.Diff(tt.want, r.Targets); !r.OK() || diff != "" || r.MoreTargets != tt.more {
 			t.Errorf("%s: more %v, want %v; %s %s", name, r.MoreTargets, tt.more, diff, r)
 		}
@@ -50,7 +51,7 @@ func TestNameResolutionIsLimited(t *testing.T) {
 		fmt.Fprintf(&b, "a%d := a%d + a%d\n", i, i-1, i-1)
 	}
 	b.WriteString("volume.delete(a59)\n")
-	if r := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(b.String())}}); !r.MoreTargets {
+	if r := check.Check(scripts.Bundle{Main: scripts.Source{Name: "a.tengo", Text: []byte(b.String())}}); !r.MoreTargets {
 		t.Errorf("%+v", r.Targets)
 	}
 }

@@ -10,21 +10,24 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
+	"writ/scripts/scripttest"
 )
 
 // sim runs nothing: it returns the configured answer and records its arguments.
 type sim struct {
-	answer scripts.Rehearsed
+	answer scripttest.Rehearsed
 	err    error
-	asked  []scripts.Rehearsal
+	asked  []scripttest.Rehearsal
 }
 
-func (s *sim) Run(_ context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
+func (s *sim) Run(_ context.Context, r scripttest.Rehearsal) (scripttest.Rehearsed, error) {
 	s.asked = append(s.asked, r)
 	return s.answer, s.err
 }
 
-func (s *sim) Plan(context.Context, scripts.Rehearsal) (scripts.Plan, error) {
+func (s *sim) Plan(context.Context, scripttest.Rehearsal) (scripts.Plan, error) {
 	return scripts.Plan{
 		Calls: []scripts.PlannedCall{
 			{Seq: 1, Operation: "herodb.create", Name: "store"},
@@ -37,19 +40,19 @@ func (s *sim) Plan(context.Context, scripts.Rehearsal) (scripts.Plan, error) {
 	}, s.err
 }
 
-func (s *sim) Resources(context.Context) ([]scripts.SimResource, error) {
-	return []scripts.SimResource{{Kind: writ.KindVolume, Name: "a", Node: "n1", Values: map[string]any{"size_gib": int64(2)}}}, s.err
+func (s *sim) Resources(context.Context) ([]scripttest.SimResource, error) {
+	return []scripttest.SimResource{{Kind: writ.KindVolume, Name: "a", Node: "n1", Values: map[string]any{"size_gib": int64(2)}}}, s.err
 }
 
 func testBundle(text string) scripts.Bundle {
 	return scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: []byte(text)}}
 }
 
-func testFile(t testing.TB, text string, modules ...scripts.Source) *scripts.TestFile {
+func testFile(t testing.TB, text string, modules ...scripts.Source) *interpreter.TestFile {
 	t.Helper()
 	bundle := testBundle(text)
 	bundle.Modules = modules
-	f, err := scripts.CompileTests(bundle)
+	f, err := interpreter.CompileTests(bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,7 @@ func testFile(t testing.TB, text string, modules ...scripts.Source) *scripts.Tes
 
 // said formats a verdict as lines: outcome first, then "! position: text" for failures and " position: text" for other
 // notes.
-func said(v scripts.Verdict) string {
+func said(v scripttest.Verdict) string {
 	lines := []string{string(v.Outcome)}
 	for _, n := range v.Notes {
 		mark := " "
@@ -75,10 +78,10 @@ func said(v scripts.Verdict) string {
 }
 
 // played is a run with calls in each final state.
-var played = scripts.Rehearsed{
+var played = scripttest.Rehearsed{
 	State: "failed", Failure: &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "full"}, Position: "web.tengo:3:1"},
 	Logs: []string{"hello"},
-	Calls: []scripts.RehearsedCall{
+	Calls: []scripttest.RehearsedCall{
 		{Call: writ.Call{Seq: 1, Operation: "volume.create", Name: "a", State: writ.CallSucceeded, Change: writ.ChangeCreated, Attempt: 2, NodeName: "n1"},
 			Values: map[string]any{"path": "/a"}},
 		{Call: writ.Call{Seq: 2, Operation: "machine.create", Name: "m", State: writ.CallFailed, Attempt: 1, Error: writ.Errorf(writ.CodeNoCapacity, "full")},
@@ -165,11 +168,11 @@ helper_test := func(t) { t.fatal("is none") }
 test_second := func(t) { t.equal(more(), 1); t.equal(more(), 2) }
 test_third := func(u) { test_first(u) }
 `)
-	if diff := cmp.Diff([]scripts.Test{{Name: "test_first", Line: 3}, {Name: "test_second", Line: 5}, {Name: "test_third", Line: 6}}, f.Tests()); diff != "" {
+	if diff := cmp.Diff([]scripttest.Test{{Name: "test_first", Line: 3}, {Name: "test_second", Line: 5}, {Name: "test_third", Line: 6}}, f.Tests()); diff != "" {
 		t.Errorf("tests (-want +got):\n%s", diff)
 	}
 	for i := range f.Tests() {
-		if v := f.Run(t.Context(), i, &sim{}); v.Outcome != scripts.TestPassed {
+		if v := f.Run(t.Context(), i, &sim{}); v.Outcome != scripttest.Passed {
 			t.Errorf("%s: %s", v.Test, said(v))
 		}
 	}
@@ -200,16 +203,16 @@ func TestRunGetsTheOptionsOfTheTest(t *testing.T) {
 	})
 	t.run("b.tengo")
 }`)
-	if v := f.Run(t.Context(), 0, s); v.Outcome != scripts.TestPassed {
+	if v := f.Run(t.Context(), 0, s); v.Outcome != scripttest.Passed {
 		t.Fatal(said(v))
 	}
-	want := []scripts.Rehearsal{{
+	want := []scripttest.Rehearsal{{
 		Script: "../web.tengo", Params: map[string]any{"count": int64(2), "names": []any{"a"}}, Project: "shop", Deployment: "web",
-		Faults: []scripts.Fault{
-			{Target: scripts.Target{Operation: "machine.create", Name: "web-1"}, Code: writ.CodeNoCapacity, Message: "full", Times: 2},
-			{Target: scripts.Target{Operation: "node.ping"}, Code: writ.CodeInjected, Message: "the test makes node.ping fail"},
+		Faults: []scripttest.Fault{
+			{Target: scripttest.Target{Operation: "machine.create", Name: "web-1"}, Code: writ.CodeNoCapacity, Message: "full", Times: 2},
+			{Target: scripttest.Target{Operation: "node.ping"}, Code: writ.CodeInjected, Message: "the test makes node.ping fail"},
 		},
-		Results: []scripts.Substitute{{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}}},
+		Results: []scripttest.Substitute{{Target: scripttest.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}}},
 	}, {Script: "b.tengo"}}
 	if diff := cmp.Diff(want, s.asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -217,7 +220,7 @@ func TestRunGetsTheOptionsOfTheTest(t *testing.T) {
 }
 
 func TestUnusedExpectationFailsTheTest(t *testing.T) {
-	s := &sim{answer: scripts.Rehearsed{Untouched: []scripts.Target{{Operation: "machine.create", Name: "web-9"}}}}
+	s := &sim{answer: scripttest.Rehearsed{Untouched: []scripttest.Target{{Operation: "machine.create", Name: "web-9"}}}}
 	f := testFile(t, `test_it := func(t) { t.run("web.tengo", {fail: {"machine.create web-9": {}}}); t.log("goes on") }`)
 	want := "fail\n! 1:22: this run of web.tengo did not call machine.create web-9\n  1:80: goes on"
 	if got := said(f.Run(t.Context(), 0, s)); got != want {
@@ -241,7 +244,7 @@ func TestTestEndsWithItsContext(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("its time is over"))
 	f := testFile(t, `test_it := func(t) { for { } }`)
-	if v := f.Run(ctx, 0, &sim{}); v.Outcome != scripts.TestFailed || len(v.Notes) != 1 || v.Notes[0].Text != "its time is over" {
+	if v := f.Run(ctx, 0, &sim{}); v.Outcome != scripttest.Failed || len(v.Notes) != 1 || v.Notes[0].Text != "its time is over" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -273,12 +276,12 @@ func TestCheckUnderstandsTestFiles(t *testing.T) {
 		{"test_a := func(t) { t.run(\"a\", {fail: {\"node.ping\": 1, \"node.facts\": {code: \"NO_CAPACITI\", tiems: 1, times: 0}}, results: {\"node.facts\": {cpus: \"2\", cpu: 1}}}) }",
 			[]string{"W0504 1:53", "W0504 1:77", "W0504 1:92", "W0504 1:109", "W0504 1:145", "W0504 1:150"}},
 	} {
-		r := scripts.Check(testBundle(tt.text))
+		r := check.Check(testBundle(tt.text))
 		if diff := cmp.Diff(tt.want, findings(r)); diff != "" {
 			t.Errorf("%s\n(-want +got):\n%s\n%s", tt.text, diff, r)
 		}
 	}
-	r := scripts.Check(scripts.Bundle{
+	r := check.Check(scripts.Bundle{
 		Main:    scripts.Source{Name: "web_test.tengo", Text: []byte("m := import(\"lib/m\"); test_a := func(t) { t.log(m) }")},
 		Modules: []scripts.Source{{Name: "lib/m", Text: []byte(v + "export 1\n")}},
 	})
@@ -289,11 +292,11 @@ func TestCheckUnderstandsTestFiles(t *testing.T) {
 
 func TestOnlyTestFilesHaveTests(t *testing.T) {
 	text := []byte("test_a := func(t) { t.log(1) }\n")
-	if _, err := scripts.CompileTests(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: text}}); writ.CodeOf(err) != writ.CodeScriptInvalid {
+	if _, err := interpreter.CompileTests(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: text}}); writ.CodeOf(err) != writ.CodeScriptInvalid {
 		t.Errorf("%v", err)
 	}
 	// A test file that is run as a script does nothing.
-	p, err := scripts.Compile(scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: text}})
+	p, err := interpreter.Compile(scripts.Bundle{Main: scripts.Source{Name: "web_test.tengo", Text: text}})
 	if err != nil {
 		t.Fatal(err)
 	}

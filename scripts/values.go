@@ -2,21 +2,21 @@ package scripts
 
 // Values of calls are plain maps, lists and scalars. A handle and an unknown value are maps with one special key.
 
-// refKey is the only key of an encoded handle.
-const refKey = "ref"
+// RefKey is the only key of an encoded handle.
+const RefKey = "ref"
 
 // RefOf decodes an encoded handle, {"ref": seq}.
 func RefOf(v any) (seq int, ok bool) {
 	m, _ := v.(map[string]any)
-	n, ok := m[refKey].(int64)
+	n, ok := m[RefKey].(int64)
 	return int(n), ok && len(m) == 1
 }
 
-// knownAfter is the only key of an encoded unknown value. No field of an operation can have this name.
-const knownAfter = "(known after)"
+// KnownAfterKey is the only key of an encoded unknown value. No field of an operation can have this name.
+const KnownAfterKey = "(known after)"
 
-// knownAtSubmission is the text for a value that is known as soon as the run exists.
-const knownAtSubmission = "(known at submission)"
+// KnownAtSubmission is the text for a value that is known as soon as the run exists.
+const KnownAtSubmission = "(known at submission)"
 
 // KnownAfter reports whether v is an encoded unknown value, and returns the calls after which it is known. It returns
 // no calls for a value that is known as soon as the run exists.
@@ -25,7 +25,7 @@ func KnownAfter(v any) (seqs []int, unknown bool) {
 	if !ok || len(m) != 1 {
 		return nil, false
 	}
-	list, ok := m[knownAfter].([]any)
+	list, ok := m[KnownAfterKey].([]any)
 	if !ok {
 		return nil, false
 	}
@@ -39,8 +39,8 @@ func KnownAfter(v any) (seqs []int, unknown bool) {
 	return seqs, true
 }
 
-// sizeOf estimates the size of the encoding of v in bytes. The estimate is never too low.
-func sizeOf(v any) int {
+// EncodedSize estimates the size of the encoding of v in bytes. The estimate is never too low.
+func EncodedSize(v any) int {
 	const head, number = 5, 9
 	switch v := v.(type) {
 	case string:
@@ -50,17 +50,17 @@ func sizeOf(v any) int {
 	case []any:
 		size := head
 		for _, e := range v {
-			size += sizeOf(e)
+			size += EncodedSize(e)
 		}
 		return size
 	case map[string]any:
 		size := head
 		for key, e := range v {
-			size += head + len(key) + sizeOf(e)
+			size += head + len(key) + EncodedSize(e)
 		}
 		return size
-	case interface{ encodedSize() int }:
-		return v.encodedSize()
+	case interface{ EncodedSize() int }:
+		return v.EncodedSize()
 	default:
 		return 1
 	}

@@ -6,7 +6,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/scripts"
+	"writ/scripts/check"
 	"writ/supervisor/program"
 )
 
@@ -17,17 +17,17 @@ const maxChecks = 64
 // parameters, and to check it takes longer than the rest of what is decided on a submission.
 type checks struct {
 	mu      sync.Mutex
-	reports map[writ.Digest]scripts.Report
+	reports map[writ.Digest]check.Report
 	order   []writ.Digest // of reports, the oldest first
 }
 
-func newChecks() *checks { return &checks{reports: make(map[writ.Digest]scripts.Report)} }
+func newChecks() *checks { return &checks{reports: make(map[writ.Digest]check.Report)} }
 
 // maxChecking is how many scripts are checked at a time. One of each project may be: the biggest take a tenth of a second of CPU time.
 const maxChecking = 2
 
 // check checks the script of a payload. The report is shared and must not be changed.
-func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (scripts.Report, error) {
+func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (check.Report, error) {
 	bundle := program.BundleOf(p)
 	digest := bundle.Digest()
 	if report, known := s.checks.find(digest); known {
@@ -35,19 +35,19 @@ func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (scripts.Re
 	}
 	done, err := s.checking.Enter(ctx, string(p.Project))
 	if err != nil {
-		return scripts.Report{}, err
+		return check.Report{}, err
 	}
 	defer done()
 	if report, known := s.checks.find(digest); known { // since it began to wait
 		return report, nil
 	}
-	report := scripts.Check(bundle)
+	report := check.Check(bundle)
 	s.checks.keep(digest, report)
 	return report, nil
 }
 
 // find returns the report on a script that was checked before and is good.
-func (c *checks) find(digest writ.Digest) (scripts.Report, bool) {
+func (c *checks) find(digest writ.Digest) (check.Report, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	report, known := c.reports[digest]
@@ -55,7 +55,7 @@ func (c *checks) find(digest writ.Digest) (scripts.Report, bool) {
 }
 
 // keep remembers the report on a script, if it is good.
-func (c *checks) keep(digest writ.Digest, report scripts.Report) {
+func (c *checks) keep(digest writ.Digest, report check.Report) {
 	if !report.OK() {
 		return
 	}

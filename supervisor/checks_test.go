@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"writ/identity"
-	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestOnlyGoodScriptsAreRemembered(t *testing.T) {
 	c := newChecks()
 	s := &Supervisor{checks: c}
-	check := func(text string, of ...any) scripts.Report {
+	check := func(text string, of ...any) check.Report {
 		t.Helper()
 		report, err := s.check(t.Context(), &identity.Payload{Script: identity.File{Name: "a.tengo", Text: fmt.Appendf(nil, text, of...)}})
 		if err != nil {

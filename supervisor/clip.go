@@ -9,5 +9,4 @@ const (
 
 func clip(text string, limit int) string { return bound.Clip(text, limit) }
 
-
 func amountOf(n int64) int64 { return bound.Amount(n) }

@@ -8,13 +8,14 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/scripts"
+	"writ/scripts/interpreter"
 	"writ/supervisor/journal"
 )
 
 // planned makes the plan of a payload as a client does.
 func (s *sim) planned(p *identity.Payload) scripts.Plan {
 	s.t.Helper()
-	plan, err := scripts.PlanOf(s.t.Context(), scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}, scripts.Inputs{
+	plan, err := interpreter.PlanOf(s.t.Context(), scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}, scripts.Inputs{
 		Params: p.Params, Project: p.ProjectName, Datacenter: p.Datacenter, DatacenterName: s.roster.Datacenter(p.Datacenter).Name,
 		Allow: p.Allow, MaxCalls: p.MaxCalls,
 	})

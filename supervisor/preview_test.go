@@ -18,6 +18,7 @@ import (
 	"writ/internal/testenv"
 	"writ/scripts"
 	"writ/scripts/examples"
+	"writ/scripts/interpreter"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -29,7 +30,7 @@ func (s *sim) proposal(p *identity.Payload) writ.Proposal {
 	for _, m := range p.Modules {
 		bundle.Modules = append(bundle.Modules, scripts.Source(m))
 	}
-	plan, err := scripts.PlanOf(s.t.Context(), bundle, scripts.Inputs{
+	plan, err := interpreter.PlanOf(s.t.Context(), bundle, scripts.Inputs{
 		Params: p.Params, Project: p.ProjectName, Datacenter: theDatacenter, DatacenterName: "ams1", Allow: p.Allow, MaxCalls: p.MaxCalls,
 	})
 	if err != nil || plan.Failure != nil {

@@ -29,6 +29,8 @@ import (
 	"writ/runner/queue/memory"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 	"writ/supervisor"
 	"writ/supervisor/journal"
 	"writ/supervisor/nodes"
@@ -98,7 +100,7 @@ func newAge(t testing.TB) *age.X25519Identity {
 type inProcess struct{}
 
 func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	program, err := scripts.Compile(bundle)
+	program, err := interpreter.Compile(bundle)
 	if err != nil {
 		return scripts.Outcome{}, err
 	}
@@ -106,7 +108,7 @@ func (inProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts
 }
 
 func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
-	return scripts.PlanOf(ctx, bundle, inputs)
+	return interpreter.PlanOf(ctx, bundle, inputs)
 }
 
 // newSim founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
@@ -357,7 +359,7 @@ func (s *sim) payload(script string) *identity.Payload {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	report := scripts.Check(bundle)
+	report := check.Check(bundle)
 	if err := report.Err(); err != nil {
 		s.t.Fatalf("%v\n%s", err, report)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
 	"writ/scripts/library"
 )
 
@@ -227,7 +228,7 @@ func TestSnippetsPassTheCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, operation := catalog.Lookup(name)
-		if r := scripts.Check(bundle); !r.OK() || operation && len(r.Diagnostics) > 0 {
+		if r := check.Check(bundle); !r.OK() || operation && len(r.Diagnostics) > 0 {
 			t.Errorf("%s\n%s", name, r)
 		}
 	}
@@ -273,7 +274,7 @@ func TestProblemMatcherReadsDiagnostics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte("import(\"run\").log(b)\n")}}).String()
+	shown := check.Check(scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte("import(\"run\").log(b)\n")}}).String()
 	found := regexp.MustCompile(`"regexp": ("(?:[^"\\]|\\.)*")`).FindAllSubmatch(readme, -1)
 	if len(found) != 2 {
 		t.Fatalf("the README has %d expressions", len(found))

@@ -16,6 +16,8 @@ import (
 
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/interpreter"
 	"writ/scripts/library"
 	"writ/scripts/operation"
 )
@@ -148,7 +150,7 @@ func memberRules() (rules []rule) {
 				safe = append(safe, op.Verb)
 			}
 		}
-		for _, m := range scripts.Members(module) {
+		for _, m := range interpreter.Members(module) {
 			if _, ok := catalog.Lookup(module + "." + m.Name); !ok {
 				others = append(others, m.Name)
 			}
@@ -177,7 +179,7 @@ func fieldNames() []string {
 		walk(op.Args)
 	}
 	walk(operation.OptionSchema)
-	walk(scripts.ParamFields())
+	walk(check.ParamFields())
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -197,7 +199,7 @@ func wordRules() []rule {
 		{Name: scopeConstant, Match: words(constants)},
 		{Name: scopeFunc, Match: `\bfunc\b`},
 		{Name: scopeKeyword, Match: words(control)},
-		{Name: scopeBuiltin, Match: words(append(functions, scripts.Builtins()...))},
+		{Name: scopeBuiltin, Match: words(append(functions, interpreter.Builtins()...))},
 	}
 }
 

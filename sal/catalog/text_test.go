@@ -6,6 +6,7 @@ import (
 
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestExamplesOfOperationsAreValidScripts(t *testing.T) {
@@ -14,7 +15,7 @@ func TestExamplesOfOperationsAreValidScripts(t *testing.T) {
 		if !strings.Contains(text, op.Name()+"(") {
 			t.Errorf("the example of %s does not call it:\n%s", op.Name(), text)
 		}
-		report := scripts.Check(scripts.Bundle{Main: scripts.Source{Name: "example.tengo", Text: []byte(text)}})
+		report := check.Check(scripts.Bundle{Main: scripts.Source{Name: "example.tengo", Text: []byte(text)}})
 		if len(report.Diagnostics) > 0 {
 			t.Errorf("the example of %s:\n%s\n%s", op.Name(), text, report)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/interpreter"
 )
 
 // keptVMs limits the programs of a child with an idle VM: it takes 100 KiB, and the values that the last pass left on
@@ -20,7 +21,7 @@ type programs struct {
 
 // compiled is the result of compiling a bundle: a program or an error.
 type compiled struct {
-	program *scripts.Program
+	program *interpreter.Program
 	failure *writ.Error
 }
 
@@ -46,7 +47,7 @@ func (p *programs) moved() {
 func (p *programs) compile(digest writ.Digest, bundle *scripts.Bundle) *compiled {
 	c := &compiled{}
 	var err error
-	if c.program, err = scripts.Compile(*bundle); err != nil {
+	if c.program, err = interpreter.Compile(*bundle); err != nil {
 		c.failure = writ.AsError(err)
 	}
 	p.mu.Lock()
@@ -87,7 +88,7 @@ func (e *InProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scri
 
 // Plan implements scripts.Evaluator.
 func (e *InProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
-	return scripts.PlanOf(ctx, bundle, inputs)
+	return interpreter.PlanOf(ctx, bundle, inputs)
 }
 
 // Confinement returns nil: a script in this process is not confined.

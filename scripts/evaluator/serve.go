@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"writ/internal/pace"
-	"writ/scripts"
+	"writ/scripts/interpreter"
 )
 
 // childArgument is the whole command line of a child, after the name of the program.
@@ -178,7 +178,7 @@ func (m *memory) plan(r *request) (*answer, error) {
 	defer runtime.GC() // the garbage of a plan must not count against the next pass
 	ctx, done := m.bound(r)
 	defer done()
-	plan, err := scripts.PlanOf(ctx, *r.Bundle, *r.Inputs)
+	plan, err := interpreter.PlanOf(ctx, *r.Bundle, *r.Inputs)
 	if errors.Is(err, errQuantum) {
 		return &answer{Stopped: true}, nil
 	} else if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/check"
+	"writ/scripts/format"
 	"writ/scripts/library"
 )
 
@@ -58,7 +60,7 @@ func TestModulesAreGoodScripts(t *testing.T) {
 	for _, name := range library.Names() {
 		m, _ := library.Find(name)
 		text := []byte(m.Text)
-		formatted, err := scripts.Format(scripts.Source{Name: name, Text: text})
+		formatted, err := format.Format(scripts.Source{Name: name, Text: text})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +75,7 @@ func TestModulesAreGoodScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := scripts.Check(bundle); len(r.Diagnostics) > 0 {
+		if r := check.Check(bundle); len(r.Diagnostics) > 0 {
 			t.Errorf("%s:\n%s", name, r)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"writ/cmd/writ/internal/redact"
-	"writ/scripts"
+	"writ/scripts/check"
 )
 
 // Annotate writes the diagnostics as annotations, which GitHub shows beside the lines of a file.
-func Annotate(env *Env, report scripts.Report) {
+func Annotate(env *Env, report check.Report) {
 	for _, d := range report.Diagnostics {
 		text := d.Message
 		if d.Help != "" {

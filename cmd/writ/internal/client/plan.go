@@ -11,6 +11,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/scripts"
+	"writ/scripts/interpreter"
 )
 
 // Plan plans the script of an order. Without a roster nothing is known of its datacenter.
@@ -33,7 +34,7 @@ func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]
 			in.DatacenterName = d.Name
 		}
 	}
-	plan, err := scripts.Foresee(ctx, o.Script.Bundle, in, given)
+	plan, err := interpreter.Foresee(ctx, o.Script.Bundle, in, given)
 	if err != nil {
 		return plan, fmt.Errorf("plan the script: %w", err)
 	}

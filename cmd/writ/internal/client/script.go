@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/scripts"
+	"writ/scripts/check"
 	"writ/scripts/library"
 )
 
@@ -20,7 +21,7 @@ import (
 type Script struct {
 	Path   string
 	Bundle scripts.Bundle
-	Report scripts.Report // its diagnostics name files as Path does; a module of the library has its name only
+	Report check.Report // its diagnostics name files as Path does; a module of the library has its name only
 }
 
 // Modules are modules of an author's own that are not beside the script: by the names that it imports, their files.
@@ -94,7 +95,7 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 	if err != nil {
 		return Script{}, fmt.Errorf("read the script: %w", err)
 	}
-	s := Script{Path: path, Bundle: bundle, Report: scripts.Check(bundle)}
+	s := Script{Path: path, Bundle: bundle, Report: check.Check(bundle)}
 	for i := range s.Report.Diagnostics {
 		d := &s.Report.Diagnostics[i]
 		d.File = s.file(d.File, own)
@@ -131,7 +132,7 @@ func NewScript(name string, text []byte) Script {
 	if err != nil {
 		panic(err) // nothing was read
 	}
-	return Script{Path: name, Bundle: bundle, Report: scripts.Check(bundle)}
+	return Script{Path: name, Bundle: bundle, Report: check.Check(bundle)}
 }
 
 // readFile reads the start of a file. Errors name it as it was named.

@@ -9,6 +9,7 @@ import (
 	"writ/identity"
 	"writ/sal/catalog"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 // Destruction is what somebody says on the command line of what a script may destroy.
@@ -90,7 +91,7 @@ func (o *Order) Destroys(plan *scripts.Plan) (targets []string, all bool) {
 	if err != nil {
 		return nil, false // it cannot be planned either
 	}
-	texts, more := scripts.TargetsOf(o.Script.Bundle, params)
+	texts, more := check.TargetsOf(o.Script.Bundle, params)
 	if all && more {
 		return sortedOnce(targets), true // too many to be signed, which is said then
 	}

@@ -23,6 +23,7 @@ import (
 	"writ/sal"
 	"writ/sal/simulated"
 	"writ/scripts"
+	"writ/scripts/scripttest"
 	"writ/supervisor"
 	"writ/supervisor/journal"
 )
@@ -315,14 +316,14 @@ func (s *cluster) look(ctx context.Context, id writ.RunID) (run *journal.Run, ca
 }
 
 // played returns the outcome of an ended run.
-func (s *cluster) played(ctx context.Context, id writ.RunID) (scripts.Rehearsed, error) {
+func (s *cluster) played(ctx context.Context, id writ.RunID) (scripttest.Rehearsed, error) {
 	run, calls, err := s.look(ctx, id)
 	if err != nil {
-		return scripts.Rehearsed{}, fmt.Errorf("read the run: %w", err)
+		return scripttest.Rehearsed{}, fmt.Errorf("read the run: %w", err)
 	}
-	done := scripts.Rehearsed{State: string(run.State), Failure: run.Failure, Output: run.Output}
+	done := scripttest.Rehearsed{State: string(run.State), Failure: run.Failure, Output: run.Output}
 	for _, c := range calls {
-		done.Calls = append(done.Calls, scripts.RehearsedCall{Call: c.Call, Args: c.Args, Values: c.Values})
+		done.Calls = append(done.Calls, scripttest.RehearsedCall{Call: c.Call, Args: c.Args, Values: c.Values})
 	}
 	var lines []writ.LogLine
 	err = s.journal.Read(ctx, func(tx *journal.Tx) (err error) {

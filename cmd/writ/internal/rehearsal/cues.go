@@ -7,31 +7,31 @@ import (
 
 	"writ"
 	"writ/sal"
-	"writ/scripts"
+	"writ/scripts/scripttest"
 )
 
 // cues holds the injected faults and replaced results of calls.
 type cues struct {
 	mu       sync.Mutex
-	faults   []scripts.Fault
-	results  []scripts.Substitute
-	met      map[scripts.Target]bool
-	attempts map[scripts.Target]int // by operation and resource
+	faults   []scripttest.Fault
+	results  []scripttest.Substitute
+	met      map[scripttest.Target]bool
+	attempts map[scripttest.Target]int // by operation and resource
 }
 
 // set replaces the cues for a new run.
-func (c *cues) set(faults []scripts.Fault, results []scripts.Substitute) {
+func (c *cues) set(faults []scripttest.Fault, results []scripttest.Substitute) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults, c.results = faults, results
-	c.met, c.attempts = make(map[scripts.Target]bool), make(map[scripts.Target]int)
+	c.met, c.attempts = make(map[scripttest.Target]bool), make(map[scripttest.Target]int)
 }
 
 // untouched returns the targets of cues that no call has matched.
-func (c *cues) untouched() []scripts.Target {
+func (c *cues) untouched() []scripttest.Target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []scripts.Target
+	var all []scripttest.Target
 	for _, f := range c.faults {
 		if !c.met[f.Target] {
 			all = append(all, f.Target)
@@ -47,12 +47,12 @@ func (c *cues) untouched() []scripts.Target {
 
 // fail returns the injected error of an attempt, or nil if the attempt is to be executed. A cue for the resource takes
 // precedence over one for the operation.
-func (c *cues) fail(target scripts.Target) error {
+func (c *cues) fail(target scripttest.Target) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found *scripts.Fault
+	var found *scripttest.Fault
 	for i, f := range c.faults {
-		if f.Target == target || found == nil && f.Target == (scripts.Target{Operation: target.Operation}) {
+		if f.Target == target || found == nil && f.Target == (scripttest.Target{Operation: target.Operation}) {
 			found = &c.faults[i]
 		}
 	}
@@ -68,13 +68,13 @@ func (c *cues) fail(target scripts.Target) error {
 }
 
 // replace overrides fields of a result.
-func (c *cues) replace(target scripts.Target, values map[string]any) map[string]any {
+func (c *cues) replace(target scripttest.Target, values map[string]any) map[string]any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[string]any, len(values))
 	maps.Copy(all, values)
 	// A cue for the resource comes last and overrides.
-	for _, want := range []scripts.Target{{Operation: target.Operation}, target} {
+	for _, want := range []scripttest.Target{{Operation: target.Operation}, target} {
 		for _, r := range c.results {
 			if r.Target == want {
 				c.met[want] = true
@@ -93,7 +93,7 @@ type understudy struct {
 
 // Do returns the injected error, or executes the operation.
 func (u *understudy) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
-	target := scripts.Target{Operation: request.Operation.Name(), Name: request.Resource.Name}
+	target := scripttest.Target{Operation: request.Operation.Name(), Name: request.Resource.Name}
 	if err := u.cues.fail(target); err != nil {
 		return sal.Outcome{}, err
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/scripts"
+	"writ/scripts/scripttest"
 )
 
 // A script can be tested without its secrets: the test's datacenter makes them up.
@@ -15,11 +15,11 @@ run := import("run")
 store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})
 run.output({address: store.address})
 `})
-	if plan, err := s.Plan(t.Context(), scripts.Rehearsal{Script: "db.tengo"}); err != nil || plan.Failure != nil || len(plan.Calls) != 1 {
+	if plan, err := s.Plan(t.Context(), scripttest.Rehearsal{Script: "db.tengo"}); err != nil || plan.Failure != nil || len(plan.Calls) != 1 {
 		t.Errorf("%+v, %v", plan, err)
 	}
 	for range 2 {
-		if done := play(t, s, scripts.Rehearsal{Script: "db.tengo"}); done.State != string(writ.RunSucceeded) || done.Output["address"] == nil {
+		if done := play(t, s, scripttest.Rehearsal{Script: "db.tengo"}); done.State != string(writ.RunSucceeded) || done.Output["address"] == nil {
 			t.Errorf("%+v", done)
 		}
 	}

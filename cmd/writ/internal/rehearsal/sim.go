@@ -18,6 +18,8 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/identity"
 	"writ/scripts"
+	"writ/scripts/interpreter"
+	"writ/scripts/scripttest"
 	"writ/supervisor/journal"
 )
 
@@ -32,7 +34,7 @@ type Sim struct {
 	cluster *cluster
 }
 
-var _ scripts.Sim = (*Sim)(nil)
+var _ scripttest.Sim = (*Sim)(nil)
 
 // deadline is the signed deadline of runs. A test ends earlier.
 const deadline = time.Hour
@@ -51,27 +53,27 @@ func (s *Sim) Close() error {
 
 // Run implements scripts.Sim. Like `writ submit`, it checks, signs and submits the script. The key exists only in this
 // process.
-func (s *Sim) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
+func (s *Sim) Run(ctx context.Context, r scripttest.Rehearsal) (scripttest.Rehearsed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	script, err := s.script(r.Script)
 	if err != nil {
-		return scripts.Rehearsed{}, err
+		return scripttest.Rehearsed{}, err
 	}
-	if err := s.found(ctx, cmp.Or(r.Nodes, scripts.SimNodes)); err != nil {
-		return scripts.Rehearsed{}, err
+	if err := s.found(ctx, cmp.Or(r.Nodes, scripttest.SimNodes)); err != nil {
+		return scripttest.Rehearsed{}, err
 	}
 	cues := s.cluster.cues
 	cues.set(r.Faults, r.Results)
 	run, err := s.submit(ctx, script, r)
 	if refusal, ok := errors.AsType[*writ.Error](err); ok && ctx.Err() == nil && refusal.Code.Info().Kind != writ.Unavailable {
-		return scripts.Rehearsed{State: scripts.StateRefused, Failure: failureOf(refusal)}, nil
+		return scripttest.Rehearsed{State: scripttest.StateRefused, Failure: failureOf(refusal)}, nil
 	}
 	if err != nil {
-		return scripts.Rehearsed{}, err
+		return scripttest.Rehearsed{}, err
 	}
 	if err := s.cluster.await(ctx, run); err != nil {
-		return scripts.Rehearsed{}, s.unended(r.Script, run, err)
+		return scripttest.Rehearsed{}, s.unended(r.Script, run, err)
 	}
 	done, err := s.cluster.played(ctx, run)
 	done.Untouched = cues.untouched()
@@ -79,7 +81,7 @@ func (s *Sim) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed, 
 }
 
 // Plan implements scripts.Sim. It needs no datacenter.
-func (s *Sim) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, error) {
+func (s *Sim) Plan(ctx context.Context, r scripttest.Rehearsal) (scripts.Plan, error) {
 	script, err := s.script(r.Script)
 	if err != nil {
 		return scripts.Plan{}, err
@@ -91,7 +93,7 @@ func (s *Sim) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, erro
 	if err != nil {
 		return scripts.Plan{}, err
 	}
-	return scripts.PlanOf(ctx, script.Bundle, scripts.Inputs{
+	return interpreter.PlanOf(ctx, script.Bundle, scripts.Inputs{
 		Params: params, Project: cmp.Or(r.Project, client.DefaultProject), DatacenterName: datacenterName,
 		Allow: script.Report.Operations, MaxCalls: scripts.MaxCalls, Secrets: client.FirstVersions(script.Report.Secrets),
 	})
@@ -137,7 +139,7 @@ func (s *Sim) found(ctx context.Context, nodes int) (err error) {
 }
 
 // submit signs and submits a script.
-func (s *Sim) submit(ctx context.Context, script client.Script, r scripts.Rehearsal) (writ.RunID, error) {
+func (s *Sim) submit(ctx context.Context, script client.Script, r scripttest.Rehearsal) (writ.RunID, error) {
 	cluster := s.cluster
 	project, err := cluster.project(ctx, r.Project)
 	if err != nil {
@@ -178,7 +180,7 @@ func (s *Sim) unended(script string, run writ.RunID, why error) error {
 	text := fmt.Sprintf("%v: %s is %s", why, script, state.State)
 	for _, c := range calls {
 		if !c.State.Ended() {
-			text += fmt.Sprintf("\n  %s is %s", scripts.Target{Operation: c.Operation, Name: c.Name}, c.State)
+			text += fmt.Sprintf("\n  %s is %s", scripttest.Target{Operation: c.Operation, Name: c.Name}, c.State)
 			if why := c.Why.String(); why != "" {
 				text += ": " + why
 			}
@@ -188,7 +190,7 @@ func (s *Sim) unended(script string, run writ.RunID, why error) error {
 }
 
 // Resources implements scripts.Sim.
-func (s *Sim) Resources(ctx context.Context) ([]scripts.SimResource, error) {
+func (s *Sim) Resources(ctx context.Context) ([]scripttest.SimResource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cluster == nil {
@@ -210,9 +212,9 @@ func (s *Sim) Resources(ctx context.Context) ([]scripts.SimResource, error) {
 	slices.SortFunc(found, func(a, b *journal.Resource) int {
 		return strings.Compare(a.ResourceID.String(), b.ResourceID.String())
 	})
-	all := make([]scripts.SimResource, len(found))
+	all := make([]scripttest.SimResource, len(found))
 	for i, r := range found {
-		all[i] = scripts.SimResource{Kind: r.Kind, Name: r.Name, Node: names[r.Node], Args: r.Args, Values: r.Values}
+		all[i] = scripttest.SimResource{Kind: r.Kind, Name: r.Name, Node: names[r.Node], Args: r.Args, Values: r.Values}
 	}
 	return all, err
 }

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/scripts"
 	"writ/scripts/evaluator"
+	"writ/scripts/scripttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,7 +50,7 @@ run.output({path: root.path, project: run.project})
 `
 
 // play runs a script that must be valid.
-func play(t testing.TB, s *Sim, r scripts.Rehearsal) scripts.Rehearsed {
+func play(t testing.TB, s *Sim, r scripttest.Rehearsal) scripttest.Rehearsed {
 	t.Helper()
 	done, err := s.Run(t.Context(), r)
 	if err != nil {
@@ -60,9 +60,9 @@ func play(t testing.TB, s *Sim, r scripts.Rehearsal) scripts.Rehearsed {
 }
 
 // ends describes the end of each call, for example "volume.create root: succeeded created again" after two attempts.
-func ends(done scripts.Rehearsed) (all []string) {
+func ends(done scripttest.Rehearsed) (all []string) {
 	for _, c := range done.Calls {
-		text := scripts.Target{Operation: c.Operation, Name: c.Name}.String() + ": " + string(c.State) + " " + string(c.Change)
+		text := scripttest.Target{Operation: c.Operation, Name: c.Name}.String() + ": " + string(c.State) + " " + string(c.Change)
 		if c.Error != nil && c.State != writ.CallSucceeded {
 			text += string(c.Error.Code)
 		}
@@ -71,7 +71,7 @@ func ends(done scripts.Rehearsed) (all []string) {
 	return all
 }
 
-func wantEnds(t *testing.T, done scripts.Rehearsed, want ...string) {
+func wantEnds(t *testing.T, done scripttest.Rehearsed, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, ends(done)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -80,13 +80,13 @@ func wantEnds(t *testing.T, done scripts.Rehearsed, want ...string) {
 
 func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
 	s := newSim(t, map[string]string{"two.tengo": two})
-	first := play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	first := play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	if first.State != "succeeded" || first.Failure != nil || len(first.Logs) != 1 || first.Logs[0] != "made m" || first.Output["project"] != "default" {
 		t.Errorf("%+v", first)
 	}
 	wantEnds(t, first, "volume.create root: succeeded created", "machine.create m: succeeded created")
-	wantEnds(t, play(t, s, scripts.Rehearsal{Script: "two.tengo"}), "volume.create root: succeeded unchanged", "machine.create m: succeeded unchanged")
-	wantEnds(t, play(t, s, scripts.Rehearsal{Script: "two.tengo", Params: map[string]any{"size": int64(2)}}),
+	wantEnds(t, play(t, s, scripttest.Rehearsal{Script: "two.tengo"}), "volume.create root: succeeded unchanged", "machine.create m: succeeded unchanged")
+	wantEnds(t, play(t, s, scripttest.Rehearsal{Script: "two.tengo", Params: map[string]any{"size": int64(2)}}),
 		"volume.create root: succeeded updated", "machine.create m: succeeded unchanged")
 
 	found, err := s.Resources(t.Context())
@@ -97,13 +97,13 @@ func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
 
 // Retries are delayed by a second or more in other datacenters. Five delayed retries would exceed this test's timeout.
 func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
-	fault := func(target scripts.Target, code writ.Code, times int) scripts.Rehearsal {
-		return scripts.Rehearsal{Script: "two.tengo", Faults: []scripts.Fault{{Target: target, Code: code, Message: "told to", Times: times}}}
+	fault := func(target scripttest.Target, code writ.Code, times int) scripttest.Rehearsal {
+		return scripttest.Rehearsal{Script: "two.tengo", Faults: []scripttest.Fault{{Target: target, Code: code, Message: "told to", Times: times}}}
 	}
-	root := scripts.Target{Operation: "volume.create", Name: "root"}
+	root := scripttest.Target{Operation: "volume.create", Name: "root"}
 	for _, tt := range []struct {
 		name  string
-		run   scripts.Rehearsal
+		run   scripttest.Rehearsal
 		state string
 		ends  []string
 	}{
@@ -111,7 +111,7 @@ func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
 		{"five times", fault(root, writ.CodeInjected, 5), "succeeded", []string{"volume.create root: succeeded created again again again again again", "machine.create m: succeeded created"}},
 		{"always", fault(root, writ.CodeInjected, 0), "failed", []string{"volume.create root: failed INJECTED again again again again again", "machine.create m: cancelled INJECTED"}},
 		{"for good", fault(root, writ.CodeQuotaExceeded, 1), "failed", []string{"volume.create root: failed QUOTA_EXCEEDED", "machine.create m: cancelled QUOTA_EXCEEDED"}},
-		{"by operation", fault(scripts.Target{Operation: "machine.create"}, writ.CodeDriverFailed, 1), "succeeded", []string{"volume.create root: succeeded created", "machine.create m: succeeded created again"}},
+		{"by operation", fault(scripttest.Target{Operation: "machine.create"}, writ.CodeDriverFailed, 1), "succeeded", []string{"volume.create root: succeeded created", "machine.create m: succeeded created again"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +125,7 @@ func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
 				t.Errorf("%+v", c.Error)
 			}
 			// The previous faults are cleared.
-			if again := play(t, s, scripts.Rehearsal{Script: "two.tengo"}); again.State != "succeeded" {
+			if again := play(t, s, scripttest.Rehearsal{Script: "two.tengo"}); again.State != "succeeded" {
 				t.Errorf("again: %+v", again.Failure)
 			}
 		})
@@ -138,26 +138,26 @@ volume := import("volume"); run := import("run"); node := import("node")
 for name in ["a", "b"] { run.log(volume.create(name, {size_gib: 1}).err) }
 run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.facts().hostname})
 `})
-	done := play(t, s, scripts.Rehearsal{Script: "a.tengo", Nodes: 1,
-		Faults: []scripts.Fault{
-			{Target: scripts.Target{Operation: "volume.create", Name: "b"}, Code: writ.CodeDiskFull, Message: "b", Times: 1},
-			{Target: scripts.Target{Operation: "volume.create"}, Code: writ.CodeQuotaExceeded, Message: "any", Times: 0},
-			{Target: scripts.Target{Operation: "volume.delete"}, Code: writ.CodeInjected},
+	done := play(t, s, scripttest.Rehearsal{Script: "a.tengo", Nodes: 1,
+		Faults: []scripttest.Fault{
+			{Target: scripttest.Target{Operation: "volume.create", Name: "b"}, Code: writ.CodeDiskFull, Message: "b", Times: 1},
+			{Target: scripttest.Target{Operation: "volume.create"}, Code: writ.CodeQuotaExceeded, Message: "any", Times: 0},
+			{Target: scripttest.Target{Operation: "volume.delete"}, Code: writ.CodeInjected},
 		},
-		Results: []scripts.Substitute{
-			{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
-			{Target: scripts.Target{Operation: "volume.create", Name: "c"}, Values: map[string]any{"path": "/c"}},
+		Results: []scripttest.Substitute{
+			{Target: scripttest.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
+			{Target: scripttest.Target{Operation: "volume.create", Name: "c"}, Values: map[string]any{"path": "/c"}},
 		},
 	})
 	wantEnds(t, done, "volume.create a: failed QUOTA_EXCEEDED", "volume.create b: succeeded created again", "volume.get a: failed RESOURCE_UNKNOWN")
-	want := []scripts.Target{{Operation: "volume.delete"}, {Operation: "node.facts"}, {Operation: "volume.create", Name: "c"}}
+	want := []scripttest.Target{{Operation: "volume.delete"}, {Operation: "node.facts"}, {Operation: "volume.create", Name: "c"}}
 	if diff := cmp.Diff(want, done.Untouched); diff != "" {
 		t.Errorf("untouched (-want +got):\n%s", diff)
 	}
-	done = play(t, s, scripts.Rehearsal{Script: "a.tengo", Nodes: 1, Results: []scripts.Substitute{
-		{Target: scripts.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
-		{Target: scripts.Target{Operation: "volume.create", Name: "a"}, Values: map[string]any{"path": "/mine"}},
-		{Target: scripts.Target{Operation: "volume.create"}, Values: map[string]any{"path": "/any"}},
+	done = play(t, s, scripttest.Rehearsal{Script: "a.tengo", Nodes: 1, Results: []scripttest.Substitute{
+		{Target: scripttest.Target{Operation: "node.facts"}, Values: map[string]any{"cpus": int64(2)}},
+		{Target: scripttest.Target{Operation: "volume.create", Name: "a"}, Values: map[string]any{"path": "/mine"}},
+		{Target: scripttest.Target{Operation: "volume.create"}, Values: map[string]any{"path": "/any"}},
 	}})
 	if diff := cmp.Diff(map[string]any{"path": "/mine", "cpus": int64(2), "host": "n1"}, done.Output); diff != "" || len(done.Untouched) > 0 {
 		t.Errorf("output (-want +got):\n%s%v", diff, done.Untouched)
@@ -170,8 +170,8 @@ func TestARefusalIsWhatCameOfARun(t *testing.T) {
 		`parameter "size" must be 1 to 10, not 11`: {"size": int64(11)},
 		`the script has no parameter "sice"`:       {"sice": int64(1)},
 	} {
-		done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Params: params})
-		if done.State != scripts.StateRefused || done.Failure == nil || done.Failure.Message != name || done.Failure.Code != writ.CodeUsage {
+		done := play(t, s, scripttest.Rehearsal{Script: "two.tengo", Params: params})
+		if done.State != scripttest.StateRefused || done.Failure == nil || done.Failure.Message != name || done.Failure.Code != writ.CodeUsage {
 			t.Errorf("%s %+v", done.State, done.Failure)
 		}
 	}
@@ -184,7 +184,7 @@ func TestAnImpossibleFaultIsAnError(t *testing.T) {
 		"a_test.tengo": "has tests and is not a script",
 		"bad.tengo":    "bad.tengo does not pass its check:\nerror[W0104]: volume.create has no field \"size\"\n --> ",
 	} {
-		if _, err := s.Run(t.Context(), scripts.Rehearsal{Script: path}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Run(t.Context(), scripttest.Rehearsal{Script: path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -192,10 +192,10 @@ func TestAnImpossibleFaultIsAnError(t *testing.T) {
 
 func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
 	s := newSim(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
-	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	ctx, stop := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, writ.Errorf(writ.CodeTimeout, "its time is over"))
 	defer stop()
-	_, err := s.Run(ctx, scripts.Rehearsal{Script: "slow.tengo"})
+	_, err := s.Run(ctx, scripttest.Rehearsal{Script: "slow.tengo"})
 	if err == nil || !strings.Contains(err.Error(), "its time is over: slow.tengo is running\n  volume.create slow-100-a is ") {
 		t.Errorf("%v", err)
 	}
@@ -203,9 +203,9 @@ func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
 
 func TestARunEndsWithItsDatacenter(t *testing.T) {
 	s := newSim(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
-	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	s.cluster.begin(t.Context(), func(context.Context) error { return errors.New("no more") })
-	_, err := s.Run(t.Context(), scripts.Rehearsal{Script: "slow.tengo"})
+	_, err := s.Run(t.Context(), scripttest.Rehearsal{Script: "slow.tengo"})
 	if err == nil || !strings.Contains(err.Error(), "broke down: no more: slow.tengo is ") {
 		t.Errorf("%v", err)
 	}
@@ -216,18 +216,18 @@ func TestARunEndsWithItsDatacenter(t *testing.T) {
 
 func TestProjectsAndDeploymentsAreThereWhenTheyAreNamed(t *testing.T) {
 	s := newSim(t, map[string]string{"two.tengo": two})
-	mine := play(t, s, scripts.Rehearsal{Script: "two.tengo"})
+	mine := play(t, s, scripttest.Rehearsal{Script: "two.tengo"})
 	for range 2 {
-		done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "web"})
+		done := play(t, s, scripttest.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "web"})
 		if done.State != "succeeded" || done.Output["project"] != "shop" || done.Output["path"] == mine.Output["path"] {
 			t.Errorf("%+v", done)
 		}
 	}
-	done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "other"})
+	done := play(t, s, scripttest.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "other"})
 	if done.State != "failed" || done.Failure.Code != writ.CodeNotOwner {
 		t.Errorf("%+v", done)
 	}
-	other := play(t, newSim(t, map[string]string{"two.tengo": two}), scripts.Rehearsal{Script: "two.tengo"})
+	other := play(t, newSim(t, map[string]string{"two.tengo": two}), scripttest.Rehearsal{Script: "two.tengo"})
 	if other.Output["path"] != mine.Output["path"] {
 		t.Errorf("the same machine of another test has another address: %v, %v", other.Output, mine.Output)
 	}
@@ -237,7 +237,7 @@ func BenchmarkFirstRun(b *testing.B) {
 	files := map[string]string{"two.tengo": two}
 	for b.Loop() {
 		s := newSim(b, files)
-		play(b, s, scripts.Rehearsal{Script: "two.tengo"})
+		play(b, s, scripttest.Rehearsal{Script: "two.tengo"})
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}

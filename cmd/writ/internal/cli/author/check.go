@@ -12,13 +12,14 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 // checked is the result of a check of one file.
 type checked struct {
 	File string `json:"file"`
 	OK   bool   `json:"ok"`
-	scripts.Report
+	check.Report
 }
 
 // unsaved is the name of a script that is read from standard input.
@@ -183,7 +184,7 @@ func (c checked) text(wide bool) string {
 }
 
 // destroys describes the targets that a script destroys, as far as the source shows them.
-func destroys(r scripts.Report) string {
+func destroys(r check.Report) string {
 	targets := strings.Join(r.Targets, ", ")
 	switch {
 	case !r.Destructive:

@@ -12,8 +12,8 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/internal/meant"
 	"writ/sal/catalog"
-	"writ/scripts"
 	"writ/scripts/diagnostic"
+	"writ/scripts/interpreter"
 )
 
 // explanation describes a code of an error or of a diagnostic.
@@ -69,7 +69,7 @@ func unexplained(what string) error {
 	if closest := meant.Closest(what, everyOperation()); closest != "" && isMember {
 		return err.WithHint("did you mean %q?", closest)
 	}
-	if members := scripts.MemberText(module); members != "" {
+	if members := interpreter.MemberText(module); members != "" {
 		return err.WithHint("%s", members)
 	}
 	return err.WithHint("`writ explain` lists the codes; the operations are in the modules %s: `writ explain MODULE` lists its operations",

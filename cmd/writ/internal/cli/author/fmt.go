@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
+	"writ/scripts/format"
 )
 
 // formatting holds the flags of `writ fmt`. The zero value prints the formatted text.
@@ -75,7 +76,7 @@ func formatFile(env *cli.Env, path string, f formatting) (changed bool, err erro
 	if err != nil {
 		return false, err
 	}
-	formatted, err := scripts.Format(scripts.Source{Name: path, Text: text})
+	formatted, err := format.Format(scripts.Source{Name: path, Text: text})
 	if err != nil {
 		return false, err
 	}

@@ -21,6 +21,8 @@ import (
 	"writ/cmd/writ/internal/rehearsal"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
+	"writ/scripts/interpreter"
+	"writ/scripts/scripttest"
 )
 
 // testFlags select the tests to run and configure them.
@@ -210,10 +212,10 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 		report.broken(script.Report)
 		return nil
 	}
-	if !slices.ContainsFunc(script.Report.Tests, func(test scripts.Test) bool { return t.wanted.MatchString(test.Name) }) {
+	if !slices.ContainsFunc(script.Report.Tests, func(test scripttest.Test) bool { return t.wanted.MatchString(test.Name) }) {
 		return nil
 	}
-	file, err := scripts.CompileTests(script.Bundle)
+	file, err := interpreter.CompileTests(script.Bundle)
 	if err != nil {
 		return err
 	}
@@ -228,7 +230,7 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 }
 
 // round runs each test of a file once, until ctx ends or a failure stops them.
-func (t *tester) round(ctx context.Context, file *scripts.TestFile, dir string, report *testReport) {
+func (t *tester) round(ctx context.Context, file *interpreter.TestFile, dir string, report *testReport) {
 	for i, test := range file.Tests() {
 		if t.enough(ctx, report) {
 			return
@@ -251,14 +253,14 @@ func (t *tester) enough(ctx context.Context, report *testReport) bool {
 }
 
 // one runs one test, in its own simulated datacenter.
-func (t *tester) one(ctx context.Context, file *scripts.TestFile, i int, dir string) scripts.Verdict {
+func (t *tester) one(ctx context.Context, file *interpreter.TestFile, i int, dir string) scripttest.Verdict {
 	ctx, stop := context.WithTimeoutCause(ctx, t.flags.timeout, writ.Errorf(writ.CodeTimeout, "the test did not end in %s", t.flags.timeout))
 	defer stop()
 	sim := &rehearsal.Sim{Dir: dir, Modules: t.modules, Evaluator: t.evaluator, Log: t.log}
 	verdict := file.Run(ctx, i, sim)
 	if err := sim.Close(); err != nil {
-		verdict.Outcome = scripts.TestFailed
-		verdict.Notes = append(verdict.Notes, scripts.TestNote{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
+		verdict.Outcome = scripttest.Failed
+		verdict.Notes = append(verdict.Notes, scripttest.Note{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
 	}
 	return verdict
 }

@@ -15,7 +15,9 @@ import (
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
+	"writ/scripts/check"
 	"writ/scripts/diagnostic"
+	"writ/scripts/scripttest"
 )
 
 // testReport shows the results of tests while they run, and a report at the end.
@@ -40,7 +42,7 @@ type testedFile struct {
 
 // tested is the result of a test.
 type tested struct {
-	scripts.Verdict
+	scripttest.Verdict
 	Line    int     `json:"line"`
 	Seconds float64 `json:"seconds"`
 }
@@ -66,7 +68,7 @@ func (r *testReport) begin(script client.Script) {
 }
 
 // broken reports a file that has errors.
-func (r *testReport) broken(report scripts.Report) {
+func (r *testReport) broken(report check.Report) {
 	f := r.file()
 	f.OK, f.Diagnostics, f.errors = false, report.Diagnostics, report.Errors()
 	r.say("%s", report)
@@ -77,7 +79,7 @@ func (r *testReport) broken(report scripts.Report) {
 }
 
 // start adds a test to the last file.
-func (r *testReport) start(test scripts.Test) {
+func (r *testReport) start(test scripttest.Test) {
 	f := r.file()
 	f.Tests = append(f.Tests, tested{Line: test.Line})
 	if r.verbose {
@@ -86,15 +88,15 @@ func (r *testReport) start(test scripts.Test) {
 }
 
 // words maps outcomes to their display form.
-var words = map[scripts.TestOutcome]string{scripts.TestPassed: "PASS", scripts.TestFailed: "FAIL", scripts.TestSkipped: "SKIP"}
+var words = map[scripttest.Outcome]string{scripttest.Passed: "PASS", scripttest.Failed: "FAIL", scripttest.Skipped: "SKIP"}
 
 // done records the result of the last test.
-func (r *testReport) done(v scripts.Verdict, took time.Duration) {
+func (r *testReport) done(v scripttest.Verdict, took time.Duration) {
 	f := r.file()
 	one := &f.Tests[len(f.Tests)-1]
 	one.Verdict, one.Seconds = v, took.Seconds()
-	f.OK = f.OK && v.Outcome != scripts.TestFailed
-	if !r.verbose && v.Outcome != scripts.TestFailed {
+	f.OK = f.OK && v.Outcome != scripttest.Failed
+	if !r.verbose && v.Outcome != scripttest.Failed {
 		return
 	}
 	r.say("--- %s: %s (%.2fs)%s", words[v.Outcome], v.Test, took.Seconds(), f.notesText(v.Notes, "    "))
@@ -126,7 +128,7 @@ func (f *testedFile) lineOf(position string) (line, column int) {
 }
 
 // notesText formats the notes of a test, each with its position. Failures include the source line.
-func (f *testedFile) notesText(notes []scripts.TestNote, margin string) string {
+func (f *testedFile) notesText(notes []scripttest.Note, margin string) string {
 	var b strings.Builder
 	for _, n := range notes {
 		text := n.Text
@@ -180,7 +182,7 @@ func (r *testReport) conclude(junitPath string) error {
 			return err
 		}
 	}
-	counts := make(map[scripts.TestOutcome]int)
+	counts := make(map[scripttest.Outcome]int)
 	mistakes, total := 0, 0
 	var broken []string
 	for _, f := range r.all {
@@ -194,19 +196,19 @@ func (r *testReport) conclude(junitPath string) error {
 		}
 	}
 	skipped := ""
-	if n := counts[scripts.TestSkipped]; n > 0 {
+	if n := counts[scripttest.Skipped]; n > 0 {
 		skipped = fmt.Sprintf(", %d skipped", n)
 	}
-	if n := counts[scripts.TestFailed]; n > 0 {
+	if n := counts[scripttest.Failed]; n > 0 {
 		r.Bad("%d of %s failed%s", n, cli.Count(total, "test"), skipped)
 	} else if total > 0 {
-		r.Done("%s passed%s", cli.Count(counts[scripts.TestPassed], "test"), skipped)
+		r.Done("%s passed%s", cli.Count(counts[scripttest.Passed], "test"), skipped)
 	}
 	switch {
 	case mistakes > 0:
 		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", cli.Count(mistakes, "error"), strings.Join(broken, ", ")).
 			WithHint("`writ explain CODE` explains each code")
-	case counts[scripts.TestFailed] > 0:
+	case counts[scripttest.Failed] > 0:
 		return &terminal.ExitError{Exit: writ.ExitFailed}
 	}
 	return nil
@@ -244,16 +246,16 @@ func (f *testedFile) suite() junit.Suite {
 	if f.errors > 0 {
 		s.Cases = append(s.Cases, junit.Case{
 			Name: "check", Class: class, File: f.File,
-			Error: &junit.Problem{Message: cli.Count(f.errors, "error"), Text: scripts.Report{Diagnostics: f.Diagnostics}.String()},
+			Error: &junit.Problem{Message: cli.Count(f.errors, "error"), Text: check.Report{Diagnostics: f.Diagnostics}.String()},
 		})
 	}
 	for _, t := range f.Tests {
 		c := junit.Case{Name: t.Test, Class: class, File: f.File, Line: t.Line, Took: time.Duration(t.Seconds * float64(time.Second))}
 		text := strings.TrimPrefix(f.notesText(t.Notes, ""), "\n")
 		switch t.Outcome {
-		case scripts.TestFailed:
+		case scripttest.Failed:
 			c.Failure = &junit.Problem{Message: firstFailure(t.Notes), Text: text}
-		case scripts.TestSkipped:
+		case scripttest.Skipped:
 			c.Skipped = &junit.Problem{Message: t.Notes[len(t.Notes)-1].Text}
 		default:
 			c.Output = text
@@ -264,7 +266,7 @@ func (f *testedFile) suite() junit.Suite {
 }
 
 // firstFailure returns the first line of the first failure.
-func firstFailure(notes []scripts.TestNote) string {
+func firstFailure(notes []scripttest.Note) string {
 	for _, n := range notes {
 		if n.Failure {
 			line, _, _ := strings.Cut(n.Text, "\n")
@@ -274,7 +276,7 @@ func firstFailure(notes []scripts.TestNote) string {
 	return ""
 }
 
-func testNames(tests []scripts.Test) string {
+func testNames(tests []scripttest.Test) string {
 	names := make([]string, len(tests))
 	for i, t := range tests {
 		names[i] = t.Name

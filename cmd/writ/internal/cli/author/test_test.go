@@ -11,6 +11,9 @@ import (
 	"writ/cmd/writ/internal/rehearsal"
 	"writ/scripts"
 	"writ/scripts/evaluator"
+	"writ/scripts/format"
+	"writ/scripts/interpreter"
+	"writ/scripts/scripttest"
 )
 
 // carryOut runs all tests of a file, and fails for each that does not pass.
@@ -23,7 +26,7 @@ func carryOut(t *testing.T, path string) {
 	if len(script.Report.Diagnostics) > 0 {
 		t.Fatal(script.Report)
 	}
-	file, err := scripts.CompileTests(script.Bundle)
+	file, err := interpreter.CompileTests(script.Bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +39,7 @@ func carryOut(t *testing.T, path string) {
 					t.Error(err)
 				}
 			}()
-			if v := file.Run(t.Context(), i, sim); v.Outcome != scripts.TestPassed {
+			if v := file.Run(t.Context(), i, sim); v.Outcome != scripttest.Passed {
 				t.Errorf("%s%s", v.Outcome, new(testedFile).notesText(v.Notes, ""))
 			}
 		})
@@ -66,7 +69,7 @@ func TestManualOfTestsIsRight(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if formatted, err := scripts.Format(scripts.Source{Name: name, Text: []byte(text)}); err != nil || string(formatted) != text {
+		if formatted, err := format.Format(scripts.Source{Name: name, Text: []byte(text)}); err != nil || string(formatted) != text {
 			t.Errorf("%s is not formatted: %v", name, err)
 		}
 	}

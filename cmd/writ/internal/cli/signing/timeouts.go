@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"writ/cmd/writ/internal/cli"
-	"writ/scripts"
+	"writ/scripts/check"
 )
 
 // longTimeouts returns the calls of a script whose timeouts are longer than the deadline of its run, and the longest of these timeouts.
-func longTimeouts(r scripts.Report, deadline time.Duration) (all []scripts.Timeout, longest time.Duration) {
+func longTimeouts(r check.Report, deadline time.Duration) (all []check.Timeout, longest time.Duration) {
 	for _, t := range r.Timeouts {
 		if t.Duration() > deadline {
 			all, longest = append(all, t), max(longest, t.Duration())
@@ -19,7 +19,7 @@ func longTimeouts(r scripts.Report, deadline time.Duration) (all []scripts.Timeo
 }
 
 // WarnOfTimeouts warns of calls that the deadline of their run ends before their own timeout.
-func WarnOfTimeouts(env *cli.Env, r scripts.Report, deadline time.Duration) {
+func WarnOfTimeouts(env *cli.Env, r check.Report, deadline time.Duration) {
 	all, longest := longTimeouts(r, deadline)
 	if len(all) == 0 {
 		return
@@ -32,7 +32,7 @@ func WarnOfTimeouts(env *cli.Env, r scripts.Report, deadline time.Duration) {
 }
 
 // NeededDeadline names the deadline that a script needs, "" if the default is enough.
-func NeededDeadline(r scripts.Report) string {
+func NeededDeadline(r check.Report) string {
 	all, longest := longTimeouts(r, DefaultDeadline)
 	if len(all) == 0 {
 		return ""

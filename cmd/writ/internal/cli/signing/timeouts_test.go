@@ -8,6 +8,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/internal/testenv"
 	"writ/scripts"
+	"writ/scripts/check"
 )
 
 func TestTimeoutBeyondDeadlineIsNamed(t *testing.T) {
@@ -18,7 +19,7 @@ volume.create("b", {size_gib: 1}, {timeout: "90m"})
 volume.create("c", {size_gib: 1}, {timeout: "2h"})
 volume.create("d", {size_gib: 1})
 `)}}
-	report := scripts.Check(bundle)
+	report := check.Check(bundle)
 	const first = "volume.create at web.tengo:3:35 has the timeout 1h30m"
 	for deadline, want := range map[time.Duration]string{
 		time.Hour:        "warning: " + first + ", as 1 more, and the run ends after 1h0m0s: use --deadline 2h0m0s or more, or a shorter timeout\n",

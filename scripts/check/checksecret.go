@@ -1,0 +1,124 @@
+package check
+
+import (
+	"slices"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+
+	"writ"
+	"writ/scripts"
+	"writ/scripts/diagnostic"
+	"writ/scripts/syntax"
+)
+
+// isSecret reports whether an expression is certainly a secret: a call of run.secret, or a variable that is assigned
+// only that.
+func (c *checker) isSecret(e parser.Expr) bool {
+	switch v := e.(type) {
+	case *parser.ParenExpr:
+		return c.isSecret(v.Expr)
+	case *parser.Ident:
+		s := c.Symbols[v]
+		if s == nil || s.Assigned || s.Init == nil {
+			return false
+		}
+		e = s.Init
+	}
+	call, ok := e.(*parser.CallExpr)
+	if !ok {
+		return false
+	}
+	base, key := selected(call.Func)
+	return key != nil && key.Value == "secret" && c.module(base) == "run"
+}
+
+// secretCall records the secret that a call requests, and reports secrets in the arguments of functions that make
+// texts.
+func (c *checker) secretCall(e *parser.CallExpr) {
+	if c.isSecret(e) && len(e.Args) == 1 {
+		c.secretName(e.Args[0])
+		return
+	}
+	what := c.writes(e.Func)
+	if what == "" {
+		return
+	}
+	for _, arg := range e.Args {
+		if place := c.secretIn(arg); place != nil {
+			c.At(diagnostic.CodeSecretPlace, place, "%s cannot take a secret", what)
+		}
+	}
+}
+
+// secretName checks the argument of run.secret if it is a literal.
+func (c *checker) secretName(e parser.Expr) {
+	v, complete := syntax.LiteralValue(e)
+	name, isText := v.(string)
+	switch {
+	case !complete:
+	case !isText:
+		c.At(diagnostic.CodeArgument, e, "run.secret takes the name of a secret")
+	case !writ.ValidName(name):
+		c.At(diagnostic.CodeSecretName, e, "%q cannot name a secret", name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
+	default:
+		c.secrets[name] = true
+	}
+}
+
+// writes returns the name of the function f if f makes its arguments readable. It returns "" if f does not, or is not
+// statically known.
+func (c *checker) writes(f parser.Expr) string {
+	if name, ok := f.(*parser.Ident); ok {
+		if s := c.Symbols[name]; s != nil && s.Builtin && slices.Contains([]string{"string", "format", "bytes"}, name.Name) {
+			return name.Name
+		}
+		return ""
+	}
+	base, key := selected(f)
+	if key == nil {
+		return ""
+	}
+	module := c.module(base)
+	pure := scripts.BuiltIn(module) && !ofOperations(module) && module != "run" && module != "enum"
+	if pure || module == "run" && key.Value == "output" {
+		return module + "." + key.Value
+	}
+	return ""
+}
+
+// secretIn returns the first secret in a literal expression, or nil.
+func (c *checker) secretIn(e parser.Expr) parser.Expr {
+	if c.isSecret(e) {
+		return e
+	}
+	var inside []parser.Expr
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		inside = []parser.Expr{e.Expr}
+	case *parser.ArrayLit:
+		inside = e.Elements
+	case *parser.MapLit:
+		for _, element := range e.Elements {
+			inside = append(inside, element.Value)
+		}
+	}
+	for _, e := range inside {
+		if found := c.secretIn(e); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// operands reports secrets that are compared or concatenated.
+func (c *checker) operands(e *parser.BinaryExpr) {
+	if e.Token == token.LAnd || e.Token == token.LOr {
+		return
+	}
+	for _, operand := range []parser.Expr{e.LHS, e.RHS} {
+		if c.isSecret(operand) {
+			c.At(diagnostic.CodeSecretPlace, operand, "a secret cannot be compared or become part of a text")
+		}
+	}
+}

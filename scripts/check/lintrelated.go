@@ -1,0 +1,78 @@
+package check
+
+import (
+	"slices"
+	"writ/scripts/diagnostic"
+
+	"writ"
+)
+
+// compare reports the earlier calls that may run at the same time as c although the script implies an order.
+func (o *orderer) compare(c *orderedCall) {
+	if c.content != "" {
+		for _, i := range c.racing {
+			if o.releases(&o.calls[i], c) {
+				o.reportOnce(i, c)
+				return
+			}
+		}
+		return
+	}
+	if c.op.Verb != "start" && c.op.Verb != "attach" {
+		return
+	}
+	stopped := slices.IndexFunc(o.calls, func(earlier orderedCall) bool { return earlier.resource == c.resource && earlier.op.Verb == "stop" })
+	list, known := o.parts[c.resource]
+	known = known && list.complete
+	for i, work := range slices.Backward(o.calls) {
+		if work.content == "" || work.op.Verb == "delete" {
+			continue
+		}
+		uses := slices.Contains(list.names, work.content) && (stopped >= 0 && stopped < i || work.op.Verb == "restore")
+		// The spec is unknown: work between stop and start of one resource is assumed to be work on its parts.
+		between := !known && stopped >= 0 && stopped < i && work.op.Kind != writ.KindNetwork
+		if !uses && !between {
+			continue
+		}
+		if between && !uses && slices.Contains(work.racing, stopped) {
+			o.reportOnce(stopped, &work)
+		}
+		if slices.Contains(c.racing, i) {
+			o.reportOnce(i, c)
+		}
+	}
+}
+
+// releases reports whether work must wait for an earlier call, because that call ends the use of its resource.
+func (o *orderer) releases(earlier, work *orderedCall) bool {
+	uses := slices.Contains(o.parts[earlier.resource].names, work.content)
+	switch earlier.op.Verb {
+	case "stop":
+		return uses && work.op.Verb != "delete"
+	case "delete":
+		return uses && earlier.content == ""
+	case "detach":
+		return earlier.taken == work.content
+	case "clone", "copy": // possibly of a snapshot
+		return work.op.Verb == "delete_snapshot" && earlier.content == work.content
+	}
+	return false
+}
+
+// reportOnce warns that a call does not wait for call i. One read fixes all pairs of the same two resources, so only
+// one pair is reported.
+func (o *orderer) reportOnce(i int, later *orderedCall) {
+	earlier := &o.calls[i]
+	pair := earlier.resource + " " + later.resource
+	if o.reported[pair] {
+		return
+	}
+	o.reported[pair] = true
+	field := "uid"
+	if _, ok := earlier.op.Result.Field("state"); ok {
+		field = "state"
+	}
+	o.warn(diagnostic.CodeUnordered, later.at, "%s does not wait for %s in line %d: calls about different resources run at the same time",
+		later.op.Name(), earlier.op.Name(), o.line(earlier.at)).
+		Help = "read a result before it, as in " + earlier.op.Name() + "(…)." + field
+}

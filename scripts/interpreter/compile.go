@@ -1,0 +1,173 @@
+package interpreter
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
+
+	"writ/scripts"
+	"writ/scripts/diagnostic"
+	"writ/scripts/syntax"
+)
+
+// Program is a compiled bundle. It is immutable and safe for concurrent passes.
+type Program struct {
+	constants []tengo.Object
+	bindings  []binding
+	main      *tengo.CompiledFunction
+	files     *parser.SourceFileSet
+	globals   int
+	idle      atomic.Pointer[machine]
+}
+
+// binding identifies a constant that each pass replaces by its own object. Exactly one of native and imported is set.
+type binding struct {
+	constant int
+	native   *native
+	imported *imported
+}
+
+// Compile compiles a bundle. An error is SCRIPT_INVALID with the first diagnostic; Check returns all of them, and
+// warnings.
+func Compile(bundle scripts.Bundle) (*Program, error) {
+	a := syntax.Analyse(bundle)
+	if err := a.Err(); err != nil {
+		return nil, err
+	}
+	program, err := Build(a, false)
+	if err != nil {
+		ReportError(&a.Findings, err)
+		return nil, a.Err()
+	}
+	return program, nil
+}
+
+// boundStrings sets Tengo's limits, which apply to the whole process. No other code in the process uses Tengo.
+var boundStrings = sync.OnceFunc(func() {
+	tengo.MaxStringLen, tengo.MaxBytesLen = maxString, maxString
+})
+
+var errTooManyConstants = fmt.Errorf("more than %d literals", maxConstants)
+
+// Build compiles the modules and then the script, for passes or for a plan. It changes the trees.
+func Build(a *syntax.Analysis, plan bool) (program *Program, err error) {
+	boundStrings()
+	defer func() {
+		if r := recover(); r != nil {
+			program, err = nil, fmt.Errorf("%v", r)
+		}
+	}()
+	modules := make(map[string]bool, len(a.Modules))
+	for _, u := range a.Modules {
+		modules[u.Source.Name] = true
+	}
+	in := &instrumenter{symbols: a.Symbols, modules: modules, plan: plan}
+	getter := &importer{natives: make(map[string]*native), compiled: make(map[string]*tengo.CompiledFunction)}
+	var constants []tengo.Object
+	for _, u := range a.Modules {
+		// As a function, the module has its own variables and cannot access those of the script.
+		at := parser.Pos(u.File.Base)
+		body := in.expr(&parser.FuncLit{
+			Type: &parser.FuncType{FuncPos: at, Params: &parser.IdentList{}},
+			Body: &parser.BlockStmt{Stmts: u.Tree.Stmts, LBrace: at},
+		})
+		bytecode, _, err := getter.compile(u.File, &parser.File{InputFile: u.File, Stmts: []parser.Stmt{&parser.ExprStmt{Expr: body}}}, constants)
+		if err != nil {
+			return nil, err
+		}
+		constants = bytecode.Constants
+		fn, ok := constants[len(constants)-1].(*tengo.CompiledFunction)
+		if !ok {
+			return nil, errors.New("a module did not become a function")
+		}
+		getter.compiled[u.Source.Name] = fn
+	}
+	in.main = true
+	in.stmts(a.Main.Tree.Stmts)
+	a.Main.Tree.Stmts = append(a.Main.Tree.Stmts, callTests(a.Tests)...)
+	bytecode, globals, err := getter.compile(a.Main.File, a.Main.Tree, constants)
+	if err != nil {
+		return nil, err
+	}
+	program = &Program{constants: bytecode.Constants, main: bytecode.MainFunction, files: a.Files, globals: globals}
+	program.bindConstants()
+	return program, nil
+}
+
+// bindConstants records the constants that a pass binds, and fills Tengo's cache in every string constant. Tengo fills
+// it on the first read, which would be a data race between two passes.
+func (p *Program) bindConstants() {
+	for i, c := range p.constants {
+		switch c := c.(type) {
+		case *tengo.String:
+			c.Iterate()
+		case *callable:
+			p.bindings = append(p.bindings, binding{constant: i, native: c.native})
+		case *imported:
+			p.bindings = append(p.bindings, binding{constant: i, imported: c})
+		}
+	}
+}
+
+// ReportError adds an error of build as a diagnostic.
+func ReportError(f *syntax.Findings, err error) {
+	var refusal *tengo.CompilerError
+	switch {
+	case errors.As(err, &refusal):
+		f.Add(diagnostic.CodeCompiler, refusal.Node.Pos(), 1, "%v", refusal.Err)
+	case errors.Is(err, errTooManyConstants):
+		f.Add(diagnostic.CodeTooManyConstants, parser.Pos(f.Units[0].File.Base), 1, "%v", err)
+	default:
+		f.Add(diagnostic.CodeCompiler, parser.Pos(f.Units[0].File.Base), 1, "%s", strings.TrimSpace(err.Error()))
+	}
+}
+
+// importer resolves imports for the compiler: natives, built-in modules, and modules that are already compiled.
+type importer struct {
+	natives  map[string]*native // by name
+	compiled map[string]*tengo.CompiledFunction
+}
+
+func (im *importer) compile(file *parser.SourceFile, tree *parser.File, constants []tengo.Object) (*tengo.Bytecode, int, error) {
+	table := tengo.NewSymbolTable()
+	c := tengo.NewCompiler(file, table, constants, im, nil)
+	if err := c.Compile(tree); err != nil {
+		return nil, 0, err
+	}
+	bytecode := c.Bytecode()
+	if len(bytecode.Constants) > maxConstants {
+		return nil, 0, errTooManyConstants
+	}
+	return bytecode, table.MaxSymbols(), nil
+}
+
+// Get returns the object for an import, or nil if the name is unknown.
+func (im *importer) Get(name string) tengo.Importable {
+	if fn := im.compiled[name]; fn != nil {
+		return importable{fn}
+	}
+	if strings.HasPrefix(name, "\x00") {
+		if name == nativeTester {
+			return importable{&imported{name: name}}
+		}
+		n := im.natives[name]
+		if n == nil {
+			n = nativeNamed(name)
+			im.natives[name] = n
+		}
+		return importable{&callable{native: n}}
+	}
+	if scripts.BuiltIn(name) {
+		return importable{&imported{name: name}}
+	}
+	return nil
+}
+
+type importable struct{ object tengo.Object }
+
+func (i importable) Import(string) (any, error) { return i.object, nil }

@@ -1,0 +1,250 @@
+// Package interpreter compiles scripts and evaluates passes, plans and tests. Each of them is bounded in work, memory, depth
+// and output, and equal inputs give equal outcomes. A pass has no access to a clock, randomness, files or the network.
+package interpreter
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/scripts"
+)
+
+// pass is one evaluation of a program.
+type pass struct {
+	inputs  scripts.Inputs
+	entries []scripts.Entry // by sequence number: entries[i].Seq == i+1
+	sizes   []int           // of their values, in bytes
+	vm      *tengo.VM
+	files   *parser.SourceFileSet
+
+	fuel    int64 // remaining
+	seq     int   // of the last call
+	bytes   int   // of all results, and of the arguments of all calls so far
+	encoded []byte
+	calls   []scripts.NewCall
+	logs    []string
+	reads   callReads
+	output  map[string]any
+	// suspended is the wait that stopped the VM and ended the pass.
+	suspended *suspension
+	record    *record   // the parameters, after the first read
+	plan      *planning // nil outside of plans
+	showing   bool      // the current text is for people only
+	test      *trial    // the running test, nil outside of test files
+}
+
+var (
+	errCalls = writ.Errorf(writ.CodeScriptLimit, "the script makes more than %d calls, the most of a run", scripts.MaxCalls).
+			WithHint("divide the work among several runs: a parameter can select the part that one run does")
+	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all", scripts.MaxJournal)
+)
+
+// Pass evaluates the program against a journal: all calls of the run so far, in any order. The outcome is a function of
+// program, inputs and journal alone. The only error is the cause of a cancelled ctx; the pass then has no outcome.
+//
+// The script may make at most inputs.MaxCalls calls, and only of operations in inputs.Allow. The zero Inputs allow no
+// calls.
+func (p *Program) Pass(ctx context.Context, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+	run := &pass{inputs: inputs, fuel: scripts.MaxFuel, reads: newCallReads(len(journal))}
+	err := run.read(journal)
+	if err == nil {
+		err = run.evaluate(ctx, p)
+	}
+	if ctx.Err() != nil {
+		return scripts.Outcome{}, context.Cause(ctx)
+	}
+	return run.outcome(err), nil
+}
+
+// read stores the journal in order. It sorts a copy if necessary.
+func (p *pass) read(journal []scripts.Entry) error {
+	bySeq := func(a, b scripts.Entry) int { return a.Seq - b.Seq }
+	if p.entries = journal; !slices.IsSortedFunc(journal, bySeq) {
+		p.entries = slices.SortedFunc(slices.Values(journal), bySeq)
+	}
+	p.sizes = make([]int, len(journal))
+	for i := range p.entries {
+		e := &p.entries[i]
+		if e.Seq != i+1 {
+			return writ.Errorf(writ.CodeNonDeterminism, "the journal has no call %d, or has it twice", i+1)
+		}
+		p.sizes[i] = scripts.EncodedSize(e.Values)
+		p.bytes += p.sizes[i]
+	}
+	if p.bytes > scripts.MaxJournal {
+		return errJournal
+	}
+	return nil
+}
+
+// evaluate runs the program until its end, its first wait or its failure.
+func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
+	m := program.machine(p)
+	p.vm, p.files = m.vm, &m.files
+	inTime := context.AfterFunc(ctx, p.vm.Abort)
+	defer func() {
+		if r := recover(); r != nil {
+			inTime()
+			err = &crash{cause: r, frames: frames(p.vm, p.files)}
+		}
+	}()
+	err = p.vm.Run()
+	if inTime() && err == nil && p.fuel > scripts.MaxFuel-smallPass {
+		program.storeIdle(m)
+	}
+	switch {
+	case p.suspended != nil: // the interrupted instruction may have returned another error
+		return p.suspended
+	case err != nil:
+		return err
+	case p.seq < len(p.entries):
+		return writ.Errorf(writ.CodeNonDeterminism, "the script ended after %d calls; the journal has %d", p.seq, len(p.entries))
+	}
+	return nil
+}
+
+// entry returns the journaled call with a sequence number, or nil.
+func (p *pass) entry(seq int) *scripts.Entry {
+	if seq > len(p.entries) {
+		return nil
+	}
+	return &p.entries[seq-1]
+}
+
+// params returns the parameters of the run.
+func (p *pass) params() (tengo.Object, error) {
+	if p.record != nil {
+		return p.record, nil
+	}
+	r := &record{what: "parameter", fields: make(map[string]tengo.Object, len(p.inputs.Params))}
+	for name, v := range p.inputs.Params {
+		o, err := objectOf(v)
+		if err != nil {
+			return nil, err
+		}
+		r.fields[name] = o
+	}
+	p.record = r
+	return r, nil
+}
+
+// operate makes a call with the next sequence number: the journaled call if there is one, else a new one. Only new
+// calls are validated, because later rules must not break runs that were accepted before.
+func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, error) {
+	request, err := newRequest(op, args)
+	if err != nil {
+		return nil, err
+	}
+	if p.encoded, err = request.encode(p, p.encoded[:0]); err != nil {
+		return nil, err
+	}
+	if err := p.burn(50 + int64(len(p.encoded))/16); err != nil {
+		return nil, err
+	}
+	p.seq++
+	p.bytes += len(p.encoded)
+	if p.seq > scripts.MaxCalls {
+		return nil, errCalls
+	}
+	if p.bytes > scripts.MaxJournal {
+		return nil, errJournal
+	}
+	made := &handle{pass: p, op: op, seq: p.seq, name: request.resource(), later: request.later()}
+	hash := writ.Digest(sha256.Sum256(p.encoded))
+	if entry := p.entry(p.seq); entry != nil {
+		if entry.Hash != hash {
+			return nil, writ.Errorf(writ.CodeNonDeterminism, "call %d is now %s; the journal has another call", p.seq, made)
+		}
+		return made, nil
+	}
+	if err := p.inputs.Permit(op, p.seq); err != nil {
+		return nil, err
+	}
+	call, err := request.newCall(p.seq)
+	if err != nil {
+		return nil, err
+	}
+	call.Hash = hash
+	if trace := frames(p.vm, p.files); len(trace) > 0 {
+		call.Position = trace[0]
+	}
+	call.Read = p.reads.last.position(p.files)
+	if p.plan != nil {
+		p.plan.add(request, hash, call)
+		return made, nil
+	}
+	p.calls = append(p.calls, *call)
+	return made, nil
+}
+
+// result returns a field of a call's result.
+func (p *pass) result(h *handle, entry *scripts.Entry, field string) (tengo.Object, error) {
+	if p.sizes[entry.Seq-1] > scripts.MaxResult {
+		return nil, writ.Errorf(writ.CodeScriptLimit, "the result of %s has more than %d bytes", h, scripts.MaxResult)
+	}
+	v := entry.Values[field]
+	if err := p.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
+		return nil, err
+	}
+	return objectOf(v)
+}
+
+// outcome returns the outcome of a pass that ended with err.
+func (p *pass) outcome(err error) scripts.Outcome {
+	o := scripts.Outcome{Calls: p.calls, Logs: p.logs[min(p.inputs.Logged, len(p.logs)):], Handled: p.reads.handledCalls()}
+	var waits *suspension
+	switch {
+	case err == nil:
+		o.Status, o.Output = scripts.Completed, p.output
+	case errors.As(err, &waits):
+		o.Status, o.Waiting = scripts.Waiting, []int{waits.seq}
+		if err := p.missingCalls(); err != nil {
+			o.Status, o.Waiting, o.Failure = scripts.Failed, nil, failure(err)
+		}
+	default:
+		o.Status, o.Failure = scripts.Failed, failure(err)
+	}
+	return o
+}
+
+// missingCalls returns an error if the pass waits before it has made all calls of the journal: an earlier pass made more
+// calls with fewer results.
+func (p *pass) missingCalls() error {
+	if p.seq >= len(p.entries) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeNonDeterminism, "the script waits after %d calls; the journal has %d", p.seq, len(p.entries))
+}
+
+// failure converts an error to the failure of the script, with its position.
+func failure(err error) *writ.Failure {
+	trace, cause := unwind(err)
+	f := &writ.Failure{Error: writ.Error{Code: writ.CodeScriptFailed, Message: cause.Error()}}
+	if known, ok := errors.AsType[*writ.Error](cause); ok {
+		f.Error = writ.Error{Code: known.Code, Message: known.Message, Hint: known.Hint}
+	}
+	if call, ok := errors.AsType[*callFailure](cause); ok {
+		f.Seq = call.seq
+	}
+	f.Message, f.Hint = scripts.Printable(f.Message), scripts.Printable(f.Hint)
+	if len(trace) > 0 {
+		f.Position, f.Trace = trace[0], append(f.Trace, trace[1:]...)
+	}
+	return f
+}
+
+// crash is a panic of the VM, with its position.
+type crash struct {
+	cause  any
+	frames []string
+}
+
+func (c *crash) Error() string { return fmt.Sprintf("%v", c.cause) }

@@ -1,0 +1,187 @@
+package interpreter
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/d5/tengo/v2"
+
+	"writ"
+	"writ/internal/meant"
+	"writ/sal/catalog"
+	"writ/scripts"
+)
+
+// handle is the immediate result of a call: it represents the future result. Reading a field waits for the call. If the
+// handle is an argument of another call, that call waits instead.
+type handle struct {
+	tengo.ObjectImpl
+	pass *pass
+	op   *catalog.Operation
+	seq  int
+	name string // of the resource, "" if the operation has none
+
+	later *unknown // the name, while a plan does not know it
+}
+
+// The fields of every handle, in addition to the result fields of its operation.
+const (
+	FieldErr  = "err"  // waits; undefined, or the error
+	FieldName = "name" // of handles to resources: known at once
+)
+
+func (h *handle) TypeName() string   { return "handle" }
+func (h *handle) Copy() tengo.Object { return h }
+
+// String is the same in every pass and does not wait.
+func (h *handle) String() string {
+	if h.name == "" { // or unknown in a plan
+		return "<" + h.op.Name() + " " + strconv.Itoa(h.seq) + ">"
+	}
+	return "<" + string(h.op.Kind) + " " + h.name + ">"
+}
+
+func (h *handle) Equals(other tengo.Object) bool {
+	o, ok := other.(*handle)
+	return ok && o.seq == h.seq
+}
+
+// kind returns the kind of resource that the handle represents as an argument. Handles of operations without a resource
+// fit no argument.
+func (h *handle) kind() writ.ResourceKind {
+	if h.op.Kind == "" {
+		return writ.ResourceKind(h.op.Module)
+	}
+	return h.op.Kind
+}
+
+// form returns the handle as an encodable value.
+func (h *handle) form() map[string]any { return map[string]any{scripts.RefKey: int64(h.seq)} }
+
+// isHandle recognizes handles for the catalogue.
+func isHandle(v any) (writ.ResourceKind, bool) {
+	h, ok := v.(*handle)
+	if !ok {
+		return "", false
+	}
+	return h.kind(), true
+}
+
+func HandleFields(op *catalog.Operation) []string {
+	return append(op.Result.Names(), FieldErr)
+}
+
+// IndexGet reads a field. A wait is not returned as an error, because a VM that met an error cannot be reused. Instead
+// the VM stops before its next instruction.
+func (h *handle) IndexGet(index tengo.Object) (tengo.Object, error) {
+	o, err := h.field(index)
+	if wait, ok := err.(*suspension); ok {
+		h.pass.suspended = wait
+		h.pass.vm.Abort()
+		return tengo.UndefinedValue, nil
+	}
+	return o, throw(err)
+}
+
+func (h *handle) field(index tengo.Object) (tengo.Object, error) {
+	key, ok := index.(*tengo.String)
+	if !ok {
+		return nil, tengo.ErrInvalidIndexType
+	}
+	if key.Value == FieldName && h.name != "" {
+		return &tengo.String{Value: h.name}, nil
+	}
+	if key.Value == FieldName && h.later != nil {
+		return h.later, nil
+	}
+	field, known := h.op.Result.Field(key.Value)
+	if !known && key.Value != FieldErr {
+		return nil, h.noField(key.Value)
+	}
+	if h.pass.plan != nil {
+		return h.planned(key.Value, known)
+	}
+	entry := h.pass.entry(h.seq)
+	if entry == nil || entry.State == scripts.EntryOpen {
+		return nil, &suspension{seq: h.seq}
+	}
+	h.pass.reads.add(h.seq, h.pass.vm)
+	if !known {
+		return h.failure(entry)
+	}
+	if entry.State == scripts.EntryFailed {
+		return nil, h.failed(entry)
+	}
+	return h.pass.result(h, entry, field.Name)
+}
+
+// planned returns a field in a plan. It is unknown unless the plan has the result.
+func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
+	plan := h.pass.plan
+	plan.reads(h.seq)
+	values, given := plan.given[h.seq]
+	switch {
+	case !given:
+		return plan.unknown([]int{h.seq}), nil
+	case !ofResult: // err: a call with a given result succeeds
+		return tengo.UndefinedValue, nil
+	}
+	if err := h.pass.burnMemory(4 * scripts.EncodedSize(values[field])); err != nil {
+		return nil, err
+	}
+	return objectOf(values[field])
+}
+
+func (h *handle) noField(name string) error {
+	return fmt.Errorf("%s has no field %q; %s", h.op.Name(), name, meant.Member("it", name, HandleFields(h.op)))
+}
+
+// failure returns the value of the field err.
+func (h *handle) failure(entry *scripts.Entry) (tengo.Object, error) {
+	h.pass.reads.handled[h.seq] = true
+	if entry.State != scripts.EntryFailed {
+		return tengo.UndefinedValue, nil
+	}
+	err := reason(entry)
+	if err := h.pass.burnMemory(sizeMap + 3*sizeKey); err != nil {
+		return nil, err
+	}
+	return &tengo.ImmutableMap{Value: map[string]tengo.Object{
+		"code":      &tengo.String{Value: string(err.Code)},
+		"message":   &tengo.String{Value: err.Message},
+		"retryable": boolean(err.Retryable()),
+	}}, nil
+}
+
+// failed returns the error that ends a script when it reads the result of a failed call.
+func (h *handle) failed(entry *scripts.Entry) error {
+	err := *reason(entry)
+	what := h.op.Name()
+	if h.name != "" {
+		what += " " + h.name
+	}
+	err.Message = what + " failed: " + err.Message
+	return &callFailure{seq: h.seq, err: &err}
+}
+
+// reason returns the error of a failed call. A journal without it is damaged.
+func reason(entry *scripts.Entry) *writ.Error {
+	if entry.Error != nil {
+		return entry.Error
+	}
+	return writ.Errorf(writ.CodeInternal, "the journal lacks the reason")
+}
+
+// suspension ends a pass that reads a missing result.
+type suspension struct{ seq int }
+
+func (s *suspension) Error() string { return fmt.Sprintf("waits for call %d", s.seq) }
+
+// callFailure unwinds a script that reads the result of a failed call.
+type callFailure struct {
+	seq int
+	err *writ.Error
+}
+
+func (f *callFailure) Error() string { return f.err.Message }
+func (f *callFailure) Unwrap() error { return f.err }

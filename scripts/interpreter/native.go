@@ -1,0 +1,115 @@
+package interpreter
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/d5/tengo/v2"
+)
+
+// native is a Go function that a program calls. The program holds it as a constant; each pass replaces it by its own
+// callable.
+type native struct {
+	name    string
+	call    func(p *pass, args []tengo.Object) (tengo.Object, error)
+	unknown unknownRule // in a plan, for unknown arguments
+}
+
+// callable is a native in one pass.
+type callable struct {
+	tengo.ObjectImpl
+	native *native
+	pass   *pass
+}
+
+func (c *callable) TypeName() string         { return "builtin-function:" + c.native.name }
+func (c *callable) String() string           { return "<builtin-function>" }
+func (c *callable) Copy() tengo.Object       { return c }
+func (c *callable) Equals(tengo.Object) bool { return false }
+func (c *callable) CanCall() bool            { return true }
+
+func (c *callable) Call(args ...tengo.Object) (tengo.Object, error) {
+	if c.pass.plan != nil {
+		if result, err := c.pass.plan.planNative(c.native, args); result != nil || err != nil {
+			return result, throw(err)
+		}
+	}
+	o, err := c.native.call(c.pass, args)
+	return o, throw(err)
+}
+
+// thrown passes an error through the VM. The VM copies the text of an error once for each active call: a text of 256
+// KiB in a recursion would use all memory.
+type thrown struct{ cause error }
+
+func (t *thrown) Error() string { return "stopped" }
+func (t *thrown) Unwrap() error { return t.cause }
+
+// throw wraps an error for the VM. Some errors of Tengo stay unwrapped, because the VM compares them; their texts are
+// short.
+func throw(err error) error {
+	switch err.(type) {
+	case nil, *thrown, tengo.ErrInvalidArgumentType:
+		return err
+	}
+	switch err {
+	case tengo.ErrWrongNumArguments, tengo.ErrInvalidIndexType, tengo.ErrNotIndexable:
+		return err
+	}
+	return &thrown{err}
+}
+
+// The natives that replace operators and statements; see instrument.go. A script cannot contain their names.
+const (
+	nativeIterate = "\x00iterate"
+	nativeAdd     = "\x00add"
+	nativeDivide  = "\x00divide"
+	nativeRest    = "\x00rest"
+	nativeEqual   = "\x00equal"
+	nativeWeigh   = "\x00weigh"
+	nativeIndex   = "\x00index"
+	nativeElement = "\x00element"
+	nativeSpread  = "\x00spread"
+	nativeFuel    = "\x00fuel:" // followed by the amount
+
+	// Only in plans.
+	nativeDecide   = "\x00decide"
+	nativeSlice    = "\x00slice"
+	nativeUnary    = "\x00unary:"    // followed by the token
+	nativeOperator = "\x00operator:" // followed by the token
+)
+
+// nativeBuiltin is followed by the name of a bounded builtin.
+const nativeBuiltin = "\x00builtin:"
+
+// nativeNamed returns the native of an instrumented name, or nil.
+func nativeNamed(name string) *native {
+	if cost, ok := strings.CutPrefix(name, nativeFuel); ok {
+		n, _ := strconv.ParseInt(cost, 10, 64)
+		return &native{name: "fuel", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) { return nil, p.burn(n) }}
+	}
+	if index, ok := strings.CutPrefix(name, nativeSelected); ok {
+		return selectedTest(index)
+	}
+	if call, ok := operators[name]; ok {
+		return &native{name: name[1:], call: call, unknown: unknownRules[name]}
+	}
+	if builtin, ok := strings.CutPrefix(name, nativeBuiltin); ok {
+		return builtinNamed(builtin)
+	}
+	return operatorNamed(name)
+}
+
+// builtinNamed returns a builtin function as a native. Builtins of Tengo without replacement are natives in plans only.
+func builtinNamed(name string) *native {
+	n := &native{name: name, call: bounded[name], unknown: unknownRules[nativeBuiltin+name]}
+	for _, own := range tengo.GetAllBuiltinFunctions() {
+		if n.call == nil && own.Name == name {
+			n.call = func(_ *pass, args []tengo.Object) (tengo.Object, error) { return own.Value(args...) }
+		}
+	}
+	if n.call == nil {
+		return nil
+	}
+	return n
+}

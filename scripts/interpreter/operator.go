@@ -1,0 +1,237 @@
+package interpreter
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/token"
+
+	"writ/scripts/syntax"
+)
+
+// operators are the natives that implement syntax.
+var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
+	nativeIterate: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.iterable(args[0]) },
+	nativeAdd:     func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.add(args[0], args[1]) },
+	nativeDivide:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Quo, args[0], args[1]) },
+	nativeRest:    func(_ *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Rem, args[0], args[1]) },
+	nativeEqual: func(p *pass, args []tengo.Object) (tengo.Object, error) {
+		equal, err := p.equal(args[0], args[1], 0)
+		return boolean(equal), err
+	},
+	nativeWeigh:   func(p *pass, args []tengo.Object) (tengo.Object, error) { return args[0], p.weigh(args[0], 64) },
+	nativeIndex:   func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.index(args[0]) },
+	nativeElement: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.element(args[0], args[1]) },
+	nativeSpread:  func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.spread(args[0]) },
+	nativeDecide:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return args[0], nil },
+	nativeSlice:   func(_ *pass, args []tengo.Object) (tengo.Object, error) { return slice(args[0], args[1], args[2]) },
+}
+
+// operands returns Tengo's error for operands of unsuitable types.
+func operands(op token.Token, left, right tengo.Object) error {
+	return fmt.Errorf("invalid operation: %s %s %s", left.TypeName(), op, right.TypeName())
+}
+
+func (p *pass) add(left, right tengo.Object) (tengo.Object, error) {
+	switch l := left.(type) {
+	case *tengo.String:
+		text, err := p.text(right)
+		if err != nil {
+			return nil, err
+		}
+		if len(l.Value)+len(text) > maxString {
+			return nil, tengo.ErrStringLimit
+		}
+		return &tengo.String{Value: l.Value + text}, p.burnMemory(len(l.Value) + len(text))
+	case *tengo.Bytes:
+		r, ok := right.(*tengo.Bytes)
+		if !ok {
+			return nil, operands(token.Add, left, right)
+		}
+		if len(l.Value)+len(r.Value) > maxString {
+			return nil, tengo.ErrBytesLimit
+		}
+		return &tengo.Bytes{Value: slices.Concat(l.Value, r.Value)}, p.burnMemory(len(l.Value) + len(r.Value))
+	}
+	if l, ok := elementsOf(left); ok {
+		r, ok := elementsOf(right)
+		if !ok || left.TypeName() != right.TypeName() {
+			return nil, operands(token.Add, left, right)
+		}
+		if err := p.burnMemory(sizeObject * (len(l) + len(r))); err != nil {
+			return nil, err
+		}
+		return &tengo.Array{Value: slices.Concat(l, r)}, nil
+	}
+	sum, err := left.BinaryOp(token.Add, right)
+	if err == tengo.ErrInvalidOperator {
+		err = operands(token.Add, left, right)
+	}
+	return sum, err
+}
+
+func divide(op token.Token, left, right tengo.Object) (tengo.Object, error) {
+	if r, ok := right.(*tengo.Int); ok && r.Value == 0 {
+		if _, ok := left.(*tengo.Int); ok {
+			return nil, fmt.Errorf("division by zero")
+		}
+	}
+	result, err := left.BinaryOp(op, right)
+	if err == tengo.ErrInvalidOperator {
+		err = operands(op, left, right)
+	}
+	return result, err
+}
+
+// index returns o if it is a valid index. Tengo would print any other value to make a key.
+func (p *pass) index(o tengo.Object) (tengo.Object, error) {
+	const digits = 340 // length of the longest float
+	switch o.(type) {
+	case *tengo.String, *tengo.Int, *tengo.Char, *tengo.Bool, *tengo.Undefined:
+		return o, nil
+	case *tengo.Float:
+		return o, p.burnMemory(digits)
+	default:
+		return nil, fmt.Errorf("invalid index type: %s", o.TypeName())
+	}
+}
+
+// element returns x[i].
+func (p *pass) element(x, i tengo.Object) (tengo.Object, error) {
+	i, err := p.index(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.runes(x); err != nil {
+		return nil, err
+	}
+	found, err := x.IndexGet(i)
+	switch err {
+	case tengo.ErrNotIndexable: // Tengo returns this error for the index
+		err = fmt.Errorf("not indexable: %s", i.TypeName())
+	case tengo.ErrInvalidIndexType:
+		err = fmt.Errorf("invalid index type: %s", i.TypeName())
+	}
+	return found, err
+}
+
+// spread returns a list whose elements become arguments: f(list...).
+func (p *pass) spread(o tengo.Object) (tengo.Object, error) {
+	list, ok := elementsOf(o)
+	if !ok {
+		return nil, fmt.Errorf("not an array: %s", o.TypeName())
+	}
+	if len(list) > syntax.MaxCallArguments {
+		return nil, fmt.Errorf("%d arguments; at most %d are possible", len(list), syntax.MaxCallArguments)
+	}
+	return o, p.burnMemory(2 * sizeObject * len(list)) // as arguments, and possibly as a list of them
+}
+
+// iterable returns the value over which `for … in` iterates. Maps are iterated in the order of their keys.
+func (p *pass) iterable(o tengo.Object) (tengo.Object, error) {
+	if m, ok := pairsOf(o); ok {
+		keys, err := p.keys(m)
+		if err != nil {
+			return nil, err
+		}
+		return &sortedMap{pairs: m, keys: keys}, p.burnMemory(2 * sizeObject * len(m))
+	}
+	return o, p.runes(o)
+}
+
+// slice returns x[low:high], as Tengo does.
+func slice(o, low, high tengo.Object) (tengo.Object, error) {
+	from, to, length := int64(0), int64(0), int64(0)
+	if low != tengo.UndefinedValue {
+		n, ok := low.(*tengo.Int)
+		if !ok {
+			return nil, fmt.Errorf("invalid slice index type: %s", low.TypeName())
+		}
+		from = n.Value
+	}
+	list, isList := elementsOf(o)
+	switch o := o.(type) {
+	case *tengo.String:
+		length = int64(len(o.Value))
+	case *tengo.Bytes:
+		length = int64(len(o.Value))
+	default:
+		if !isList {
+			return nil, fmt.Errorf("not indexable: %s", o.TypeName())
+		}
+		length = int64(len(list))
+	}
+	if to = length; high != tengo.UndefinedValue {
+		n, ok := high.(*tengo.Int)
+		if !ok {
+			return nil, fmt.Errorf("invalid slice index type: %s", high.TypeName())
+		}
+		to = n.Value
+	}
+	if from > to {
+		return nil, fmt.Errorf("invalid slice index: %d > %d", from, to)
+	}
+	from, to = min(max(from, 0), length), min(max(to, 0), length)
+	switch o := o.(type) {
+	case *tengo.String:
+		return &tengo.String{Value: o.Value[from:to]}, nil
+	case *tengo.Bytes:
+		return &tengo.Bytes{Value: o.Value[from:to]}, nil
+	default:
+		return &tengo.Array{Value: list[from:to]}, nil
+	}
+}
+
+// operatorNamed returns the native of an operator that the VM executes in a pass, or nil. These operators never read
+// the elements of lists and maps: one operand is a scalar, or lists and maps do not support the operator.
+func operatorNamed(name string) *native {
+	if text, ok := strings.CutPrefix(name, nativeUnary); ok {
+		n, _ := strconv.Atoi(text)
+		op := token.Token(n)
+		return &native{name: op.String(), unknown: flat, call: func(_ *pass, args []tengo.Object) (tengo.Object, error) {
+			return unary(op, args[0])
+		}}
+	}
+	text, ok := strings.CutPrefix(name, nativeOperator)
+	if !ok {
+		return nil
+	}
+	n, _ := strconv.Atoi(text)
+	op := token.Token(n)
+	return &native{name: op.String(), unknown: flat, call: func(_ *pass, args []tengo.Object) (tengo.Object, error) {
+		left, right := args[0], args[1]
+		switch op {
+		case token.Equal:
+			return boolean(left.Equals(right)), nil
+		case token.NotEqual:
+			return boolean(!left.Equals(right)), nil
+		}
+		result, err := left.BinaryOp(op, right)
+		if err == tengo.ErrInvalidOperator {
+			err = operands(op, left, right)
+		}
+		return result, err
+	}}
+}
+
+// unary evaluates an operator with one operand, as the VM does.
+func unary(op token.Token, o tengo.Object) (tengo.Object, error) {
+	if op == token.Not {
+		return boolean(o.IsFalsy()), nil
+	}
+	switch n := o.(type) {
+	case *tengo.Int:
+		if op == token.Sub {
+			return &tengo.Int{Value: -n.Value}, nil
+		}
+		return &tengo.Int{Value: ^n.Value}, nil
+	case *tengo.Float:
+		if op == token.Sub {
+			return &tengo.Float{Value: -n.Value}, nil
+		}
+	}
+	return nil, fmt.Errorf("invalid operation: %s%s", op, o.TypeName())
+}

@@ -1,0 +1,374 @@
+package interpreter
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/d5/tengo/v2"
+
+	"writ"
+	"writ/internal/meant"
+	"writ/scripts"
+	"writ/scripts/scripttest"
+)
+
+// Names that occur only in the generated end of a test file.
+const (
+	nativeTester   = "\x00t"
+	nativeSelected = "\x00selected:" // followed by the index of a test
+)
+
+// tester is the argument of a test.
+type tester struct {
+	tengo.ObjectImpl
+	pass *pass
+}
+
+// testMembers are the members of t.
+var testMembers = map[string]member{
+	"run":       {least: 1, most: 2, call: testRun},
+	"plan":      {least: 1, most: 2, call: testPlan},
+	"resources": {call: testResources},
+	"call":      {least: 2, most: 2, call: testCall},
+	"equal":     {least: 2, most: 3, call: testEqual},
+	"ok":        {least: 1, most: 2, call: testOK},
+	"contains":  {least: 2, most: 3, call: testContains},
+	"fail":      {least: 1, most: -1, call: testFail},
+	"fatal":     {least: 1, most: -1, call: testFatal},
+	"log":       {least: 1, most: -1, call: testLog},
+	"skip":      {least: 1, most: 1, call: testSkip},
+}
+
+func (t *tester) TypeName() string   { return "test" }
+func (t *tester) String() string     { return "<test>" }
+func (t *tester) Copy() tengo.Object { return t }
+
+// IndexGet returns a member. An unknown member is an error.
+func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
+	key, ok := index.(*tengo.String)
+	if !ok {
+		return nil, tengo.ErrInvalidIndexType
+	}
+	found, ok := testMembers[key.Value]
+	if !ok {
+		return nil, fmt.Errorf("t has no %q; %s", key.Value, meant.Member("it", key.Value, TestMembers()))
+	}
+	return found.function(t.pass, "t."+key.Value), t.pass.burn(1)
+}
+
+// selectedTest returns the native that reports whether a test of the file is the one to run.
+func selectedTest(index string) *native {
+	n, _ := strconv.Atoi(index)
+	return &native{name: "selected", call: func(p *pass, _ []tengo.Object) (tengo.Object, error) {
+		if p.test == nil {
+			return tengo.FalseValue, nil
+		}
+		p.test.began = p.test.began || p.test.index == n
+		return boolean(p.test.index == n), nil
+	}}
+}
+
+// testRun runs a script.
+func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
+	r, err := p.rehearsal("t.run", args)
+	if err != nil {
+		return nil, err
+	}
+	done, err := p.test.sim.Run(p.test.ctx, r)
+	if err != nil {
+		return nil, p.unplayed(err)
+	}
+	for _, target := range done.Untouched {
+		p.failTest(fmt.Sprintf("this run of %s did not call %s", r.Script, target))
+	}
+	return p.records("the result of t.run", rehearsedValue(&done))
+}
+
+func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
+	r, err := p.rehearsal("t.plan", args)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Faults) > 0 || len(r.Results) > 0 {
+		return nil, scripttest.ErrPlanned
+	}
+	plan, err := p.test.sim.Plan(p.test.ctx, r)
+	if err != nil {
+		return nil, p.unplayed(err)
+	}
+	return p.records("the result of t.plan", planValue(&plan))
+}
+
+// unplayed ends the test because a script could not run.
+func (p *pass) unplayed(err error) error {
+	e := writ.AsError(err)
+	text := err.Error()
+	if e.Code != writ.CodeInternal {
+		text = e.Message
+	}
+	p.failTest(text)
+	return errTestEnds
+}
+
+// rehearsal parses the arguments of t.run.
+func (p *pass) rehearsal(name string, args []tengo.Object) (scripttest.Rehearsal, error) {
+	script, ok := args[0].(*tengo.String)
+	if !ok {
+		return scripttest.Rehearsal{}, fmt.Errorf("%s takes the path of a script, not a %s", name, args[0].TypeName())
+	}
+	options, err := p.given(name, args[1:])
+	if err != nil {
+		return scripttest.Rehearsal{}, err
+	}
+	r, problems := scripttest.Parse(options, isHandle)
+	r.Script = script.Value
+	if len(problems) > 0 {
+		texts := make([]string, len(problems))
+		for i, problem := range problems {
+			texts[i] = problem.String()
+		}
+		return r, fmt.Errorf("%s: %s", name, strings.Join(texts, "; "))
+	}
+	return r, nil
+}
+
+// given returns the options as values.
+func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
+	if len(args) == 0 || args[0] == tengo.UndefinedValue {
+		return nil, nil
+	}
+	m, ok := pairsOf(args[0])
+	if !ok {
+		return nil, fmt.Errorf("%s takes a script and a map, not a %s", name, args[0].TypeName())
+	}
+	e := encoder{pass: p, plain: true} // only to check the values
+	if err := e.object(args[0], 0); err != nil {
+		return nil, within("the options", err)
+	}
+	return valuesOf(m), p.burnMemory(4 * len(e.buf))
+}
+
+// testResources lists the current resources.
+func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
+	found, err := p.test.sim.Resources(p.test.ctx)
+	if err != nil {
+		return nil, p.unplayed(err)
+	}
+	list := &tengo.Array{}
+	for _, r := range found {
+		o, err := p.records("a resource", map[string]any{
+			"kind": string(r.Kind), "name": r.Name, "node": r.Node, "args": orEmptyMap(r.Args), "values": orEmptyMap(r.Values),
+		})
+		if err != nil {
+			return nil, err
+		}
+		list.Value = append(list.Value, o)
+	}
+	return list, nil
+}
+
+// records returns a value whose reads of unknown fields are errors instead of undefined. The same applies to the calls
+// in it.
+func (p *pass) records(what string, v map[string]any) (tengo.Object, error) {
+	if err := p.burnMemory(4 * scripts.EncodedSize(v)); err != nil {
+		return nil, err
+	}
+	r := &record{what: "field", of: what, fields: make(map[string]tengo.Object, len(v))}
+	for key, value := range v {
+		calls, ok := value.([]any)
+		if ok && key == "calls" {
+			list := &tengo.Array{}
+			for _, c := range calls {
+				call, err := p.records("a call", c.(map[string]any))
+				if err != nil {
+					return nil, err
+				}
+				list.Value = append(list.Value, call)
+			}
+			r.fields[key] = list
+			continue
+		}
+		o, err := objectOf(value)
+		if err != nil {
+			return nil, err
+		}
+		r.fields[key] = o
+	}
+	return r, nil
+}
+
+// testCall returns a call of a run. The test ends if the call is missing.
+func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
+	r, ok := args[0].(*record)
+	if !ok || r.fields["calls"] == nil || r.fields["steps"] == nil {
+		return nil, fmt.Errorf("t.call takes the result of t.run or t.plan, not a %s", args[0].TypeName())
+	}
+	step, ok := args[1].(*tengo.String)
+	if !ok {
+		return nil, fmt.Errorf(`t.call takes a call as "machine.create web-0", not a %s`, args[1].TypeName())
+	}
+	steps, _ := elementsOf(r.fields["steps"])
+	calls, _ := elementsOf(r.fields["calls"])
+	if err := p.burn(int64(len(steps))); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i, s := range steps {
+		name, _ := s.(*tengo.String)
+		if name == nil || i >= len(calls) {
+			continue
+		}
+		if name.Value == step.Value {
+			return calls[i], nil
+		}
+		names = append(names, name.Value)
+	}
+	text := fmt.Sprintf("unknown call %q", step.Value)
+	switch closest := meant.Closest(step.Value, names); {
+	case len(names) == 0:
+		text += "; the script made no calls"
+	case closest != "":
+		text += fmt.Sprintf("; did you mean %q?", closest)
+	default:
+		text += "; the calls are:\n  " + strings.Join(names, "\n  ")
+	}
+	p.failTest(text)
+	return nil, errTestEnds
+}
+
+// testEqual compares as == does.
+func testEqual(p *pass, args []tengo.Object) (tengo.Object, error) {
+	got, want := args[0], args[1]
+	same, err := p.equal(got, want, 0)
+	if err != nil || same {
+		return boolean(same), err
+	}
+	text, err := p.difference(got, want)
+	if err != nil {
+		return nil, err
+	}
+	return p.assertion(text, args[2:])
+}
+
+// testOK asserts a value that counts as true.
+func testOK(p *pass, args []tengo.Object) (tengo.Object, error) {
+	if !args[0].IsFalsy() {
+		return tengo.TrueValue, nil
+	}
+	shape, err := p.pretty(args[0])
+	if err != nil {
+		return nil, err
+	}
+	return p.assertion("got "+shape+", want a true value", args[1:])
+}
+
+// testContains asserts that a string has a part, a list an element, or a map a key.
+func testContains(p *pass, args []tengo.Object) (tengo.Object, error) {
+	found, err := p.contains(args[0], args[1])
+	if err != nil || found {
+		return boolean(found), err
+	}
+	whole, err := p.pretty(args[0])
+	if err != nil {
+		return nil, err
+	}
+	part, err := p.pretty(args[1])
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(whole, "\n") {
+		return p.assertion(part+" is not in\n"+indent(whole), args[2:])
+	}
+	return p.assertion(part+" is not in "+whole, args[2:])
+}
+
+func (p *pass) contains(whole, part tengo.Object) (bool, error) {
+	if s, ok := whole.(*tengo.String); ok {
+		sub, ok := part.(*tengo.String)
+		if !ok {
+			return false, fmt.Errorf("t.contains looks for a string in a string, not for a %s", part.TypeName())
+		}
+		return strings.Contains(s.Value, sub.Value), p.burn(int64(len(s.Value)) / 16)
+	}
+	if list, ok := elementsOf(whole); ok {
+		for _, e := range list {
+			if same, err := p.equal(e, part, 0); same || err != nil {
+				return same, err
+			}
+		}
+		return false, p.burn(int64(len(list)))
+	}
+	if m, ok := pairsOf(whole); ok {
+		key, ok := part.(*tengo.String)
+		if !ok {
+			return false, fmt.Errorf("t.contains looks for a key in a map, not for a %s", part.TypeName())
+		}
+		_, found := m[key.Value]
+		return found, nil
+	}
+	return false, fmt.Errorf("t.contains looks into a string, a list or a map, not into a %s", whole.TypeName())
+}
+
+// assertion records a failed assertion, with the author's message. The test continues.
+func (p *pass) assertion(text string, message []tengo.Object) (tengo.Object, error) {
+	if len(message) > 0 {
+		about, err := p.text(message[0])
+		if err != nil {
+			return nil, err
+		}
+		text = about + ": " + text
+	}
+	p.failTest(text)
+	return tengo.FalseValue, p.burnMemory(len(text))
+}
+
+// words joins arguments with spaces, as run.log does.
+func (p *pass) words(args []tengo.Object) (string, error) {
+	texts := make([]string, len(args))
+	for i, arg := range args {
+		var err error
+		if texts[i], err = p.text(arg); err != nil {
+			return "", err
+		}
+	}
+	return strings.TrimSuffix(strings.Join(texts, " "), "\n"), nil
+}
+
+func testFail(p *pass, args []tengo.Object) (tengo.Object, error) {
+	text, err := p.words(args)
+	if err != nil {
+		return nil, err
+	}
+	p.failTest(text)
+	return tengo.UndefinedValue, p.burnMemory(len(text))
+}
+
+func testFatal(p *pass, args []tengo.Object) (tengo.Object, error) {
+	if _, err := testFail(p, args); err != nil {
+		return nil, err
+	}
+	return nil, errTestEnds
+}
+
+func testLog(p *pass, args []tengo.Object) (tengo.Object, error) {
+	text, err := p.words(args)
+	if err != nil {
+		return nil, err
+	}
+	p.addNote(false, text)
+	return tengo.UndefinedValue, p.burnMemory(len(text))
+}
+
+// testSkip ends the test as skipped. A failed test stays failed.
+func testSkip(p *pass, args []tengo.Object) (tengo.Object, error) {
+	why, err := p.text(args[0])
+	if err != nil {
+		return nil, err
+	}
+	p.addNote(false, why)
+	if v := p.test.verdict; v.Outcome == scripttest.Passed {
+		v.Outcome = scripttest.Skipped
+	}
+	return nil, errTestEnds
+}
