@@ -67,6 +67,7 @@ func isHandle(v any) (writ.ResourceKind, bool) {
 	return h.kind(), true
 }
 
+// HandleFields returns the fields of the handle that an operation returns.
 func HandleFields(op *catalog.Operation) []string {
 	return append(op.Result.Names(), FieldErr)
 }

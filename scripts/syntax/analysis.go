@@ -41,6 +41,7 @@ const (
 	done
 )
 
+// Analyse parses a bundle and resolves its names. Errors of the script are in the result.
 func Analyse(bundle scripts.Bundle) *Analysis {
 	a := &Analysis{
 		bundle:  bundle,

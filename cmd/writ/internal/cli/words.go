@@ -149,6 +149,7 @@ func SignedBy(name string, c *identity.Certificate) string {
 	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
 }
 
+// DriverName returns the driver of a call, and whether it was simulated.
 func DriverName(c writ.Call) string {
 	switch {
 	case c.Simulated && c.Driver != "" && c.Driver != "simulated":

@@ -85,6 +85,7 @@ func diskRows(disks []writ.HostDisk) (rows []diskRow) {
 	return rows
 }
 
+// DiskTable lists the disks of a host.
 func DiskTable(disks []writ.HostDisk) terminal.View {
 	of := func(text func(d *writ.HostDisk) string) func(diskRow) string {
 		return func(r diskRow) string {
@@ -108,6 +109,7 @@ func DiskTable(disks []writ.HostDisk) terminal.View {
 	)
 }
 
+// NicTable lists the network cards of a host.
 func NicTable(nics []writ.HostNIC) terminal.View {
 	return terminal.List(append([]writ.HostNIC{}, nics...), nics, func(n writ.HostNIC) string { return n.Name },
 		cli.Column("CARD", func(n writ.HostNIC) string { return n.Name }),

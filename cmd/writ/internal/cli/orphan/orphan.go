@@ -46,6 +46,7 @@ func Of(all []Orphan, resources ...writ.ResourceID) []Orphan {
 	})
 }
 
+// Table lists orphans. datacenters holds the names of their datacenters.
 func Table(orphans []Orphan, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(Page{orphans}, orphans, func(o Orphan) string { return o.Name },
 		cli.Column("DATACENTER", func(o Orphan) string { return datacenters[o.Datacenter] }),

@@ -195,7 +195,7 @@ func watch(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w
 	for {
 		p := runview.NewProgress(env.Terminal, roster, w.ended)
 		p.Disks = runview.NewFullDisks(watching, c, id)
-		run, err := watchProgress(watching, env, c, id, p)
+		run, err := watchProgress(watching, c, id, p)
 		if err != nil {
 			return stopWatching(ctx, watching, env, c, roster, id, err, w)
 		}
@@ -222,7 +222,7 @@ func watch(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, w
 }
 
 // watchProgress shows the events of a run until it has ended. While there are no events, it shows why the run waits.
-func watchProgress(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID, p *runview.Progress) (api.Run, error) {
+func watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *runview.Progress) (api.Run, error) {
 	watch := newLookout(func(ctx context.Context) {
 		s, err := why.SituationOf(ctx, c, id)
 		if err != nil { // Watch reports a coordinator that does not answer

@@ -14,6 +14,7 @@ import (
 	"writ/scripts"
 )
 
+// TookRun returns the duration of a run from its acceptance, "" if it has not ended or was not accepted.
 func TookRun(r api.Run) string {
 	if r.Ended.IsZero() || r.Accepted.IsZero() {
 		return ""

@@ -10,9 +10,9 @@ import (
 	"writ/sal/catalog"
 )
 
-// fullDisks finds the nodes of a run whose disks are almost full. It lists the nodes once, when the first call that may
+// FullDisks finds the nodes of a run whose disks are almost full. It lists the nodes once, when the first call that may
 // write to a disk begins.
-type fullDisks struct {
+type FullDisks struct {
 	list func() []writ.Node
 	// disks holds the almost full disk of each node. It is nil before the first call.
 	disks map[writ.NodeID]*writ.Disk
@@ -21,10 +21,10 @@ type fullDisks struct {
 // diskPatience limits the request for the list of nodes.
 const diskPatience = 2 * time.Second
 
-// NewFullDisks returns the fullDisks of a run. It lists the nodes of the run's datacenter from a coordinator. If the
+// NewFullDisks returns the warnings about disks for a run. It lists the nodes of the run's datacenter from a coordinator. If the
 // request fails, there are no warnings.
-func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDisks {
-	return &fullDisks{list: func() []writ.Node {
+func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *FullDisks {
+	return &FullDisks{list: func() []writ.Node {
 		ctx, stop := context.WithTimeout(ctx, diskPatience)
 		defer stop()
 		run, err := c.Run(ctx, id)
@@ -41,7 +41,7 @@ func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDis
 
 // warning returns the almost full disk of a call's node, the first time that a call may write to it. Otherwise it
 // returns nil.
-func (f *fullDisks) warning(c writ.Call) *writ.Disk {
+func (f *FullDisks) warning(c writ.Call) *writ.Disk {
 	op, known := catalog.Lookup(c.Operation)
 	if f == nil || !known || op.Effect != catalog.Make && op.Effect != catalog.Alter {
 		return nil

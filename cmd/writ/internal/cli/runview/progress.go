@@ -24,9 +24,11 @@ type Progress struct {
 	Waits  why.WaitNotes
 	calls  map[int]writ.Call
 	logged int        // the last ordinal shown
-	Disks  *fullDisks // nil disables the warning
+	Disks  *FullDisks // nil disables the warning
 }
 
+// NewProgress returns the progress of a run for a terminal. ended is the end of the run before it was resumed: earlier
+// events are not shown.
 func NewProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *Progress {
 	return &Progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call), Waits: why.WaitNotes{Term: t}}
 }

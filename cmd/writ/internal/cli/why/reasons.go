@@ -27,8 +27,8 @@ type Situation struct {
 }
 
 // Explain returns the reasons of the run and of its open calls.
-func (s *Situation) Explain() runReasons {
-	r := runReasons{Run: s.Run.ID, State: s.Run.State, Reason: s.whyRun(), Decided: s.Run.Decided, Again: s.losses}
+func (s *Situation) Explain() RunReasons {
+	r := RunReasons{Run: s.Run.ID, State: s.Run.State, Reason: s.whyRun(), Decided: s.Run.Decided, Again: s.losses}
 	r.Does = r.Next.Effect()
 	if s.Run.State.Ended() {
 		if f := s.Run.Failure; f != nil {

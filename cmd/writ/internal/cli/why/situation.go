@@ -33,8 +33,8 @@ var (
 // AwayText says that the datacenter of something is away.
 var AwayText = writ.Reason{Code: writ.ReasonAway}.String()
 
-// runReasons holds the reasons of a run and of its open calls.
-type runReasons struct {
+// RunReasons holds the reasons of a run and of its open calls.
+type RunReasons struct {
 	Run   writ.RunID   `json:"run"`
 	State api.RunState `json:"state"`
 	Reason
@@ -155,7 +155,7 @@ func (s *Situation) askNodes(ctx context.Context, c *client.Client) error {
 // endedByLoss reports whether a call failed because its node was lost.
 func endedByLoss(c writ.Call) bool { return c.Error != nil && c.Error.Code == writ.CodeNodeLost }
 
-func (r runReasons) Text() string {
+func (r RunReasons) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, cli.StateClause(writ.RunState(r.State)), terminal.Clean(r.Why))
 	if r.excerpt != "" {

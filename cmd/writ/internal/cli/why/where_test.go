@@ -11,7 +11,7 @@ import (
 
 func TestExplainFoldsCallsThatWaitAlike(t *testing.T) {
 	t.Parallel()
-	r := runReasons{Run: "r", State: api.RunStateRunning, Reason: Reason{Why: "it waits"}}
+	r := RunReasons{Run: "r", State: api.RunStateRunning, Reason: Reason{Why: "it waits"}}
 	for seq := 1; seq <= 2000; seq++ {
 		why := "no node has room"
 		if seq == 7 || seq == 9 {
