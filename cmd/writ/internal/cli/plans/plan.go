@@ -95,7 +95,7 @@ func plan(ctx context.Context, env *cli.Env, path string, p *planFlags) error {
 	}
 	if err != nil {
 		if env.Format == terminal.Markdown { // the comment shows the error in place of an earlier plan
-			if unwritten := env.PrintText(ErrorMarkdown("writ plan: it failed", err)); unwritten != nil {
+			if unwritten := env.PrintText(cli.ErrorMarkdown("writ plan: it failed", err)); unwritten != nil {
 				env.Warn("%v", unwritten)
 			}
 		}

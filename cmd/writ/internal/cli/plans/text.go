@@ -79,11 +79,11 @@ func (t *planText) body() {
 func (t *planText) markdown() string {
 	t.comment = true
 	t.destroys()
-	end := Shorten(t.take(), MostMarkdown/4)
+	end := cli.Shorten(t.take(), cli.MostMarkdown/4)
 	t.end()
-	end += Shorten(t.take(), MostMarkdown/4)
+	end += cli.Shorten(t.take(), cli.MostMarkdown/4)
 	t.body()
-	text := Shorten(t.take(), MostMarkdown-len(end)) + end
+	text := cli.Shorten(t.take(), cli.MostMarkdown-len(end)) + end
 	counts := "planned without a datacenter"
 	if t.Preview != nil {
 		counts = t.counts()
@@ -91,7 +91,7 @@ func (t *planText) markdown() string {
 	if t.failed() != nil {
 		counts += ", and it would fail"
 	}
-	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, Fenced("diff", text))
+	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, cli.Fenced("diff", text))
 }
 
 // take returns the text written since the last call.

@@ -13,7 +13,6 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/runview"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
@@ -76,7 +75,7 @@ func reportText(name, status string, run api.Run, end client.End, calls []writ.C
 	for _, call := range calls {
 		shown.Calls = append(shown.Calls, api.CallValues{Call: call})
 	}
-	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), plans.Fenced("", plans.Shorten(runText(shown, status, name, false, false), plans.MostMarkdown)))
+	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), cli.Fenced("", cli.Shorten(runText(shown, status, name, false, false), cli.MostMarkdown)))
 	return appendSummary(w, text)
 }
 

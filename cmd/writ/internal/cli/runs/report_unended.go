@@ -9,7 +9,6 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/cli"
-	"writ/cmd/writ/internal/cli/plans"
 	"writ/cmd/writ/internal/cli/why"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
@@ -64,14 +63,14 @@ func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, caus
 
 // reportUnsubmitted writes the reports of a submission without a known run. In the JUnit report it is one test, which failed with cause.
 func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
-	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, plans.ErrorMarkdown("writ submit: no run", cause)))
+	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, cli.ErrorMarkdown("writ submit: no run", cause)))
 }
 
 // endUnverified returns the error of a command that cannot verify the end of its run, and writes it to the reports of
 // --junit and --summary. They have no calls, because the states of calls are not proved.
 func endUnverified(env *cli.Env, err error, w watchOptions) error {
 	cause := writ.AsError(err)
-	unwritten := errors.Join(testUnsubmitted(cause, w), appendSummary(w, plans.ErrorMarkdown("writ submit: the end of the run is not verified", cause)))
+	unwritten := errors.Join(testUnsubmitted(cause, w), appendSummary(w, cli.ErrorMarkdown("writ submit: the end of the run is not verified", cause)))
 	if unwritten != nil {
 		env.Warn("%v", unwritten)
 	}

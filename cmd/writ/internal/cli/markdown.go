@@ -1,11 +1,10 @@
-package plans
+package cli
 
 import (
 	"fmt"
 	"regexp"
 	"strings"
 
-	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -38,7 +37,7 @@ func Shorten(text string, most int) string {
 	if end := strings.LastIndexByte(kept, '\n'); end > 0 {
 		kept = kept[:end]
 	}
-	return kept + fmt.Sprintf(note, cli.Count(strings.Count(text[len(kept):], "\n"), "line"))
+	return kept + fmt.Sprintf(note, Count(strings.Count(text[len(kept):], "\n"), "line"))
 }
 
 // ErrorMarkdown formats an error below a title, for a comment or a summary.
