@@ -3,7 +3,6 @@ package writ
 import (
 	"reflect"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -127,61 +126,8 @@ func (r Reason) Command() string {
 // LostNode reports whether a call waits because its node is lost. Such a call has no end-by.
 func (r Reason) LostNode() bool { return r.Code == ReasonLostNode || r.Code == ReasonLostWord }
 
-// Limits of a reason that another process sends.
-const (
-	maxReasonText  = 4 << 10 // bytes
-	maxReasonName  = 256     // bytes
-	maxReasonNodes = 16
-	maxReasonDepth = 4 // of causes
-)
-
-// Bounded returns the reason without what exceeds the limits. The result shares no memory with r that it changed.
-func (r Reason) Bounded() Reason { return r.bounded(maxReasonDepth) }
-
-func (r Reason) bounded(depth int) Reason {
-	for _, name := range []*string{&r.Node, &r.State, &r.Call, &r.Resource, &r.Deployment, &r.Datacenter, &r.By} {
-		*name = clip(*name, maxReasonName)
-	}
-	r.Code, r.Run = ReasonCode(clip(string(r.Code), maxReasonName)), RunID(clip(string(r.Run), maxReasonName))
-	r.Text = clip(r.Text, maxReasonText)
-	if r.Hold != nil {
-		h := *r.Hold
-		for _, name := range []*string{&h.Datacenter, &h.Project, &h.Deployment, &h.Operation, &h.By} {
-			*name = clip(*name, maxReasonName)
-		}
-		h.Text = clip(h.Text, maxReasonText)
-		r.Hold = &h
-	}
-	if r.Error != nil {
-		r.Error = &Error{Code: Code(clip(string(r.Error.Code), maxReasonName)), Message: clip(r.Error.Message, maxReasonText)}
-	}
-	var nodes []NodesReason
-	for _, n := range r.Nodes[:min(len(r.Nodes), maxReasonNodes)] {
-		n.Names = append([]string(nil), n.Names[:min(len(n.Names), maxReasonNodes)]...)
-		for i := range n.Names {
-			n.Names[i] = clip(n.Names[i], maxReasonName)
-		}
-		n.Code, n.State, n.Text = VerdictCode(clip(string(n.Code), maxReasonName)), clip(n.State, maxReasonName), clip(n.Text, maxReasonText)
-		nodes = append(nodes, n)
-	}
-	r.Nodes = nodes
-	if r.Cause != nil {
-		if depth <= 1 {
-			r.Cause = nil
-		} else {
-			cause := r.Cause.bounded(depth - 1)
-			r.Cause = &cause
-		}
-	}
-	return r
-}
-
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+// maxReasonDepth limits the causes in a sentence.
+const maxReasonDepth = 4
 
 var workPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,31})?$`)
 

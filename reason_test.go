@@ -2,7 +2,6 @@ package writ_test
 
 import (
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -79,41 +78,5 @@ func TestReasonBecomesASentence(t *testing.T) {
 	lost := writ.Reason{Code: writ.ReasonLostWord, Node: "n1"}
 	if with, without := lost.String(), lost.Brief(); with != without+" (writ node lost n1)" {
 		t.Errorf("with its command %q, without %q", with, without)
-	}
-}
-
-func TestHostileReasonIsBounded(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("é", 1<<16)
-	r := writ.Reason{
-		Code: writ.ReasonCode(long), Node: long, State: long, Run: writ.RunID(long), Call: long, Resource: long, Deployment: long, Datacenter: long,
-		Hold:  &writ.HoldReason{Datacenter: long, Project: long, Deployment: long, Operation: long, By: long, Text: long},
-		Error: &writ.Error{Code: writ.Code(long), Message: long, Hint: long, Proof: []byte(long)}, By: long, Text: long,
-	}
-	for range 1000 {
-		r.Nodes = append(r.Nodes, writ.NodesReason{Names: []string{long, long}, Code: writ.VerdictCode(long), State: long, Text: long})
-	}
-	for range 1000 {
-		cause := r
-		r = writ.Reason{Code: writ.ReasonAway, Cause: &cause}
-	}
-	leaf := &r
-	for leaf.Cause != nil {
-		leaf = leaf.Cause
-	}
-	for name, hostile := range map[string]writ.Reason{"deep": r, "wide": *leaf} {
-		text, err := json.Marshal(hostile.Bounded())
-		if err != nil || len(text) > 256<<10 {
-			t.Errorf("%s: it still has %d bytes, %v", name, len(text), err)
-		}
-		if got := len(hostile.Bounded().String()); got > 256<<10 {
-			t.Errorf("%s: its sentence has %d bytes", name, got)
-		}
-	}
-	if len(leaf.Nodes) != 1000 || leaf.Nodes[0].Text != long || leaf.Hold.Text != long {
-		t.Error("Bounded changed the original")
-	}
-	if small := (writ.Reason{Code: writ.ReasonNode, Node: "n1"}); !reflect.DeepEqual(small.Bounded(), small) {
-		t.Errorf("a small reason became %+v", small.Bounded())
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/clip"
 	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/sal"
@@ -246,7 +246,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 		n.log.ErrorContext(w.ctx, "job failed by a defect of writ",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", got.err)
 	}
-	result.Error = &writ.Error{Code: e.Code, Message: clip(e.Message, maxMessage), Hint: clip(e.Hint, maxMessage)}
+	result.Error = &writ.Error{Code: e.Code, Message: oneLine(e.Message, maxMessage), Hint: oneLine(e.Hint, maxMessage)}
 	return result
 }
 
@@ -273,27 +273,21 @@ func checkValues(values map[string]any) error {
 	return nil
 }
 
-// clip shortens a text to about most bytes, replaces line breaks and makes it valid UTF-8. Clients escape line breaks
+// oneLine replaces line breaks, shortens a text to about most bytes and makes it valid UTF-8. Clients escape line breaks
 // when they print a text, as they do control characters.
-func clip(text string, most int) string {
+func oneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	if len(text) > most {
-		for most > 0 && !utf8.RuneStart(text[most]) { // do not cut inside a character
-			most--
-		}
-		text = text[:most] + " …"
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return clip.Text(strings.ToValidUTF8(text, "\uFFFD"), most)
 }
 
 // fit clips the texts of a driver's description. Some of them are output of other programs.
 func fit(about writ.NodeDriver) writ.NodeDriver {
-	about.Name, about.Detail, about.Lacks = clip(about.Name, maxSentence), clip(about.Detail,
-		maxMessage), clip(about.Lacks, maxMessage)
+	about.Name, about.Detail, about.Lacks = oneLine(about.Name, maxSentence), oneLine(about.Detail,
+		maxMessage), oneLine(about.Lacks, maxMessage)
 	about.Engines = slices.Clone(about.Engines)
 	for i := range about.Engines {
 		e := &about.Engines[i]
-		e.Name, e.Version, e.Refused = clip(e.Name, maxSentence), clip(e.Version, maxSentence), clip(e.Refused,
+		e.Name, e.Version, e.Refused = oneLine(e.Name, maxSentence), oneLine(e.Version, maxSentence), oneLine(e.Refused,
 			maxMessage)
 	}
 	return about

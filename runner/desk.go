@@ -167,7 +167,7 @@ const (
 func (d *desk) setProgress(w *work, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.said = clip(text, maxProgressText)
+	w.said = oneLine(text, maxProgressText)
 }
 
 // say stores the reason why a job waits before it starts; "" clears it.
@@ -175,7 +175,7 @@ func (d *desk) say(key writ.JobKey, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.active[key]; w != nil {
-		w.said = clip(text, maxProgressText)
+		w.said = oneLine(text, maxProgressText)
 	}
 }
 

@@ -150,7 +150,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 		nodes.MaxFenced)], answer.Kept[:min(len(answer.Kept), nodes.MaxFenced)]
 	answer.Open = answer.Open[:min(len(answer.Open), nodes.MaxFenced)]
 	for i := range answer.Open {
-		answer.Open[i] = clip(answer.Open[i], maxSentence)
+		answer.Open[i] = oneLine(answer.Open[i], maxSentence)
 	}
 	return answer
 }
@@ -185,7 +185,7 @@ func superseded(module string, resource writ.ResourceID, seen sal.Observation) w
 		Of: resource.HostName(),
 	}
 	if path, _ := seen.Values["path"].(string); path != "" {
-		o.Name = clip(path, maxSentence)
+		o.Name = oneLine(path, maxSentence)
 		if remedy := sal.Command("rm", "-r", path); isCommand(remedy) && len(remedy) <= longestRemedy {
 			o.Remedy = remedy
 		}
@@ -209,8 +209,8 @@ func (f *fence) addUnrecorded(ctx context.Context, answer *nodes.FenceAnswer) {
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{
-				Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence),
-				Of: clip(o.Of, maxSentence),
+				Module: module, Kind: oneLine(o.Kind, maxSentence), Name: oneLine(o.Name, maxSentence),
+				Of: oneLine(o.Of, maxSentence),
 			}
 			if isCommand(o.Remedy) && len(o.Remedy) <= longestRemedy {
 				orphan.Remedy = o.Remedy

@@ -221,7 +221,7 @@ func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
 	n.counts.drops.Add(Drop{what, code.Info().Code})
 	// Rate-limited: an attacker with access to Redis can send any number.
 	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say {
-		n.log.WarnContext(ctx, "dropped a "+what, "id", clip(id, maxSentence), "code", code, "err", err, "times", times)
+		n.log.WarnContext(ctx, "dropped a "+what, "id", oneLine(id, maxSentence), "code", code, "err", err, "times", times)
 	}
 }
 

@@ -277,11 +277,11 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 			k.log.InfoContext(ctx, "resource repaired", "resource", resource.String(), "was", d.What)
 			mended = append(mended, d.What)
 		} else {
-			found.Lasts = append(found.Lasts, clip(d.What, maxSentence))
+			found.Lasts = append(found.Lasts, oneLine(d.What, maxSentence))
 		}
 	}
 	if err != nil {
-		found.Lasts = append(found.Lasts, clip("maintenance failed: "+err.Error(), maxSentence))
+		found.Lasts = append(found.Lasts, oneLine("maintenance failed: "+err.Error(), maxSentence))
 	}
 	before := k.drifts[resource]
 	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
@@ -383,8 +383,8 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{
-				Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence),
-				Of: clip(o.Of, maxSentence),
+				Module: module, Kind: oneLine(o.Kind, maxSentence), Name: oneLine(o.Name, maxSentence),
+				Of: oneLine(o.Of, maxSentence),
 			}
 			if isCommand(o.Remedy) { // a truncated or altered command could do harm
 				orphan.Remedy = o.Remedy

@@ -33,8 +33,8 @@ func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState 
 		return writ.ResourceState{ResourceID: resource, Standing: writ.Standing{State: catalog.Gone}}
 	}
 	s := writ.ResourceState{ResourceID: resource, UID: seen.UID, Standing: catalog.StandingOf(seen.Values)}
-	s.State = clip(cmp.Or(seen.State, s.State), maxSentence)
-	s.Address, s.IPv4 = clip(s.Address, maxSentence), clip(s.IPv4, maxSentence)
+	s.State = oneLine(cmp.Or(seen.State, s.State), maxSentence)
+	s.Address, s.IPv4 = oneLine(s.Address, maxSentence), oneLine(s.IPv4, maxSentence)
 	return s
 }
 

@@ -4,28 +4,23 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"writ/internal/clip"
 )
 
 // Printable converts a text of a script to a line: valid UTF-8, limited in length, without characters that would act on
 // a terminal.
 func Printable(text string) string {
-	start := clipped(text)
+	start := clip.Prefix(text, MaxLogLine)
 	clean := strings.Map(visible, strings.ToValidUTF8(start, string(utf8.RuneError)))
 	if len(start) < len(text) || len(clean) > MaxLogLine { // the replacements are longer
-		return clipped(clean) + cutOff
+		return clip.Prefix(clean, MaxLogLine) + cutOff
 	}
 	return clean
 }
 
 // cutOff ends a truncated text.
 const cutOff = " …"
-
-func clipped(text string) string {
-	if len(text) <= MaxLogLine {
-		return text
-	}
-	return strings.ToValidUTF8(text[:MaxLogLine], "")
-}
 
 // visible replaces characters that would act on a terminal.
 func visible(r rune) rune {

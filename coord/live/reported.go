@@ -19,6 +19,6 @@ func BoundReasons(events []writ.Event) {
 
 // BoundReason bounds a reason that a datacenter sent and sets its sentence.
 func BoundReason(why *writ.Reason, sentence *string) {
-	*why = api.ReasonOf(*why, *sentence).Bounded()
+	*why = bounded(api.ReasonOf(*why, *sentence), maxReasonDepth)
 	*sentence = why.String()
 }

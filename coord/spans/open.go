@@ -2,10 +2,10 @@ package spans
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/tracing"
 )
 
@@ -76,10 +76,7 @@ func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, why writ.Reas
 	if o == nil {
 		return
 	}
-	wait := waitSpan{code: why.Code, reason: why.String(), since: now}
-	if len(wait.reason) > maxReason {
-		wait.reason = strings.ToValidUTF8(wait.reason[:maxReason], "")
-	}
+	wait := waitSpan{code: why.Code, reason: clip.Prefix(why.String(), maxReason), since: now}
 	before, waited := o.waits[seq]
 	if before.code == wait.code && before.reason == wait.reason {
 		return

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/hidden"
 )
 
@@ -99,7 +100,7 @@ func Text(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+	return clip.Prefix(text, most-len("…")) + "…"
 }
 
 // MAC returns a hardware address in the canonical form, for example 52:54:00:77:00:50. It returns "" if the text is not

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/clip"
 )
 
 const (
@@ -52,12 +53,7 @@ func Same(have, want []byte) error {
 }
 
 // Clip shortens untrusted text for a message.
-func Clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
+func Clip(s string) string { return clip.Text(s, 80) }
 
 // FormatTime formats a time in TimeFormat.
 func FormatTime(t time.Time) string { return t.UTC().Truncate(time.Second).Format(TimeFormat) }

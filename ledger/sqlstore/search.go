@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/clip"
 )
 
 // maxWords limits the searchable text of a run, in bytes, and that of its parameters. Longer texts are truncated.
@@ -47,7 +48,7 @@ func valueText(value any) string {
 // rejects, and at most maxWords bytes.
 func searchable(text string) string {
 	text = strings.ToLower(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), ""))
-	return strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
+	return clip.Prefix(text, maxWords)
 }
 
 // likePattern returns a LIKE pattern that matches text anywhere.

@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/clip"
 	"writ/internal/diskserial"
 	"writ/supervisor/nodes"
 )
@@ -147,10 +148,7 @@ func word(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))), " ")
-	if len(text) > nodes.MaxHostWord {
-		text = strings.ToValidUTF8(text[:nodes.MaxHostWord], "")
-	}
-	return text
+	return clip.Prefix(text, nodes.MaxHostWord)
 }
 
 // virtual are the name prefixes of block devices that are not disks of a machine, because they are temporary or hold

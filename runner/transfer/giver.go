@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/internal/clip"
 	"writ/internal/limit"
 	"writ/internal/sleep"
 	"writ/sal"
@@ -335,16 +335,17 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
+// maxErrorText limits each text of an error for another node, in bytes.
+const maxErrorText = 2 << 10
+
 // publicError returns the part of an error that another node may see, with limited length.
 func publicError(err error) *writ.Error {
 	if err == nil {
 		return nil
 	}
 	e := writ.AsError(err)
-	return &writ.Error{Code: e.Code, Message: clip(e.Message), Hint: clip(e.Hint)}
+	return &writ.Error{Code: e.Code, Message: clip.Prefix(e.Message, maxErrorText), Hint: clip.Prefix(e.Hint, maxErrorText)}
 }
-
-func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2<<10)], "") }
 
 // tail drops the first skip bytes, then sends the answer and the rest. The dropped bytes must be produced for the
 // digest; meanwhile it sends keep-alive messages.

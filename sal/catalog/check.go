@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/meant"
 )
 
@@ -372,11 +373,5 @@ func (c *checker) described(v any) string {
 	}
 }
 
-// short truncates a text for a message.
-func short(text string) string {
-	const most = 60
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+// short shortens a text for a message.
+func short(text string) string { return clip.Text(text, 60) }

@@ -4,6 +4,7 @@ package bound
 import (
 	"writ"
 	"writ/internal/cbor"
+	"writ/internal/clip"
 	"writ/scripts"
 )
 
@@ -17,15 +18,7 @@ const (
 )
 
 // Clip shortens a text to about limit bytes. It never cuts a character in half.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && text[limit]&0xc0 == 0x80 {
-		limit--
-	}
-	return text[:limit] + " …"
-}
+func Clip(text string, limit int) string { return clip.Text(text, limit) }
 
 // Amount returns n if it is between 0 and MaxAmount, else the nearer limit.
 func Amount(n int64) int64 { return min(max(n, 0), MaxAmount) }

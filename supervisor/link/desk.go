@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/limit"
 )
 
@@ -124,7 +124,7 @@ func (d *desk) note(ctx context.Context, f *frame, err error) {
 // maxShown limits text of the other side in a log line, in bytes.
 const maxShown = 500
 
-func shown(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxShown)], "") }
+func shown(text string) string { return clip.Prefix(text, maxShown) }
 
 // call calls the handler if it supports the verb. It recovers a panic.
 func (d *desk) call(ctx context.Context, p *peer, f *frame, progress func(stage, detail string)) (result any, err error) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/failpoint"
 )
 
@@ -313,6 +313,5 @@ func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
 
 // shortened cuts a reason to the size of a close frame, between characters.
 func shortened(reason string) string {
-	const most = 120
-	return strings.ToValidUTF8(reason[:min(len(reason), most)], "")
+	return clip.Prefix(reason, 120)
 }

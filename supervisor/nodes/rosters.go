@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/clip"
 	"writ/internal/failpoint"
 	"writ/internal/pagecache"
 )
@@ -57,7 +58,7 @@ func (h *handler) rosters(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.Atoi(text); err != nil || after < 0 {
-			h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "after=%q is not a version of the roster", clip(text)))
+			h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "after=%q is not a version of the roster", clip.Text(text, 80)))
 			return
 		}
 	}
@@ -75,13 +76,4 @@ func (h *handler) rosters(w http.ResponseWriter, r *http.Request) {
 	if page.Send(w, control) == nil {
 		_ = control.SetWriteDeadline(time.Time{})
 	}
-}
-
-// clip shortens a client's text for a message.
-func clip(text string) string {
-	const most = 80
-	if len(text) > most {
-		return text[:most]
-	}
-	return text
 }

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"writ"
 	"writ/identity"
+	"writ/internal/clip"
 	"writ/sal/catalog"
 	"writ/scripts"
 	"writ/scripts/operation"
@@ -48,14 +48,8 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	return calls, nil
 }
 
-// Short fits what a stranger wrote into a message.
-func Short(text string) string {
-	const most = 80
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
+// Short shortens a client's text for a message.
+func Short(text string) string { return clip.Text(text, 80) }
 
 // readCall validates a call, given those before it.
 func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error) {

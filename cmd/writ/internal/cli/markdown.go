@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"writ/cmd/writ/internal/terminal"
+	"writ/internal/clip"
 )
 
 // MostMarkdown limits a plan in a comment, in bytes. GitHub accepts 65,536 characters, including the text around it.
@@ -33,7 +34,7 @@ func Shorten(text string, most int) string {
 		return text
 	}
 	const note = "\n… %s left out: it is too long for a comment\n"
-	kept := strings.ToValidUTF8(text[:most-len(note)-20], "") // room for the number in the note
+	kept := clip.Prefix(text, most-len(note)-20) // room for the number in the note
 	if end := strings.LastIndexByte(kept, '\n'); end > 0 {
 		kept = kept[:end]
 	}
