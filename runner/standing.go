@@ -27,14 +27,14 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 			return n.member.Rejected()
 		}
 		pause := standingEvery
-		if n.member.Doubts().Open() || err != nil && writ.AsError(err).Retryable() {
+		if n.member.Removal().Open() || err != nil && writ.AsError(err).Retryable() {
 			pause = member.AskEvery
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-n.member.Doubts().Recheck():
+		case <-n.member.Removal().Recheck():
 			_ = sleep.For(ctx, retryAfter) // an attacker who sends garbage must not cause constant requests
 		}
 		timer.Stop()

@@ -48,7 +48,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-	case <-l.member.doubts.gone:
+	case <-l.member.removal.gone:
 		return "", "", l.member.Rejected()
 	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
@@ -62,7 +62,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 	if err != nil {
 		l.known = false
 		if writ.CodeOf(err) == writ.CodeNodeRejected { // the error is not signed
-			l.member.doubts.askAgain()
+			l.member.removal.askAgain()
 		}
 		if !writ.AsError(err).Retryable() {
 			l.next = time.Now().Add(AskEvery)
@@ -70,7 +70,7 @@ func (l *login) get(ctx context.Context, refused bool) (name, password string, e
 		return "", "", fmt.Errorf("request the node's account: %w", err)
 	}
 	l.known, l.name, l.password = true, name, password
-	l.member.doubts.open.Store(name == "")
+	l.member.removal.open.Store(name == "")
 	return name, password, nil
 }
 

@@ -40,7 +40,7 @@ type Member struct {
 	token   *identity.Token // from this process's Join; nil if it had none
 	version string          // version of the program
 	serial  string          // serial number of the machine, sent with a join; "" if unknown
-	doubts  *Doubts
+	removal *Removal
 
 	adopting sync.Mutex // one change of the record at a time
 	mu       sync.Mutex
@@ -82,7 +82,7 @@ func Key(dir string) (ed25519.PrivateKey, error) {
 
 // openMember loads the data directory and creates missing keys. The member's node ID is "" if it never joined.
 func openMember(dir string) (*Member, error) {
-	m := &Member{dir: dir, doubts: newDoubts()}
+	m := &Member{dir: dir, removal: newRemoval()}
 	var err error
 	if m.key, err = Key(dir); err != nil {
 		return nil, err

@@ -13,27 +13,29 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// Doubts holds what suggests or proves that the node was removed.
-type Doubts struct {
+// Removal holds the signs and the proof that the supervisor has removed the node.
+type Removal struct {
 	recheck chan struct{} // holds a token if there are unproven signs
 	gone    chan struct{} // closed once the supervisor has signed a removal
 	leaving sync.Once
 	open    atomic.Bool // the queue has no accounts, so it cannot refuse a removed node
 }
 
-func newDoubts() *Doubts { return &Doubts{recheck: make(chan struct{}, 1), gone: make(chan struct{})} }
+func newRemoval() *Removal {
+	return &Removal{recheck: make(chan struct{}, 1), gone: make(chan struct{})}
+}
 
-// Doubts returns the doubts about the membership.
-func (m *Member) Doubts() *Doubts { return m.doubts }
+// Removal returns the signs of a removal of the node.
+func (m *Member) Removal() *Removal { return m.removal }
 
 // Recheck returns a channel with a value if the membership should be checked.
-func (d *Doubts) Recheck() <-chan struct{} { return d.recheck }
+func (d *Removal) Recheck() <-chan struct{} { return d.recheck }
 
 // Open reports whether the queue has no accounts, so that it does not refuse a removed node.
-func (d *Doubts) Open() bool { return d.open.Load() }
+func (d *Removal) Open() bool { return d.open.Load() }
 
 // askAgain triggers a membership check.
-func (d *Doubts) askAgain() {
+func (d *Removal) askAgain() {
 	select {
 	case d.recheck <- struct{}{}:
 	default:
@@ -81,6 +83,6 @@ func (m *Member) leave(a writ.Admission) error {
 	if err := m.Change(func(r *Record) { r.Admission = a }); err != nil {
 		return err
 	}
-	m.doubts.leaving.Do(func() { close(m.doubts.gone) })
+	m.removal.leaving.Do(func() { close(m.removal.gone) })
 	return m.Rejected()
 }
