@@ -3,7 +3,7 @@ package writ_test
 import (
 	"strings"
 	"testing"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 
 	"pgregory.net/rapid"
 

@@ -7,7 +7,7 @@ import (
 
 	"writ"
 	"writ/coord/access"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Each operation with a JSON body rejects a field that the API description lacks, and trailing data.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )

@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/identity/chain"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )

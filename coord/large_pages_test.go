@@ -22,7 +22,7 @@ import (
 	"writ"
 	"writ/coord/access"
 	"writ/internal/sleep"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/link"

@@ -12,7 +12,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/link"
 )
 

@@ -20,7 +20,7 @@ import (
 	"writ/coord/access"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/supervisor/link"
 )

@@ -13,7 +13,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/front"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestPublicRequestsLogFewLines sends each request a thousand times, from a thousand addresses, each within its rate.

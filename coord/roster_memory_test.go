@@ -23,7 +23,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/chain"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/nodes"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestShareOfADatacenterFollowsTheDisk(t *testing.T) {

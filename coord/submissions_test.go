@@ -15,7 +15,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // guard limits a wait for an event that never comes. The slowest step takes a few seconds.

@@ -15,7 +15,7 @@ import (
 
 	"writ"
 	"writ/identity/chain"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // limitedVerifier uses limitedRoster.

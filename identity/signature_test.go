@@ -26,7 +26,7 @@ import (
 
 	"writ"
 	"writ/identity/header"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestSSHKeygenAcceptsOurSignatures(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func testVerifier(t testing.TB) *Verifier {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

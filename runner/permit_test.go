@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner"
 	"writ/supervisor/nodes"
 )

@@ -17,7 +17,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner"
 	"writ/runner/member"
 	"writ/sal"

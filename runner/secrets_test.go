@@ -19,7 +19,7 @@ import (
 
 	"writ"
 	"writ/identity/secret"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/internal/tracing"
 	"writ/runner"
 	"writ/sal"

@@ -11,7 +11,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner"
 	"writ/runner/transfer"
 	"writ/sal"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts"
 	"writ/scripts/check"
 	"writ/scripts/interpreter"

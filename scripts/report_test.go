@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts"
 	"writ/scripts/check"
 )

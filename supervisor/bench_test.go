@@ -15,7 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
 	"writ/scripts/evaluator"

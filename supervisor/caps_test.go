@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {

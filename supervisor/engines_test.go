@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts"
 	"writ/supervisor"
 	"writ/supervisor/journal"

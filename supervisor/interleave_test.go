@@ -12,7 +12,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )

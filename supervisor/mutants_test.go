@@ -12,7 +12,7 @@ import (
 
 	"writ/internal/test/gosource"
 	"writ/internal/test/mutant"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 var (

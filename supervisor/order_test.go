@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestACallThatFindsNoPlaceTakesThoseAlongThatNeedIt(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // wholeSim is a sim with two nodes, n1 and n2, of which n1 is chosen where nothing speaks for the other.

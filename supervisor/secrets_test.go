@@ -14,7 +14,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/secret"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 )
 

@@ -24,7 +24,7 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/cbor"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
 	"writ/sal/catalog"

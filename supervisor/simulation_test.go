@@ -22,7 +22,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner"
 	runnerjournal "writ/runner/journal"
 	"writ/runner/member"

@@ -10,7 +10,7 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestAResourceGoesFromHandToHand lets many runs wait for the same resource: each gets it as soon as the one before it is done with it, and

@@ -9,7 +9,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestNoDaemonLogsASecret logs values that a user could enter by mistake, like a token in place of a supervisor's

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Every API operation matches its description, for valid and invalid requests that schemathesis generates from it. The

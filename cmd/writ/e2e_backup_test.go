@@ -8,7 +8,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestLostStoresComeBackFromTheirBackups loses the data directory of a supervisor, then that of the coordinator, and

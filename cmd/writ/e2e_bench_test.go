@@ -15,7 +15,7 @@ import (
 
 	"writ/cmd/writ/internal/bench"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestBenchMeasuresEveryWorkload runs a small benchmark.

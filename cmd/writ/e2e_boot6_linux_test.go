@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/ipv6"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The IPv6-only network of a test.

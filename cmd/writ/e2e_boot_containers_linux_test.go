@@ -17,7 +17,7 @@ import (
 
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/recipe"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // manualText returns the first code block in a language below a heading of a manual page, if it begins with begins.

@@ -26,7 +26,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/bootserver"
 	stages "writ/efi/progress"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The network of a test. This host is the switch and runs all parts of a datacenter except the node.

@@ -25,7 +25,7 @@ import (
 	"writ/efi/boot"
 	"writ/efi/bootserver"
 	stages "writ/efi/progress"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The network card of a machine in a test.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The text screen of a machine and its memory in the hardware: one byte for each character, and one for its colour.

@@ -10,7 +10,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Operators see the machines of a boot server through the supervisor and the coordinator, if the boot server has a

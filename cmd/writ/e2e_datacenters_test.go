@@ -14,7 +14,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement. Both trust the cluster's id alone.

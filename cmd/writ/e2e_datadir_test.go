@@ -11,7 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // lostFiles maps each file of a data directory to the result of a start without it. With a code and a part of the hint,

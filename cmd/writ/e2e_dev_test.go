@@ -22,7 +22,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestDemo runs the demo in this process, under the race detector and the leak check.

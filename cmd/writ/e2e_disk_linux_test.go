@@ -12,7 +12,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // asked is a command and the output that it must eventually print while a fault lasts.

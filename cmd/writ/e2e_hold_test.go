@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // A user holds the work of a datacenter, sees in the run why it waits, and types the command shown there. The same

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"writ/cmd/writ/internal/test/testcluster"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 	"writ/sal/saltest"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // hosts are network namespaces on one switch, each with one address and a wiretap on its cable.

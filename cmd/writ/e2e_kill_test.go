@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // steps is a script with sequential calls, so that processes can be killed in the middle of it.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/hardware"
 )
 

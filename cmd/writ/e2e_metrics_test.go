@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // scrape holds the metrics of a process by name.

@@ -12,7 +12,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestTheLogOfANodeIsReadFromElsewhere requests the log of a node's runner, with real processes. It includes the lines

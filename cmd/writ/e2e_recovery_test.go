@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestRecovery measures the recovery after a kill, from the start of the next process: for a runner until its job runs

@@ -22,7 +22,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // liar is a coordinator that forwards all requests and changes the answers: a real HTTP server in front of an honest

@@ -10,7 +10,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestEveryCommandThatSignsWarnsOfARoleThatEnds checks that each command warns once, whatever the result of its

@@ -17,7 +17,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // secretCanary is the value that must not appear anywhere.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestAStandbyTakesOver kills the active one of two supervisors in the middle of a run, and pauses its successor in the

@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestAPausedSupervisorDeclaresNoNodeLost stops the process for longer than the silent timeout of nodes, like a pause

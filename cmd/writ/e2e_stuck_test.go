@@ -7,7 +7,7 @@ import (
 
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestAStuckDriverIsNamedAndBlocksNoOtherWork makes a driver ignore the deadline of its run.

@@ -14,7 +14,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // stuckRun is a waiting run and the information that a user must find.

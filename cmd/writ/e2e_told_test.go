@@ -19,7 +19,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/webhook"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // A webhook receives events about a failed run and a lost node, and a run is one trace from the command line to the

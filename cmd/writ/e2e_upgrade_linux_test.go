@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ/cmd/writ/internal/test/testcluster"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 	"writ/sal/saltest"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
-	"writ/internal/testenv"
 	"writ/sal/saltest"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // While a run has no events, submit and run watch print why it waits and the command that ends the wait. They must do

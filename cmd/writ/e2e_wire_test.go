@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The client in the page about the wire format runs a script and verifies its end. It trusts only members of the roster

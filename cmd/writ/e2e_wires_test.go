@@ -14,7 +14,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // makeAndDelete destroys resources, so the node fetches the signed text through its supervisor's node API.

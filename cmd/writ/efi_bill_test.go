@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"writ/efi/recipe"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // A complete build writes image, bill and checksum. It is reproducible.

@@ -10,7 +10,7 @@ import (
 
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Each visible command has a page with its flags and examples. No line of it is a formatter command by accident.

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ/cmd/writ/internal/test/testcluster"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts/evaluator"
 )
 

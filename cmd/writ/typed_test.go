@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestPrintedCommandsWork types the commands of README and manual; see testdata/typed.

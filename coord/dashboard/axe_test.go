@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // axe is an accessibility checker. It is used in tests only.

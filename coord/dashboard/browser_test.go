@@ -18,7 +18,7 @@ import (
 
 	"writ"
 	"writ/coord/dashboard"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // patience limits the wait for a browser that hangs.

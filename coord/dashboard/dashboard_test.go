@@ -21,7 +21,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/dashboard"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 )
 

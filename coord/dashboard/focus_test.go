@@ -10,7 +10,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 )
 

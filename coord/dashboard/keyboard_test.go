@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // keyboardFile is a script that inspects the focus.

@@ -11,7 +11,7 @@ import (
 	"writ"
 	"writ/coord/dashboard"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 var secretLine = regexp.MustCompile(`(?s)<tr>(<td.*?)</tr>`)

@@ -19,7 +19,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/internal/broadcast"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )

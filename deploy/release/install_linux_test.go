@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // host is a disposable copy of this machine: an overlay over its files. A script that records its arguments replaces

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // fixture is a release whose program is only a text. Tests that run the program build it.

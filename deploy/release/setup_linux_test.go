@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // place is a file server on loopback that hosts a release.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // command runs a program and returns its output.

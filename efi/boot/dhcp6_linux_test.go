@@ -17,7 +17,7 @@ import (
 	"github.com/mdlayher/ndp"
 	"github.com/vishvananda/netlink"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // dhcpv6Server is a scripted DHCPv6 server that records the messages it receives.

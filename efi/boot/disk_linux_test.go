@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // disks creates files with file systems in place of block devices.

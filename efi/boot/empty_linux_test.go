@@ -12,7 +12,7 @@ import (
 	"testing/fstest"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // diskSize is the size of the disks in these tests.

@@ -31,7 +31,7 @@ import (
 	"writ/efi/progress"
 	texts "writ/efi/recipe"
 	"writ/internal/logring"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The settings of the guest. TestInside recognises the guest by the token.

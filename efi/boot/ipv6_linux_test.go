@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // On a network with IPv6 only and without DHCP, a card uses an address after duplicate detection. It follows changes of

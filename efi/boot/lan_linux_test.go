@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // lan is a network between a machine's card and a host. Test process and host have network namespaces of their own.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // leave creates a journal entry. btrfs only logs files that are already in a committed transaction.

@@ -15,7 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/vishvananda/netlink"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // acknowledge returns an ACK of a DHCP server.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"writ/efi/boot"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // breakMachine stops the first process or makes the kernel panic, as the command line requests.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // For each unreachable server, the machine reports the reason and the remedy. Servers listen on loopback.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // udhcpd runs BusyBox's DHCP server on the host with additional settings.

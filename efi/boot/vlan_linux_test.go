@@ -7,7 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // A card is in the configured VLAN and has no address outside it. If the kernel lacks VLANs, the console names the

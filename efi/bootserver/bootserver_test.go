@@ -21,7 +21,7 @@ import (
 
 	"writ"
 	"writ/efi/progress"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 const mac, macName = "52:54:00:77:00:50", "52-54-00-77-00-50"

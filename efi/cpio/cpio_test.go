@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 
 	"os/exec"
 )

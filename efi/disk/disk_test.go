@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // sample returns typical files of an operator and some unusual ones.

@@ -14,7 +14,7 @@ import (
 
 	"writ"
 	"writ/efi/boot"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // program returns a minimal executable, statically or dynamically linked.

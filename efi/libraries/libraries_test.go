@@ -15,7 +15,7 @@ import (
 	"testing/fstest"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // If the packages are installed on this machine, the result equals the libraries that glibc's loader loads.

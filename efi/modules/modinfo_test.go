@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Newer kernels of Debian have compressed modules. Their index entries are the same as for uncompressed ones, and their

@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // kernel returns the index of an imaginary kernel.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // parts returns the inputs of an image with a real kernel and a small initrd.

@@ -14,7 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func testKey(name string) ed25519.PrivateKey {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestDurationsUseTheirLargestWholeUnit(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"writ"
 	"writ/internal/cbor"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // values generates values up to a depth.

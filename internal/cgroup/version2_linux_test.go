@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 )
 
 // On a kernel whose controllers are in use by version 1, version 2 has none. So the tests above run again in a real

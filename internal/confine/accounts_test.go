@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ/internal/confine"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestSystemUserRangesAreRejected(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"writ/internal/confine"
 	"writ/internal/confine/confinetest"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // intruderEnv has the targets of a child that simulates a compromised program.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"writ/internal/confine"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Users of these tests only.

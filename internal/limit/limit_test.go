@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestAddressBudgetsAreSeparateAndBounded(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"writ/internal/netns"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // A thread left in another namespace would do later work there.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // everyByte returns a name with each byte that a file name may contain.

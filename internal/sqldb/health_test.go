@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // filledStore creates a store of several pages and closes it.

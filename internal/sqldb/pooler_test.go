@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // sessionParameters are the settings that writ sends at the start of a session and that PgBouncer does not know.

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestAcknowledgedWritesSurvivePostgreSQLKill(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestMain(m *testing.M) {

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // nothingIsHere makes the loopback addresses of a test count as another machine.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 var run = writ.RunIDOf(writ.DigestOf([]byte("a payload")))

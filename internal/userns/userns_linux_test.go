@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/internal/userns"
 )
 

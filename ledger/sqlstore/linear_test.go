@@ -9,7 +9,7 @@ import (
 
 	"writ"
 	"writ/internal/test/linear"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 )

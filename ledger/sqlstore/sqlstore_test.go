@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/internal/sqldb"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/ledgertest"
 	"writ/ledger/sqlstore"

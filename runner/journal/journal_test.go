@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/journal"
 )
 

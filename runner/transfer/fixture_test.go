@@ -24,7 +24,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/btrfs/btrfstest"

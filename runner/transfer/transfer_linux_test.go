@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/btrfs/btrfstest"

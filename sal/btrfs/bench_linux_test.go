@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"writ/internal/confine"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

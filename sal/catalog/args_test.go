@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"

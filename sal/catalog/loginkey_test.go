@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // rsaKey returns a line with an RSA key of a size. Its private key does not exist.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 	"writ/sal/saltest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The real cloud-init writes the files of three network managers for a guest that renames its interfaces.

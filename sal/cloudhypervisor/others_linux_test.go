@@ -17,9 +17,9 @@ import (
 
 	"writ"
 	"writ/internal/confine"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
 )

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
-	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/saltest"

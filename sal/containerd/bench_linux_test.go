@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/saltest"
 )

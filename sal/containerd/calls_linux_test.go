@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // A container with a volume on btrfs can share blocks of files there, but cannot make a subvolume with any form of the

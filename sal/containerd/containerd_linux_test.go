@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/needs"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

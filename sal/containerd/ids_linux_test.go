@@ -11,7 +11,7 @@ import (
 
 	"writ"
 	"writ/internal/confine"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/internal/userns"
 	"writ/sal"
 	"writ/sal/needs"

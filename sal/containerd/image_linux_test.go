@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/netdev"
 	"writ/sal/saltest"

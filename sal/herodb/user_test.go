@@ -16,7 +16,7 @@ import (
 	"writ"
 	"writ/internal/cgroup"
 	"writ/internal/confine"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/saltest"

@@ -14,7 +14,7 @@ import (
 	"writ"
 	"writ/internal/confine"
 	"writ/internal/confine/confinetest"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal/saltest"
 )
 

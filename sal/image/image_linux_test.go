@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal/catalog"
 )
 

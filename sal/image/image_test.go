@@ -28,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/directory"

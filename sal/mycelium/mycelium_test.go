@@ -36,7 +36,7 @@ import (
 	"writ"
 	"writ/internal/sleep"
 	"writ/internal/test/myceliumstub"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal/needs"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"writ"
 	"writ/internal/test/myceliumstub"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal/mycelium"
 	"writ/sal/saltest"
 )

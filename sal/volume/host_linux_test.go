@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 )
 

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts"
 	"writ/scripts/evaluator"
 )

@@ -15,7 +15,7 @@ import (
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts/evaluator"
 )
 

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"writ/internal/cbor"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts"
 )
 

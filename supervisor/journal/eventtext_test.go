@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 	"time"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 
 	"pgregory.net/rapid"
 

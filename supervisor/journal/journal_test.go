@@ -16,7 +16,7 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/internal/sqldb"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 	"time"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // linked runs a coordinator and a supervisor in a bubble and gives test their session.

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestWrongSignatureIsRefusedAndTriedAgainEverMoreSlowly(t *testing.T) {

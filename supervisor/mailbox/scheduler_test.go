@@ -14,7 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/fair"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/mail"
 )
 

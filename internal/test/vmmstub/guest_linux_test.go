@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 )
 
 // guestGuard limits the wait for a guest, which boots in three seconds on an idle host.

@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 )
 
 // guard limits a wait that should take milliseconds.

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub/vmm"
-	"writ/internal/testenv"
 )
 
 // Settings control the behaviour of the program.

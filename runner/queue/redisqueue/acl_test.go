@@ -14,7 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/sleep"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestBadRedisSettingsAreFound(t *testing.T) {

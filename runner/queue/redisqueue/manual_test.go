@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ/internal/sleep"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"writ"
 	"writ/internal/sleep"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

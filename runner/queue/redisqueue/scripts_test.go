@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

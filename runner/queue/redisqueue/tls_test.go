@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

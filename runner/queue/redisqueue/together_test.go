@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue"
 )
 

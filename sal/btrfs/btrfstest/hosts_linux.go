@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/btrfs/v2"
 	"golang.org/x/sys/unix"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Hosts creates directories for a suite on a separate btrfs file system; see saltest.Hosts.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // startMuteAgent listens as an ssh-agent that accepts connections and never answers. connected receives each connection.

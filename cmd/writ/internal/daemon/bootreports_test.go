@@ -21,7 +21,7 @@ import (
 	"writ/efi/progress"
 	"writ/identity"
 	"writ/identity/pki"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/link"
 	"writ/supervisor/nodes"
 )

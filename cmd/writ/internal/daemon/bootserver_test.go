@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // With a certificate the script names https:// addresses, and machines that know its authority load the image from there.

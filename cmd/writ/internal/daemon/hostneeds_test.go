@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/sal"
 	"writ/sal/cloudhypervisor"
 	"writ/sal/image"

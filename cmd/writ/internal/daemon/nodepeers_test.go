@@ -20,7 +20,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/pki"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/nodes"
 )
 

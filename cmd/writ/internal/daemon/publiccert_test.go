@@ -28,7 +28,7 @@ import (
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // webAuthority issues certificates as public authorities do.

@@ -21,7 +21,7 @@ import (
 	"writ/coord"
 	"writ/identity"
 	"writ/identity/envelope"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 	runnerjournal "writ/runner/journal"

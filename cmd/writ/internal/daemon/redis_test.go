@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue/redisqueue"
 	"writ/scripts/evaluator"
 )

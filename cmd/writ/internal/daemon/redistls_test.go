@@ -18,7 +18,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/pki"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue/redisqueue"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/internal/tracing"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // hostile has the characters that XML escapes, changes or forbids, and bytes that are no characters.

@@ -18,7 +18,7 @@ import (
 	"writ"
 	"writ/coord"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor"
 )
 

@@ -19,7 +19,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // secrets returns each kind of secret, by its name, with a part of it that must not be seen.

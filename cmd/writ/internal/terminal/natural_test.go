@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestNumbersInNamesAreSortedByValue(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // ambiguous has texts that a reader of YAML may take for something else: the values of YAML 1.1, and marks of its syntax.

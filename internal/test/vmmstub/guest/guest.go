@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // modules are the modules of the initramfs, in load order.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // ProgramText begins the line on the console that reports the end of a Program. The line ends there if the program

@@ -8,7 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"writ/cmd/writ/internal/bench/peer"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The comparison is fair only if asynq runs every call.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/bench/peer"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Small orders that every system runs in these tests.

@@ -8,7 +8,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // TestCommandsWarnOfTheEndOfTheRoster checks the doctor and a signing command in each stage of a roster's life.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 const shippedUnits = "../../../../../deploy/systemd"

@@ -7,7 +7,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestWatchWarnsOfFullDiskOnce(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The stream of a run repeats earlier events. Events that the user has seen, or that precede a resume, are not shown

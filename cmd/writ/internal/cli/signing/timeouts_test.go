@@ -6,7 +6,7 @@ import (
 
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/scripts"
 	"writ/scripts/check"
 )

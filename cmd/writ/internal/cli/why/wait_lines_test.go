@@ -9,7 +9,7 @@ import (
 	"writ/cmd/writ/internal/cli"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {

@@ -28,7 +28,7 @@ import (
 	"writ/coord"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 var (

@@ -20,7 +20,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/api/apiclient"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // The load of people who watch the cluster.

@@ -14,8 +14,8 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/efi/libraries"
 	"writ/efi/modules"
+	"writ/internal/test/testenv"
 	"writ/internal/test/vmmstub/guest"
-	"writ/internal/testenv"
 )
 
 // inside marks a process on the emulated machine.

@@ -24,7 +24,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 var howLong = flag.Duration("for", 30*time.Minute, "how long the load lasts")

@@ -18,7 +18,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/identity"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/supervisor/journal"
 )
 

@@ -16,7 +16,7 @@ import (
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/coord/api"
 	"writ/internal/failpoint"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue/redisqueue"
 	"writ/sal/simulated"
 )

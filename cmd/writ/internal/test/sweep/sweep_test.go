@@ -22,7 +22,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/test/testcluster"
 	"writ/internal/failpoint"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/member"
 	"writ/supervisor/nodes"
 )

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // aloneVar marks a test process in namespaces of its own.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // built holds the programs of this process, by build tags.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"writ/coord/api"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 	"writ/runner/queue/redisqueue"
 )
 

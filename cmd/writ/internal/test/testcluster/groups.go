@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"writ/internal/cgroup"
-	"writ/internal/testenv"
+	"writ/internal/test/testenv"
 )
 
 // Groups removes the control groups that a node's drivers create, at the end of the test; see testenv.Cgroup. data is

@@ -13,7 +13,7 @@ import (
 func TestNightlyTestsNameExistingGateTests(t *testing.T) {
 	call, name, declared := regexp.MustCompile(`testenv\.Nightly\(t, "([^"]+)"\)`), regexp.MustCompile(`\bTest[A-Z]\w+`), regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	kept, tests := map[string]string{}, map[string]bool{}
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -146,7 +146,7 @@ const (
 func look(name string, require bool) (path string, v verdict, text string) {
 	i := slices.IndexFunc(Tools, func(t Tool) bool { return t.Name == name })
 	if i < 0 {
-		return "", fail, fmt.Sprintf("%s has no row in the table of internal/testenv", name)
+		return "", fail, fmt.Sprintf("%s has no row in the table of internal/test/testenv", name)
 	}
 	tool := Tools[i]
 	for _, n := range append([]string{tool.Name}, tool.Other...) {

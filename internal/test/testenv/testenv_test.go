@@ -102,7 +102,7 @@ func TestEveryToolHasItsPackageOrTheReason(t *testing.T) {
 
 // The gate runs with WRIT_TEST_REQUIRE=all, so it must install every package in Tools.
 func TestGateInstallsEveryPackage(t *testing.T) {
-	script, err := os.ReadFile("../../.ci/run")
+	script, err := os.ReadFile("../../../.ci/run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +130,8 @@ func TestPackagesOfNodeImagesAreThoseOfTheManual(t *testing.T) {
 		line string
 		want []string
 	}{
-		"../../.ci/nightly":         {`(?m)^downloaded=\((.*)\)$`, slices.Concat(ImageParts, ImagePackages)},
-		"../../docs/manual/boot.md": {`(?m)^apt-get download (containerd .*)$`, ImagePackages},
+		"../../../.ci/nightly":         {`(?m)^downloaded=\((.*)\)$`, slices.Concat(ImageParts, ImagePackages)},
+		"../../../docs/manual/boot.md": {`(?m)^apt-get download (containerd .*)$`, ImagePackages},
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

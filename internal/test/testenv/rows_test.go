@@ -16,7 +16,7 @@ var askedTools = regexp.MustCompile(`testenv\.(?:Need|Has|Path)\((?:t, )?"([^"]+
 // A test of the nightly tier that needs a tool without a row would fail only there.
 func TestEveryAskedToolHasARow(t *testing.T) {
 	asked := 0
-	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".txtar") {
 			return err
 		}
