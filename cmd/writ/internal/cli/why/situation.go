@@ -155,6 +155,7 @@ func (s *Situation) askNodes(ctx context.Context, c *client.Client) error {
 // endedByLoss reports whether a call failed because its node was lost.
 func endedByLoss(c writ.Call) bool { return c.Error != nil && c.Error.Code == writ.CodeNodeLost }
 
+// Text returns the reasons for the screen.
 func (r RunReasons) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s %s: %s\n", r.Run, cli.StateClause(writ.RunState(r.State)), terminal.Clean(r.Why))
