@@ -27,7 +27,7 @@ func TestTestsAskForTheirPrograms(t *testing.T) {
 		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
 			return errOr(err, fs.SkipDir)
 		}
-		if filepath.Ext(path) != ".go" || filepath.Dir(path) == filepath.Join(root, "internal", "testenv") {
+		if filepath.Ext(path) != ".go" || filepath.Dir(path) == filepath.Join(root, "internal", "test", "testenv") {
 			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
