@@ -3,6 +3,8 @@ package images
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,14 +28,18 @@ func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
 		{deb.Package{Name: "tools", Version: "1", Architecture: "amd64", Files: []string{"sbin/tool", "usr/share/tools/t"}}, strings.Repeat("8", 64)},
 		{deb.Package{Name: "liba1", Version: "1", Architecture: "amd64", Files: []string{"lib/x86_64-linux-gnu/liba.so.1", "lib/x86_64-linux-gnu/liba.so.1.2"}}, strings.Repeat("9", 64)},
 	}}
-	own, err := os.Executable()
-	if err != nil {
+	// The binary of this test does not name its modules, so a program is built.
+	program, source := filepath.Join(t.TempDir(), "program"), filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(source, []byte("package main\n\nimport _ \"github.com/spf13/cobra\"\n\nfunc main() {}\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if said, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
 	}
 	parts := &image.Recipe{Authorities: []byte("certificates"), Extra: []image.Extra{
 		{Name: "/usr/share/x", Data: []byte("x")}, {Name: "/usr/sbin/tool", Program: true, From: "sbin/tool"}, {Name: "/usr/share/tools/t", From: "usr/share/tools/t"},
 	}}
-	if parts.Program, err = os.ReadFile(own); err != nil {
+	if parts.Program, err = os.ReadFile(program); err != nil {
 		t.Fatal(err)
 	}
 	made := &image.Image{
