@@ -14,10 +14,16 @@ import (
 // nodesWithin limits the wait of a list of nodes for the live state from datacenters.
 const nodesWithin = 2 * time.Second
 
+// nodeKey identifies a node in the answers of datacenters. A datacenter reports only its own nodes.
+type nodeKey struct {
+	datacenter writ.DatacenterID
+	node       writ.NodeID
+}
+
 // Nodes lists nodes with the live state from their datacenters, which events do not carry: the last heartbeat, and the
-// nodes that wait for admission. Waiting nodes come with the first page, beyond its limit. A page omits nodes that the
-// filter no longer selects, for example nodes that were just removed. If a datacenter does not answer, its nodes have
-// their last reported state.
+// nodes that wait for admission. Waiting nodes come with the first page, beyond its limit; so do nodes that were just
+// removed, if the filter asks for removed ones. A page omits nodes that the filter no longer selects. If a datacenter does
+// not answer, its nodes have their last reported state.
 func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := v.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -27,17 +33,13 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 	if err != nil {
 		return list, err
 	}
-	type key struct {
-		datacenter writ.DatacenterID // a datacenter reports only its own nodes
-		node       writ.NodeID
-	}
-	live := make(map[key]link.NodeNow)
+	live := make(map[nodeKey]link.NodeNow)
 	var waiting []writ.Node
 	for _, a := range answers {
 		for _, n := range a.Answer {
 			switch {
 			case n.Waiting == nil:
-				live[key{a.ID, n.ID}] = n
+				live[nodeKey{a.ID, n.ID}] = n
 			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending:
 				if n.Waiting.Datacenter = a.ID; filter.Selects(*n.Waiting) {
 					waiting = append(waiting, *n.Waiting)
@@ -47,7 +49,7 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 	}
 	listed := list.Items[:0]
 	for _, n := range list.Items {
-		now, ok := live[key{n.Datacenter, n.ID}]
+		now, ok := live[nodeKey{n.Datacenter, n.ID}]
 		if !ok {
 			listed = append(listed, v.stored(n))
 			continue
@@ -58,6 +60,13 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 		}
 	}
 	list.Items = listed
+	if page.Cursor == "" && filter.Admission == writ.AdmissionRemoved {
+		late, err := v.justRemoved(ctx, filter, live)
+		if err != nil {
+			return list, err
+		}
+		list.Items = append(list.Items, late...)
+	}
 	if page.Cursor == "" && (filter.Admission == "" || filter.Admission == writ.AdmissionPending) {
 		list.Items = append(list.Items, waiting...)
 		slices.SortStableFunc(list.Items, func(a, b writ.Node) int {
@@ -65,6 +74,43 @@ func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.
 		})
 	}
 	return list, nil
+}
+
+// maxJustRemoved limits the removed nodes that a list has before the event of their removal is stored.
+const maxJustRemoved = 100
+
+// justRemoved returns nodes that are removed, but not yet in the ledger: the event arrives after the answer to the
+// statement.
+func (v *View) justRemoved(
+	ctx context.Context, filter ledger.NodeFilter, live map[nodeKey]link.NodeNow,
+) (late []writ.Node, err error) {
+	var ids []writ.NodeID
+	for id, n := range live {
+		decided := len(n.Decided) > 0 && time.Since(n.Decided[len(n.Decided)-1].Time) < time.Hour
+		if n.Admission == writ.AdmissionRemoved && decided && len(ids) < maxJustRemoved {
+			ids = append(ids, id.node)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	inLedger := filter
+	inLedger.Admission = "" // any but removed
+	if len(filter.Nodes) == 0 {
+		inLedger.Nodes = ids
+	}
+	list, err := v.Ledger.Nodes(ctx, inLedger, ledger.Page{Limit: maxJustRemoved})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range list.Items {
+		if now, ok := live[nodeKey{n.Datacenter, n.ID}]; ok {
+			if now.Update(&n); filter.Selects(n) {
+				late = append(late, n)
+			}
+		}
+	}
+	return late, nil
 }
 
 // stored converts a node of the ledger. While its datacenter is disconnected, the liveness of an approved node is unknown.
