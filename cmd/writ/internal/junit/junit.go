@@ -1,5 +1,5 @@
-// Package junit writes the results of tests in the form that Jenkins, GitLab and most others read. It knows that form and nothing of
-// what was tested.
+// Package junit writes test results as JUnit XML, the format that Jenkins, GitLab and most other CI systems read. It must
+// not know the subject of the tests.
 package junit
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Suite is the tests of a file.
+// Suite holds the tests of one file.
 type Suite struct {
 	Name  string
 	Began time.Time
@@ -17,23 +17,23 @@ type Suite struct {
 	Cases []Case
 }
 
-// Case is a test. It passed if none of Failure, Error and Skipped is set.
+// Case is one test. It passed if Failure, Error and Skipped are all nil.
 type Case struct {
 	Name    string
-	Class   string // what it belongs to, dots between the parts
+	Class   string // group of the test, parts separated by dots
 	File    string // path
-	Line    int    // 0 if it is not known
+	Line    int    // 0 if unknown
 	Took    time.Duration
-	Failure *Problem // it ran, and what it demands is not so
-	Error   *Problem // it could not run
+	Failure *Problem // the test ran and an assertion failed
+	Error   *Problem // the test could not run
 	Skipped *Problem
-	Output  string // what it said
+	Output  string // text printed by the test
 }
 
-// Problem is why a test did not pass.
+// Problem describes why a test did not pass.
 type Problem struct {
-	Message string // in a line
-	Text    string // all of it, maybe empty
+	Message string // one line
+	Text    string // full text; may be empty
 }
 
 type xmlSuites struct {
@@ -77,7 +77,7 @@ type xmlProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// Write writes the results. Characters that XML cannot have become U+FFFD.
+// Write writes suites to w as one XML document. Characters that XML does not allow are replaced by U+FFFD.
 func Write(w io.Writer, name string, suites []Suite) error {
 	all := xmlSuites{Name: name}
 	var took time.Duration

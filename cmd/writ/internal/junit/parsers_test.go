@@ -14,10 +14,10 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// hostile has the characters that XML escapes, changes or forbids, and bytes that are no characters.
+// hostile contains characters that XML escapes, changes or forbids, and invalid UTF-8.
 const hostile = "a <b> & \"c\" 'd' ]]> \t\n\r e\r\nf \x00\x01\x1b\x7f \u0085\u2028 \ufffe\uffff \U0001f600 \xff\xc3 &amp; <!-- --> <?x?> %s"
 
-// readable is hostile as a parser returns it: U+FFFD in place of what XML cannot have.
+// readable is hostile as a parser returns it: U+FFFD replaces the characters that XML does not allow.
 var readable = strings.NewReplacer("\x00", "\ufffd", "\x01", "\ufffd", "\x1b", "\ufffd", "\ufffe", "\ufffd", "\uffff", "\ufffd", "\xff", "\ufffd", "\xc3", "\ufffd").Replace(hostile)
 
 func TestAnotherParserReadsHostileTexts(t *testing.T) {
