@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// schemePattern finds the beginning of an address with an authority.
+// schemePattern matches the scheme of an address with an authority.
 var schemePattern = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://|\\[nrt][a-z][a-z0-9+.-]*://`)
 
-// stores are the schemes of databases and queues. People paste their passwords unescaped, so each character up to the last "@" counts.
+// stores lists the schemes of databases and queues. People paste passwords into such addresses unescaped, so the
+// password extends to the last "@".
 var stores = []string{"postgres://", "postgresql://", "redis://", "rediss://", "unix://", "mysql://", "mongodb://", "mongodb+srv://", "amqp://", "amqps://", "nats://"}
 
-// hideAddresses replaces the passwords in addresses, and the secret part of the addresses of webhooks.
+// hideAddresses replaces passwords in addresses and the secret part of webhook addresses.
 func hideAddresses(s string) string {
 	return eachAddress(s, func(scheme, address string) string { return hideHook(scheme, hidePassword(scheme, address)) })
 }
 
-// hideLikelyParts replaces the parts of addresses that are probably tokens: a user without a password, and segments of a path.
+// hideLikelyParts replaces parts of addresses that are probably tokens: a user without a password, and path segments.
 func hideLikelyParts(s string) string {
 	return eachAddress(s, func(scheme, address string) string { return hideSegments(scheme, hideTokenUser(address)) })
 }
 
-// eachAddress replaces each address in s by the result of hide, which gets its scheme with "://" and the rest.
+// eachAddress replaces each address in s by the result of hide. hide receives the lower-case scheme with "://" and the
+// rest of the address.
 func eachAddress(s string, hide func(scheme, address string) string) string {
 	var b strings.Builder
 	for {
@@ -41,11 +43,13 @@ func eachAddress(s string, hide func(scheme, address string) string) string {
 	}
 }
 
-// addressEnd returns the length of the address at the beginning of s, without the punctuation of the sentence around it.
+// addressEnd returns the length of the address at the start of s, without trailing punctuation of the surrounding
+// sentence.
 func addressEnd(s string) int { return len(strings.TrimRight(s[:runEnd(s)], ".,:;!?")) }
 
-// runEnd returns where the address at the beginning of s ends: at a space, a quote, an escaped line end or the next address of a list. A single
-// quote inside a word belongs to the address, since passwords have them. So does the placeholder, which has spaces.
+// runEnd returns the end of the address at the start of s. An address ends at a space, a quote, an escaped line end or
+// the next address of a list. A single quote inside a word belongs to the address, because passwords may contain one.
+// The placeholder also belongs to it, although it contains spaces.
 func runEnd(s string) int {
 	for i := 0; i < len(s); i++ {
 		rest := s[i:]
@@ -87,7 +91,7 @@ func hidePassword(scheme, address string) string {
 	return name + ":" + placeholder + host
 }
 
-// hideTokenUser replaces the user in an address that has no password, if the user looks like a token.
+// hideTokenUser replaces the user of an address without a password if the user looks like a token.
 func hideTokenUser(address string) string {
 	user, _, has := strings.Cut(address, "@")
 	if !has || !isOpaque(user) {
@@ -98,34 +102,36 @@ func hideTokenUser(address string) string {
 
 func isStore(scheme string) bool { return slices.Contains(stores, scheme) }
 
-// isPort reports whether the text behind the first colon begins with a port and a path.
+// isPort reports whether text, which follows the first colon, starts with a port and a path.
 func isPort(text string) bool {
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
 	return digits > 0 && digits <= 5 && digits < len(text) && strings.IndexByte("/?#", text[digits]) >= 0
 }
 
-// strongHost matches text that is certainly a host: a name with dots and no digits at its end, an IPv4 address, or any of them with a port.
+// strongHost matches text that is certainly a host: a name with dots and no trailing digits, an IPv4 address, or either
+// with a port.
 var strongHost = regexp.MustCompile(`^(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[0-9]+(?:\.[0-9]+){3}|\[[0-9a-fA-F:.]+\]|[A-Za-z][A-Za-z0-9.-]*:[0-9]{2,5})(?:[:/?#]|$)`)
 
-// isUser decides an ambiguous address, alice:12/34@db.example: a user with the password 12/34, or a server with the path /34@db.example. It is
-// a user if the name has no dot and a host follows the "@".
+// isUser decides an ambiguous address such as alice:12/34@db.example: either user alice with password 12/34, or server
+// alice with the path /34@db.example. It reports a user if name contains no dot and a host follows the "@".
 func isUser(name, host string) bool {
 	return !strings.ContainsAny(name, ".[") && name != "localhost" && strongHost.MatchString(host)
 }
 
-// isOpaque reports whether a word is a token and no name: long, and made of letters and digits.
+// isOpaque reports whether word is a token rather than a name: at least 20 letters, digits and underscores, with at
+// least one digit.
 func isOpaque(word string) bool {
 	return len(word) >= 20 && strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 }
 
-// hooks finds where the secret part of the address of a webhook begins: behind the host, or behind a segment of the path.
+// hooks matches a webhook address up to its secret part, which follows the host or a path segment.
 var hooks = regexp.MustCompile(`(?i)^(?:[^/?#]*@)?(?:(?:hooks?|webhooks?|[^/?#]*\.webhooks?)\.[^/?#]*/(?:(?:services|workflows|triggers|hooks?|webhooks?|webhookb2)/)?` +
 	`|[^?#]*?/(?:hooks?|webhooks?|webhookb2|incomingwebhook)/)`)
 
-// plainPath matches a path without a secret: a short word.
+// plainPath matches a path without a secret: one short word.
 var plainPath = regexp.MustCompile(`^[a-z]{0,11}/?$`)
 
-// hideHook replaces the secret part of the address of a webhook.
+// hideHook replaces the secret part of a webhook address.
 func hideHook(scheme, address string) string {
 	at := hooks.FindStringIndex(address)
 	if at == nil || !isWeb(scheme) {
@@ -137,7 +143,7 @@ func hideHook(scheme, address string) string {
 	return address[:at[1]] + placeholder
 }
 
-// hideSegments replaces the segments of a path that consist of random letters and digits.
+// hideSegments replaces path segments that consist of random letters and digits.
 func hideSegments(scheme, address string) string {
 	host, path, has := strings.Cut(address, "/")
 	if !has || !isWeb(scheme) {

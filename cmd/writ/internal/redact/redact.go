@@ -1,6 +1,7 @@
-// Package redact knows what opens something by itself when it is read, and keeps it out of what is shown, logged and stored: private keys of SSH
-// and age, join tokens, the tokens of other services, secret addresses of webhooks, and passwords. Errors and logs repeat input, which may be a key in place of its file name. It must not know
-// where its texts go.
+// Package redact removes secrets from text before the text is shown, logged or stored. Errors and logs repeat input,
+// and a user may paste a key in place of its file name. Secrets are values that grant access to any reader:
+// SSH and age private keys, join tokens, tokens of other services, secret webhook addresses, and passwords. The package
+// must not know where the text goes.
 package redact
 
 import (
@@ -12,40 +13,45 @@ import (
 	"strings"
 )
 
-// placeholder stands for what was taken out.
+// placeholder replaces a secret.
 const placeholder = "(secret, not shown)"
 
-// keyPattern finds private keys of SSH and age, and join tokens, also without their end, as in a text that was cut.
+// keyPattern matches SSH and age private keys and join tokens. It also matches keys without an end, as in truncated
+// text.
 var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END[A-Z ]*PRIVATE KEY-----|\z)` +
 	`|b3BlbnNzaC1rZXktdjEA(?:[A-Za-z0-9+/=\s]|\\[nrt])*` +
 	`|AGE-SECRET-KEY-[0-9A-Za-z-]*` +
 	`|-----BEGIN PGP PRIVATE KEY BLOCK-----(?s:.*?)(?:-----END PGP PRIVATE KEY BLOCK-----|\z)` +
 	`|(writ[0-9]+\.[a-z2-7]{8,}\.)[A-Za-z0-9_-]{8,}`)
 
-// passwordPattern finds passwords among settings and in the environment, in the forms of libpq and shells. A password without its closing quote
-// extends to the end of the text, or of the JSON string around it. The pattern also finds secrets in the query of an address, including
-// "&" as JSON escapes it. hideAddresses finds the passwords in front of a host.
+// passwordPattern matches passwords in settings and environment variables, in the syntax of libpq and shells. A
+// password without its closing quote extends to the end of the text or of the surrounding JSON string. The pattern also
+// matches secrets in the query of an address, including "&" as JSON escapes it. hideAddresses handles passwords in
+// front of a host.
 var passwordPattern = regexp.MustCompile(`(?i)([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*'|'(?:[^'"\\]|\\+[^"]|\\*"[^,}\]])*|[^\s"'&\\` + "`" + `]+)` +
 	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
 	`|((?:[?&]|\\u0026)key=)[a-z0-9_-]{20,}` +
 	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:[\s\[]*\\?["'])[^"'\\]+` +
 	`|((?:\b|\\[nrt])authorization["']?[:=]\[?\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
 
-// likelyPattern finds what may be a password and may be a part of a sentence: what follows "password:", as in YAML, where a line or a text begins with the
-// name, and elsewhere a word that has digits and something else; and a long word behind "Bearer".
+// likelyPattern matches text that may be a password or part of a sentence. At the start of a line or text, as in YAML,
+// it matches any value after "password:". Elsewhere the value must contain digits and another character. It also
+// matches a long word after "Bearer".
 var likelyPattern = regexp.MustCompile(`(?i)(` + yamlName + `\\*")[^"\\\n]+|(` + yamlName + `\\*')[^'"\\\n]+|(` + yamlName + `)[^\s"'\\][^\s"\\]*` +
 	`|(passw(?:or)?d:[ \t]*\\*["']?)(?:[^\s0-9"\\]+[0-9]|[0-9]+[^\s0-9"\\])[^\s"\\]*` +
 	`|(\bbearer\s)[a-z0-9+/._~=-]{20,}`)
 
 const yamlName = `(?:(?m:^)|\\[nrt]|["{])[ \t]*(?:-[ \t]+)?(?:[a-z0-9_][a-z0-9_.-]*)?passw(?:or)?d:[ \t]*`
 
-// base64Pattern finds what may be a line from the middle of a key. Its beginning tells what is none: the digest of a public key.
+// base64Pattern matches text that may be a line from the middle of a key. The optional prefix identifies the digest of
+// a public key, which is not secret.
 var base64Pattern = regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)
 
-// typePattern finds "ssh-ed25519" in base64, wherever it begins there: a private key has it in its middle.
+// typePattern matches the base64 encoding of "ssh-ed25519" at each of the three possible alignments. A private key
+// contains it in the middle.
 var typePattern = regexp.MustCompile(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTUxO`)
 
-// Text takes secrets out of a text.
+// Text replaces the secrets in s.
 func Text(s string) string {
 	s = keyPattern.ReplaceAllString(s, "${2}"+placeholder)
 	s = hidePasswords(hide(likelyPattern, hideLikelyParts(s)))
@@ -57,15 +63,16 @@ func Text(s string) string {
 	})
 }
 
-// hidePasswords replaces passwords and the tokens of other services.
+// hidePasswords replaces passwords and tokens of other services.
 func hidePasswords(s string) string { return hide(passwordPattern, hideTokens(hideAddresses(s))) }
 
-// hide replaces the matches of a pattern that are still visible. The groups of the pattern stay.
+// hide replaces the matches of pattern. It keeps the text of the pattern's groups and skips secrets that are already
+// replaced.
 func hide(pattern *regexp.Regexp, s string) string {
 	return pattern.ReplaceAllStringFunc(s, func(found string) string {
 		groups := pattern.FindStringSubmatch(found)
 		before := strings.Join(groups[1:], "")
-		done, _, _ := strings.Cut(placeholder, " ") // where the pattern ends at a space
+		done, _, _ := strings.Cut(placeholder, " ") // if the pattern stops at a space
 		switch secret := found[len(before):]; {
 		case secret == placeholder, secret == done:
 			return found
@@ -75,19 +82,20 @@ func hide(pattern *regexp.Regexp, s string) string {
 	})
 }
 
-// Holds reports whether a text has a private key, a join token or a password in it. A line from the middle of a key, and what only may be a password, may
-// be something else, and do not count.
+// Holds reports whether s contains a private key, a token or a password. It ignores lines from the middle of a key and
+// likely passwords, because these may be harmless text.
 func Holds(s string) bool { return HoldsToken(s) || hidePasswords(s) != s }
 
-// HoldsToken reports whether a text has a private key or a join token in it, which no other text looks like.
+// HoldsToken reports whether s contains a private key or a join token. Both have a form that no other text has.
 func HoldsToken(s string) bool { return keyPattern.MatchString(s) }
 
-// HoldsKey reports whether a value that should name something is a private key or a token itself, or the beginning of one.
+// HoldsKey reports whether value, which should be a name, is a private key, a token, or the start of one.
 func HoldsKey(value string) bool {
 	return strings.ContainsAny(value, "\r\n") || strings.Contains(value, "PRIVATE KEY") || keyPattern.MatchString(value)
 }
 
-// mayBeKey tells a run of base64 that may be a part of a key from other words that are as long: a digest in hex, a public key of SSH, a path.
+// mayBeKey reports whether a run of base64 may be part of a key. It excludes other text of that length: hex digests,
+// SSH public keys and paths.
 func mayBeKey(run string) bool {
 	switch {
 	case strings.HasPrefix(run, "SHA256:"), isPublicKey(run):
@@ -102,8 +110,8 @@ func mayBeKey(run string) bool {
 	return strings.ContainsAny(run, "0123456789+") && strings.ContainsAny(run, upper) && strings.ContainsAny(run, lower)
 }
 
-// isPath reports whether the names between the slashes of a run are made of words, the whole of it and each long name. A name before or behind a line of
-// a key hides nothing of the key.
+// isPath reports whether run looks like a path made of words. Both the whole run and each long name in it must pass, so
+// a harmless name next to a line of a key does not hide the key.
 func isPath(run string) bool {
 	names := strings.Split(run, "/")
 	if len(names) < 2 || strings.ContainsAny(run, "+=") {
@@ -121,11 +129,11 @@ func isPath(run string) bool {
 }
 
 const (
-	meanWord = 4  // letters of a word in the names of a path, at least. Of base64 they are 2
-	longName = 16 // letters of a name that is looked at alone
+	meanWord = 4  // minimum average letters per word in a path; base64 has 2
+	longName = 16 // minimum length of a name that is checked on its own
 )
 
-// wordsOf counts the words of a name: capitals begin one, and digits are one.
+// wordsOf counts the words of a name. A capital letter starts a word, and a run of digits is a word.
 func wordsOf(name string) (words int) {
 	before := 0
 	for i := range len(name) {
@@ -138,13 +146,13 @@ func wordsOf(name string) (words int) {
 	return words
 }
 
-// The letters that no hex digit is.
+// Letters that are not hex digits.
 const (
 	upper = "GHIJKLMNOPQRSTUVWXYZ"
 	lower = "ghijklmnopqrstuvwxyz"
 )
 
-// looksRandom reports whether at least every other character is of another kind than the one before it, which is so in no words.
+// looksRandom reports whether at least half of the characters differ in kind from their predecessor. Words never do.
 func looksRandom(run string) bool {
 	changes, before := 0, kindOf(run[0])
 	for i := range len(run) {
@@ -167,7 +175,8 @@ func kindOf(c byte) int {
 	return 4
 }
 
-// isPublicKey reports whether base64 begins as every public key of SSH does: with the length of the name of its type, and the name.
+// isPublicKey reports whether run starts like every SSH public key in base64: with the length of the type name, then
+// the name.
 func isPublicKey(run string) bool {
 	begin, err := base64.StdEncoding.DecodeString(run[:12])
 	if err != nil {
@@ -181,12 +190,12 @@ func isPublicKey(run string) bool {
 	return false
 }
 
-// Attr takes secrets out of an attribute of a log. It is a slog.HandlerOptions.ReplaceAttr.
+// Attr removes secrets from a log attribute. It has the signature of slog.HandlerOptions.ReplaceAttr.
 func Attr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(Text(a.Value.String()))
-	case slog.KindAny: // an error, or a list of what somebody gave
+	case slog.KindAny: // an error, or a list of user input
 		text := fmt.Sprintf("%+v", a.Value.Any())
 		if shown := Text(text); shown != text {
 			a.Value = slog.StringValue(shown)

@@ -22,7 +22,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// secrets returns each kind of secret, by its name, with a part of it that must not be seen.
+// secrets returns, for each kind of secret, a text and the part of it that must stay hidden.
 func secrets(t *testing.T) map[string][2]string {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
@@ -82,7 +82,7 @@ func TestNoTextShowsASecret(t *testing.T) {
 	}
 }
 
-// What may be a password is hidden where nothing depends on it, and refused nowhere: sentences look like it.
+// Likely passwords are hidden but never rejected, because sentences look like them.
 func TestALikelyPasswordIsHiddenAndNotRefused(t *testing.T) {
 	for _, text := range []string{
 		"password: hunter", "user: writ\n  db-password: hunter\nport: 5432", "- password: hunter", `password: "hunter 2"`, "password: 'hunter 2'", "password:hunter",
@@ -154,7 +154,7 @@ func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 	}
 }
 
-// TestNoPathHidesALineOfAKey puts lines from the middle of keys where a path would be, and before and behind the names of one.
+// TestNoPathHidesALineOfAKey puts key lines in place of a path, and next to path names.
 func TestNoPathHidesALineOfAKey(t *testing.T) {
 	random := rand.New(rand.NewPCG(testenv.Seed(t, 1), 0))
 	const lines = 3000
@@ -200,7 +200,7 @@ func TestTextsWithSecretsAreDetected(t *testing.T) {
 
 func TestASecretIsNoNameOfOne(t *testing.T) {
 	for name, secret := range secrets(t) {
-		whole := !strings.Contains(name, "password") && !strings.HasSuffix(name, "line") // others may be in a name that is meant
+		whole := !strings.Contains(name, "password") && !strings.HasSuffix(name, "line") // names may contain the others
 		if holds := redact.HoldsKey(secret[0]); holds != whole {
 			t.Errorf("%s: %v", name, holds)
 		}

@@ -2,9 +2,9 @@ package redact
 
 import "regexp"
 
-// tokenForms lists the tokens of other services that their issuers gave a recognisable form. A form is a regular expression; the part
-// in its first group, if it has one, stays visible. Forms need no word boundary in front unless their prefix also occurs in other words:
-// in JSON a token may follow "\n".
+// tokenForms lists token formats of other services. Each form is a regular expression. The text of its first group, if
+// any, stays visible. A form has a leading word boundary only if its prefix also occurs in other words, because in JSON
+// a token may follow "\n".
 var tokenForms = []struct{ service, form string }{
 	{"GitHub", `gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}`},
 	{"GitLab", `gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas|imt|ffct|wt)-[A-Za-z0-9_.-]{12,}`},
@@ -28,7 +28,7 @@ var tokenForms = []struct{ service, form string }{
 	{"Terraform", `[A-Za-z0-9]{10,}\.atlasv1\.[A-Za-z0-9_-]{20,}`},
 }
 
-// tokenPatterns are the compiled tokenForms.
+// tokenPatterns holds the compiled tokenForms.
 var tokenPatterns = func() (all []*regexp.Regexp) {
 	for _, t := range tokenForms {
 		all = append(all, regexp.MustCompile(t.form))
@@ -36,18 +36,18 @@ var tokenPatterns = func() (all []*regexp.Regexp) {
 	return all
 }()
 
-// awsPairPattern finds the secret key of AWS beside its access key id. Alone it may look like a path.
+// awsPairPattern matches an AWS secret key next to its access key id. The secret key alone may look like a path.
 var awsPairPattern = regexp.MustCompile(`((?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[^A-Za-z0-9/+](?:.|\n){0,60}?[^A-Za-z0-9/+])[A-Za-z0-9/+]{40}\b`)
 
-// namedPattern finds secrets by the name in front of them: variables of the environment and ini files, fields of JSON and YAML, and headers
-// of HTTP. A name of only "token" or "key" does not count: tokens and keys have public ids.
+// namedPattern matches secrets by the name in front of them: environment variables, ini settings, JSON and YAML fields,
+// and HTTP headers. The bare names "token" and "key" do not count, because tokens and keys have public ids.
 var namedPattern = regexp.MustCompile(`((?:\b|_|\\[nrt])(?:[A-Z0-9]+_)+(?:TOKEN|SECRET|API_?KEY|SECRET_KEY|ACCESS_KEY|PRIVATE_KEY|PASSPHRASE)=["']?)[^\s"'\\]+` +
 	`|((?i:(?:secret[_-]?access[_-]?key|client[_-]?secret|access[_-]?token|refresh[_-]?token|session[_-]?token|auth[_-]?token|` +
 	`api[_-]?key|account[_-]?key)\\?["']?\s?[:=]\s?\\?["']?))[^\s"'\\,;}(]{6,}` +
 	`|((?i:(?:\b|\\[nrt])(?:x-api-key|private-token|job-token|x-auth-token|x-vault-token|x-amz-security-token|cookie|set-cookie)["']?[:=]\[?\s?["']?))[^\s"'\\,\](]{4,}` +
 	`|((?i:(?:\b|\\[nrt])authorization["']?[:=]\[?\s?["']?(?:token|apikey|digest|negotiate)\s))[^\s"'\\,\](]{4,}`)
 
-// hideTokens replaces the tokens of other services.
+// hideTokens replaces tokens of other services.
 func hideTokens(s string) string {
 	s = hide(awsPairPattern, s)
 	for _, p := range tokenPatterns {

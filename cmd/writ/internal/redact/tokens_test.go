@@ -9,10 +9,11 @@ import (
 	"writ/cmd/writ/internal/redact"
 )
 
-// canary is the body of a token. Each token below is made of parts, so that scanners of repositories find none.
+// canary is the body of a token. The tokens below are concatenated from parts, so that repository scanners do not
+// report them.
 const canary = "c4NaRy0c4NaRy1c4NaRy2c4NaRy3c4NaRy4"
 
-// foreignTokens returns a text with a token of each service.
+// foreignTokens returns one text per service, each with a token.
 func foreignTokens() map[string]string {
 	j := func(parts ...string) string { return strings.Join(parts, "") }
 	upper := strings.ToUpper(canary[:16])
@@ -100,7 +101,7 @@ func TestAddressesHideTheirSecrets(t *testing.T) {
 	}
 }
 
-// Ids, digests and names stay visible although they have the prefixes or the length of tokens.
+// Ids, digests and names stay visible even with the prefix or length of a token.
 func TestIdsAreNotHiddenAsTokens(t *testing.T) {
 	for _, text := range []string{
 		"pypi-mirror-of-the-north-2026", "npm_lifecycle_event=test", "glpat and ghp_ are prefixes", "task-force-of-the-northern-warehouse",
