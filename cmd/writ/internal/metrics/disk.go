@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Disk is the collector of what a part of writ takes of its disk. A disk that hangs costs an answer diskWithin at most.
+// Disk collects the disk usage of a daemon. A hanging disk delays a scrape by at most diskWithin.
 type Disk struct {
-	Data  string // directory that is on it
-	Store string // file of its records; "" if these are in a database of a server
+	Data  string // directory on the disk
+	Store string // database file; "" if the database is on a server
 
-	asked singleflight.Group // one question at a time, however many wait for its answer
+	asked singleflight.Group // concurrent scrapes share one read
 }
 
-// diskWithin is how long a disk has to answer. It keeps everything else of the answer waiting.
+// diskWithin limits how long a scrape waits for the disk. The other metrics of the scrape wait as well.
 const diskWithin = time.Second
 
 var (
@@ -28,7 +28,7 @@ var (
 // Describe implements prometheus.Collector.
 func (d *Disk) Describe(ch chan<- *prometheus.Desc) { describe(ch, diskSize, diskFree, storeSize) }
 
-// Collect implements prometheus.Collector. What the disk does not say in time is left out.
+// Collect implements prometheus.Collector. It omits the metrics if the disk does not respond in time.
 func (d *Disk) Collect(ch chan<- prometheus.Metric) {
 	read := d.asked.DoChan("", func() (any, error) { return d.read(), nil })
 	late := time.NewTimer(diskWithin)
@@ -40,7 +40,7 @@ func (d *Disk) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Space returns the free space of the disk and the size of the store. Both are 0 if the disk is unknown.
+// Space returns the free space of the disk and the size of the store. Both are 0 if the disk size is unknown.
 func (d *Disk) Space() (free, store int64) {
 	s := d.read()
 	if s.size == 0 {
@@ -49,15 +49,15 @@ func (d *Disk) Space() (free, store int64) {
 	return int64(s.free), int64(s.store)
 }
 
-// space is what was read of a disk; parts that are not known are 0.
+// space holds the sizes read from a disk in bytes, 0 if unknown.
 type space struct{ size, free, store uint64 }
 
 func (d *Disk) read() (s space) {
-	s.size, s.free, _ = diskOf(d.Data) // left out
+	s.size, s.free, _ = diskOf(d.Data) // unknown sizes are omitted
 	if d.Store == "" {
 		return s
 	}
-	for _, suffix := range []string{"", "-wal"} { // what a checkpoint has not taken over yet is in the second one
+	for _, suffix := range []string{"", "-wal"} { // the -wal file holds writes since the last checkpoint
 		if info, err := os.Stat(d.Store + suffix); err == nil {
 			s.store += uint64(info.Size())
 		}

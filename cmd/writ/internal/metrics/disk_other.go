@@ -4,5 +4,5 @@ package metrics
 
 import "errors"
 
-// diskOf knows no disks of this system.
+// diskOf is not supported on this system.
 func diskOf(string) (size, free uint64, err error) { return 0, 0, errors.ErrUnsupported }

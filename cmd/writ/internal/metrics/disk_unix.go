@@ -4,7 +4,7 @@ package metrics
 
 import "golang.org/x/sys/unix"
 
-// diskOf returns the size of the disk with a directory, and what a process without special rights can still write there.
+// diskOf returns the size of the disk that holds dir, and the bytes that an unprivileged process can still write to it.
 func diskOf(dir string) (size, free uint64, err error) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {

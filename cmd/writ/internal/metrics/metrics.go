@@ -1,5 +1,6 @@
-// Package metrics shows what the processes of writ count of themselves as Prometheus reads it. Supervisors and runners give plain numbers; the names
-// of metrics, their units and labels are known here. It must not know how a part gets its numbers, nor where it listens.
+// Package metrics exports the counters of writ's processes to Prometheus. Supervisors and runners supply plain numbers.
+// This package defines the metric names, units and labels. It must not know how a daemon obtains its numbers, or where
+// the page listens.
 package metrics
 
 import (
@@ -20,23 +21,23 @@ import (
 	"writ/internal/tally"
 )
 
-// Bounds of what those who ask for metrics can make a process do.
+// Limits on the load that clients of the metrics listener can cause.
 const (
-	answerWithin = 8 * time.Second // a scrape of Prometheus has ten, if its settings do not say otherwise
+	answerWithin = 8 * time.Second // below Prometheus's default scrape timeout of 10 s
 	maxAtOnce    = 4
 )
 
-// Page is what a part shows at its listener for metrics. Fill it in and call Handler.
+// Page is the metrics page of one daemon. Set the fields, then call Handler.
 type Page struct {
 	Role    string // "supervisor"
 	Version string
-	Names   []string // by which it is asked, besides addresses and the name of this machine
+	Names   []string // accepted host names, in addition to addresses and the name of this machine
 	Of      []prometheus.Collector
-	Checks  func() []api.Check // what it needs to do its work
+	Checks  func() []api.Check // readiness checks of the daemon
 	Log     *slog.Logger
 }
 
-// Handler serves /metrics, /healthz and /readyz, without a login. An answer that does not come in time is an error.
+// Handler serves /metrics, /healthz and /readyz without authentication. A scrape that exceeds the timeout fails.
 func (p *Page) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(version(p.Version, p.Role), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -57,7 +58,7 @@ func (p *Page) Handler() http.Handler {
 	})
 }
 
-// routes are all that the listener answers. None needs a login.
+// routes returns the handlers of the listener by route. None requires authentication.
 func (p *Page) routes(registry prometheus.Gatherer) map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{
@@ -70,7 +71,7 @@ func (p *Page) routes(registry prometheus.Gatherer) map[string]http.Handler {
 	}
 }
 
-// Routes lists the routes of every listener for metrics.
+// Routes lists the routes of every metrics listener.
 func Routes() []string {
 	return slices.Sorted(maps.Keys(new(Page).routes(prometheus.NewRegistry())))
 }
@@ -85,7 +86,7 @@ func (p *Page) answerReady(w http.ResponseWriter, r *http.Request) {
 	p.answer(r.Context(), w, status, ready)
 }
 
-// version is the metric with the version of this program.
+// version returns the writ_build_info metric, which carries the program version as a label.
 func version(version, role string) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": version, "role": role}})
@@ -93,7 +94,7 @@ func version(version, role string) prometheus.Collector {
 	return g
 }
 
-// answer writes what was asked for as JSON.
+// answer writes a value as JSON.
 func (p *Page) answer(ctx context.Context, w http.ResponseWriter, status int, what any) {
 	if w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", "application/json")
@@ -104,7 +105,7 @@ func (p *Page) answer(ctx context.Context, w http.ResponseWriter, status int, wh
 	}
 }
 
-// check is one line of what a part needs.
+// check returns one readiness check. The detail is empty if the check passes.
 func check(name string, ok bool, otherwise string) api.Check {
 	if ok {
 		otherwise = ""
@@ -112,7 +113,7 @@ func check(name string, ok bool, otherwise string) api.Check {
 	return api.Check{Name: name, OK: ok, Detail: otherwise}
 }
 
-// gather sends metrics of one answer.
+// gather sends metrics to the channel of one scrape.
 type gather chan<- prometheus.Metric
 
 func (g gather) gauge(d *prometheus.Desc, value float64, labels ...string) {
@@ -123,7 +124,7 @@ func (g gather) counter(d *prometheus.Desc, value int64, labels ...string) {
 	g <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 }
 
-// yes sends 1 or 0.
+// yes sends 1 for true and 0 for false.
 func (g gather) yes(d *prometheus.Desc, is bool, labels ...string) {
 	value := 0.0
 	if is {
@@ -132,14 +133,14 @@ func (g gather) yes(d *prometheus.Desc, is bool, labels ...string) {
 	g.gauge(d, value, labels...)
 }
 
-// at sends a time in unix seconds, and nothing for one that there is not.
+// at sends a time in unix seconds. It omits a zero time.
 func (g gather) at(d *prometheus.Desc, when time.Time, labels ...string) {
 	if !when.IsZero() {
 		g.gauge(d, float64(when.UnixMilli())/1000, labels...)
 	}
 }
 
-// durations sends how durations are spread, as a histogram in seconds.
+// durations sends a distribution of durations as a histogram in seconds.
 func (g gather) durations(d *prometheus.Desc, s tally.Spread, labels ...string) {
 	upto := make(map[float64]uint64, len(s.Upto))
 	for limit, n := range s.Upto {
@@ -148,14 +149,14 @@ func (g gather) durations(d *prometheus.Desc, s tally.Spread, labels ...string) 
 	g <- prometheus.MustNewConstHistogram(d, s.Count, s.Sum.Seconds(), upto, labels...)
 }
 
-// describe sends descriptions.
+// describe sends all descriptors to ch.
 func describe(ch chan<- *prometheus.Desc, all ...*prometheus.Desc) {
 	for _, d := range all {
 		ch <- d
 	}
 }
 
-// metric describes a metric.
+// metric returns the descriptor of a metric.
 func metric(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }

@@ -22,7 +22,7 @@ import (
 	"writ/supervisor"
 )
 
-// The page of the manual is what alerts are written by.
+// Operators write alerts from the manual's list of metrics.
 func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
 	for section, of := range map[string][]prometheus.Collector{
 		"Metrics of a supervisor": {version("", ""), &Supervisor{}}, "Metrics of a runner": {version("", ""), &Runner{}}, "Metrics of every part": {&Disk{}},
@@ -35,7 +35,7 @@ func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
 	}
 }
 
-// get asks a page.
+// get sends a request to page.
 func get(page *Page, path string, change func(r *http.Request)) *httptest.ResponseRecorder {
 	page.Log = slog.New(slog.DiscardHandler)
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9180"+path, nil)
@@ -47,7 +47,7 @@ func get(page *Page, path string, change func(r *http.Request)) *httptest.Respon
 	return w
 }
 
-// hanging is a part that does not answer until it is released.
+// hanging is a collector that blocks until it is released.
 type hanging struct {
 	Disk
 	release chan struct{}
@@ -91,7 +91,7 @@ func TestADiskThatHangsIsLeftOut(t *testing.T) {
 			t.Errorf("a disk that hangs has %d metrics", n)
 		}
 		counts := make(chan int)
-		for range 2 { // at one time
+		for range 2 { // concurrently
 			go func() { counts <- count() }()
 		}
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A monitor tells a supervisor that stands by from one that is away.
+// A monitor must be able to distinguish a supervisor on standby from one that is down.
 func TestASupervisorThatStandsBySaysSo(t *testing.T) {
 	s := &Supervisor{Datacenter: "dc1", Now: func() *supervisor.Supervisor { return nil }}
 	answer := get(&Page{Of: []prometheus.Collector{s}}, "/metrics", nil)
@@ -139,7 +139,7 @@ func TestAPageOfAStrangerReadsNoMetrics(t *testing.T) {
 	}
 }
 
-// docs/verifies.md lists these routes by the list of the coordinator.
+// docs/verifies.md documents these routes through the coordinator's list.
 func TestListenersHaveTheRoutesOfCoordinators(t *testing.T) {
 	if want := slices.Sorted(slices.Values(coord.MetricsRoutes())); !slices.Equal(Routes(), want) {
 		t.Errorf("the listener answers %q, the listener of a coordinator %q", Routes(), want)

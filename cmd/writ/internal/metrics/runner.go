@@ -7,7 +7,7 @@ import (
 	"writ/runner"
 )
 
-// Runner is the collector of a runner.
+// Runner collects the metrics of a runner.
 type Runner struct{ Of *runner.Runner }
 
 var (
@@ -63,7 +63,7 @@ func (r *Runner) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// serving sends what a node has that takes jobs.
+// serving sends the metrics of a node that accepts jobs.
 func (g gather) serving(m *runner.ServingMetrics) {
 	g.yes(runRedis, m.Queue)
 	g.yes(runJournal, m.Journal)
@@ -79,7 +79,7 @@ func (g gather) serving(m *runner.ServingMetrics) {
 	}
 }
 
-// Checks says what keeps the node from its work.
+// Checks returns the readiness checks of the node.
 func (r *Runner) Checks() []api.Check {
 	m := r.Of.Metrics()
 	checks := []api.Check{check("serving", m.Serving, "the node takes no jobs yet: it waits to be approved, or is just beginning")}

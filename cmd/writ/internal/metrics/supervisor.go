@@ -10,12 +10,12 @@ import (
 	"writ/supervisor"
 )
 
-// Supervisor is the collector of a supervisor.
+// Supervisor collects the metrics of a supervisor.
 type Supervisor struct {
-	Datacenter string // its name
-	// Now returns the supervisor that serves, nil while this process stands by.
+	Datacenter string // datacenter name
+	// Now returns the serving supervisor, or nil while this process is on standby.
 	Now func() *supervisor.Supervisor
-	// Certificates are those of the datacenter.
+	// Certificates holds the certificates of the datacenter.
 	Certificates supervisor.Certificates
 }
 
@@ -51,7 +51,7 @@ func (s *Supervisor) Describe(ch chan<- *prometheus.Desc) {
 		supCrashes, supNodes, supHolds, supConnected, supBehind, supRefusals, supComplains, rosterNumber, rosterEnds, certEnds)
 }
 
-// Collect implements prometheus.Collector. One that stands by has nothing to tell but that.
+// Collect implements prometheus.Collector. A supervisor on standby sends only writ_supervisor_serving.
 func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	g, serving := gather(ch), s.Now()
 	g.yes(supServing, serving != nil, s.Datacenter)
@@ -85,14 +85,14 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	g.at(rosterEnds, m.Expires)
 	certificates, err := s.Certificates.List()
 	if err != nil {
-		return // the log says so whenever one is needed
+		return // each use of a certificate logs this error
 	}
 	for _, c := range certificates {
 		g.at(certEnds, c.Until, c.Of)
 	}
 }
 
-// work sends what a supervisor has to do.
+// work sends the metrics of runs, calls and holds.
 func (g gather) work(m *supervisor.Metrics) {
 	g.gauge(supRuns, float64(m.Runs))
 	for state, n := range m.Steps {
@@ -104,7 +104,7 @@ func (g gather) work(m *supervisor.Metrics) {
 	}
 	g.gauge(supHolds, float64(m.Holds))
 	if m.Looked.IsZero() {
-		return // the watch has seen nothing yet
+		return // no scan has completed yet
 	}
 	g.at(supLooked, m.Looked)
 	for state, n := range m.Calls {
@@ -116,7 +116,7 @@ func (g gather) work(m *supervisor.Metrics) {
 	}
 }
 
-// Checks says what keeps the supervisor from its work.
+// Checks returns the readiness checks of the supervisor.
 func (s *Supervisor) Checks() []api.Check {
 	serving := s.Now()
 	checks := []api.Check{check("serving", serving != nil, "this supervisor does not serve its datacenter; it stands by, or is just beginning")}
