@@ -1,6 +1,6 @@
-// Package config is the client's memory: which clusters a person works with, under what name, where their coordinators are, what to
-// believe in and which key to sign with, and the rosters that were seen. It knows files and environment variables, and verifies what
-// it keeps; it must not know how a coordinator is asked.
+// Package config stores the client's settings: contexts and rosters. A context names a cluster, its coordinators, its
+// trust anchor and the key to sign with. The package handles files and environment variables, and verifies the rosters
+// it stores. It must not know how to query a coordinator.
 package config
 
 import (
@@ -26,36 +26,37 @@ import (
 	"writ/internal/yamltext"
 )
 
-// DefaultServer is where a coordinator listens that was not told otherwise.
+// DefaultServer is the default address of a coordinator.
 const DefaultServer = "http://127.0.0.1:7440"
 
-// File is a configuration file: config.yaml, or the client.yaml that `writ init` and `writ dev` make.
+// File is a configuration file: config.yaml, or the client.yaml that `writ init` and `writ dev` create.
 type File struct {
 	Path     string    `json:"-"`
 	Current  string    `json:"current-context,omitempty"`
 	Contexts []Context `json:"contexts"`
 }
 
-// Context is one cluster as one person uses it.
+// Context holds the settings of one user for one cluster.
 type Context struct {
 	Name    string         `json:"name"`
-	Servers []string       `json:"servers"`           // coordinators, tried in this order
-	Cluster writ.ClusterID `json:"cluster"`           // what its rosters must descend from
-	Anchor  string         `json:"anchor,omitempty"`  // a version of the roster and its digest, through which their chain must lead; see identity.Anchor
-	Project string         `json:"project,omitempty"` // used unless a command says another
-	Key     string         `json:"key,omitempty"`     // see client.Key; "" looks for one
+	Servers []string       `json:"servers"` // coordinators, tried in this order
+	Cluster writ.ClusterID `json:"cluster"` // root of trust of its rosters
+	// Roster version and digest that the chain must contain; see identity.Anchor.
+	Anchor  string `json:"anchor,omitempty"`
+	Project string `json:"project,omitempty"` // default project of commands
+	Key     string `json:"key,omitempty"`     // see client.Key; "" searches for a key
 
-	// Alone says that somebody named the servers for this command: no others of the roster are asked.
+	// Alone is set if the servers were given for this command. The client then ignores other servers in the roster.
 	Alone bool `json:"-"`
 }
 
-// DefaultPath is where the configuration lies if nobody says otherwise.
+// DefaultPath returns the default path of the configuration.
 func DefaultPath() string { return filepath.Join(xdg.ConfigHome, "writ", "config.yaml") }
 
-// DefaultData is where the state of daemons lies if nobody says otherwise.
+// DefaultData returns the default data directory of daemons.
 func DefaultData() string { return filepath.Join(xdg.StateHome, "writ") }
 
-// Load reads a configuration. A missing file is an empty one.
+// Load reads the configuration at path. A missing file yields an empty configuration.
 func Load(path string) (*File, error) {
 	f := &File{Path: path}
 	text, err := os.ReadFile(path)
@@ -77,15 +78,15 @@ func Load(path string) (*File, error) {
 	return f, nil
 }
 
-// correctIt is what to do about a configuration that makes no sense.
+// correctIt is the hint for an invalid configuration file.
 const correctIt = "correct the file; `writ context export` on a machine that has the context writes it anew"
 
-// copyIt is the hint for values of a context that a person typed.
+// copyIt is the hint for invalid context values from a user.
 const copyIt = "copy it from `writ context export` on a machine that has the context"
 
 var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// check returns what is wrong with a context. What is empty may still come from flags.
+// check validates the context. Empty fields are valid, because flags may set them later.
 func (c *Context) check() error {
 	if c.Cluster != "" && !clusterPattern.MatchString(string(c.Cluster)) {
 		return fmt.Errorf("the cluster's id has 64 hex digits, not %q", c.Cluster)
@@ -99,8 +100,8 @@ func (c *Context) check() error {
 	return err
 }
 
-// checkKept returns what is wrong with a context that is kept in a file: check, and that it holds nothing that only its owner may see. Whatever
-// prints contexts shows all of them.
+// checkKept validates a context before it is stored. In addition to check, it rejects secrets, because commands print
+// contexts in full.
 func (c *Context) checkKept() error {
 	if slices.ContainsFunc(append([]string{c.Name, string(c.Cluster), c.Project, c.Key}, c.Servers...), redact.HoldsKey) {
 		return writ.Errorf(writ.CodeUsage, "it holds a private key or a token, where only the name of one belongs").
@@ -109,7 +110,7 @@ func (c *Context) checkKept() error {
 	return c.check()
 }
 
-// Save writes the configuration: completely or not at all, for the owner only.
+// Save writes the configuration atomically, readable by the owner only.
 func (f *File) Save() error {
 	text, err := yaml.Marshal(f)
 	if err != nil {
@@ -124,7 +125,7 @@ func (f *File) Save() error {
 	return nil
 }
 
-// Context finds a context by its name, nil if there is none.
+// Context returns the context called name, or nil.
 func (f *File) Context(name string) *Context {
 	i := slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 	if i < 0 {
@@ -133,7 +134,7 @@ func (f *File) Context(name string) *Context {
 	return &f.Contexts[i]
 }
 
-// Put adds a context, or replaces the one of its name.
+// Put adds a context or replaces the context of the same name.
 func (f *File) Put(c Context) error {
 	if err := c.checkKept(); err != nil {
 		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).WithHint("%s", cmp.Or(writ.AsError(err).Hint, copyIt))
@@ -146,13 +147,13 @@ func (f *File) Put(c Context) error {
 	return nil
 }
 
-// Meant returns the hint for a name that no context has.
+// Meant returns the hint for an unknown context name.
 func (f *File) Meant(name string) string {
 	return meant.Among(name, f.Contexts, func(c Context) string { return c.Name }, "`writ context list` shows them")
 }
 
-// Choose returns the context to work in: the one that is named, the current one, or the only one, with what is set in over put over
-// it. Without any there is still a server to try.
+// Choose returns the context for a command: the context called name, else the current one, else the only one. Fields
+// set in over take precedence. Without any server, Choose uses DefaultServer.
 func (f *File) Choose(name string, over Context) (Context, error) {
 	var c Context
 	switch {
@@ -184,7 +185,7 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 	return c, nil
 }
 
-// WriteFile writes a file of the owner, completely or not at all, and returns when it is on disk.
+// WriteFile writes a file atomically, readable by the owner only. It returns once the file is on disk.
 func WriteFile(path string, text []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {

@@ -86,7 +86,7 @@ func TestDamagedConfigurationIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-// TestAKeyIsNotKept gives the text of a key where a context names one, as a variable of a CI system easily does.
+// TestAKeyIsNotKept puts the text of a key into fields that name one, as a CI variable easily does.
 func TestAKeyIsNotKept(t *testing.T) {
 	const canary = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"
 	key := "-----BEGIN OPENSSH PRIVATE KEY-----\n" + canary + "\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -99,7 +99,7 @@ func TestAKeyIsNotKept(t *testing.T) {
 		if err := f.Put(c); writ.CodeOf(err) != writ.CodeUsage || len(f.Contexts) != 0 || writ.AsError(err).Hint == "" {
 			t.Errorf("%s is put in: %v", name, err)
 		}
-		f.Contexts = []Context{c} // as an earlier version kept it
+		f.Contexts = []Context{c} // as stored by an earlier version
 		if err := f.Save(); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestRostersGoForwardOnly(t *testing.T) {
 	if _, err := r.Add(signed[1]); writ.CodeOf(err) != writ.CodeRosterInvalid {
 		t.Errorf("version 2 first: %v, want ROSTER_INVALID", err)
 	}
-	for range 2 { // again is the same
+	for range 2 { // adding them again has no effect
 		if latest, err := r.Add(signed...); err != nil || latest.Version != 12 {
 			t.Fatalf("all: %v, %v", latest, err)
 		}
@@ -168,7 +168,8 @@ func TestRostersGoForwardOnly(t *testing.T) {
 	}
 }
 
-// A folder of an earlier version of writ has a file for every version. The next roster removes those that it does not need.
+// Earlier versions of writ stored one file per roster version. Adding a roster removes the files that are no longer
+// needed.
 func TestOldRosterFilesAreCompacted(t *testing.T) {
 	cluster, signed := signedRosters(t, 12)
 	r := RostersIn(t.TempDir(), cluster)
@@ -203,7 +204,8 @@ func TestFirstRosterMustBeThatOfTheCluster(t *testing.T) {
 	if latest, _ := r.Latest(); latest != nil {
 		t.Error("it was kept")
 	}
-	// Not even an empty folder, or a cluster's id with a typing error would make a directory one of two clusters.
+	// A mistyped cluster id must not create a folder, not even an empty one: the directory would then belong to two
+	// clusters.
 	if found, err := FindRosters(filepath.Dir(filepath.Dir(r.Dir))); writ.CodeOf(err) != writ.CodeNotFound {
 		t.Errorf("found %v, %v; want NOT_FOUND", found, err)
 	}

@@ -11,7 +11,8 @@ import (
 	"writ"
 )
 
-// MakeData makes a data directory if it is not there. Its error says what is wrong with the one that a person has named.
+// MakeData creates the data directory if it is missing. Its error explains how to correct the directory given by the
+// user.
 func MakeData(data string) error {
 	err := os.MkdirAll(data, 0o700)
 	if err == nil {
@@ -24,7 +25,8 @@ func MakeData(data string) error {
 	return writ.Errorf(writ.CodeUsage, "%w", err).WithHint("name another directory with --data")
 }
 
-// Unwritable is an error of a file in a data directory as people are told it, if nothing can be written there, or if it is no directory.
+// Unwritable converts an error for a file in a data directory. It adds a code and a hint if the disk is full or
+// read-only, or if data is not a directory. Other errors are returned unchanged.
 func Unwritable(data string, err error) error {
 	switch {
 	case writ.CodeOf(err) == writ.CodeStoreFull || errors.Is(err, unix.ENOSPC):

@@ -18,24 +18,25 @@ import (
 	"writ/internal/failpoint"
 )
 
-// Rosters stores the rosters of one cluster in a folder. Each file has a link: the signed text of a version, after the digests of the versions
-// between it and the file before. Files that the proof of the newest roster does not need are removed. Rosters are public, but a rollback to an
-// older one must not go unnoticed.
+// Rosters stores the rosters of one cluster in a folder. Each file holds one link: the signed text of a version,
+// preceded by the digests of the versions between it and the previous file. Files that are not needed to prove the
+// newest roster are removed. Rosters are public, but a rollback to an older roster must be detected.
 type Rosters struct {
 	Dir     string
 	Cluster writ.ClusterID
-	Anchor  identity.Anchor // through which the chain must lead; its zero value demands nothing
+	Anchor  identity.Anchor // version that the chain must contain; the zero value accepts any chain
 }
 
-// rosterEnding ends the names of the files: "7.roster".
+// rosterEnding is the suffix of roster files, such as "7.roster".
 const rosterEnding = ".roster"
 
-// RostersIn returns the rosters of a cluster below a folder that may hold those of others too.
+// RostersIn returns the rosters of a cluster below dir. The folder may also hold rosters of other clusters.
 func RostersIn(dir string, cluster writ.ClusterID) Rosters {
 	return Rosters{Dir: filepath.Join(dir, "rosters", string(cluster)), Cluster: cluster}
 }
 
-// FindRosters returns the rosters below a folder that holds those of one cluster only. It is NOT_FOUND if there are none.
+// FindRosters returns the rosters below dir, which must hold rosters of exactly one cluster. The error is NOT_FOUND if
+// dir holds none and CONFLICT if it holds several.
 func FindRosters(dir string) (Rosters, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "rosters"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +51,7 @@ func FindRosters(dir string) (Rosters, error) {
 	return RostersIn(dir, writ.ClusterID(entries[0].Name())), nil
 }
 
-// readAttempts limits how often a folder is read while other processes replace its files.
+// readAttempts limits how often a folder is read again while other processes replace its files.
 const readAttempts = 5
 
 // Links returns the links that prove the newest roster, version 1 first. A missing folder is not an error.
@@ -66,7 +67,7 @@ func (r Rosters) Links() (links [][]byte, err error) {
 	return links, nil
 }
 
-// readLinks reads the newest file, the file of the version that it follows, and so on.
+// readLinks reads the newest file, then the file of the version that it follows, and so on.
 func (r Rosters) readLinks() (links [][]byte, err error) {
 	versions, err := r.versions()
 	if err != nil {
@@ -91,7 +92,7 @@ func (r Rosters) readLinks() (links [][]byte, err error) {
 	return links, nil
 }
 
-// versions lists the versions of the files, lowest first.
+// versions lists the versions of the stored files in ascending order.
 func (r Rosters) versions() (versions []int, err error) {
 	entries, err := os.ReadDir(r.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +108,7 @@ func (r Rosters) versions() (versions []int, err error) {
 	return versions, nil
 }
 
-// Path returns the file of a version.
+// Path returns the file name of a version.
 func (r Rosters) Path(version int) string {
 	return filepath.Join(r.Dir, strconv.Itoa(version)+rosterEnding)
 }
@@ -131,8 +132,8 @@ func (r Rosters) chain() (identity.RosterChain, error) {
 	return identity.RosterChain{Newest: newest, Links: links}, nil
 }
 
-// Add verifies links that follow the newest roster, oldest first, stores the necessary ones, and returns the newest roster.
-// It skips known rosters. The cluster's id proves the first one.
+// Add verifies links that follow the newest roster, oldest first, and stores the links needed for the proof. It skips
+// known rosters and returns the newest roster. The cluster id authenticates the first version.
 func (r Rosters) Add(links ...[]byte) (*identity.Roster, error) {
 	stored, err := r.chain()
 	if err != nil {
@@ -162,9 +163,9 @@ func (r Rosters) Add(links ...[]byte) (*identity.Roster, error) {
 	return chain.Newest, nil
 }
 
-// store writes the links that are not there yet, oldest first, and then removes the files that none of them follows any more.
+// store writes the missing links, oldest first, and then removes the files that are no longer part of the chain.
 func (r Rosters) store(have, links [][]byte) error {
-	// The folder is made only now: a wrong cluster id must not create one.
+	// The folder is created only now: a wrong cluster id must not create one.
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func (r Rosters) store(have, links [][]byte) error {
 	return r.removeOthers(needed)
 }
 
-// removeOthers removes the files of versions that are not needed. Files that remain after a crash are never read.
+// removeOthers removes the files of unneeded versions. Files left over from a crash are never read.
 func (r Rosters) removeOthers(needed map[int]bool) error {
 	versions, err := r.versions()
 	if err != nil {

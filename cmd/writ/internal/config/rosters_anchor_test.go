@@ -10,7 +10,7 @@ import (
 	"writ/identity"
 )
 
-// A chain that has another version than the one that somebody has seen is not kept, whichever way it comes.
+// A chain that conflicts with the anchor is rejected.
 func TestAForkOfTheAnchorIsNotKept(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
