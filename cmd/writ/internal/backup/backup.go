@@ -1,6 +1,6 @@
-// Package backup copies the data directory of a coordinator or supervisor into one file while the daemon works, and makes a directory of
-// such a file. Stores are copied as they are at one moment, everything else file by file. It must not be used for nodes: what a node has
-// done must not be forgotten, and going back to a backup is forgetting.
+// Package backup copies the data directory of a running coordinator or supervisor into one file, and restores a
+// directory from such a file. The store is copied as a consistent snapshot, all other files one by one. The package
+// must not be used for nodes: a node that returns to an older state would repeat its work.
 package backup
 
 import (
@@ -24,18 +24,18 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Manifest is what a backup says of itself. It is its first file.
+// Manifest describes a backup. It is the first file of the archive.
 type Manifest struct {
 	Format  int       `json:"format"`
 	Role    Role      `json:"role"`
 	Made    time.Time `json:"made"`
-	Version string    `json:"version"` // of the program that made it
+	Version string    `json:"version"` // version of the program that wrote the backup
 }
 
-// Role is whose directory it is.
+// Role identifies the daemon that owns the data directory.
 type Role string
 
-// The roles that can be backed up.
+// Roles with backups.
 const (
 	Coordinator Role = "coordinator"
 	Supervisor  Role = "supervisor"
@@ -45,10 +45,10 @@ const (
 	format       = 1
 	manifestName = "writ-backup.json"
 	maxManifest  = 64 << 10
-	maxSums      = 16 << 20 // some 100,000 files
+	maxSums      = 16 << 20 // about 100,000 files
 )
 
-// role is how a directory is recognised, and its store copied.
+// role describes how to recognise a data directory and how to copy its store.
 type role struct {
 	name   Role
 	signs  []string // files that only this role has
@@ -58,13 +58,14 @@ type role struct {
 
 var roles = []role{
 	{Supervisor, []string{"supervisor.key"}, "journal.db", journal.Copy},
-	{Coordinator, []string{"coordinator.key", "ledger.db"}, "ledger.db", sqlstore.Copy}, // a ledger on PostgreSQL has its own backups
+	// A ledger on PostgreSQL is backed up separately.
+	{Coordinator, []string{"coordinator.key", "ledger.db"}, "ledger.db", sqlstore.Copy},
 }
 
-// nodeSign is the file that only a node's directory has.
+// nodeSign is a file that exists only in the data directory of a node.
 const nodeSign = "node.key"
 
-// roleOf recognises a data directory.
+// roleOf returns the role of the data directory dir.
 func roleOf(dir string) (role, error) {
 	if _, err := os.Stat(filepath.Join(dir, nodeSign)); err == nil {
 		return role{}, writ.Errorf(writ.CodeUsage, "%s is the data directory of a node, which has no backup: a restored node would repeat its work", dir).
@@ -81,7 +82,8 @@ func roleOf(dir string) (role, error) {
 		WithHint("--data is what the daemon was started with")
 }
 
-// alone checks that no other daemon keeps its data inside of dir, as those of `writ dev` do: a backup would carry nodes along.
+// alone checks that no other daemon stores its data inside dir, as in the directory of `writ dev`. Such a backup would
+// include nodes.
 func alone(ctx context.Context, dir string) error {
 	signs := []string{nodeSign}
 	for _, r := range roles {
@@ -99,7 +101,7 @@ func alone(ctx context.Context, dir string) error {
 	})
 }
 
-// Save writes a backup of a directory into a new file, which only its owner may read: keys are in it.
+// Save writes a backup of dir into a new file. Only the owner may read the file, because it contains keys.
 func Save(ctx context.Context, dir, file, version string) (m Manifest, err error) {
 	dir = filepath.Clean(dir)
 	r, err := roleOf(dir)
@@ -141,7 +143,7 @@ func Save(ctx context.Context, dir, file, version string) (m Manifest, err error
 	return m, out.Sync()
 }
 
-// writer writes a backup and remembers what is in it.
+// writer writes a backup and records the digests of its files.
 type writer struct {
 	tar  *tar.Writer
 	sums sums
@@ -163,8 +165,8 @@ func (w *writer) addText(name string, text []byte, at time.Time) error {
 	return err
 }
 
-// addStore adds the store as it is now, by way of a copy in a directory of its own, since beside the file is what others have put there.
-// A store that is in PostgreSQL has no file here.
+// addStore adds a snapshot of the store. It makes the copy in a new directory inside beside, because beside itself may
+// contain files of the user. A store in PostgreSQL has no file and is skipped.
 func (w *writer) addStore(ctx context.Context, r role, dir, beside string) (err error) {
 	from := filepath.Join(dir, r.store)
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +184,7 @@ func (w *writer) addStore(ctx context.Context, r role, dir, beside string) (err 
 	return w.addFile(copied, r.store)
 }
 
-// addFiles adds everything but the store and what a process has beside it while it works.
+// addFiles adds all regular files except the store and its auxiliary files.
 func (w *writer) addFiles(ctx context.Context, r role, dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
@@ -217,7 +219,7 @@ func (w *writer) addFile(path, name string) error {
 	return nil
 }
 
-// Restore makes a data directory of a backup. The directory must be empty, or not exist.
+// Restore restores a data directory from a backup. The directory must be empty or missing.
 func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	in, err := os.Open(file)
 	if err != nil {
@@ -250,8 +252,8 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	return m, nil
 }
 
-// restoreFiles writes every file, and holds them to what the end of the backup says of them: a tar file that was cut off between two files
-// looks like a whole one.
+// restoreFiles writes every file and then compares the digests with the list at the end of the backup. Without the
+// list, a tar file truncated between two files would look complete.
 func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 	restored := sums{}
 	for {
@@ -272,11 +274,12 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 	}
 }
 
-// RestoredMark is the file beside a supervisor's key that says that its journal came from a backup. Each text in it counts once, at the next
-// start.
+// RestoredMark is a file next to the supervisor's key. It marks the journal as restored from a backup. The supervisor
+// applies each distinct text in it once, at the next start.
 const RestoredMark = "journal.restored"
 
-// Mark says of a supervisor that its journal was brought back by other means than Restore: with its disk, its machine or its database.
+// Mark records that the journal of a supervisor was restored by other means than Restore: with its disk, machine or
+// database.
 func Mark(dir string) error {
 	r, err := roleOf(dir)
 	if err != nil {
@@ -296,7 +299,7 @@ func writeMark(dir string) error {
 	return nil
 }
 
-// empty removes what is in a directory that was empty before, so that no daemon takes a part for the whole.
+// empty removes all files from a directory that was empty before, so that no daemon starts with partial data.
 func empty(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
@@ -322,7 +325,7 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 	return m, nil
 }
 
-// restoreFile writes one file. Root keeps names from leading out of the directory.
+// restoreFile writes one file. os.Root prevents names from escaping the directory.
 func restoreFile(root *os.Root, h *tar.Header, content io.Reader, restored sums) (err error) {
 	if h.Typeflag != tar.TypeReg {
 		return fmt.Errorf("%q is not a file", h.Name)

@@ -18,7 +18,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// directory is a data directory of a supervisor whose store is elsewhere.
+// directory creates the data directory of a supervisor with its store outside.
 func directory(t *testing.T) (dir string, files map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -80,7 +80,7 @@ func TestABackupIsRestoredAsItWas(t *testing.T) {
 	}
 }
 
-// What `writ dev` keeps has nodes inside, which a backup of their directory would be refused.
+// The directory of `writ dev` contains nodes, which must not be backed up.
 func TestADirectoryWithANodeInsideIsNotBackedUp(t *testing.T) {
 	dir, _ := directory(t)
 	for _, name := range []string{"n1/node.key", "dc2/supervisor.key", "deep/down/ledger.db"} {
@@ -138,7 +138,7 @@ func TestAJournalThatIsRestoredKnowsIt(t *testing.T) {
 	}
 }
 
-// A tar file that ends between two of its files looks whole to whoever reads it.
+// A tar file truncated between two of its files looks complete to a reader.
 func TestABackupThatIsCutOffAnywhereIsRefusedAndLeavesNothing(t *testing.T) {
 	file, _ := saved(t)
 	whole, err := os.ReadFile(file)
@@ -154,7 +154,7 @@ func TestABackupThatIsCutOffAnywhereIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// sumsAt is where the last file of a backup begins.
+// sumsAt returns the offset of the last file of a backup.
 func sumsAt(t *testing.T, backup []byte) int {
 	t.Helper()
 	at := bytes.Index(backup, []byte(sumsName))

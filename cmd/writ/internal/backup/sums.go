@@ -10,15 +10,15 @@ import (
 	"slices"
 )
 
-// sumsName is the last file of a backup: without it the backup is not whole.
+// sumsName is the last file of a backup. A backup without it is incomplete.
 const sumsName = "writ-backup.sha256"
 
-// sums are the SHA-256 digests of files by name, in hexadecimal.
+// sums maps file names to SHA-256 digests in hex.
 type sums map[string]string
 
 func (s sums) add(name string, sum hash.Hash) { s[name] = fmt.Sprintf("%x", sum.Sum(nil)) }
 
-// text is what "sha256sum --check" reads.
+// text returns the digests in the format of "sha256sum --check".
 func (s sums) text() []byte {
 	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -27,7 +27,7 @@ func (s sums) text() []byte {
 	return b.Bytes()
 }
 
-// compare returns an error if the text does not say exactly this.
+// compare returns an error if text differs from the digests in s.
 func (s sums) compare(text io.Reader) error {
 	said, err := io.ReadAll(text)
 	if err != nil {
