@@ -8,26 +8,27 @@ import (
 	"unicode/utf8"
 )
 
-// CI systems read commands from what a job prints: "::add-mask::x" at the beginning of a line and "##[add-mask]x" anywhere in it (GitHub Actions),
-// "##vso[task.setvariable variable=PATH]x" (Azure Pipelines), "##teamcity[…]". A script, a guest or a coordinator chooses texts that are shown, so
-// there all output goes through this.
+// CI systems execute commands that appear in the output of a job: "::add-mask::x" at the start of a line and
+// "##[add-mask]x" anywhere in it (GitHub Actions), "##vso[task.setvariable variable=PATH]x" (Azure Pipelines),
+// "##teamcity[…]". Scripts, guests and coordinators control parts of the output, so in CI jobs all output passes
+// through the filter below.
 
-// readsCommands reports whether such a system reads what is printed.
+// readsCommands reports whether the environment is that of such a CI system.
 func readsCommands(environ []string) bool {
 	return variable(environ, "GITHUB_ACTIONS") != "" || variable(environ, "TF_BUILD") != "" || variable(environ, "TEAMCITY_VERSION") != ""
 }
 
-// harmed writes what it is given, with a space in the middle of what begins a command.
+// harmed is a writer that inserts a space into the start of every CI command.
 type harmed struct {
 	to io.Writer
 
 	mu     sync.Mutex
-	begun  bool // the line has more than space
-	colons int  // at its beginning
-	hashes int  // before, with letters behind them at most
+	begun  bool // the line has a non-space character
+	colons int  // colons at the start of the line
+	hashes int  // hashes just before, optionally followed by letters
 }
 
-// Write implements io.Writer. It takes all of p, or fails.
+// Write implements io.Writer. It writes all of p or fails.
 func (h *harmed) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +47,7 @@ func (h *harmed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// breaks reports whether a character would complete the beginning of a command, and remembers it.
+// breaks reports whether r would complete the start of a command, and updates the state.
 func (h *harmed) breaks(r rune) (is bool) {
 	switch {
 	case r == '\n' || r == '\r':
@@ -70,7 +71,7 @@ func (h *harmed) breaks(r rune) (is bool) {
 	return is
 }
 
-// Command writes a command for the CI system, in a line of its own. The caller escapes what it is made of.
+// Command writes a command for the CI system on its own line. The caller must escape its parts.
 func (t *Terminal) Command(text string) {
 	to := t.Err
 	if h, ok := to.(*harmed); ok {

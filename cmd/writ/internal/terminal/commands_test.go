@@ -10,7 +10,7 @@ import (
 
 func TestNoTextIsACommandToACISystem(t *testing.T) {
 	commands := []string{"::add-mask::x", "##[add-mask]x", "##vso[task.setvariable variable=PATH]/x", "##teamcity[buildStop]", "###[group]x", "#\u00a0##[group]x"}
-	is := func(line string) bool { // as the runners of these systems read it
+	is := func(line string) bool { // as the runners of these systems parse it
 		return strings.HasPrefix(strings.TrimSpace(line), "::") || bracketed.MatchString(line)
 	}
 	for _, environ := range []string{"GITHUB_ACTIONS=true", "TF_BUILD=True", "TEAMCITY_VERSION=2026"} {
@@ -24,7 +24,7 @@ func TestNoTextIsACommandToACISystem(t *testing.T) {
 					term.Warn("%s", text)
 					term.Fail(writ.Errorf(writ.CodeUsage, "%s", text).WithHint("%s", text))
 					fmt.Fprint(term.Out, space)
-					for _, r := range c { // as it comes from a guest
+					for _, r := range c { // a guest's output arrives in small pieces
 						fmt.Fprint(term.Out, string(r))
 					}
 					fmt.Fprintln(term.Out)

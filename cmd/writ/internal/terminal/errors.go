@@ -11,13 +11,13 @@ import (
 	"writ/cmd/writ/internal/redact"
 )
 
-// ExitError is an error with an exit code of its own.
+// ExitError is an error with its own exit code.
 type ExitError struct {
-	Err  error // nil if everything was said already
+	Err  error // nil if the error was already shown
 	Exit int
 }
 
-// Error returns the text of the error inside.
+// Error returns the text of the wrapped error.
 func (e *ExitError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit %d", e.Exit)
@@ -25,10 +25,10 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns the error inside.
+// Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Interrupted returns the end of a command that a person interrupted. then says how to go on.
+// Interrupted returns the error of a command interrupted by the user. The text in then explains how to continue.
 func Interrupted(then string) error {
 	return &ExitError{Err: &interrupted{then}, Exit: writ.ExitInterrupted}
 }
@@ -37,7 +37,7 @@ type interrupted struct{ then string }
 
 func (e *interrupted) Error() string { return "interrupted" }
 
-// ExitCode returns the exit code that stands for err.
+// ExitCode returns the exit code for err.
 func ExitCode(err error) int {
 	if err == nil {
 		return writ.ExitDone
@@ -48,7 +48,7 @@ func ExitCode(err error) int {
 	return writ.AsError(err).Code.Info().Exit
 }
 
-// Fail shows an error: what happened, its code, and what to do next; with -o json the error as one line of JSON.
+// Fail shows an error with its message, code and hint. With -o json it writes the error as one line of JSON.
 func (t *Terminal) Fail(err error) {
 	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
 		return
@@ -69,7 +69,7 @@ func (t *Terminal) Fail(err error) {
 	fmt.Fprint(t.Err, errorText(e, t.styles.bad.Render("error:"), t.styles.hint.Render("hint:")))
 }
 
-// ErrorText returns what Fail shows of an error, without colours.
+// ErrorText returns the text that Fail shows for err, without colours.
 func ErrorText(err error) string { return errorText(forPeople(err), "error:", "hint:") }
 
 func errorText(e *writ.Error, label, hintLabel string) string {
@@ -84,8 +84,8 @@ func errorText(e *writ.Error, label, hintLabel string) string {
 	return text
 }
 
-// remedy returns what to do about an error that has no hint: the remedy of its code, or the command that explains the code.
-// It is empty for codes whose messages say it themselves, and for those that this program does not know.
+// remedy returns the default hint for an error without one: the remedy of its code, or the command that explains the
+// code. It is empty for unknown codes and for codes whose messages are self-explanatory.
 func remedy(code writ.Code) string {
 	info := code.Info()
 	switch code {
@@ -98,8 +98,8 @@ func remedy(code writ.Code) string {
 	return cmp.Or(info.Remedy, "writ explain "+string(code))
 }
 
-// forPeople returns the error as it is shown. Unlike a server, the command line hides nothing of what went wrong inside of it: the
-// person at it is the one who can do something about a full disk or a port that is taken.
+// forPeople returns the error to show. Unlike a server, the command line shows internal errors in full, because its
+// user is the person who can fix a full disk or an occupied port. Secrets are redacted.
 func forPeople(err error) *writ.Error {
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok {

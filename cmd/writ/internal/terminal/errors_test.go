@@ -16,7 +16,7 @@ import (
 	"writ/identity"
 )
 
-// TestNoErrorShowsASecret gives every kind of secret to every way in which an error repeats what it was given.
+// TestNoErrorShowsASecret puts every kind of secret into every error that repeats its input.
 func TestNoErrorShowsASecret(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -17,28 +17,28 @@ import (
 	"writ/internal/hidden"
 )
 
-// Format is a form in which data is printed.
+// Format is an output format.
 type Format string
 
-// The formats.
+// Output formats.
 const (
 	Table Format = "table" // for people
-	Wide  Format = "wide"  // the same with more columns
+	Wide  Format = "wide"  // Table with more columns
 	JSON  Format = "json"  // the shapes of the HTTP API
-	YAML  Format = "yaml"  // the same
+	YAML  Format = "yaml"  // the same shapes as JSON
 	CSV   Format = "csv"   // the rows of a list with all columns, for spreadsheets
-	Name  Format = "name"  // one name or id a line, for loops of a shell
+	Name  Format = "name"  // one name or id per line, for shell loops
 
-	Markdown Format = "markdown" // a plan for a comment of a pull or merge request
+	Markdown Format = "markdown" // a plan, for a comment on a pull or merge request
 )
 
 // Formats lists all formats.
 var Formats = []Format{Table, Wide, JSON, YAML, CSV, Name, Markdown}
 
-// String, Set and Type make a Format the value of a flag.
+// String implements pflag.Value.
 func (f *Format) String() string { return string(*f) }
 
-// Set takes the name of a format.
+// Set implements pflag.Value. It rejects unknown formats.
 func (f *Format) Set(s string) error {
 	if !slices.Contains(Formats, Format(s)) {
 		return fmt.Errorf("it must be one of %s", strings.Join(FormatNames(), ", "))
@@ -47,7 +47,7 @@ func (f *Format) Set(s string) error {
 	return nil
 }
 
-// Type is what the help calls such a value.
+// Type returns the name of the value type in help texts.
 func (f *Format) Type() string { return "format" }
 
 // FormatNames lists the names of all formats.
@@ -59,19 +59,19 @@ func FormatNames() []string {
 	return names
 }
 
-// View is data in each form that a person can ask for.
+// View holds data in every output format.
 type View struct {
 	Data  any // for JSON and YAML
 	Text  func(wide bool) string
 	Names []string
-	Rows  [][]string // for CSV, titles first; nil of what is no list
+	Rows  [][]string // for CSV, titles first; nil if the data is not a list
 
-	Markdown func() string // nil of what is no plan
+	Markdown func() string // nil if the data is not a plan
 
-	fitted func(width int) string // for a terminal; nil if Text has no bound
+	fitted func(width int) string // for a terminal; nil if the width of Text is unlimited
 }
 
-// Print writes a view in the format that was asked for.
+// Print writes v in the selected format.
 func (t *Terminal) Print(v View) error {
 	switch t.Format {
 	case JSON:
@@ -105,13 +105,13 @@ func (t *Terminal) Print(v View) error {
 	}
 }
 
-// PrintText writes text for people. It escapes unsafe characters that are still in it, except the colours of Paint.
+// PrintText writes text for people. It escapes the remaining unsafe characters, except the colours of Paint.
 func (t *Terminal) PrintText(text string) error {
 	_, err := io.WriteString(t.Out, t.safe(text))
 	return err
 }
 
-// printCSV writes rows as RFC 4180 has it, but with the line ends of the system.
+// printCSV writes rows as in RFC 4180, but with the line endings of the system.
 func (t *Terminal) printCSV(rows [][]string) error {
 	if rows == nil {
 		return writ.Errorf(writ.CodeUsage, "only lists can be printed as CSV").WithHint("use -o json")
@@ -122,7 +122,7 @@ func (t *Terminal) printCSV(rows [][]string) error {
 	return nil
 }
 
-// PrintJSON writes a value as JSON, indented.
+// PrintJSON writes v as indented JSON.
 func (t *Terminal) PrintJSON(v any) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -138,18 +138,18 @@ func (t *Terminal) PrintJSON(v any) error {
 	return nil
 }
 
-// harmless escapes the characters of a JSON text that could change the terminal or mislead a reader, and the bracket of a command to a CI system.
-// All of them can only be inside strings.
+// harmless escapes characters of a JSON text that could control the terminal or mislead a reader, and the bracket of a
+// CI command. Both occur only inside JSON strings.
 func harmless(text []byte) []byte {
 	return hidden.EscapeJSON(bracketed.ReplaceAll(text, []byte(`$1\u005b`)))
 }
 
 var bracketed = regexp.MustCompile(`(##[A-Za-z]*)\[`)
 
-// Structured reports whether the output is for programs: then a command prints whole values and no running text.
+// Structured reports whether the format is JSON or YAML. A command then prints complete values without running text.
 func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }
 
-// List returns the view of a list. data is what JSON and YAML show.
+// List returns the view of a list. data is the value for JSON and YAML.
 func List[T any](data any, items []T, name func(T) string, columns ...Column[T]) View {
 	v := View{
 		Data:   data,
@@ -163,7 +163,7 @@ func List[T any](data any, items []T, name func(T) string, columns ...Column[T])
 	return v
 }
 
-// WithFooter returns the list with lines below its table.
+// WithFooter returns v with lines added below its table.
 func (v View) WithFooter(lines string) View {
 	text, fitted := v.Text, v.fitted
 	v.Text = func(wide bool) string { return text(wide) + lines }
@@ -173,16 +173,17 @@ func (v View) WithFooter(lines string) View {
 	return v
 }
 
-// WithLayout returns the list with another text for people. layout gets the width of the terminal, or 0 for a file or pipe.
+// WithLayout returns v with another text for people. layout receives the width of the terminal, or 0 for a file or
+// pipe.
 func (v View) WithLayout(layout func(width int) string) View {
 	v.Text, v.fitted = func(bool) string { return layout(0) }, layout
 	return v
 }
 
-// Empty reports whether it is a list without items.
+// Empty reports whether v is a list without items.
 func (v View) Empty() bool { return len(v.Rows) == 1 }
 
-// rowsOf returns the rows of a list for programs: every column, and titles that are names.
+// rowsOf returns the rows of a list for programs: all columns, with titles in the form of identifiers.
 func rowsOf[T any](items []T, columns []Column[T]) [][]string {
 	titles := make([]string, len(columns))
 	for i, c := range columns {
@@ -202,7 +203,7 @@ func rowsOf[T any](items []T, columns []Column[T]) [][]string {
 	return rows
 }
 
-// noFormula returns a cell as a spreadsheet shows it, and does not compute it: behind an apostrophe, if it may be a formula.
+// noFormula prefixes a cell with an apostrophe if a spreadsheet could evaluate it as a formula.
 func noFormula(cell string) string {
 	if len(cell) < 2 || !strings.Contains("=+-@", cell[:1]) {
 		return cell
@@ -213,19 +214,19 @@ func noFormula(cell string) string {
 	return "'" + cell
 }
 
-// Field is a line of a record.
+// Field is one line of a record.
 type Field struct {
 	Title string
-	Value string // a field without value is left out
+	Value string // a field with an empty value is omitted
 	Wide  bool   // only with -o wide
 }
 
-// Record returns the view of one thing, a field a line.
+// Record returns the view of one object, with one field per line.
 func Record(data any, name string, fields ...Field) View {
 	return View{Data: data, Names: []string{name}, Text: func(wide bool) string { return Fields(fields, wide) }}
 }
 
-// Fields writes fields below each other.
+// Fields formats fields, one per line.
 func Fields(fields []Field, wide bool) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -234,16 +235,16 @@ func Fields(fields []Field, wide bool) string {
 			fmt.Fprintf(w, "%s:\t%s\n", f.Title, Clean(f.Value))
 		}
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // a strings.Builder never fails
 	return b.String()
 }
 
-// BadFormat is the error for a command that has no such form.
+// BadFormat returns the error for a command that does not support format f.
 func BadFormat(f Format, possible ...string) error {
 	return writ.Errorf(writ.CodeUsage, "this command does not print %s", f).WithHint("use %s", strings.Join(possible, " or "))
 }
 
-// PrintLine writes a value as one line of JSON, for streams of them.
+// PrintLine writes v as one line of JSON, for streams of values.
 func (t *Terminal) PrintLine(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Hanging formats paragraphs behind a label. Each paragraph begins at the column indent, and so do its further lines.
-// Lines have at most width columns; a width of 0 means no limit.
+// Hanging formats paragraphs next to a label. All lines of a paragraph start at column indent. Lines have at most width
+// columns; 0 means unlimited.
 func Hanging(label string, indent, width int, paragraphs ...string) string {
 	var b strings.Builder
 	start := Clean(label)
@@ -25,7 +25,7 @@ func Hanging(label string, indent, width int, paragraphs ...string) string {
 	return b.String()
 }
 
-// WrapWords joins words to lines of at most width columns. A longer word has a line of its own.
+// WrapWords joins words into lines of at most width columns. A longer word gets its own line.
 func WrapWords(words iter.Seq[string], width int) (lines []string) {
 	var line string
 	for word := range words {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// SortedNames returns a sorted copy of names for people: "ci-2" comes before "ci-10".
+// SortedNames returns a sorted copy of names in natural order: "ci-2" comes before "ci-10".
 func SortedNames(names []string) []string {
 	return slices.SortedFunc(slices.Values(names), CompareNames)
 }
 
-// CompareNames compares names for people. A number in a name is compared by its value.
+// CompareNames compares names in natural order. Numbers in names are compared by value.
 func CompareNames(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
@@ -32,5 +32,5 @@ func CompareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
 
-// digits counts the digits that a text begins with.
+// digits counts the leading digits of text.
 func digits(text string) int { return len(text) - len(strings.TrimLeft(text, "0123456789")) }

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrEnded is the error of a question if the input ends before anything is typed, as by Ctrl-D.
+// ErrEnded is the error of a question if the input ends before anything is typed, for example by Ctrl-D.
 var ErrEnded = errors.New("the input ended")
 
-// The most bytes that are read as the answer to a question. What comes after them is not for this question.
+// Limits on the bytes of an answer. Further input is left for the next read.
 const (
 	maxAnswer = 16
 	maxHidden = 64 << 10
 )
 
-// Passphrase asks for a passphrase. It is an error if nobody is there.
+// Passphrase asks for a passphrase. It returns an error if the terminal is not interactive.
 func (t *Terminal) Passphrase(what string) ([]byte, error) {
 	if !t.Interactive() {
 		return nil, errors.New("there is no terminal to ask at; load the key into an ssh-agent instead")
@@ -29,8 +29,8 @@ func (t *Terminal) Passphrase(what string) ([]byte, error) {
 	return t.Hidden("Passphrase for " + what)
 }
 
-// Hidden asks for something that must not be seen. Somebody must be there. The error is ErrEnded, or that of Until. The terminal shows again
-// what is typed when Hidden returns, also after an interrupt.
+// Hidden asks a question without echoing the answer. The terminal must be interactive. The error is ErrEnded or the
+// error of Until. Hidden restores the echo before it returns, also after an interrupt.
 func (t *Terminal) Hidden(what string) ([]byte, error) {
 	fmt.Fprintf(t.Err, "%s: ", Clean(what))
 	defer fmt.Fprintln(t.Err)
@@ -44,16 +44,16 @@ func (t *Terminal) Hidden(what string) ([]byte, error) {
 	if err := term.SetState(t.In.Fd(), &silent); err != nil {
 		return nil, fmt.Errorf("hide what is typed: %w", err)
 	}
-	defer func() { _ = term.SetState(t.In.Fd(), before) }() // what fails is that the terminal is gone
+	defer func() { _ = term.SetState(t.In.Fd(), before) }() // it fails only if the terminal is gone
 	return t.line(maxHidden)
 }
 
-// Confirm asks a question that is answered with yes or no, and reports whether the answer is yes. Somebody must be there. The error is that of
-// Until; an input that ends says no.
+// Confirm asks a yes/no question and reports whether the answer is yes. The terminal must be interactive. The end of
+// the input counts as no. The error is the error of Until.
 func (t *Terminal) Confirm(question string) (bool, error) {
 	fmt.Fprintf(t.Err, "%s [y/N] ", Clean(question))
 	answer, err := t.line(maxAnswer)
-	if err != nil { // the cursor is still behind the question
+	if err != nil { // the cursor is still on the line of the question
 		fmt.Fprintln(t.Err)
 	}
 	if err != nil && !errors.Is(err, ErrEnded) {
@@ -66,15 +66,16 @@ func (t *Terminal) Confirm(question string) (bool, error) {
 	return false, nil
 }
 
-// Input returns the standard input up to its end, or most bytes of it.
+// Input returns at most most bytes of standard input, up to its end.
 func (t *Terminal) Input(most int64) ([]byte, error) {
 	return t.read(func() ([]byte, error) { return io.ReadAll(io.LimitReader(t.In, most)) })
 }
 
-// ReadFile returns the start of a file: at most one byte more than most. The read of a pipe without a writer ends with Until.
+// ReadFile returns at most most+1 bytes of a file, so the caller can detect a longer one. Until ends the read of a pipe
+// without a writer.
 func (t *Terminal) ReadFile(path string, most int64) ([]byte, error) {
 	return t.read(func() ([]byte, error) {
-		f, err := os.Open(path) // waits for the other end of a pipe
+		f, err := os.Open(path) // blocks until a pipe has a writer
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +84,7 @@ func (t *Terminal) ReadFile(path string, most int64) ([]byte, error) {
 	})
 }
 
-// line returns what is typed up to the end of its line, without that, or most bytes of it.
+// line returns the next line of input without its line end, at most most bytes.
 func (t *Terminal) line(most int) ([]byte, error) {
 	return t.read(func() ([]byte, error) {
 		var typed []byte
@@ -103,8 +104,8 @@ func (t *Terminal) line(most int) ([]byte, error) {
 	})
 }
 
-// read returns what a function reads, or the error of Until when that ends. A read cannot be ended: it waits on until the process ends, and takes
-// what is typed meanwhile.
+// read returns the result of from, or the error of Until if that ends first. The read itself cannot be cancelled: it
+// remains blocked until the process exits and consumes further input.
 func (t *Terminal) read(from func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte

@@ -14,24 +14,24 @@ type Column[T any] struct {
 	Wide  bool // only with -o wide
 	Cell  func(T) string
 	Exact func(T) string // for CSV, if Cell rounds or shortens
-	Name  string         // for CSV; Title in lower case if ""
+	Name  string         // for CSV; "" means the title in lower case
 
-	// In a narrow terminal:
-	Minor int  // columns with a higher number are left out first; of equal ones, the last
-	Whole bool // a cut cell would be of no use: the column is left out instead
-	ID    bool // cells are ids, and every command takes the beginning of one
+	// Behaviour in a narrow terminal:
+	Minor int  // columns with higher numbers are omitted first; among equals, the last one
+	Whole bool // a truncated cell would be useless, so the column is omitted instead
+	ID    bool // cells are ids; commands accept a prefix of an id
 }
 
 const (
 	gap     = 2  // spaces between columns
-	leastID = 8  // characters of an id
-	leastIn = 12 // columns that a cell keeps when it is cut
+	leastID = 8  // minimum characters of a shortened id
+	leastIn = 12 // minimum width of a truncated cell
 )
 
 // grid is a table of clean cells, titles first.
 type grid struct {
 	rows   [][]string
-	widths []int // of the columns, in columns of the terminal
+	widths []int // column widths in terminal cells
 }
 
 func newGrid[T any](items []T, columns []Column[T]) *grid {
@@ -63,7 +63,7 @@ func (g *grid) measure() {
 	}
 }
 
-// String returns the lines of the table. Cells that are wider than their columns are cut.
+// String returns the lines of the table. Cells wider than their columns are truncated.
 func (g *grid) String() string {
 	var b strings.Builder
 	for _, row := range g.rows {
@@ -79,7 +79,7 @@ func (g *grid) String() string {
 	return b.String()
 }
 
-// table shows a list without any bound to its width.
+// table formats a list without a width limit.
 func table[T any](items []T, columns []Column[T], wide bool) string {
 	return newGrid(items, shown(columns, wide)).String()
 }
@@ -88,8 +88,8 @@ func shown[T any](columns []Column[T], wide bool) []Column[T] {
 	return slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return c.Wide && !wide })
 }
 
-// fittedTable shows a list in at most width columns. It shortens ids and cuts cells. If that is not enough, it leaves out columns. The last line names
-// those of them that are Whole.
+// fittedTable formats a list in at most width terminal cells. It shortens ids and truncates cells, then omits columns
+// if necessary. The last line names the omitted Whole columns.
 func fittedTable[T any](items []T, columns []Column[T], width int) string {
 	columns = shown(columns, false)
 	g := newGrid(items, columns)
@@ -118,7 +118,8 @@ func fittedTable[T any](items []T, columns []Column[T], width int) string {
 	}
 }
 
-// tooWide returns a Whole column that does not fit even beside the first column alone, -1 if there is none. Other columns are left out in vain for it.
+// tooWide returns a Whole column that does not fit even next to the first column alone, or -1. Omitting other columns
+// would not make room for it.
 func tooWide[T any](columns []Column[T], least []int, width int) int {
 	for i := 1; i < len(columns); i++ {
 		if columns[i].Whole && least[0]+gap+least[i] > width {
@@ -128,7 +129,7 @@ func tooWide[T any](columns []Column[T], least []int, width int) int {
 	return -1
 }
 
-// lostColumns returns the line about columns that were left out and have what a person would copy, "" for none.
+// lostColumns returns the line that names the omitted Whole columns, or "".
 func lostColumns(titles []string, width int) string {
 	if len(titles) == 0 {
 		return ""
@@ -137,7 +138,7 @@ func lostColumns(titles []string, width int) string {
 	return ansi.Truncate("-o wide shows "+strings.Join(titles, " and "), width, "…") + "\n"
 }
 
-// shortenIDs shortens the ids of a column to the shortest prefixes of one length that differ.
+// shortenIDs shortens the ids of a column to the shortest common length at which they differ, at least leastID.
 func (g *grid) shortenIDs(column int) {
 	length := leastID
 	for ; ; length++ {
@@ -166,7 +167,7 @@ func (g *grid) leaveOut(column int) {
 	g.widths = slices.Delete(g.widths, column, column+1)
 }
 
-// leastWidths returns how narrow each column may become.
+// leastWidths returns the minimum width of each column.
 func leastWidths[T any](columns []Column[T], widths []int) []int {
 	least := slices.Clone(widths)
 	for i, c := range columns {
@@ -177,7 +178,7 @@ func leastWidths[T any](columns []Column[T], widths []int) []int {
 	return least
 }
 
-// leastImportant returns the column that is left out next. The first one names the item and stays.
+// leastImportant returns the column to omit next. The first column names the item and always stays.
 func leastImportant[T any](columns []Column[T]) int {
 	least := len(columns) - 1
 	for i := len(columns) - 1; i > 0; i-- {
@@ -188,7 +189,8 @@ func leastImportant[T any](columns []Column[T]) int {
 	return least
 }
 
-// grow shares room among the columns that are narrower than they want, evenly. If room is negative, the only column shrinks.
+// grow distributes room evenly among the columns that are narrower than wanted. If room is negative, the only remaining
+// column shrinks.
 func grow(widths, want []int, room int) []int {
 	if room < 0 {
 		widths[0] = max(widths[0]+room, 1)
@@ -206,7 +208,7 @@ func grow(widths, want []int, room int) []int {
 	return widths
 }
 
-// total returns the width of a table whose columns have these widths.
+// total returns the width of a table with these column widths.
 func total(widths []int) int {
 	sum := gap * (len(widths) - 1)
 	for _, w := range widths {

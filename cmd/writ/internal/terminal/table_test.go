@@ -71,7 +71,7 @@ func TestWideCharactersKeepColumnsAligned(t *testing.T) {
 	}
 }
 
-// Only tables in a terminal have a bound: programs get everything.
+// Only terminals limit the width of tables. Programs receive all data.
 func TestOnlyTerminalsBoundTables(t *testing.T) {
 	rows := []tableRow{{"abcdefghijklmnop", strings.Repeat("n", 63), strings.Repeat("m", 63), "writ release"}}
 	for _, tt := range []struct {

@@ -1,9 +1,9 @@
-// Package terminal is the other end of the command line: a person or a pipe. It knows the forms in which data is printed, how errors
-// and progress are shown, and whether somebody is there who can be asked. It must not know what the data means.
+// Package terminal reads user input and writes the output of commands. It handles output formats, errors, progress and
+// questions to the user. It must not know the meaning of the data.
 //
-// The rules: data goes to standard output and nothing else does; progress, questions and errors go to standard error. Where standard
-// error is no terminal, or NO_COLOR or CI=true is set, everything is plain lines. Text that strangers may have written is shown
-// without control characters, and in CI jobs without the beginnings of commands.
+// Only data goes to standard output. Progress, questions and errors go to standard error. Without a terminal on
+// standard error, or with NO_COLOR or CI=true, all output is plain lines. Untrusted text is shown without control
+// characters, and in CI jobs without the start of CI commands.
 package terminal
 
 import (
@@ -23,16 +23,16 @@ import (
 	"writ/internal/hidden"
 )
 
-// Terminal is where one command reads and writes.
+// Terminal holds the input and output of one command.
 type Terminal struct {
 	In     *os.File
 	Out    io.Writer // data
 	Err    io.Writer // progress and errors
 	Format Format
-	Quiet  bool // no progress; errors are shown all the same
-	// Columns is the width of Out, or 0 for a file or pipe, where lines have no limit.
+	Quiet  bool // suppresses progress, but not errors
+	// Columns is the width of Out. It is 0 for a file or pipe, where lines are unlimited.
 	Columns int
-	// Until ends each read: a question and the standard input have no other end when a person interrupts the command.
+	// Until cancels each read. Questions and standard input would otherwise block after an interrupt.
 	Until context.Context
 
 	interactive bool
@@ -42,7 +42,7 @@ type Terminal struct {
 
 type styles struct{ bad, hint, good, changed, dim, title lipgloss.Style }
 
-// New returns the terminal of a process. environ is as os.Environ gives it.
+// New returns the terminal of a process. environ has the form of os.Environ.
 func New(in, out, err *os.File, environ []string) *Terminal {
 	w := colorprofile.NewWriter(err, environ)
 	ci := variable(environ, "CI")
@@ -78,17 +78,17 @@ func variable(environ []string, name string) string {
 	return ""
 }
 
-// Interactive reports whether a person is there who watches and can be asked.
+// Interactive reports whether a user can see the output and answer questions.
 func (t *Terminal) Interactive() bool { return t.interactive }
 
-// The width of running text: the default without a terminal, and the limits with one.
+// Widths of running text: the default without a terminal, and the limits with one.
 const (
 	usualWidth = 80
 	widestPage = 120
 	narrowest  = 40
 )
 
-// PageWidth returns how wide running text may be.
+// PageWidth returns the maximum width of running text.
 func (t *Terminal) PageWidth() int {
 	if t.Columns == 0 {
 		return usualWidth
@@ -96,15 +96,15 @@ func (t *Terminal) PageWidth() int {
 	return min(max(t.Columns, narrowest), widestPage)
 }
 
-// Note shows a line of progress, unless Quiet.
+// Note shows a progress line, unless Quiet is set.
 func (t *Terminal) Note(format string, args ...any) { t.progress("", format, args...) }
 
-// Done shows a line of progress that says what was achieved.
+// Done shows a progress line for a success.
 func (t *Terminal) Done(format string, args ...any) {
 	t.progress(t.styles.good.Render("✓")+" ", format, args...)
 }
 
-// Bad shows a line of progress that says what did not work out; it is not the error of the command.
+// Bad shows a progress line for a partial failure. The command may still succeed.
 func (t *Terminal) Bad(format string, args ...any) {
 	t.progress(t.styles.bad.Render("✗")+" ", format, args...)
 }
@@ -115,10 +115,10 @@ func (t *Terminal) progress(mark, format string, args ...any) {
 	}
 }
 
-// Tone is what a piece of data means to a person, for Paint.
+// Tone is the meaning of a text for the reader. Paint maps it to a colour.
 type Tone string
 
-// The tones.
+// Tones of text.
 const (
 	Good    Tone = "good"
 	Changed Tone = "changed"
@@ -127,7 +127,7 @@ const (
 	Title   Tone = "title"
 )
 
-// Paint returns a piece of data in the colour of its tone, or as it is where data is not shown in colours. It is clean already.
+// Paint returns s in the colour of its tone, or unchanged if Out does not show colours. The caller must have cleaned s.
 func (t *Terminal) Paint(tone Tone, s string) string {
 	if !t.painted || s == "" {
 		return s
@@ -135,19 +135,19 @@ func (t *Terminal) Paint(tone Tone, s string) string {
 	return map[Tone]lipgloss.Style{Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim, Title: t.styles.title}[tone].Render(s)
 }
 
-// Plain returns the same terminal without colours, for text that goes elsewhere.
+// Plain returns a copy of t without colours.
 func (t *Terminal) Plain() *Terminal {
 	plain := *t
 	plain.painted = false
 	return &plain
 }
 
-// Warn shows what may become a problem, Quiet or not.
+// Warn shows a warning, even if Quiet is set.
 func (t *Terminal) Warn(format string, args ...any) {
 	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
 }
 
-// safe escapes the unsafe characters of a text, except colours where they are shown.
+// safe escapes unsafe characters, but keeps colours if Out shows them.
 func (t *Terminal) safe(text string) string {
 	if !t.painted {
 		return hidden.EscapeText(text)
@@ -161,11 +161,11 @@ func (t *Terminal) safe(text string) string {
 	return b.String() + hidden.EscapeText(text[last:])
 }
 
-// colour matches the sequences of Paint.
+// colour matches the escape sequences of Paint.
 var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// Clean returns s without control characters, which could take over the terminal that shows it, and with characters that are not seen or turn
-// the direction of text written out, `\u202e`. Tabs become spaces; so do ends of lines.
+// Clean makes s safe to show on one line. It replaces control characters, which could control the terminal, and escapes
+// invisible and bidirectional characters, as in `\u202e`. Tabs and line ends become spaces.
 func Clean(s string) string { return clean(s, false) }
 
 // CleanLines is Clean for text of several lines.

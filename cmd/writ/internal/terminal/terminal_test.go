@@ -15,7 +15,7 @@ import (
 	"writ"
 )
 
-// newTest returns a terminal that is none, and what it printed as data and as errors.
+// newTest returns a terminal backed by files, and functions that return its output.
 func newTest(t *testing.T, environ ...string) (term *Terminal, out, errs func() string) {
 	t.Helper()
 	file := func(name string) (*os.File, func() string) {
@@ -71,7 +71,7 @@ func TestEachFormatOfAList(t *testing.T) {
 	}
 }
 
-// Machines choose some cells, and a spreadsheet computes a cell that begins as a formula does.
+// Machines choose some cell values, and a spreadsheet evaluates a cell that starts like a formula.
 func TestNoCellOfCSVIsAFormula(t *testing.T) {
 	term, out, _ := newTest(t)
 	term.Format = CSV
@@ -89,7 +89,7 @@ func TestNoCellOfCSVIsAFormula(t *testing.T) {
 	}
 }
 
-// Package json lets these pass, and a terminal obeys them.
+// encoding/json does not escape these characters, and a terminal executes them.
 func TestJSONTakesNoTerminalOver(t *testing.T) {
 	term, out, errs := newTest(t)
 	term.Format = JSON
@@ -203,7 +203,7 @@ func TestAReadEndsWithItsCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer in.Close()
-		defer typed.Close() // before: it ends the read
+		defer typed.Close() // closing it first ends the read
 		term.In, term.Until = in, interrupted
 		if err := read(term); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)

@@ -11,11 +11,11 @@ import (
 	"writ/internal/hidden"
 )
 
-// YAMLText returns a value as YAML. It escapes unsafe characters in double-quoted strings, so the value stays the same.
+// YAMLText returns v as YAML. It escapes unsafe characters in double-quoted strings, so the decoded value is unchanged.
 //
-// The YAML encoder does not escape hidden characters, and its parser refuses control characters that package json does not
-// escape. So YAMLText replaces each unsafe character, and U+0001, by its number between two characters U+0001, and the
-// result by an escape after encoding.
+// The YAML encoder does not escape hidden characters, and its parser rejects control characters that encoding/json does
+// not escape. YAMLText therefore replaces each unsafe character, and U+0001, by its number between two U+0001
+// characters, and replaces these marks by escapes after encoding.
 func YAMLText(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -27,16 +27,16 @@ func YAMLText(v any) ([]byte, error) {
 	return marked.ReplaceAllFunc(text, func(found []byte) []byte { return fmt.Appendf(nil, `\U%s`, found[4:12]) }), nil
 }
 
-// marked matches a character of mark as the encoder writes it.
+// marked matches the output of mark after encoding.
 var marked = regexp.MustCompile(`\\x01[0-9a-f]{8}\\x01`)
 
 // mark replaces the unsafe characters of a JSON text and the escape of U+0001.
 func mark(text string) string {
 	const mark = `\u0001%08x\u0001`
 	var b strings.Builder
-	for i, part := range strings.Split(text, `\\`) { // a part begins behind an escaped backslash
+	for i, part := range strings.Split(text, `\\`) { // each part after the first follows an escaped backslash
 		switch {
-		case i > 0 && strings.HasPrefix(part, "x01"): // it would look like a character of mark
+		case i > 0 && strings.HasPrefix(part, "x01"): // otherwise it would look like a mark
 			fmt.Fprintf(&b, mark, '\\')
 		case i > 0:
 			b.WriteString(`\\`)
@@ -61,6 +61,7 @@ func mark(text string) string {
 	})
 }
 
-// misread matches strings that the encoder writes in a form that readers mistake: "=" and "<<", which YAML 1.1 reserves, and texts of several
-// lines that begin with a line end or a space. A match starts with a quote, and its next character is always part of a string.
+// misread matches strings that the encoder writes in a form that YAML readers misinterpret: "=" and "<<", which YAML
+// 1.1 reserves, and multi-line texts that start with a line end or a space. A match starts with a quote, and its next
+// character is always part of a string.
 var misread = regexp.MustCompile(`"="|"\\u003c\\u003c"|"\\n|" (?:[^"\\]|\\[^"n])*\\n`)

@@ -14,7 +14,7 @@ import (
 	"writ/internal/test/testenv"
 )
 
-// ambiguous has texts that a reader of YAML may take for something else: the values of YAML 1.1, and marks of its syntax.
+// ambiguous contains texts that a YAML reader may misinterpret: special values of YAML 1.1 and syntax characters.
 var ambiguous = []string{
 	"", " ", "yes", "NO", "off", "y", "~", "null", "TRUE", "0755", "0o17", "0x1F", "0b101", "1_000", "1:30", "190:20:30", "2026-01-31", "2026-01-31T00:00:00Z",
 	"1e3", "1.", "+1", "-0", ".inf", "-.INF", ".nan", "12345678901234567890123", "=", "<<", "!a", "&a", "*a", "- a", "? a", ": a", "a: b", "a #b", "#a", "|", ">",
@@ -22,7 +22,7 @@ var ambiguous = []string{
 	"--- a", "a:", "-", "?", ":", "!!str a", "\\", "a\\nb", "\u0085", "\u2028", "\ufeff", "\u00a0", "\U0001f600", "\x01", "\\x010000003d\\x01",
 }
 
-// mixed returns a text of pieces that mean something in YAML.
+// mixed returns a text of pieces with a meaning in YAML.
 func mixed(random *rand.Rand) string {
 	pieces := []string{" ", "\n", "\t", "\r", "a", "b", "-", ":", "#", "'", "\"", "\\", "=", "<<", "|", ">", "?", "{", "]", ",", "0", "1", "_", ".", "\u2028", "\x01", "ä", "\x7f"}
 	var b strings.Builder
