@@ -1,6 +1,7 @@
-// Package transport reaches the servers of a cluster. It verifies them by the rosters that this process has, and by nothing that has to be
-// copied. If a server is not known by these, it asks that server for newer rosters, which prove themselves, and sends nothing else before the
-// server is verified. It knows HTTP, TLS and rosters; it must not know what is asked for.
+// Package transport connects to the servers of a cluster. It verifies servers by the rosters of this process; no
+// certificate has to be copied. If the rosters do not identify a server, the package requests newer rosters from it.
+// These are self-certifying, and no other request is sent until the server is verified. The package handles HTTP, TLS
+// and rosters. It must not know the content of requests.
 package transport
 
 import (
@@ -29,51 +30,53 @@ import (
 	"writ/internal/tlsfault"
 )
 
-// MaxRosters limits one answer with rosters from an unverified server, in bytes.
+// MaxRosters limits a roster response of an unverified server, in bytes.
 const MaxRosters = 4 << 20
 
-// How long a server may take to give rosters, and to be connected to.
+// Timeouts for requesting rosters and for connecting.
 const (
 	fetchWithin = 30 * time.Second
 	dialWithin  = 10 * time.Second
 )
 
-// Rosters are those that this process has. It may be used concurrently.
+// Rosters stores the rosters of this process. It must be safe for concurrent use.
 type Rosters interface {
-	// Latest returns the newest, nil if there is none yet.
+	// Latest returns the newest roster, or nil if the store is empty.
 	Latest() (*identity.Roster, error)
-	// Add verifies what follows the newest one, keeps it, and returns the newest.
+	// Add verifies and stores the rosters that follow the newest one, and returns the newest roster.
 	Add(signed ...[]byte) (*identity.Roster, error)
 }
 
-// Transport is an http.RoundTripper for the servers of one role. Fill it in before use.
+// Transport is an http.RoundTripper for the servers of one role. Set the fields before use.
 type Transport struct {
 	Rosters Rosters
-	Anchor  identity.Anchor // of the cluster, for the first contact
-	// Want returns the name that the server at an address, "https://host:port", must have by a roster: Coordinator, or that of a supervisor.
+	Anchor  identity.Anchor // trust anchor of the cluster, for the first contact
+	// Want returns the name that roster requires of the server at address, "https://host:port": Coordinator, or the
+	// name of a supervisor.
 	Want func(roster *identity.Roster, address string) pki.Name
-	// Fetch asks a server for the signed rosters after a version: FromCoordinator or FromSupervisor.
+	// Fetch requests the signed rosters after a version: FromCoordinator or FromSupervisor.
 	Fetch Fetch
-	// PublicNames lets a server show a certificate for its name by an authority of this system instead.
+	// PublicNames also accepts a certificate for the server's host name by an authority of this system.
 	PublicNames bool
-	// Own is the certificate of this process; it may be nil.
+	// Own returns the certificate of this process; may be nil.
 	Own func() (*tls.Certificate, error)
-	// Floors are what others of this process see of the same owners; its own if nil.
+	// Floors is shared by all transports of this process with the same peers; nil creates a new one.
 	Floors *pki.Floors
-	// Now is the clock by which certificates are verified; time.Now if nil.
+	// Now is the clock for certificate verification; nil means time.Now.
 	Now func() time.Time
-	// Version names the roster that counts now. Connections that were verified by another one are not used again. They are if it is nil.
+	// Version returns the version of the current roster. Connections verified by another version are not reused. If
+	// nil, all connections are reused.
 	Version func() int
-	// Header bounds the wait for the header of an answer, if it is not 0.
+	// Header limits the wait for response headers, unless 0.
 	Header time.Duration
 
 	once       sync.Once
-	settings   *http.Transport // of each one in verified
+	settings   *http.Transport // template of the transports in verified
 	mu         sync.Mutex
-	version    int                        // by which those of verified were verified
-	verified   map[string]*http.Transport // by address: each verifies its server, whether or not a proxy lies between
-	unverified *http.Client               // verifies nothing, and sends requests for rosters only
-	fetching   chan struct{}              // holds one while rosters are asked for
+	version    int                        // roster version that verified the transports
+	verified   map[string]*http.Transport // by address; each verifies its server, also through a proxy
+	unverified *http.Client               // skips verification; sends only roster requests
+	fetching   chan struct{}              // semaphore: one roster request at a time
 }
 
 func (t *Transport) init() {
@@ -90,12 +93,13 @@ func (t *Transport) init() {
 		t.settings.Protocols.SetHTTP1(true)
 		unverified := http.DefaultTransport.(*http.Transport).Clone()
 		unverified.DisableKeepAlives = true
-		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} // rosters prove themselves
+		// Rosters are self-certifying.
+		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 		t.unverified = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	})
 }
 
-// CloseIdleConnections closes connections that are not in use.
+// CloseIdleConnections closes idle connections.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +108,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. Plain text goes to this machine only: USAGE otherwise. A server that is not verified gets nothing but a
-// request for rosters; the error is that of pki.Verifier, or of the rosters.
+// RoundTrip implements http.RoundTripper. It rejects plain HTTP to other machines with USAGE. An unverified server
+// receives only a request for rosters; the error is that of pki.Verifier or of the rosters.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.init()
 	if r.URL.Scheme != "https" && !reach.Loopback(r.URL.Hostname()) {
@@ -135,7 +139,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return verified.RoundTrip(again)
 }
 
-// inWords says what a server speaks that does not speak TLS as here; other errors stay as they are.
+// inWords replaces TLS protocol errors by a readable message and returns other errors unchanged.
 func inWords(server *url.URL, err error) error {
 	what := ""
 	if _, other := errors.AsType[tls.RecordHeaderError](err); other {
@@ -149,7 +153,7 @@ func inWords(server *url.URL, err error) error {
 	return &writ.Error{Code: writ.CodeUnreachable, Message: server.Host + " " + what, Hint: "check the address and the port: another program answers there", Err: err}
 }
 
-// verifyAnew forgets the connections that were verified by another roster than the one that counts now.
+// verifyAnew drops the connections that were verified by another roster than the current one.
 func (t *Transport) verifyAnew() {
 	if t.Version == nil {
 		return
@@ -163,7 +167,7 @@ func (t *Transport) verifyAnew() {
 	for _, verified := range t.verified {
 		verified.CloseIdleConnections()
 	}
-	clear(t.verified) // one that is in use ends with its request and its idle time
+	clear(t.verified) // a connection in use closes after its request and idle timeout
 	t.version = now
 }
 
@@ -175,12 +179,12 @@ func closeBody(r *http.Request) {
 
 var errNoRoster = writ.Errorf(writ.CodeCertificateUntrusted, "no roster is known by which the server could be verified")
 
-// mayBeOutdated reports whether a newer roster could have another opinion of a server.
+// mayBeOutdated reports whether a newer roster could change the result of the verification.
 func mayBeOutdated(err error) bool {
 	return writ.CodeOf(err) == writ.CodeCertificateUntrusted
 }
 
-// to returns what sends requests to a server once it is verified.
+// to returns the verifying transport for a server.
 func (t *Transport) to(server *url.URL) *http.Transport {
 	address := identity.CoordinatorURL(server.Scheme + "://" + server.Host)
 	t.mu.Lock()
@@ -200,8 +204,8 @@ func (t *Transport) to(server *url.URL) *http.Transport {
 	return verified
 }
 
-// dialIPv4 dials 127.0.0.1 for localhost, where a server without TLS listens that was told to listen at localhost. The system prefers ::1, where any
-// user of this machine may listen at the same port, get the token of the person, and pass everything on.
+// dialIPv4 dials 127.0.0.1 for localhost, the address of a plain HTTP server that listens on localhost. The system
+// prefers ::1. There, any local user could listen on the same port, capture the user's token and forward the requests.
 func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -210,7 +214,8 @@ func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: dialWithin}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
-// Coordinator wants the coordinator that a roster has at an address. At one that no roster has, which leads there by a proxy or tunnel, any will do.
+// Coordinator requires the coordinator that roster lists at address. At an unlisted address, such as a proxy or tunnel,
+// any coordinator is accepted.
 func Coordinator(roster *identity.Roster, address string) pki.Name {
 	want := pki.Name{Role: pki.Coordinator}
 	if roster != nil {
@@ -221,17 +226,18 @@ func Coordinator(roster *identity.Roster, address string) pki.Name {
 	return want
 }
 
-// Verifier decides about servers by the newest roster.
+// Verifier verifies servers by the newest roster.
 type Verifier struct {
 	Rosters     Rosters
-	Want        func(*identity.Roster) pki.Name // who has to be there
+	Want        func(*identity.Roster) pki.Name // required name of the server
 	Floors      *pki.Floors
 	PublicNames bool             // see Transport
-	Now         func() time.Time // time.Now if nil
+	Now         func() time.Time // nil means time.Now
 }
 
-// Verify decides about the server of a connection to a host: by the newest roster it must be who is wanted. If PublicNames, and if the roster does not
-// say exactly who is there, it may have a certificate for that host by an authority of this system instead.
+// Verify checks the certificate chain of the server at host. The newest roster must identify it as the required server.
+// With PublicNames, if the roster does not require a specific server, a certificate for host by an authority of this
+// system is also accepted.
 func (v *Verifier) Verify(host string, chain []*x509.Certificate) error {
 	roster, err := v.Rosters.Latest()
 	if err != nil {
@@ -252,12 +258,13 @@ func (v *Verifier) Verify(host string, chain []*x509.Certificate) error {
 	return by.Is(want, chain)
 }
 
-// claimsCluster reports whether a certificate says that it is one of a cluster: then no authority of this system counts.
+// claimsCluster reports whether the certificate claims to belong to a cluster. The system's authorities are then not
+// accepted.
 func claimsCluster(chain []*x509.Certificate) bool {
 	return len(chain) > 0 && len(chain[0].URIs) > 0 && chain[0].URIs[0].Scheme == "writ"
 }
 
-// isPublicly reports whether an authority of this system stands behind a certificate for a host.
+// isPublicly reports whether an authority of this system certifies chain for host.
 func isPublicly(host string, chain []*x509.Certificate) bool {
 	if len(chain) == 0 || host == "" {
 		return false
@@ -270,7 +277,8 @@ func isPublicly(host string, chain []*x509.Certificate) bool {
 	return err == nil
 }
 
-// refresh asks a server that is not verified for the rosters that this process lacks, and reports whether there were any that count.
+// refresh requests the missing rosters from an unverified server. It reports whether the response contained a newer
+// valid roster.
 func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) {
 	select {
 	case t.fetching <- struct{}{}:
@@ -302,27 +310,29 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 	return err == nil && newest != nil && newest.Version > after, err
 }
 
-// fetchAll asks for the rosters after a version, page by page. Its result is not verified: an anchor may lead only through the last of them.
+// fetchAll requests all pages of rosters after a version. The result is unverified, because the anchor may depend on
+// the last page.
 func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) ([][]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
 	return chain.CollectPages(after, func(after int) ([][]byte, error) { return t.Fetch(ctx, t.unverified, server, after) })
 }
 
-// Fetch asks the server at a URL for the signed rosters after a version, oldest first, by a client that verifies nothing.
+// Fetch requests the signed rosters after a version, oldest first. client does not verify the server.
 type Fetch func(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error)
 
-// FromCoordinator is how a coordinator is asked. If a supervisor is there instead it is asked in its own way: by its rosters it is known for what it is.
+// FromCoordinator requests rosters from a coordinator. If the server is a supervisor, it uses the supervisor's API
+// instead; the rosters then identify the server as a supervisor.
 func FromCoordinator(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
 	return firstOf(ctx, client, server, after, coordinatorsRosters, supervisorsRosters)
 }
 
-// FromSupervisor is how the node API of a supervisor is asked, or a coordinator that is there instead.
+// FromSupervisor requests rosters from the node API of a supervisor, or from a coordinator at the same address.
 func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
 	return firstOf(ctx, client, server, after, supervisorsRosters, coordinatorsRosters)
 }
 
-// firstOf asks in one way, and in another one if the server does not know that. If it knows neither, the error is that of the first.
+// firstOf tries each way until the server supports one. If it supports none, the error is that of the first way.
 func firstOf(ctx context.Context, client *http.Client, server *url.URL, after int, ways ...Fetch) (signed [][]byte, err error) {
 	for _, ask := range ways {
 		got, failed := ask(ctx, client, server, after)
@@ -345,7 +355,7 @@ func supervisorsRosters(ctx context.Context, client *http.Client, server *url.UR
 	return get[[][]byte](ctx, client, server, "/v1/rosters", after)
 }
 
-// errNotThere is why a server gives no rosters that has nothing at that path.
+// errNotThere marks a server without a roster API at the requested path.
 var errNotThere = errors.New("404 Not Found")
 
 func get[T any](ctx context.Context, client *http.Client, server *url.URL, path string, after int) (answer T, err error) {
@@ -380,7 +390,7 @@ func get[T any](ctx context.Context, client *http.Client, server *url.URL, path 
 	return answer, nil
 }
 
-// Address checks the address of a server: a URL with nothing behind the host, and with TLS unless it is on this machine.
+// Address parses the address of a server: a URL with scheme http or https and nothing after the host and port.
 func Address(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -36,11 +36,11 @@ import (
 	"writ/identity/pki"
 )
 
-// cluster is a root with its rosters.
+// cluster is a root key with its rosters.
 type cluster struct {
 	t      *testing.T
 	root   identity.Signer
-	roster *identity.Roster // the newest
+	roster *identity.Roster // newest roster
 	signed [][]byte
 }
 
@@ -53,7 +53,7 @@ func newKey(t *testing.T) ed25519.PrivateKey {
 	return key
 }
 
-// found makes a cluster with one coordinator, whose key it returns. Its first roster was made some time ago.
+// found creates a cluster with one coordinator and returns the coordinator's key. ago is the age of its first roster.
 func found(t *testing.T, ago time.Duration) (*cluster, ed25519.PrivateKey) {
 	t.Helper()
 	root, front := newKey(t), newKey(t)
@@ -80,7 +80,7 @@ func (c *cluster) add(r *identity.Roster) {
 	c.signed, c.roster = append(c.signed, signed), r
 }
 
-// change signs the next version.
+// change signs the next roster version.
 func (c *cluster) change(do func(r *identity.Roster)) {
 	c.t.Helper()
 	next, err := c.roster.Successor(time.Now())
@@ -91,7 +91,7 @@ func (c *cluster) change(do func(r *identity.Roster)) {
 	c.add(next)
 }
 
-// server is a coordinator that gives rosters away, and remembers what else it was asked for.
+// server is a coordinator that serves rosters and records its other requests.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -120,7 +120,7 @@ func serve(t *testing.T, rosters *[][]byte, cluster writ.ClusterID, secure *tls.
 	return s
 }
 
-// firstPage returns as many rosters as fit into one answer.
+// firstPage returns the rosters that fit into one response.
 func firstPage(signed [][]byte) [][]byte {
 	n := 0
 	for n < len(signed) && chain.IsLastPage(signed[:n]) {
@@ -135,7 +135,7 @@ func (s *server) heard() []string {
 	return s.asked
 }
 
-// by is how the owner of a key listens that says that it is the coordinator of a roster.
+// by returns the TLS configuration of a server with this key that claims to be the coordinator of r.
 func by(key ed25519.PrivateKey, r *identity.Roster) *tls.Config {
 	i := &pki.Issuer{Key: key, Name: pki.Name{Cluster: r.Cluster, Role: pki.Coordinator, ID: r.Coordinators[0].ID}}
 	return pki.Server(i.Certificate, nil)
@@ -163,8 +163,8 @@ func (t *Transport) post(url string) error {
 	return err
 }
 
-// A server gets what somebody sends only if the rosters that lead from the cluster's id, through the anchor, name its key. Nothing but a request for
-// rosters is sent before that is known.
+// A server receives a request only if a chain of rosters from the cluster's id, through the anchor, names its key.
+// Before that it receives only requests for rosters.
 func TestAServerOutsideTheRostersGetsNoRequest(t *testing.T) {
 	c, front := found(t, time.Hour)
 	anchor, err := identity.AnchorOf(c.roster)
@@ -209,7 +209,7 @@ func TestAServerOutsideTheRostersGetsNoRequest(t *testing.T) {
 	}
 }
 
-// shows is how a process listens that shows a certificate of an issuer, with the key of this test.
+// shows returns the TLS configuration of a server with a certificate by issuer i and a new key.
 func shows(t *testing.T, i *pki.Issuer, name pki.Name) *tls.Config {
 	t.Helper()
 	key := newKey(t)
@@ -220,14 +220,14 @@ func shows(t *testing.T, i *pki.Issuer, name pki.Name) *tls.Config {
 	return pki.Server(func() (*tls.Certificate, error) { return &tls.Certificate{Certificate: chain, PrivateKey: key}, nil }, nil)
 }
 
-// at lets an issuer live at another time.
+// at shifts the clock of an issuer.
 func at(off time.Duration, i *pki.Issuer) *pki.Issuer {
 	i.Now = func() time.Time { return time.Now().Add(off) }
 	return i
 }
 
-// Each fault of the certificate of a server has a code of its own and a hint, ends a command with exit code 3, and nothing was sent. That holds for
-// what other processes of the same cluster show, too.
+// Each certificate fault has its own code and hint, exits a command with code 3, and prevents the request. This
+// includes certificates of other processes of the same cluster.
 func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 	c, front := found(t, time.Hour)
 	super := newKey(t)
@@ -264,7 +264,7 @@ func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
 			tr.Floors = new(pki.Floors)
-			if tt.code == writ.CodeCertificateRevoked { // it has seen the next one
+			if tt.code == writ.CodeCertificateRevoked { // the transport has seen the replacement
 				if err := tr.post(serve(t, &c.signed, c.roster.Cluster, shows(t, replaced, coordinator)).URL); err != nil {
 					t.Fatal(err)
 				}
@@ -287,8 +287,8 @@ func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 	}
 }
 
-// Who knows nothing but the id of the cluster, and comes to the port of a supervisor instead of that of a coordinator, or the other way round, is told
-// who is there. Of a server that is neither, the error says so.
+// A client that has only the cluster id, and reaches a supervisor at a coordinator's port or vice versa, gets an error
+// that identifies the server. If the server is neither, the error says so.
 func TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed(t *testing.T) {
 	c, front := found(t, time.Hour)
 	super := newKey(t)
@@ -299,7 +299,7 @@ func TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed(t *testing.T) {
 		})
 	})
 	supervisor := pki.Name{Cluster: c.roster.Cluster, Role: pki.Supervisor, Datacenter: dc}
-	gives := func(path string, answer any, secure *tls.Config) string { // nothing else
+	gives := func(path string, answer any, secure *tls.Config) string { // and responds 404 to other paths
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != path {
 				http.NotFound(w, r)
@@ -355,8 +355,8 @@ func TestAnAddressEndsWithItsPort(t *testing.T) {
 	}
 }
 
-// A cluster may have more rosters than fit into one answer: a newcomer asks for all pages before it verifies the chain. One who began earlier asks for
-// the rest.
+// A cluster may have more rosters than fit into one response. A new client requests all pages before it verifies the
+// chain. A client with earlier rosters requests the remaining ones.
 func TestManyRostersComeInPages(t *testing.T) {
 	c, _ := found(t, time.Hour)
 	first := c.signed
@@ -402,14 +402,14 @@ func older(c *tls.Config) *tls.Config {
 	return c
 }
 
-// selfSigned is a certificate as anybody makes one.
+// selfSigned returns a certificate that is not signed by any authority.
 func selfSigned() tls.Certificate {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
 	return s.TLS.Certificates[0]
 }
 
-// A coordinator whose key was exchanged is found again by the roster that says so, from any server.
+// A coordinator with a replaced key is verified by the newer roster, which any server may supply.
 func TestANewRosterIsAskedForWhenAServerIsNotKnown(t *testing.T) {
 	c, front := found(t, time.Hour)
 	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
@@ -432,7 +432,7 @@ func TestANewRosterIsAskedForWhenAServerIsNotKnown(t *testing.T) {
 	}
 }
 
-// A server whose key was exchanged hears nothing over the connection that it has already.
+// A server with a replaced key receives no request over an existing connection.
 func TestAConnectionThatAnEarlierRosterVerifiedIsNotUsedAgain(t *testing.T) {
 	c, front := found(t, time.Hour)
 	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
@@ -461,7 +461,7 @@ func TestAConnectionThatAnEarlierRosterVerifiedIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// The key of one coordinator does not stand at the address of another one, nor does a public certificate.
+// The key of one coordinator is not valid at the address of another, and neither is a public certificate.
 func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	c, front := found(t, time.Hour)
 	second := newKey(t)
@@ -496,7 +496,7 @@ func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	}
 }
 
-// By a proxy, as HTTPS_PROXY names one, a server is verified all the same.
+// A server behind a proxy, as set by HTTPS_PROXY, is verified as well.
 func TestAServerBehindAProxyIsVerified(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		there, err := net.Dial("tcp", r.Host)
@@ -552,8 +552,8 @@ func TestAServerBehindAProxyIsVerified(t *testing.T) {
 	}
 }
 
-// A proxy that ends TLS has a certificate of a public authority and knows no ALPN of writ. It is trusted at an address that the roster does not name,
-// and at no other.
+// A TLS-terminating proxy has a public certificate and does not support writ's ALPN. It is trusted only at addresses
+// that the roster does not list.
 func TestAProxyThatEndsTLSIsTrustedWhereTheRosterNamesNoCoordinator(t *testing.T) {
 	c, front := found(t, time.Hour)
 	coordinator := serve(t, &c.signed, c.roster.Cluster, by(front, c.roster))
@@ -562,8 +562,9 @@ func TestAProxyThatEndsTLSIsTrustedWhereTheRosterNamesNoCoordinator(t *testing.T
 		t.Fatal(err)
 	}
 	onward := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(there) },
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // of a test: the coordinator is on this machine
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(there) },
+		// Test only: the coordinator is on this machine.
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 	}
 	offered := make(chan []string, 10)
 	proxy := httptest.NewUnstartedServer(onward)
@@ -601,7 +602,7 @@ func TestAProxyThatEndsTLSIsTrustedWhereTheRosterNamesNoCoordinator(t *testing.T
 	}
 }
 
-// publicly is a certificate for 127.0.0.1 by an authority that this process takes for one of the system.
+// publicly is a certificate for 127.0.0.1 by an authority that this process trusts as a system authority.
 var publicly tls.Certificate
 
 func TestMain(m *testing.M) {
@@ -623,7 +624,7 @@ func TestMain(m *testing.M) {
 	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
 		panic(err)
 	}
-	_ = os.Setenv("SSL_CERT_FILE", authority) // which Go reads once, when the authorities of the system are first asked for
+	_ = os.Setenv("SSL_CERT_FILE", authority) // Go reads it once, at the first use of the system authorities
 	_ = os.Setenv("SSL_CERT_DIR", dir)
 	code := m.Run()
 	_ = os.RemoveAll(dir)
@@ -632,7 +633,7 @@ func TestMain(m *testing.M) {
 
 func TestPlainTextStaysOnThisMachine(t *testing.T) {
 	tr := newTransport(t, identity.Anchor{})
-	if err := tr.post("http://192.0.2.1:7440"); writ.CodeOf(err) != writ.CodeUsage { // which is nobody's
+	if err := tr.post("http://192.0.2.1:7440"); writ.CodeOf(err) != writ.CodeUsage { // a documentation address
 		t.Errorf("to another machine: %v", err)
 	}
 	heard := httptest.NewServer(http.NotFoundHandler())
@@ -642,7 +643,7 @@ func TestPlainTextStaysOnThisMachine(t *testing.T) {
 	}
 }
 
-// Any user of a machine may listen at the port of a coordinator on the other address that is called localhost.
+// Any user of a machine may listen on the coordinator's port at the other address of localhost.
 func TestLocalhostWithoutTLSIsOneAddress(t *testing.T) {
 	said := func(what string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, what) })
