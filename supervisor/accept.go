@@ -15,8 +15,9 @@ import (
 	"writ/supervisor/program"
 )
 
-// Submit decides on a submission: every check of the signed text, then of the script in it. What passes is on disk with its run when
-// Submit returns, and what is refused with the signed refusal. The same submission again gets the same answer and has no other effect.
+// Submit verifies a signed submission, checks its script and accepts or refuses it. An accepted submission is stored
+// with its run before Submit returns. A refusal that proves a decision is signed and stored. Submitting the same text
+// again returns the same answer and has no other effect.
 func (s *Supervisor) Submit(ctx context.Context, signed []byte) (_ writ.Run, err error) {
 	defer func() { s.counts.noteAnswer("submission", err) }()
 	if run, ok := s.repeated(ctx, signed); ok {
@@ -50,7 +51,8 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (_ writ.Run, err
 	return s.stored(ctx, writ.RunIDOf(writ.DigestOf(text)))
 }
 
-// repeated answers a submission that was accepted, without verifying it again: coordinators can bring it as often as they like.
+// repeated returns the run of a submission that was accepted before, without verifying the signature again. A
+// coordinator may repeat a submission at any rate. ok is false if the submission is not known to be accepted.
 func (s *Supervisor) repeated(ctx context.Context, signed []byte) (run writ.Run, ok bool) {
 	text, _, err := identity.Split(signed)
 	if err != nil {
@@ -64,7 +66,8 @@ func (s *Supervisor) repeated(ctx context.Context, signed []byte) (run writ.Run,
 	return run, err == nil
 }
 
-// refusedAgain returns the refusal of a submission that was refused, without looking at its signature and script again; nil if it is not known to be.
+// refusedAgain returns the stored refusal of a submission, without verifying its signature or checking its script
+// again. It returns nil if the submission is not known to be refused.
 func (s *Supervisor) refusedAgain(ctx context.Context, signed []byte) error {
 	if !s.refused.has(program.ShortDigestOf(signed)) {
 		return nil
@@ -79,21 +82,22 @@ func (s *Supervisor) refusedAgain(ctx context.Context, signed []byte) error {
 	return nil
 }
 
-// rosterAttempts is how often something is decided anew because the journal has a newer roster than the one it was decided by. Who adopts one
-// does so right after it is in the journal.
+// rosterAttempts limits how often a decision is repeated because the journal got a newer roster in the meantime. A
+// supervisor adopts a roster right after it writes it to the journal.
 const rosterAttempts = 100
 
-// unknownRoster says that the journal has a newer roster that nobody adopted.
+// unknownRoster returns the error for a journal with a newer roster that this supervisor never adopted.
 func (s *Supervisor) unknownRoster() error {
 	return writ.Errorf(writ.CodeRecordForged, "the journal has a newer version of the roster than %d, which this supervisor has not adopted",
 		s.roster.Load().Version).
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 }
 
-// errRosterChanged says that a submission was verified by a roster which is not the newest any more.
+// errRosterChanged reports that the journal has a roster newer than the one used for verification.
 var errRosterChanged = errors.New("the roster has changed meanwhile")
 
-// submit decides on a submission by one roster.
+// submit verifies, checks and accepts a submission under the roster of verifier. It returns errRosterChanged if the
+// journal has another roster version at the time of the write.
 func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, signed []byte) (writ.Run, error) {
 	verified, err := verifier.Submission(signed)
 	if err != nil {
@@ -109,12 +113,12 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	run := s.newRun(verified)
 	run.Roster = verifier.Roster.Version
 	if full := s.opened.enter(p.Project, p.ProjectName, p.MaxCalls); full != nil {
-		if known, err := s.stored(ctx, run.ID); err == nil { // it was accepted before
+		if known, err := s.stored(ctx, run.ID); err == nil { // accepted before
 			return known, nil
 		}
 		return writ.Run{}, full
 	}
-	var accepted writ.Run // as it is before its first step, which may come any time after the commit
+	var accepted writ.Run // the run before its first step, which may start right after the commit
 	added := false
 	defer func() {
 		if !added {
@@ -126,7 +130,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		if err != nil {
 			return err
 		}
-		if newest != verifier.Roster.Version { // who adopted it did not see this run among the open ones
+		if newest != verifier.Roster.Version { // adopting a roster rechecks open runs, and this run was not among them
 			return errRosterChanged
 		}
 		run.Accepted = tx.Now
@@ -161,7 +165,7 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 	return accepted, nil
 }
 
-// signedBy says who signed, and by which certificate if one did.
+// signedBy formats the signer's name, with the certificate if the signer used one.
 func signedBy(name string, c *identity.Certificate) string {
 	if c == nil {
 		return name
@@ -169,14 +173,16 @@ func signedBy(name string, c *identity.Certificate) string {
 	return name + ", by " + c.String()
 }
 
-// begin gives a run that is on disk its first step, which needs to read nothing again of what was decided on just now.
+// begin starts the first step of a stored run. It passes on the run, payload and signed text, so the step does not read
+// them again.
 func (s *Supervisor) begin(run *journal.Run, p *identity.Payload, signed []byte) {
 	run.Committed()
 	s.programs.Accepted(run, p, signed)
 	s.advancer.Begin(run)
 }
 
-// known answers a submission that may not be accepted any more, but was: with its run. refused is the answer to all others.
+// known returns the run of a submission that has expired but was accepted in time. For every other submission it
+// returns the error refused.
 func (s *Supervisor) known(ctx context.Context, signed []byte, refused error) (writ.Run, error) {
 	text, _, err := identity.Split(signed)
 	if err != nil || writ.CodeOf(refused) != writ.CodeExpired {
@@ -189,7 +195,7 @@ func (s *Supervisor) known(ctx context.Context, signed []byte, refused error) (w
 	return run, nil
 }
 
-// stored returns a run of the journal, as it is shown.
+// stored loads a run from the journal for display, without its output.
 func (s *Supervisor) stored(ctx context.Context, id writ.RunID) (writ.Run, error) {
 	run, err := s.row(ctx, id)
 	if err != nil {
@@ -200,7 +206,7 @@ func (s *Supervisor) stored(ctx context.Context, id writ.RunID) (writ.Run, error
 	return shown, nil
 }
 
-// row returns a run of the journal.
+// row loads a run from the journal. It returns CodeNotFound if the run is missing.
 func (s *Supervisor) row(ctx context.Context, id writ.RunID) (run *journal.Run, err error) {
 	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		run, err = tx.Run(id)
@@ -219,7 +225,8 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 			ID: v.Run, Datacenter: s.Datacenter, Project: p.Project, ProjectName: p.ProjectName, Deployment: p.Deployment.Name,
 			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, Plan: p.Plan, State: writ.RunAccepted,
 		},
-		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
+		// the verifier checked that the roster has this datacenter
+		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name,
 		Engine:         p.Engine,
 		Destructive:    p.Destroys(), Targets: p.Targets, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
 	}
@@ -229,7 +236,8 @@ func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 	return run
 }
 
-// nextRevision counts the revisions of a deployment. A script that was planned against another one than the newest is refused.
+// nextRevision increments the revision of the payload's deployment. It returns a conflict if the script was planned
+// against a revision other than the newest.
 func nextRevision(tx *journal.Tx, p *identity.Payload) error {
 	if p.Deployment.Name == "" {
 		return nil
@@ -249,7 +257,7 @@ func nextRevision(tx *journal.Tx, p *identity.Payload) error {
 	return tx.SetRevision(p.Project, p.Deployment.Name, have+1)
 }
 
-// maxDeployments limits the names of deployments of a project. The journal never forgets their revisions.
+// maxDeployments limits the deployment names of a project. The journal keeps their revisions forever.
 const maxDeployments = 10_000
 
 func roomForDeployment(tx *journal.Tx, p *identity.Payload) error {
@@ -266,7 +274,8 @@ func otherRevision(deployment string, have, base int) *writ.Error {
 		WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again", deployment)
 }
 
-// checkScript refuses what `writ check` refuses, parameters that do not fit, and a header that does not allow what the script calls.
+// checkScript applies the checks of `writ check`. It also refuses signed parameters that are incomplete or invalid, and
+// operations that the signed header does not allow.
 func (s *Supervisor) checkScript(ctx context.Context, p *identity.Payload) error {
 	report, err := s.check(ctx, p)
 	if err != nil {
@@ -288,7 +297,7 @@ func (s *Supervisor) checkScript(ctx context.Context, p *identity.Payload) error
 				WithHint("sign it again with this version of writ")
 		}
 	}
-	if p.Format == identity.FormatV1 && report.Destructive { // what was accepted before goes on
+	if p.Format == identity.FormatV1 && report.Destructive { // runs accepted before this check existed continue
 		return writ.Errorf(writ.CodeDestructiveDenied, "the script destroys, and its signed header does not name what it may destroy").
 			WithHint("sign it again with this version of writ, which names it: --destructive=volume/web-0,volume/data-*")
 	}
@@ -302,21 +311,21 @@ func orEmpty(params map[string]any) map[string]any {
 	return params
 }
 
-// verifier verifies signed texts by the newest roster.
+// verifier returns a verifier that uses the newest roster.
 func (s *Supervisor) verifier() *identity.Verifier {
 	return &identity.Verifier{
 		Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf, Forked: s.forked,
 	}
 }
 
-// forked logs once that a signer was shown another roster than the one that is in force here.
+// forked logs, once per error, that a signer has seen a different roster than the one in force in this datacenter.
 func (s *Supervisor) forked(signer string, err error) {
 	if s.forks.First(err) {
 		s.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
 	}
 }
 
-// projectOf returns the project of a run, for statements about runs.
+// projectOf returns the project of a run. The verifier needs it for statements about runs.
 func (s *Supervisor) projectOf(id writ.RunID) (writ.ProjectID, error) {
 	run, err := s.stored(context.Background(), id)
 	return run.Project, err

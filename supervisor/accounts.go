@@ -18,31 +18,32 @@ import (
 )
 
 const (
-	// accountsInterval is how often the accounts at the queue are looked at: a Redis that was started again has forgotten them.
+	// accountsInterval is the time between two updates of the queue accounts. A restarted Redis has lost them.
 	accountsInterval = time.Second
-	// applyWithin bounds one look.
+	// applyWithin limits the duration of one update.
 	applyWithin = 5 * time.Second
 )
 
-// accounts gives every approved node an account at the queue, with a password that this supervisor drew when it began and keeps in
-// memory only. A supervisor that comes back draws others: connections stay, and a node that needs a new one asks at the node API again.
+// accounts maintains a queue account for every approved node. The passwords are random, generated at supervisor start
+// and held in memory only. After a supervisor restart, existing connections stay open, and a node that needs a new
+// connection requests its account from the node API again.
 type accounts struct {
 	s    *Supervisor
-	wake chan struct{} // holds one token
+	wake chan struct{} // capacity 1
 
-	mu        sync.Mutex // one look at a time
+	mu        sync.Mutex // serializes updates; guards the fields below
 	passwords map[writ.NodeID]string
-	runners   map[writ.NodeID]queue.Runner // as they said when they asked for their accounts
+	runners   map[writ.NodeID]queue.Runner // by the request that each node signed
 	suspended map[writ.NodeID]*suspension
 	surveyed  bool
-	signed    map[writ.NodeID][]byte // what the node API answers
-	looked    map[writ.NodeID]bool   // the nodes of the last look that the queue answered
-	lacking   bool                   // the queue has no accounts for us
-	failing   bool                   // told that the queue does not answer
+	signed    map[writ.NodeID][]byte // signed answers of the node API
+	looked    map[writ.NodeID]bool   // serving nodes at the last successful update; nil before the first
+	lacking   bool                   // the queue does not support accounts
+	failing   bool                   // the failure of the queue was logged
 
 	uselessMu sync.Mutex
 	useless   map[writ.NodeID]*useless
-	wrong     map[writ.NodeID]*writ.Error // why nodes are to be suspended that sent nothing useless
+	wrong     map[writ.NodeID]*writ.Error // reasons to suspend nodes that sent no useless messages
 }
 
 func newAccounts(s *Supervisor) *accounts {
@@ -53,7 +54,7 @@ func newAccounts(s *Supervisor) *accounts {
 	}
 }
 
-// rouse has keep look at once: who may take part has changed.
+// rouse triggers an immediate update. It is called when the set of approved nodes changes.
 func (a *accounts) rouse() {
 	select {
 	case a.wake <- struct{}{}:
@@ -61,7 +62,7 @@ func (a *accounts) rouse() {
 	}
 }
 
-// keep makes and removes accounts until ctx ends.
+// keep creates and removes accounts until ctx ends.
 func (a *accounts) keep(ctx context.Context) error {
 	if a.s.Accounts == nil {
 		return nil
@@ -71,7 +72,7 @@ func (a *accounts) keep(ctx context.Context) error {
 	for {
 		a.mu.Lock()
 		a.endSuspensions(time.Now())
-		_ = a.apply(ctx) // noted, and tried again
+		_ = a.apply(ctx) // logged and retried
 		a.suspendUseless(ctx)
 		a.survey(ctx)
 		a.mu.Unlock()
@@ -84,7 +85,8 @@ func (a *accounts) keep(ctx context.Context) error {
 	}
 }
 
-// apply makes the accounts those of the approved nodes. That the queue has none is no error. The caller holds mu.
+// apply gives each approved node its queue account and removes all other accounts. It is not an error if the queue does
+// not support accounts. The caller holds mu.
 func (a *accounts) apply(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
@@ -106,7 +108,7 @@ func (a *accounts) apply(ctx context.Context) error {
 	for node, password := range a.passwords {
 		if s := a.suspended[node]; s == nil || !s.off {
 			all[node] = queue.Account{Password: password, Runner: a.runners[node]}
-			if !a.s.OlderRunners { // whatever its user may do in there
+			if !a.s.OlderRunners { // the account is restricted even if the node reports an older runner
 				all[node] = queue.Account{Password: password, Runner: queue.RunnerCurrent}
 			}
 		}
@@ -132,7 +134,8 @@ func (a *accounts) apply(ctx context.Context) error {
 	return nil
 }
 
-// of returns what a node is told of its account, signed.
+// of returns the signed account of node n: user name and encrypted password. asked is the node's signed request, or nil
+// from an older runner. The error is the reason for the suspension if the node is suspended.
 func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byte, error) {
 	runner, err := runnerOf(n, asked)
 	if err != nil {
@@ -144,13 +147,14 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 		return nil, writ.Errorf(s.why.Code, "the node %s is kept off the queue: %s", n.Name, s.why.Message).
 			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second), n.Name)
 	}
-	if runner == queue.RunnerOlder && !a.s.OlderRunners && a.s.Accounts != nil && !a.lacking { // any node can say that it is one
+	// any node can claim to have an older runner
+	if runner == queue.RunnerOlder && !a.s.OlderRunners && a.s.Accounts != nil && !a.lacking {
 		return nil, writ.Errorf(writ.CodeBadRequest, "the runner of the node %s is older: it brings scripts to the queue, "+
 			"with which a node could stop all others", n.Name).
 			WithHint("upgrade the runner; until that is possible, start the supervisor with --older-runners")
 	}
 	changed := false
-	if was := a.runners[n.ID]; runner > was { // whoever has signed once what it is does not fall back because somebody asks in its name
+	if was := a.runners[n.ID]; runner > was { // never downgrade: an older or unsigned request may come from an attacker
 		a.runners[n.ID], changed = runner, true
 		if runner == queue.RunnerOlder {
 			a.s.warnings.Warn(n.ID, "runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
@@ -182,7 +186,8 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	return signed, err
 }
 
-// runnerOf tells what a node says of its runner when it asks for its account.
+// runnerOf returns the runner version that a node reports in its signed account request. A nil request means an older
+// runner.
 func runnerOf(n *journal.Node, asked []byte) (queue.Runner, error) {
 	if asked == nil {
 		return queue.RunnerOlder, nil
@@ -200,7 +205,7 @@ func runnerOf(n *journal.Node, asked []byte) (queue.Runner, error) {
 	return queue.RunnerCurrent, nil
 }
 
-// newPassword draws 256 bits.
+// newPassword returns 256 random bits in base64.
 func newPassword() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -24,12 +24,13 @@ const (
 	maxGreetings = 10_000
 )
 
-// greetings remembers the nonces that joiners were answered with, for the claims of the next minute. When there are too many the
-// oldest is forgotten: a stranger who says hello all the time cannot keep others out, because a joiner claims within milliseconds.
+// greetings holds the nonces sent to joiners. A nonce is valid for one minute. If the table is full, the oldest nonce
+// is dropped. A stranger that sends hellos continuously cannot keep others out, because a joiner sends its claim within
+// milliseconds.
 type greetings struct {
 	mu    sync.Mutex
 	made  map[string]time.Time
-	order []string // of made, oldest first
+	order []string // keys of made, oldest first
 }
 
 func newGreetings() *greetings { return &greetings{made: make(map[string]time.Time)} }
@@ -57,7 +58,7 @@ var (
 	_ nodes.Members = (*Supervisor)(nil)
 )
 
-// Greet implements nodes.Backend: the supervisor proves itself first.
+// Greet implements nodes.Backend. The supervisor proves its identity before the node sends its claim.
 func (s *Supervisor) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) {
 	joiner := joinerOf(nodes.Claim{Hello: hello})
 	if err := checkJoiner(joiner); err != nil {
@@ -71,7 +72,8 @@ func (s *Supervisor) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, e
 	}, nil
 }
 
-// checkJoiner refuses what is said of a joiner unless it is well formed. A claim repeats the hello, and may repeat another one than was greeted.
+// checkJoiner returns an error if a field of joiner is malformed. Both hello and claim are checked, because the hello
+// inside a claim may differ from the hello that was answered.
 func checkJoiner(joiner identity.Joiner) error {
 	if len(joiner.AgeKey) > maxAgeKey {
 		return writ.Errorf(writ.CodeBadRequest, "an age key has at most %d characters", maxAgeKey)
@@ -91,8 +93,9 @@ func joinerOf(c nodes.Claim) identity.Joiner {
 	return identity.Joiner{Token: h.Token, Name: h.Name, Key: h.Key, AgeKey: h.AgeKey, Nonce: h.Nonce, Serial: c.Serial}
 }
 
-// Admit implements nodes.Backend. A node with a valid token is approved at once, unless the datacenter approves by hand; one without
-// waits for a statement. A key about which something was decided gets that as its answer, also that it was removed, and spends no token.
+// Admit implements nodes.Backend. It approves a node with a valid token at once, unless the datacenter has manual
+// approval. A node without a token waits for a signed statement, unless a batch approves it. If the node's key was
+// decided on before, even if the node was removed, Admit returns that decision and spends no token.
 func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if err := checkJoiner(joiner); err != nil {
@@ -108,7 +111,8 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	var key identity.TokenKey
 	copy(key[:], token.Key)
 	if err := identity.VerifyJoinClaim(joiner, claim.Nonce, key, claim.Proof, claim.Signature); err != nil {
-		return nodes.Welcome{}, fmt.Errorf("the claim of %s with the token %q: %w", joiner.Name, joiner.Token, err) // for the log
+		// context for the log
+		return nodes.Welcome{}, fmt.Errorf("the claim of %s with the token %q: %w", joiner.Name, joiner.Token, err)
 	}
 	known := s.fleet.byKey(joiner.Key)
 	byToken := token.ID != "" && known != nil && known.Admission == writ.AdmissionPending && known.Token != token.ID
@@ -125,10 +129,10 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	return welcome, err
 }
 
-// errDecidedMeanwhile is why a token admits nobody: its node has a record since its claim was looked at.
+// errDecidedMeanwhile reports that the node's record was created or changed after its claim was checked.
 var errDecidedMeanwhile = writ.Errorf(writ.CodeConflict, "something was decided about the node meanwhile").WithHint("join again")
 
-// welcome signs what a node is, for the one that made the claim.
+// welcome returns the signed membership of node n, bound to the nonces of hello and claim.
 func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome, error) {
 	signed, err := s.membership(envelope.Welcome, n, slices.Concat(claim.Hello.Nonce, claim.Nonce))
 	return nodes.Welcome{
@@ -136,7 +140,7 @@ func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome,
 	}, err
 }
 
-// membership signs what a node is, in answer to the question with a nonce.
+// membership signs the membership of node n as an envelope of the given kind, bound to nonce.
 func (s *Supervisor) membership(kind envelope.Kind, n *journal.Node, nonce []byte) ([]byte, error) {
 	roster := s.roster.Load()
 	digest, err := roster.Digest()
@@ -147,7 +151,7 @@ func (s *Supervisor) membership(kind envelope.Kind, n *journal.Node, nonce []byt
 		Node: n.ID, Name: n.Name, Key: n.PublicKey, Admission: n.Admission, Cluster: s.Pin, Datacenter: s.Datacenter, Epoch: s.epoch,
 		Roster: roster.Version, Digest: digest, Nonce: nonce, Made: s.Now().UnixMilli(),
 	}
-	if kind == envelope.Fence { // a node of an earlier version reads no other membership with it
+	if kind == envelope.Fence { // earlier nodes reject the field in other kinds
 		m.Lost = n.Lost
 	}
 	return envelope.Sign(kind, s.Key, m)
@@ -169,7 +173,7 @@ func (s *Supervisor) Standing(_ context.Context, node writ.NodeID, nonce []byte)
 func (s *Supervisor) Member(key ed25519.PublicKey) *writ.Node {
 	n := s.node(nodeIDOf(s.Datacenter, key))
 	if n == nil || !key.Equal(ed25519.PublicKey(n.PublicKey)) {
-		n = s.fleet.byKey(key) // its id was made in another way
+		n = s.fleet.byKey(key) // the id of an older record was derived in another way
 	}
 	if n == nil {
 		return nil
@@ -177,7 +181,7 @@ func (s *Supervisor) Member(key ed25519.PublicKey) *writ.Node {
 	return &n.Node
 }
 
-// node returns a node that was decided about, or that waits for that; nil if there is none.
+// node returns the record of a decided or pending node, or nil if the node is unknown.
 func (s *Supervisor) node(node writ.NodeID) *journal.Node {
 	if n := s.fleet.Record(node); n != nil {
 		return n
@@ -185,7 +189,7 @@ func (s *Supervisor) node(node writ.NodeID) *journal.Node {
 	return s.pending.get(node)
 }
 
-// newNode is a node that asks to be one.
+// newNode returns the record of a joiner in the pending state.
 func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 	var host *writ.Host
 	if joiner.Serial != "" {
@@ -201,8 +205,8 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 	}
 }
 
-// admitWaiting admits a node without a token if a batch approves it. Otherwise the node waits for a statement. It owns no name meanwhile; one that an
-// admitted node has it cannot get.
+// admitWaiting handles a claim without a token. It approves the node if a batch lists its serial number; otherwise the
+// node waits for a statement. A waiting node does not reserve its name. A name that an admitted node has is refused.
 func (s *Supervisor) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if s.fleet.admitted(joiner.Name) != nil {
@@ -227,7 +231,7 @@ func (s *Supervisor) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes
 	return s.keepPending(ctx, claim, asks)
 }
 
-// keepPending lets a node wait for a statement.
+// keepPending adds a node to the waiting ones.
 func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim, asks *journal.Node) (nodes.Welcome, error) {
 	n, news, crowded := s.pending.ask(*asks, nodes.Remote(ctx), time.Now())
 	if crowded {
@@ -243,7 +247,7 @@ func nameTaken(name string) error {
 		WithHint("join with another --name, or remove that node first with `writ node remove %s`", name)
 }
 
-// token finds the token that a joiner names; the zero value stands for none.
+// token loads the token with this id. The zero value stands for no token.
 func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error) {
 	if id == "" {
 		return journal.Token{}, nil
@@ -262,10 +266,12 @@ func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error
 	return *token, nil
 }
 
-// admitNew spends the token and records the node, in one transaction. known is the node if it waited before.
+// admitNew spends the token and writes the node record in one transaction. known is the node's record from an earlier
+// claim, or nil.
 func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *journal.Node, token journal.Token) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
-	if len(s.fleet.joinedWith(token.ID)) >= token.Uses { // whatever the database says of how often it was used
+	// counted in memory: the use count in the database may be forged
+	if len(s.fleet.joinedWith(token.ID)) >= token.Uses {
 		return nodes.Welcome{}, tokenSpent(token)
 	}
 	n := s.newNode(joiner)

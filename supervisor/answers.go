@@ -17,22 +17,24 @@ import (
 	"writ/supervisor/program"
 )
 
-// What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
-// why a text was refused, which roster is in force, how a run, a node or the join tokens stand, and what is on hold. An answer is signed once, in the transaction that decides, and kept with the record.
+// Clients do not have to trust the coordinator that relays an answer: the supervisor signs the effect of a statement,
+// the refusal of a text, the roster in force, the state of a run or node, the list of join tokens and the list of
+// holds. The answer to a text is signed once, in the transaction that decides, and stored with the record.
 //
-// A text that was refused stays refused. Otherwise a coordinator could hand a text in when it must be refused, show the proof of that, and have
-// the same text accepted later. For the same reason only texts that have an author are answered so: whoever joins somebody's text with a
-// signature that does not fit must not get a proof about that text.
+// A refused text stays refused. Otherwise a coordinator could submit a text at a time when it must be refused, show the
+// signed refusal, and have the same text accepted later. For the same reason a refusal is signed only for a text with a
+// verified author: a person attaching an invalid signature to the text of another signer must not get a signed answer
+// about that text.
 
-// errDecided is the error of refusing a text of which something else is known: it was accepted, or carried out.
+// errDecided reports that a text cannot be refused because it was accepted or carried out before.
 var errDecided = errors.New("the text was accepted before")
 
-// refusedBefore is why a text is refused that was refused before. Nothing was decided about it this time.
+// refusedBefore wraps the error of an earlier refusal. This request made no new decision.
 type refusedBefore struct{ error }
 
 func (r refusedBefore) Unwrap() error { return r.error }
 
-// prove signs an answer.
+// prove completes answer with cluster, datacenter, time and roster, and signs it.
 func (s *Supervisor) prove(tx *journal.Tx, roster *identity.Roster, answer writ.Answer) ([]byte, error) {
 	digest, err := roster.Digest()
 	if err != nil {
@@ -43,7 +45,7 @@ func (s *Supervisor) prove(tx *journal.Tx, roster *identity.Roster, answer writ.
 	return envelope.Sign(envelope.Answer, s.Key, answer)
 }
 
-// record signs the answer to a statement and keeps both, in the transaction of its effect.
+// record signs the answer to a statement and stores both, in the transaction of the statement's effect.
 func (s *Supervisor) record(tx *journal.Tx, v *identity.VerifiedStatement, answer *link.StatementAnswer) (err error) {
 	answer.Proof, err = s.prove(tx, v.Roster, writ.Answer{Text: v.Digest, Subject: answer.Subject, Done: answer.Done})
 	if err != nil {
@@ -56,9 +58,10 @@ func (s *Supervisor) record(tx *journal.Tx, v *identity.VerifiedStatement, answe
 	return tx.AddStatement(journal.Text{Digest: v.Digest, Signer: v.Signer, Signed: v.Signed, Expires: v.Statement.Expires}, body)
 }
 
-// refuse returns the error with which a text is refused: signed, and kept, if that is a decision about a text that has an author. The same text
-// again gets the same error. It is RATE_LIMITED and signed by nobody if the refusal cannot be kept, because the same text may be accepted later. It
-// is errDecided if the text was not refused before, but accepted or carried out.
+// refuse returns the error for a refused text. If why is a decision and the author of the text is verified, the error
+// is signed and stored, and the same text gets the same error again. If the refusal cannot be stored because of a rate
+// limit, the error is an unsigned RATE_LIMITED, because the same text may be accepted later. If the text was accepted
+// or carried out before, the error is errDecided.
 func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error) error {
 	e := writ.AsError(why)
 	if !e.Decided() {
@@ -68,7 +71,7 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 	if err != nil {
 		return why
 	}
-	if len(e.Proof) > 0 { // it was refused before
+	if len(e.Proof) > 0 { // refused before
 		s.logRefused(ctx, author, e)
 		return refusedBefore{why}
 	}
@@ -111,7 +114,8 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 	return refused
 }
 
-// logRefused logs what is refused with a proof: a signer may send as much of that as it likes. What is refused without one, the link logs.
+// logRefused logs signed refusals at a limited rate, because a signer may cause any number of them. Unsigned refusals
+// are logged by the link.
 func (s *Supervisor) logRefused(ctx context.Context, author identity.Author, refused *writ.Error) {
 	if times, say := s.refusals.Say(author.Signer+" "+string(refused.Code), time.Now()); say {
 		s.Log.InfoContext(ctx, "refused", "caller", author.Signer, "subject", author.Subject, "code", refused.Code, "why", refused.Message, "times", times)
@@ -128,7 +132,7 @@ func isDecided(tx *journal.Tx, namespace identity.Namespace, digest writ.Digest)
 	return answer != nil, err
 }
 
-// refusalOf returns the error with which a text was refused before, nil if it was not.
+// refusalOf loads the stored refusal of a text. It returns nil for a text without a refusal.
 func refusalOf(tx *journal.Tx, digest writ.Digest) (*writ.Error, error) {
 	body, err := tx.Refusal(digest)
 	if body == nil || err != nil {
@@ -138,7 +142,7 @@ func refusalOf(tx *journal.Tx, digest writ.Digest) (*writ.Error, error) {
 	return refused, json.Unmarshal(body, refused)
 }
 
-// wasRefused returns the error with which a text was refused before, nil if it was not.
+// wasRefused returns the stored refusal of a text. It returns nil for a text without a refusal.
 func (s *Supervisor) wasRefused(ctx context.Context, digest writ.Digest) error {
 	var refused *writ.Error
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -151,7 +155,7 @@ func (s *Supervisor) wasRefused(ctx context.Context, digest writ.Digest) error {
 	return refused
 }
 
-// adopted signs which roster is in force here, for a client that gave a nonce.
+// adopted signs the version and digest of the roster in force, bound to a client's nonce.
 func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
 	if err := checkNonce(nonce); err != nil {
 		return link.AdoptedAnswer{}, err
@@ -167,7 +171,7 @@ func (s *Supervisor) adopted(nonce []byte) (link.AdoptedAnswer, error) {
 	return link.AdoptedAnswer{Proof: proof}, err
 }
 
-// standing signs how a run stands, for a client that gave a nonce.
+// standing signs the state of a run, bound to a client's nonce.
 func (s *Supervisor) standing(ctx context.Context, id writ.RunID, nonce []byte) (link.StandingAnswer, error) {
 	if err := checkNonce(nonce); err != nil {
 		return link.StandingAnswer{}, err
@@ -186,7 +190,7 @@ func (s *Supervisor) standing(ctx context.Context, id writ.RunID, nonce []byte) 
 	return link.StandingAnswer{Proof: proof}, err
 }
 
-// standingOfNode signs how a node stands that was decided about, for a client that gave a nonce.
+// standingOfNode signs the state of a node that has a record in the journal, bound to a client's nonce.
 func (s *Supervisor) standingOfNode(ctx context.Context, id writ.NodeID, nonce []byte) (link.StandingAnswer, error) {
 	if err := checkNonce(nonce); err != nil {
 		return link.StandingAnswer{}, err
@@ -209,7 +213,7 @@ func (s *Supervisor) standingOfNode(ctx context.Context, id writ.NodeID, nonce [
 	return link.StandingAnswer{Proof: proof}, err
 }
 
-// standingOfTokens signs which join tokens there are, for a client that gave a nonce.
+// standingOfTokens signs the list of join tokens, bound to a client's nonce.
 func (s *Supervisor) standingOfTokens(ctx context.Context, nonce []byte) (link.StandingAnswer, error) {
 	if err := checkNonce(nonce); err != nil {
 		return link.StandingAnswer{}, err
@@ -228,7 +232,8 @@ func (s *Supervisor) standingOfTokens(ctx context.Context, nonce []byte) (link.S
 	return link.StandingAnswer{Proof: proof}, err
 }
 
-// standingOfHolds signs what is on hold, for a client that gave a nonce. Who may see the projects that are asked for, the coordinator knows.
+// standingOfHolds signs the holds of the requested projects and all holds without a project, bound to a client's nonce.
+// The coordinator checks which projects the client may see.
 func (s *Supervisor) standingOfHolds(p link.StandingOfHolds) (link.StandingAnswer, error) {
 	if err := checkNonce(p.Nonce); err != nil {
 		return link.StandingAnswer{}, err
@@ -243,7 +248,7 @@ func (s *Supervisor) standingOfHolds(p link.StandingOfHolds) (link.StandingAnswe
 	return link.StandingAnswer{Proof: proof}, err
 }
 
-// checkNonce refuses a nonce that is none of a client.
+// checkNonce returns an error if nonce does not have the length of a client's nonce.
 func checkNonce(nonce []byte) error {
 	if len(nonce) != writ.ClientNonce {
 		return writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(nonce), writ.ClientNonce)

@@ -11,27 +11,31 @@ import (
 	"writ/supervisor/link"
 )
 
-// Coordinators hold no right, and what they ask for takes the supervisor's processors from everybody: a plan of two thousand calls takes a fifth of
-// a second of one. What costs most has a bound for each of them.
+// Coordinators have no rights of their own, and their requests use the supervisor's CPU, which all projects share: a
+// plan with two thousand calls takes a fifth of a second of one core. The most expensive requests are therefore limited
+// per coordinator.
 const (
-	planAsks      = 20 // plans a second, each counted by its size
-	rosterAsks    = 20 // rosters a second, likewise
+	planAsks      = 20 // plans per second, weighted by size
+	rosterAsks    = 20 // rosters per second, weighted by size
 	askBytes      = 10 << 10
-	unsignedAsks  = 100 // statements a second that nobody signed
-	statementAsks = 500 // statements a second of any kind: fifty people may sign as many as each of them may
-	idleAsks      = 100 // submissions a second about which nothing is decided: they were accepted or refused before, or nobody signed them
+	unsignedAsks  = 100 // statements per second without a valid signature
+	statementAsks = 500 // statements per second of any kind; fifty people can each reach their personal limit
+	// submissions per second without a new decision: accepted before, refused before, or without a valid signature
+	idleAsks      = 100
 	smallAskWaits = 10 * time.Second
-	largeAskWaits = 2 * time.Second // a coordinator asks for its users: small requests pass while large ones wait
+	largeAskWaits = 2 * time.Second // a coordinator serves many users: small requests pass while large ones wait
 )
 
-// asks bounds what each coordinator may ask for in a second, and twice of that at once. Plans and rosters are counted apart: anybody may have a
-// plan looked at, and that must not keep a roster back which revokes a key. Statements that nobody signed are few, as a coordinator that checks them brings none. All
-// together have a bound that no single person reaches through such a coordinator, who would use up what others need: one that lies can bring
-// the same signed one again and again. It can do so with submissions, of which each signer may bring new ones: a coordinator repeats one only if it
-// has not heard the answer, and brings none that nobody signed.
+// asks limits the requests of each coordinator per second, with a burst of twice the rate. Plans and rosters have
+// separate limits: any user may request a plan, and plans must not delay a roster that revokes a key. The limit for
+// unsigned statements is low, because an honest coordinator checks signatures before it forwards a statement. The limit
+// for all statements is higher than any one person reaches through an honest coordinator, so that person cannot use up
+// the share of others; it stops a dishonest coordinator that repeats a signed statement. A dishonest coordinator could
+// repeat submissions as well. Each signer may send new submissions without this limit; an honest coordinator repeats
+// one only if it did not receive the answer, and forwards no unsigned ones.
 type asks struct {
 	plans, rosters, unsigned, statements, idle limit.Names
-	now                                        func() time.Time // by which submissions are accepted
+	now                                        func() time.Time // the clock that sets acceptance times
 }
 
 func newAsks(now func() time.Time) *asks {
@@ -39,7 +43,7 @@ func newAsks(now func() time.Time) *asks {
 		statements: limit.Names{PerSecond: statementAsks}, idle: limit.Names{PerSecond: idleAsks}, now: now}
 }
 
-// of returns what answers a coordinator.
+// of wraps answer with the limits of a coordinator.
 func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 	return func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
 		var err error
@@ -56,10 +60,11 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 		if err != nil {
 			return nil, err
 		}
-		began := a.now().Truncate(time.Microsecond) // as the journal keeps times
+		began := a.now().Truncate(time.Microsecond) // the precision of the journal
 		done, err := answer(ctx, verb, params, progress)
 		if verb == link.VerbSubmit && isIdle(done, err, began) {
-			if late := awaitAsk(ctx, &a.idle, coordinator, verb, 1, smallAskWaits); late != nil { // which is known only now; the answer waits
+			// known only after the answer; the answer waits
+			if late := awaitAsk(ctx, &a.idle, coordinator, verb, 1, smallAskWaits); late != nil {
 				err = late
 			}
 		}
@@ -70,7 +75,7 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 	}
 }
 
-// isIdle reports whether nothing was decided about a submission that came at a time.
+// isIdle reports whether a submission that arrived at came caused no new decision.
 func isIdle(done any, err error, came time.Time) bool {
 	if err != nil {
 		_, before := errors.AsType[refusedBefore](err)
@@ -80,7 +85,7 @@ func isIdle(done any, err error, came time.Time) bool {
 	return ok && run.Accepted.Before(came)
 }
 
-// isUnsigned reports whether something was refused because nobody has signed it.
+// isUnsigned reports whether err rejects a text without a valid signature.
 func isUnsigned(err error) bool {
 	switch writ.CodeOf(err) {
 	case writ.CodeBadRequest, writ.CodePayloadMalformed, writ.CodeSignatureMalformed, writ.CodeSignatureAlgorithm, writ.CodeSignatureNamespace,
@@ -90,7 +95,7 @@ func isUnsigned(err error) bool {
 	return false
 }
 
-// longest is how long a request may wait for its step.
+// longest returns how long a request of this cost may wait for its turn.
 func longest(cost int) time.Duration {
 	if cost == 1 {
 		return smallAskWaits
@@ -98,7 +103,7 @@ func longest(cost int) time.Duration {
 	return largeAskWaits
 }
 
-// awaitAsk lets a request wait for its step.
+// awaitAsk waits for the turn of a request, at most most. If the wait would be longer, it returns RATE_LIMITED.
 func awaitAsk(ctx context.Context, by *limit.Names, coordinator string, verb link.Verb, cost int, most time.Duration) error {
 	again, err := by.Wait(ctx, coordinator, cost, most)
 	if err == nil && again > 0 {

@@ -18,20 +18,22 @@ import (
 	"writ/supervisor/link"
 )
 
-// A batch is a person's approval of nodes that have not asked yet, by the serial numbers of their machines. A number is no secret, and a stranger who
-// guesses one that is open has a node. So a network reports few of them, and a number admits the first node only.
+// A batch is a person's approval of nodes that have not asked for admission yet. It lists the serial numbers of their
+// machines. A serial number is not secret: a stranger that guesses an unused one gets a node. Therefore a network may
+// report only a few numbers, and each number admits only the first node that reports it.
 const (
 	serialsAtOnce    = 50
 	serialsPerSecond = 1.0 / 60
-	// maxBatches is how many are open at a time, and listed.
+	// maxBatches limits the open batches, and the length of the list.
 	maxBatches = 100
 )
 
-// batches are the batches of the journal that were not revoked, by id. Strangers ask for them: the journal is read only if one admits.
+// batches holds the open batches of the journal by id. Strangers cause lookups here, so the journal is read only if a
+// batch admits a node.
 type batches struct {
 	mu       sync.Mutex
 	open     map[string]*openBatch
-	reported limit.Names // serial numbers that are new, by network
+	reported limit.Names // rate of new serial numbers, by network
 }
 
 type openBatch struct {
@@ -54,19 +56,19 @@ func loadBatches(ctx context.Context, j *journal.Journal) (*batches, error) {
 	return b, nil
 }
 
-// put takes a batch over from the journal, new or changed.
+// put adds or replaces a batch after its commit to the journal.
 func (b *batches) put(one journal.NodeBatch) {
 	_, says, err := readBatch(one.Signed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err != nil || !one.Revoked.IsZero() { // what cannot be read admits no node, and is listed as void
+	if err != nil || !one.Revoked.IsZero() { // an unreadable batch admits no node and is listed as void
 		delete(b.open, one.ID)
 		return
 	}
 	b.open[one.ID] = &openBatch{one, says}
 }
 
-// readBatch returns the statement that made a batch, and what it says, without verifying it.
+// readBatch parses the signed statement of a batch without verifying it.
 func readBatch(signed []byte) (*identity.Statement, identity.Batch, error) {
 	text, _, err := identity.Split(signed)
 	if err != nil {
@@ -98,14 +100,15 @@ func (b *batches) listing(serial string, now time.Time) (all []*openBatch) {
 
 // count returns how many batches are open.
 func (b *batches) count(now time.Time) int {
-	b.listing("", now) // forgets those whose time is over
+	b.listing("", now) // removes expired batches
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.open)
 }
 
-// mayReportSerial reports whether the serial number that a node reports counts. A network reports a few, and then one a minute, so that guessing is
-// slow. A node that waits and says the same again reports none.
+// mayReportSerial reports whether the serial number in a claim may be looked up. To make guessing slow, each network
+// has a burst of serialsAtOnce new numbers and then one per minute. A waiting node that repeats its number is not
+// counted.
 func (s *Supervisor) mayReportSerial(n *journal.Node, network string) bool {
 	if n.Serial == "" {
 		return true
@@ -120,7 +123,7 @@ func (s *Supervisor) mayReportSerial(n *journal.Node, network string) bool {
 	return may
 }
 
-// batchFor returns the batch that admits a node with a serial number, nil if there is none.
+// batchFor returns the oldest batch that admits a node with this serial number, or nil.
 func (s *Supervisor) batchFor(serial string) *openBatch {
 	if serial == "" {
 		return nil
@@ -133,11 +136,11 @@ func (s *Supervisor) batchFor(serial string) *openBatch {
 	return nil
 }
 
-// errNotApproved is why a batch does not admit a node. The node is not told: it waits.
+// errNotApproved reports that a batch does not admit a node. The node does not receive this error: it waits.
 var errNotApproved = errors.New("the batch does not approve the node")
 
-// approves returns the statement by which a batch admits a node with a serial number. A number that a node has admits no other one, also if
-// the database says of the batch that it does.
+// approves returns the verified statement of a batch if the batch admits a node with this serial number. A number that
+// another node holds is rejected even if the batch record in the database claims that it is unused.
 func (s *Supervisor) approves(b *journal.NodeBatch, serial string) (*identity.VerifiedStatement, error) {
 	if b.Ended(s.Now()) || b.Used(serial) || s.fleet.holder(serial, b) != nil {
 		return nil, errNotApproved
@@ -152,8 +155,8 @@ func (s *Supervisor) approves(b *journal.NodeBatch, serial string) (*identity.Ve
 	return v, nil
 }
 
-// verifyBatch returns what the signer of a batch said, by the signature that the journal gives back. It is refused if the signer could not say it
-// now, or if the datacenter wants each node approved by its key.
+// verifyBatch verifies the stored statement of a batch. It returns an error if the signer would not have the right to
+// sign it now, or if the datacenter has manual approval.
 func (s *Supervisor) verifyBatch(b *journal.NodeBatch) (*identity.VerifiedStatement, identity.Batch, error) {
 	v, err := s.verifier().PastStatement(b.Signed)
 	if err != nil {
@@ -172,7 +175,8 @@ func (s *Supervisor) verifyBatch(b *journal.NodeBatch) (*identity.VerifiedStatem
 	return v, says, err
 }
 
-// takesBatches refuses batches for a datacenter with manual approval: there a person reads the key of each node on its machine.
+// takesBatches returns an error if the datacenter has manual approval: a person then compares the key of each node on
+// its machine.
 func takesBatches(d *identity.Datacenter) error {
 	if !d.ManualApproval {
 		return nil
@@ -181,8 +185,8 @@ func takesBatches(d *identity.Datacenter) error {
 		WithHint("approve each node with `writ node approve`, or have a root operator sign `writ dc set %s --manual-approval=false`", d.Name)
 }
 
-// admitByBatch admits a node, and notes in the batch that its serial number is used, in one transaction. It is errNotApproved if the batch admits it
-// no more.
+// admitByBatch writes the node record and marks its serial number as used in the batch, in one transaction. It returns
+// errNotApproved if the batch no longer admits the node.
 func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id string) (*journal.Node, error) {
 	var n journal.Node
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeBatched), func(tx *journal.Tx) error {
@@ -228,8 +232,8 @@ func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id str
 	return &n, nil
 }
 
-// holder returns the node because of which a batch admits no other one with a serial number: the one that has it, or one with it about which
-// something was decided since the batch was made. It is nil if there is none.
+// holder returns the node that prevents batch b from admitting another node with this serial number, or nil. That is a
+// node with the number that b admitted, that is approved or pending, or whose last decision is not older than b.
 func (f *fleet) holder(serial string, b *journal.NodeBatch) *journal.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -283,7 +287,7 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 	return answer, err
 }
 
-// revokeBatch has a batch admit no more nodes. Those that it has admitted stay.
+// revokeBatch ends a batch. Nodes that it admitted stay.
 func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("batch %s admits no node any more", id)}
@@ -298,7 +302,7 @@ func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatem
 		if b.Revoked.IsZero() {
 			b.Revoked = tx.Now
 		}
-		if b.Until.After(tx.Now) { // those that last longest are loaded and listed first
+		if b.Until.After(tx.Now) { // batches with the latest end are loaded and listed first
 			b.Until = tx.Now
 		}
 		if err := tx.PutNodeBatch(b); err != nil {
@@ -311,7 +315,8 @@ func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatem
 	return answer, err
 }
 
-// listBatches says which batches there are, whom they admitted, and which nodes wait with a serial number that another one has.
+// listBatches returns the batches with their admitted nodes, and the pending nodes whose serial number another node
+// holds.
 func (s *Supervisor) listBatches(ctx context.Context) ([]link.Batch, error) {
 	var kept []*journal.NodeBatch
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
@@ -349,7 +354,7 @@ func (s *Supervisor) batchShown(b *journal.NodeBatch) link.Batch {
 	return shown
 }
 
-// admittedBy returns the nodes that a batch has admitted, by name.
+// admittedBy returns the nodes that a batch has admitted, sorted by name and key.
 func (f *fleet) admittedBy(batch string) []link.BatchNode {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,31 +18,35 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// What a boot server may say, and how often. It is in memory only: a supervisor that was started again is told all of it at once.
+// Limits of boot reports. They are held in memory only: boot servers report everything again after a supervisor
+// restart.
 const (
 	bootReportsPerSecond = 1
 	bootReportsAtOnce    = 5
 	maxBootAdvice        = 1 << 10 // bytes
 	maxBootWord          = 256
-	maxBootsAhead        = 1000            // numbers that a report may leave out: behind the last one there is no next
-	sameSince            = 3 * time.Second // ages are in whole seconds, and each report takes its time
+	// a report may skip up to this many numbers; otherwise a very large number would leave no next one
+	maxBootsAhead = 1000
+	sameSince     = 3 * time.Second // tolerance: ages are in whole seconds, and reports take time to arrive
 )
 
-// maxLinkAnswer bounds a list in one answer, in bytes of JSON: a link carries it with all that is around it.
+// maxLinkAnswer limits a list in one answer, in bytes of JSON. The frame of a link also carries the rest of the answer.
 const maxLinkAnswer = 600 << 10
 
-// boots is what boot servers say of machines that start. A machine has said it to its boot server without proof, and any machine of that network can
-// say it for another. So it is bounded, made fit to be shown, and nothing is decided by it.
+// boots holds the reports of boot servers about machines that start. A machine does not authenticate to its boot
+// server, and any machine in the same network can report as another. So reports are limited in size, cleaned for
+// display, and never used for decisions.
 type boots struct {
-	nonce []byte // of this term
+	nonce []byte // random, per supervisor start
 	rates limit.Names
 
-	mu     sync.Mutex
-	all    map[string]*bootServer // by the id of its token
-	counts map[string]int64       // of the last report, by the id of its token: as many as tokens that people have made
-	ended  map[string]bool        // ids of tokens that were revoked in this term
-	begun  map[string]bool        // ids of tokens with a report whose list is on its way
-	sorted []*link.BootMachine    // of all, those whose step is the newest first; nil if it has to be made
+	mu  sync.Mutex
+	all map[string]*bootServer // by the id of its token
+	// number of the last report by token id; at most one entry per token that people have created
+	counts map[string]int64
+	ended  map[string]bool     // ids of tokens revoked since the supervisor started
+	begun  map[string]bool     // ids of tokens whose report is being received
+	sorted []*link.BootMachine // machines of all servers, in list order; nil if outdated
 }
 
 type bootServer struct {
@@ -100,7 +104,7 @@ func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, re
 	return s.boots.take(c, report, token.Expires, s.Now())
 }
 
-// bootToken returns the token of a credential that was made with it, for the next report.
+// bootToken returns the token of a credential after it has checked the proof, the token's state and the report number.
 func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*journal.BootToken, error) {
 	var token *journal.BootToken
 	if identity.ValidTokenID(c.Token) {
@@ -129,7 +133,8 @@ func tokenEnded() error {
 	return writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").WithHint("make another one with `writ token create --role boot-server`")
 }
 
-// begin notes that a list is on its way until done is called; ok is false if one is already. A list may come slowly, and is kept until it is whole.
+// begin marks that a list of this token is being received, until done is called. It reports false if another list is
+// being received. A slow list stays in memory until it is complete, so each token has at most one.
 func (b *boots) begin(token string) (done func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +149,7 @@ func (b *boots) begin(token string) (done func(), ok bool) {
 	}, true
 }
 
-// isNext refuses what was reported before.
+// isNext returns an error if the report is not a new one.
 func (b *boots) isNext(c nodes.BootCredential) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +166,8 @@ func (b *boots) follows(c nodes.BootCredential) error {
 	return nil
 }
 
-// take replaces what a boot server has said.
+// take stores the machines of a new report in place of the earlier ones of the boot server. It checks the report number
+// again, because the token may have been revoked while the list was received.
 func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +208,7 @@ func (b *boots) forgetOldest() {
 	delete(b.all, oldest.Token)
 }
 
-// end forgets what was reported with a token that was revoked, and takes nothing more: a report whose list is still on its way was let in before.
+// end drops the report of a revoked token and blocks further ones, including a report that is being received.
 func (b *boots) end(token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,8 +222,8 @@ var (
 	bootStepPattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
 )
 
-// moderateBoot returns what a boot server says of a machine as people can be shown it, false if it is no machine. before is the same machine in the
-// report before, or nil.
+// moderateBoot returns a reported machine with all fields limited for display. It returns false if the machine address
+// or step is invalid. before is the same machine in the previous report, or nil.
 func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, now time.Time) (link.BootMachine, bool) {
 	if !bootMachinePattern.MatchString(m.MAC) || m.Step != "" && !bootStepPattern.MatchString(m.Step) {
 		return m, false
@@ -230,7 +236,7 @@ func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, no
 		*text = oneLine(*text, maxBootWord)
 	}
 	m.Since, m.Heard = agoOf(m.AgeSeconds, now), agoOf(m.SilentSeconds, now)
-	if before != nil { // so that what stays the same is told once
+	if before != nil { // an unchanged machine keeps its times, so that it causes no update
 		m.Heard = steady(m.Heard, before.Heard)
 		if m.Step == before.Step && m.Failed == before.Failed {
 			m.Since = steady(m.Since, before.Since)
@@ -240,7 +246,7 @@ func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, no
 	return m, true
 }
 
-// agoOf is the time some seconds ago, at most ten years.
+// agoOf returns the time that many seconds before now, at most ten years, in whole seconds.
 func agoOf(seconds int64, now time.Time) time.Time {
 	return now.Add(-time.Duration(min(max(seconds, 0), 10*365*86400)) * time.Second).UTC().Truncate(time.Second)
 }
@@ -252,7 +258,8 @@ func steady(now, before time.Time) time.Time {
 	return now
 }
 
-// list answers which machines start.
+// list returns the boot servers, the number of machines per step, and the machines from asked.After on, up to asked.Max
+// and maxLinkAnswer. It drops servers whose token has expired.
 func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -286,11 +293,12 @@ func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	return list
 }
 
-// ofAddress is how many machines of an address come before those of others that are older.
+// ofAddress is the number of machines of one address that are listed before it is the turn of other addresses.
 const ofAddress = 8
 
-// sort puts the machines of all boot servers in one order: those whose step is the newest come first. An answer may have room for a part of them,
-// and an address can invent machines all the time. So of each address only the newest few come before the newest few of all others.
+// sort orders the machines of all boot servers by the time of their step, newest first, in turns: each address gets
+// ofAddress machines per turn. An answer may not have room for all machines, and an address can invent any number of
+// new ones; with turns it cannot displace the machines of other addresses.
 func (b *boots) sort() {
 	if b.sorted != nil {
 		return
@@ -316,7 +324,7 @@ func (b *boots) sort() {
 	slices.SortStableFunc(b.sorted, func(a, b *link.BootMachine) int { return turn[a] - turn[b] })
 }
 
-// stepOf is the step at which a machine is counted.
+// stepOf returns the step under which a machine is counted.
 func stepOf(m *link.BootMachine) string {
 	if slices.Contains(link.BootSteps, m.Step) {
 		return m.Step

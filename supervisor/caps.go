@@ -9,15 +9,16 @@ import (
 	"writ/supervisor/journal"
 )
 
-// DefaultMaxOpenRuns is how many runs of a project may be open at a time: twice what a supervisor is measured with.
+// DefaultMaxOpenRuns limits the open runs of a project: twice the number in the performance tests of a supervisor.
 const DefaultMaxOpenRuns = 200_000
 
-// DefaultMaxOpenCalls is how many calls of a project may be open before its next run is refused: five for each run that it may have.
+// DefaultMaxOpenCalls limits the open calls of a project: five for each possible run. A project at the limit gets no
+// new runs.
 const DefaultMaxOpenCalls = 1_000_000
 
-// openWork counts the open runs of each project and their open calls, so that a submission need not. The journal is the truth: who starts
-// counts there. Only new runs are refused: one that is open may make every call that its header allows, or else runs that hold what others
-// wait for could not go on.
+// openWork counts the open runs and calls of each project in memory, so that a submission does not count them in the
+// journal. The counts are loaded from the journal at start. Only new runs are refused. An open run may make every call
+// that its header allows; otherwise a run that holds a resource could stop while other runs wait for that resource.
 type openWork struct {
 	mostRuns, mostCalls int
 
@@ -25,7 +26,7 @@ type openWork struct {
 	runs, calls map[writ.ProjectID]int
 }
 
-// countOpenWork begins with what is open in the journal.
+// countOpenWork loads the counts of open runs and calls from the journal.
 func (s *Supervisor) countOpenWork(ctx context.Context) error {
 	s.opened = &openWork{mostRuns: s.MaxOpenRuns, mostCalls: s.MaxOpenCalls}
 	if s.opened.mostRuns <= 0 {
@@ -46,7 +47,8 @@ func (s *Supervisor) countOpenWork(ctx context.Context) error {
 	return nil
 }
 
-// enter counts one more run of a project, that may make so many calls, unless there are too many of either.
+// enter counts a new run of a project. If the project is at a limit, it returns RATE_LIMITED and does not count the
+// run. calls is the maximum number of calls of the run, for the message.
 func (o *openWork) enter(project writ.ProjectID, name string, calls int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,7 +64,7 @@ func (o *openWork) enter(project writ.ProjectID, name string, calls int) error {
 	return nil
 }
 
-// AddCalls counts calls that were opened, or have ended if n is negative.
+// AddCalls adds n open calls; n is negative for ended calls.
 func (o *openWork) AddCalls(project writ.ProjectID, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +73,7 @@ func (o *openWork) AddCalls(project writ.ProjectID, n int) {
 	}
 }
 
-// total returns how many runs are open.
+// total returns the number of open runs in all projects.
 func (o *openWork) total() (runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +83,7 @@ func (o *openWork) total() (runs int) {
 	return runs
 }
 
-// AddRuns counts runs that were opened, or have ended if n is negative.
+// AddRuns adds n open runs; n is negative for ended runs.
 func (o *openWork) AddRuns(project writ.ProjectID, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

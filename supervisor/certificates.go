@@ -12,18 +12,20 @@ import (
 	"writ/supervisor/link"
 )
 
-// Certificates are those that a supervisor shows, and issues in its datacenter.
+// Certificates holds the TLS certificates that a supervisor uses and issues in its datacenter.
 type Certificates interface {
-	// List says which there are now.
+	// List returns the current certificates.
 	List() ([]writ.Certificate, error)
-	// Rotate issues others by another authority. Those of authorities that were made before floor count no more with whoever sees one of the others.
-	// It may be called with the same floor again.
+	// Rotate replaces the certificates by new ones of a new authority. A peer that has seen a new certificate rejects
+	// the certificates of authorities that were created before floor. Calling Rotate again with the same floor is
+	// allowed.
 	Rotate(floor time.Time)
 }
 
-// rotate ends the certificates of a datacenter that were issued before, as a statement says.
+// rotate carries out a signed statement that invalidates the earlier certificates of this datacenter. It stores the
+// floor and the answer in the journal before it replaces the certificates.
 func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
-	is := v.Statement.DatacenterName // the verifier has found it in the roster
+	is := v.Statement.DatacenterName // the verifier checked that the roster has it
 	switch {
 	case v.Statement.ID() != string(s.Datacenter) || v.Statement.Seen.Name != is:
 		return link.StatementAnswer{}, writ.Errorf(writ.CodeConflict, "the decision is about the datacenter %s, and this one is %s", v.Statement.Seen.Name, is)
@@ -48,7 +50,8 @@ func (s *Supervisor) rotate(ctx context.Context, v *identity.VerifiedStatement) 
 	return answer, err
 }
 
-// restoreFloor has certificates of this process count where an earlier one, or another one, has ended those from before.
+// restoreFloor applies the certificate floor of the journal at start. An earlier process, or another supervisor of the
+// datacenter, may have rotated the certificates.
 func (s *Supervisor) restoreFloor(ctx context.Context) error {
 	if s.Certificates == nil {
 		return nil
@@ -64,7 +67,7 @@ func (s *Supervisor) restoreFloor(ctx context.Context) error {
 	return err
 }
 
-// certificates answers the coordinator that asks for them.
+// certificates returns the current certificates, for a coordinator.
 func (s *Supervisor) certificates() ([]writ.Certificate, error) {
 	if s.Certificates == nil {
 		return []writ.Certificate{}, nil

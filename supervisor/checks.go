@@ -10,23 +10,25 @@ import (
 	"writ/supervisor/program"
 )
 
-// maxChecks is how many scripts are known to be good. What is kept of one is the list of its parameters and operations.
+// maxChecks limits the reports in memory. A report holds the parameters and operations of a script.
 const maxChecks = 64
 
-// checks remembers what was found of the scripts that were checked last and are good: the same one comes again and again, with other
-// parameters, and to check it takes longer than the rest of what is decided on a submission.
+// checks caches the reports on valid scripts that were checked last. The same script is often submitted again with
+// other parameters, and its check takes longer than all other checks of a submission.
 type checks struct {
 	mu      sync.Mutex
 	reports map[writ.Digest]check.Report
-	order   []writ.Digest // of reports, the oldest first
+	order   []writ.Digest // keys of reports, oldest first
 }
 
 func newChecks() *checks { return &checks{reports: make(map[writ.Digest]check.Report)} }
 
-// maxChecking is how many scripts are checked at a time. One of each project may be: the biggest take a tenth of a second of CPU time.
+// maxChecking limits concurrent checks. A project gets one at a time: the largest scripts take a tenth of a second of
+// CPU time.
 const maxChecking = 2
 
-// check checks the script of a payload. The report is shared and must not be changed.
+// check returns the report on the script of a payload, from the cache if possible. The report is shared and must not be
+// modified.
 func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (check.Report, error) {
 	bundle := program.BundleOf(p)
 	digest := bundle.Digest()
@@ -38,7 +40,7 @@ func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (check.Repo
 		return check.Report{}, err
 	}
 	defer done()
-	if report, known := s.checks.find(digest); known { // since it began to wait
+	if report, known := s.checks.find(digest); known { // checked while this caller waited
 		return report, nil
 	}
 	report := check.Check(bundle)
@@ -46,7 +48,7 @@ func (s *Supervisor) check(ctx context.Context, p *identity.Payload) (check.Repo
 	return report, nil
 }
 
-// find returns the report on a script that was checked before and is good.
+// find returns the cached report on a script.
 func (c *checks) find(digest writ.Digest) (check.Report, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +56,7 @@ func (c *checks) find(digest writ.Digest) (check.Report, bool) {
 	return report, known
 }
 
-// keep remembers the report on a script, if it is good.
+// keep caches a report if the script is valid. The oldest report is dropped if the cache is full.
 func (c *checks) keep(digest writ.Digest, report check.Report) {
 	if !report.OK() {
 		return

@@ -11,23 +11,23 @@ import (
 	"writ/supervisor/mail"
 )
 
-// beatsPerSecond is how many beats of a node are heard, and beatsAtOnce how many at once, as after the queue was away. Nodes send one a second, and
-// each may cost an answer.
+// Limits of the beats of a node. A node sends one per second; a burst arrives after the queue was unavailable. Each
+// beat may cost an answer.
 const (
 	beatsPerSecond = 4
 	beatsAtOnce    = 60
 )
 
-// receiveWait is how long one look at the out streams waits; a node that joins is listened to after this at the latest.
+// receiveWait is the longest wait of one receive. A node that joins is included in the next receive.
 const receiveWait = time.Second
 
-// collect takes what nodes send: results for the runs that wait for them, beats for the fleet.
+// collect receives the messages of nodes until ctx ends: results for runs, beats for the fleet.
 func (s *Supervisor) collect(ctx context.Context) error {
-	away := false // said once, not at every look
+	away := false // log only the change
 	for ctx.Err() == nil {
 		nodes := s.fleet.serving()
 		if len(nodes) == 0 {
-			s.rounds.Add(1) // nobody is left unheard
+			s.rounds.Add(1) // an empty round counts as complete
 			_ = sleep.For(ctx, receiveWait)
 			continue
 		}
@@ -62,8 +62,9 @@ func (s *Supervisor) collect(ctx context.Context) error {
 	return nil
 }
 
-// hearBeat takes a beat: jobs that began, how far they are, and what the node has of runs that are reconciled. One that does not know our epoch yet counts
-// for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
+// hearBeat applies a beat: jobs that started, their progress, and inventories for runs that are reconciled. A beat with
+// an epoch older than this supervisor's is not applied; the node is sent the current epoch instead. Otherwise an
+// attacker with access to Redis could record the beats of a node and replay them after the node's death.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.Beat) {
 	b := *said
 	if b.Node != node {
@@ -73,7 +74,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 	}
 	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
 		s.accounts.countUseless(node, extraBeats, 1)
-		if b.Epoch >= s.epoch { // else they waited while there was no supervisor
+		if b.Epoch >= s.epoch { // older beats queued up while no supervisor ran
 			s.warnings.Refused(node, "node sends too many beats; some are dropped", tooOften("%d a second are heard", beatsPerSecond))
 		}
 		return
@@ -84,7 +85,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, said *writ.
 		return
 	}
 	s.hearEpoch(ctx, node, b.Epoch)
-	if b.Epoch < s.epoch { // it may be an old one: only one that knows this supervisor proves that its node lives now
+	if b.Epoch < s.epoch { // the beat may be a replay: only a beat with this epoch proves that the node is alive
 		s.outbox.Control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})
 		return
 	}
