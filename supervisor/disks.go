@@ -9,13 +9,14 @@ import (
 const (
 	// maxDisks bounds the disks of a node.
 	maxDisks = 32
-	// maxDiskBytes is more than any disk has.
+	// maxDiskBytes exceeds the size of any real disk.
 	maxDiskBytes = 1 << 60
-	// steadyPart is the part of a disk by which its free space has to change before readers hear of it: each change is an event.
+	// steadyPart sets the smallest change of free space that is shown: the size of the disk divided by steadyPart. Each
+	// shown change is an event.
 	steadyPart = 100
 )
 
-// moderateDisks cuts down the disks in a report of a node.
+// moderateDisks limits the disks in a node's report to valid values and removes duplicate paths.
 func moderateDisks(all []writ.Disk) []writ.Disk {
 	var kept []writ.Disk
 	for _, d := range all[:min(len(all), maxDisks)] {
@@ -28,8 +29,8 @@ func moderateDisks(all []writ.Disk) []writ.Disk {
 	return kept
 }
 
-// steadyDisks merges the disks of a new report into the shown ones. The shown free space of a disk changes by steps of at least a hundredth of the
-// disk, and whenever AlmostFull changes.
+// steadyDisks merges the disks of a new report into the shown ones. The shown free space of a disk changes only if it
+// moves by a hundredth of the disk or more, or if AlmostFull changes.
 func steadyDisks(shown, reported []writ.Disk) []writ.Disk {
 	next := slices.Clone(reported)
 	for i := range next {

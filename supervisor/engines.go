@@ -11,10 +11,11 @@ import (
 	"writ/supervisor/journal"
 )
 
-// namedRuns is how many of the runs that need another engine an error names.
+// namedRuns limits the runs that an error names for a missing engine.
 const namedRuns = 5
 
-// canRunAll returns an error if an open run needs an engine that this program cannot run: the script would mean something else here.
+// canRunAll returns an error if an open run needs an engine that this program does not have. Another engine could give
+// the script another meaning.
 func (s *Supervisor) canRunAll(ctx context.Context) error {
 	return s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		engines, err := tx.OpenEngines()

@@ -9,20 +9,21 @@ import (
 	"writ/supervisor/journal"
 )
 
-// queueAwayAfter is how long the queue may be away before people are told: it may be started again in less.
+// queueAwayAfter is the time after which an unavailable queue is reported. A restart takes less.
 const queueAwayAfter = 3 * time.Second
 
-// faults are what keeps the datacenter from going on, as its coordinators and its log are told.
+// faults holds the faults that stop the work of the datacenter. They are reported to coordinators and logged.
 type faults struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
 	journal error
 	queue   error
-	since   time.Time // the queue is away
+	since   time.Time // the queue is unavailable
 }
 
-// look notes how journal and queue are. A journal that could not be written is tried.
+// look updates the faults of journal and queue. queue is the current error of the queue, nil if it is available. If a
+// write to the journal has failed, look probes the journal with a new write.
 func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now time.Time) {
 	was := j.Fault()
 	if was != nil && j.Probe(ctx) == nil {
@@ -49,7 +50,7 @@ func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now 
 	f.queue = queue
 }
 
-// works reports why the journal cannot be written, "" if it can, and whether the queue answers.
+// works returns the fault of the journal, "" if it can be written, and whether the queue is available.
 func (f *faults) works() (journal string, queue bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +60,7 @@ func (f *faults) works() (journal string, queue bool) {
 	return journal, f.queue == nil
 }
 
-// text says what keeps the datacenter from going on, "" if nothing does.
+// text describes the current fault for coordinators, "" without a fault.
 func (f *faults) text() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,11 +14,13 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// A node that a person has signed to be lost is gone: it is removed for good, and what it had may be made anew on other nodes. If the signer
-// was wrong, or the machine comes back, two nodes have the same. So whoever has the key of such a node is told to stop everything that it runs
-// before its process ends, and says so. That what holds data stays, and how it is removed, is listed with the node.
+// A signed statement that a node is lost removes the node permanently, and its resources may be created again on other
+// nodes. If the signer was wrong, or the machine returns, two nodes have the same resources. Therefore the supervisor
+// gives the holder of the removed node's key a signed order to stop everything that it runs. The node obeys before its
+// process ends, and sends a signed answer. Resources that hold data are kept; they are listed with the node, with the
+// way to remove them.
 
-// Fence implements nodes.Backend. It is given to anybody who asks: the answer counts for the node with that key alone.
+// Fence implements nodes.Backend. Any client may request the order: it is valid only for the node with that key.
 func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	if len(nonce) != identity.NonceSize {
 		return nil, writ.Errorf(writ.CodeBadRequest, "a nonce has %d bytes", identity.NonceSize)
@@ -33,10 +35,12 @@ func (s *Supervisor) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([
 	return s.membership(envelope.Fence, n, nonce)
 }
 
-// fenceAgain is how long a node that is gone waits, at least, from one answer to the next: its own runner waits longer. Each answer is an event.
+// fenceAgain is the minimum time between two answers of a removed node, because each answer is an event. An unmodified
+// runner waits longer.
 const fenceAgain = time.Second
 
-// Fenced implements nodes.Backend. What a node that is gone says is kept as evidence, and nothing follows from it but what people are shown.
+// Fenced implements nodes.Backend. It stores the answer of a removed node as evidence. The answer is only displayed and
+// has no other effect.
 func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
 	known := s.fleet.Record(node)
 	if known == nil || !known.Gone {
@@ -55,7 +59,7 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 		if n, err = tx.Node(node); err != nil {
 			return err
 		}
-		if n == nil { // the database does not give it back
+		if n == nil { // the database has lost the record
 			return writ.Errorf(writ.CodeNotFound, "there is no node %s in the journal", node)
 		}
 		var before time.Time
@@ -63,7 +67,7 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 			before = n.Fence.Answered
 		}
 		if news = takeFenceAnswer(n, answers[0], signed); !news {
-			return nil // an earlier one, or this one again
+			return nil // an earlier answer, or a repetition
 		}
 		if passed := tx.Now.Sub(before); passed >= 0 && passed < fenceAgain {
 			return writ.Errorf(writ.CodeRateLimited, "the node %s answered %s ago", n.Name, passed)
@@ -77,22 +81,23 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 		return err
 	}
 	s.fleet.put(*n)
-	if times, say := s.refusals.Say("fence "+string(node), time.Now()); say { // it may answer each second
+	if times, say := s.refusals.Say("fence "+string(node), time.Now()); say { // the node may answer every second
 		s.Log.Info("lost node returned and stopped its resources",
 			"node", n.Name, "stopped", n.Fence.Stopped, "open", len(n.Fence.Open), "kept", len(n.Orphans), "times", times)
 	}
 	return nil
 }
 
-// takeFenceAnswer writes into the record of a node what it answered, and reports false if it has that already, or a later answer.
+// takeFenceAnswer writes an answer into the record of its node. If the record has this answer or a later one, it
+// reports false and leaves the record unchanged.
 func takeFenceAnswer(n *journal.Node, a nodes.FenceAnswer, signed []byte) bool {
 	if a.Round <= n.FenceRound || bytes.Equal(signed, n.FenceAnswer) {
 		return false
 	}
-	if n.Fence == nil { // an earlier version removed it
+	if n.Fence == nil { // removed by an earlier version
 		n.Fence = &writ.Fence{}
 	}
-	fence := *n.Fence // what was told has the old one
+	fence := *n.Fence // copied, because events share the old value
 	n.FenceAnswer, n.FenceRound = slices.Clone(signed), a.Round
 	fence.Stopped = min(len(a.Stopped), nodes.MaxFenced)
 	fence.Open = nil

@@ -17,17 +17,20 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxSkew is how far a node's clock may be off before it gets no work: it decides whether envelopes have expired.
+// maxSkew limits the difference between the clocks of a node and the supervisor. A node beyond it gets no work, because
+// its clock decides whether envelopes have expired.
 const maxSkew = 30 * time.Second
 
-// fleet is what the supervisor knows of its nodes at this moment. The journal has what must survive: who they are and what was
-// decided about them.
+// fleet holds the current state of the nodes in memory. Facts that must survive a restart, such as identities and
+// decisions, are in the journal.
 type fleet struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*member
-	keys  map[string]writ.NodeID // of nodes by their signing keys, which never change: strangers may ask about any number of keys
-	// silence is after how long without a beat a node is silent, or lost, as the roster in force says. It is counted only while nodes can be heard. One that was
-	// not heard since this supervisor began is silent from the beginning, and lost not earlier than others.
+	// node by signing key. A key never changes. The index is needed because strangers may ask about any number of keys.
+	keys map[string]writ.NodeID
+	// silence holds the times without a beat after which a node is silent or lost, from the roster in force. Time
+	// counts only while nodes can be heard. A node without a beat since this supervisor started is silent from the
+	// beginning; it becomes lost after the same time as other nodes.
 	silence identity.Silence
 }
 
@@ -35,38 +38,41 @@ type fleet struct {
 type member struct {
 	journal.Node
 	beat   writ.Beat
-	beats  int           // since this supervisor began
-	heard  time.Time     // when beat came, by the monotonic clock
-	silent time.Duration // since the last beat, while it could be heard
+	beats  int           // since this supervisor started
+	heard  time.Time     // arrival of beat, by the monotonic clock
+	silent time.Duration // time without a beat while nodes could be heard
 	active map[writ.JobKey]bool
-	said   map[writ.JobKey]saying // what was passed on of the progress of its jobs
-	anew   bool                   // the jobs that the next beat names count as new
-	// outranked says that it obeys a later epoch than that of this supervisor, and so refuses whatever this one sends.
+	said   map[writ.JobKey]saying // the last progress passed to runs, by job
+	anew   bool                   // treat all jobs in the next beat as newly started
+	// outranked is set if the node obeys an epoch later than this supervisor's. It then rejects all messages of this
+	// supervisor.
 	outranked bool
-	// copied is when it was last seen that another machine speaks as this node, by the monotonic clock.
+	// copied is the last time at which another machine sent a beat under this identity, by the monotonic clock.
 	copied    time.Time
-	suspended string    // why it is kept off the queue, "" if it is not
-	told      writ.Node // as the last event had it
-	// reported names the last report that counted.
+	suspended string    // reason for its suspension from the queue, else ""
+	told      writ.Node // as in the last event
+	// reported identifies the last report that was applied.
 	reported writ.ReportID
-	// described names what it said last of its machine, and kept is what the journal has of that.
+	// described identifies the last report about the node's machine; kept is the machine's record in the journal.
 	described writ.ReportID
 	kept      journal.Life
-	// online is how long it was heard, and listened how long that was listened to it, since that was added to its month last.
+	// online is the time with beats. listened is the time during which the supervisor could receive beats. Both count
+	// since they were last added to the node's month.
 	online, listened time.Duration
-	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
+	// backlog is set if calls may wait for room on the node. It saves a search. A wrong false delays calls by a second,
+	// until the next round of the watch.
 	backlog bool
-	// served is the project that was sent to it last.
+	// served is the project of the last call that was sent to the node.
 	served writ.ProjectID
 }
 
-// saying is what a node said of a job, and when that was passed on, by the monotonic clock.
+// saying is the progress text of a job, with the time at which it was passed on, by the monotonic clock.
 type saying struct {
 	text string
 	at   time.Time
 }
 
-// progressEvery is how often a run is told at most how far one of its calls is: each time is a write and an event.
+// progressEvery is the minimum time between two progress texts of a call, because each is a write and an event.
 const progressEvery = 10 * time.Second
 
 func loadFleet(ctx context.Context, j *journal.Journal, now time.Time) (*fleet, error) {
@@ -74,8 +80,8 @@ func loadFleet(ctx context.Context, j *journal.Journal, now time.Time) (*fleet, 
 	err := j.Read(ctx, func(tx *journal.Tx) error {
 		nodes, err := tx.Nodes()
 		for _, n := range nodes {
-			n.Liveness = writ.LivenessSilent // until it beats
-			n.Revision = n.Decisions         // earlier versions did not keep it for those who look
+			n.Liveness = writ.LivenessSilent // until its first beat
+			n.Revision = n.Decisions         // earlier versions did not store it for display
 			f.nodes[n.ID] = &member{Node: *n, backlog: true}
 			f.keys[string(n.PublicKey)] = n.ID
 		}
@@ -92,7 +98,8 @@ func loadFleet(ctx context.Context, j *journal.Journal, now time.Time) (*fleet, 
 	return f, nil
 }
 
-// put takes a node over from the journal, new or changed.
+// put adds or updates a node after its commit to the journal. It ignores a record with fewer decisions than the current
+// one.
 func (f *fleet) put(n journal.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,14 +116,14 @@ func (f *fleet) put(n journal.Node) {
 	m.Decisions, m.Revision = n.Decisions, n.Decisions
 	m.Admission, m.Gone, m.Scheduling, m.Labels, m.Decided, m.Token = n.Admission, n.Gone, n.Scheduling, n.Labels, n.Decided, n.Token
 	m.Serial, m.Batch = n.Serial, n.Batch
-	// The rest is what the node says of itself. One that is gone says nothing any more but how it obeys.
+	// The other fields come from the node's own reports. A removed node reports only its answer to the fence order.
 	if n.Gone {
 		m.Lost = n.Lost
 		m.Fence, m.Orphans, m.Superseded, m.FenceAnswer, m.FenceRound = n.Fence, n.Orphans, n.Superseded, n.FenceAnswer, n.FenceRound
 	}
 }
 
-// Get returns a node, the zero value and false if there is none.
+// Get returns a node. If the node is unknown, it returns false and a lost node with only an id.
 func (f *fleet) Get(id writ.NodeID) (writ.Node, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,13 +134,13 @@ func (f *fleet) Get(id writ.NodeID) (writ.Node, bool) {
 	return m.Node.Node, true
 }
 
-// isMember reports whether jobs may be sent to a node.
+// isMember reports whether a node is approved, so that jobs may be sent to it.
 func (f *fleet) isMember(id writ.NodeID) bool {
 	n, known := f.Get(id)
 	return known && n.Admission == writ.AdmissionApproved
 }
 
-// Away returns a node and why no job can be sent to it now. The reason is empty if jobs can be sent.
+// Away returns a node and the reason why no job can be sent to it now. The reason is empty if jobs can be sent.
 func (f *fleet) Away(id writ.NodeID) (n writ.Node, why writ.Reason) {
 	n, ok := f.Get(id)
 	switch {
@@ -147,7 +154,7 @@ func (f *fleet) Away(id writ.NodeID) (n writ.Node, why writ.Reason) {
 	return n, why
 }
 
-// Record returns a node with its keys, nil if there is none.
+// Record returns a node with its keys, or nil if it is unknown.
 func (f *fleet) Record(id writ.NodeID) *journal.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +166,7 @@ func (f *fleet) Record(id writ.NodeID) *journal.Node {
 	return &n
 }
 
-// joinedWith returns the names of the nodes that have joined with a token, in order.
+// joinedWith returns the names of the nodes that joined with a token, sorted.
 func (f *fleet) joinedWith(token string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +180,7 @@ func (f *fleet) joinedWith(token string) []string {
 	return names
 }
 
-// byKey returns the node with this signing key, nil if there is none.
+// byKey returns the node with this signing key, or nil.
 func (f *fleet) byKey(key ed25519.PublicKey) *journal.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,7 +192,7 @@ func (f *fleet) byKey(key ed25519.PublicKey) *journal.Node {
 	return &n
 }
 
-// admitted returns the node that is admitted under a name, nil if there is none.
+// admitted returns the approved node with this name, or nil.
 func (f *fleet) admitted(name string) *writ.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,7 +205,7 @@ func (f *fleet) admitted(name string) *writ.Node {
 	return nil
 }
 
-// Name returns what people call a node, its id if it is not known.
+// Name returns the name of a node, or the id of an unknown node.
 func (f *fleet) Name(id writ.NodeID) string {
 	if n, ok := f.Get(id); ok {
 		return n.Name
@@ -206,7 +213,7 @@ func (f *fleet) Name(id writ.NodeID) string {
 	return string(id)
 }
 
-// List returns all nodes, by name.
+// List returns all nodes, sorted by name.
 func (f *fleet) List() []writ.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +225,7 @@ func (f *fleet) List() []writ.Node {
 	return nodes
 }
 
-// serving returns the nodes that may take part.
+// serving returns the ids of the approved nodes, sorted.
 func (f *fleet) serving() []writ.NodeID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,7 +239,7 @@ func (f *fleet) serving() []writ.NodeID {
 	return ids
 }
 
-// draining returns the nodes that are to become drained.
+// draining returns the nodes that are being drained.
 func (f *fleet) draining() []writ.NodeID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,7 +252,8 @@ func (f *fleet) draining() []writ.NodeID {
 	return ids
 }
 
-// key finds the key of an approved node for opening an envelope.
+// key returns a lookup function for opening envelopes of node. It accepts only the key of that node, and only if the
+// node is approved.
 func (f *fleet) key(node writ.NodeID) func(envelope.KeyID) (ed25519.PublicKey, error) {
 	return func(id envelope.KeyID) (ed25519.PublicKey, error) {
 		n := f.Record(node)
@@ -256,8 +264,10 @@ func (f *fleet) key(node writ.NodeID) func(envelope.KeyID) (ed25519.PublicKey, e
 	}
 }
 
-// beat takes a node's beat, that came to the supervisor of an epoch now by the wall clock and heard by the monotonic one. It returns the keys that the node did not name
-// before, or all if it may not know what was given up, what is new of the progress of jobs, and false if the beat is an old one.
+// beat applies a beat that arrived at this supervisor's epoch, at now by the wall clock and heard by the monotonic
+// clock. It returns the jobs that the previous beat did not name, and the new progress of jobs. It returns all jobs if
+// the node may not know which jobs were given up. If the beat is not newer than the last one, or the node is unknown,
+// fresh is false and the beat is not applied.
 func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []writ.JobKey, progress []writ.Progress, fresh bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -266,7 +276,7 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 		return nil, nil, false
 	}
 	b = moderate(b)
-	m.anew = m.anew || b.Incarnation != m.beat.Incarnation // another process, that may not know which of them were given up
+	m.anew = m.anew || b.Incarnation != m.beat.Incarnation // a new process may not know which jobs were given up
 	active := make(map[writ.JobKey]bool, len(b.Active))
 	for _, key := range b.Active {
 		active[key] = true
@@ -289,13 +299,14 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	if heard.Sub(m.copied) < copiedStays && !m.copied.IsZero() {
 		m.Fault = errCopied.Error()
 	}
-	if m.suspended != "" { // it was on its way
+	if m.suspended != "" { // the beat was sent before the suspension
 		m.Fault = m.suspended
 	}
 	return started, m.advance(b.Progress, heard), true
 }
 
-// skewed says how a node's clock is off that is late by so much, or early if that is less than 0.
+// skewed formats the clock fault of a node. late is the age of the beat by the node's clock; it is negative if that
+// clock is ahead.
 func skewed(late time.Duration) string {
 	way := "behind"
 	if late < 0 {
@@ -304,7 +315,8 @@ func skewed(late time.Duration) string {
 	return fmt.Sprintf("%s: its clock is %s %s that of its supervisor", writ.CodeClockSkew, late.Abs().Round(time.Second), way)
 }
 
-// advance takes what a node says of its jobs, and returns what is to be passed on now.
+// advance records the progress of jobs from a beat. It returns the texts to pass on now: the first text of a job at
+// once, changes at most every progressEvery.
 func (m *member) advance(all []writ.Progress, heard time.Time) (news []writ.Progress) {
 	said := make(map[writ.JobKey]saying, len(all))
 	for _, p := range all {
@@ -318,27 +330,29 @@ func (m *member) advance(all []writ.Progress, heard time.Time) (news []writ.Prog
 	return news
 }
 
-// newer reports whether b was made after a. A boot id tells nothing about order, but incarnations are counted on disk.
+// newer reports whether b was made after a. Boot ids have no order, but incarnations are counted on disk.
 func newer(b, a writ.Beat) bool {
 	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
 }
 
-// tick lets time pass for all nodes, until now by the monotonic clock: as much as they were listened to. wall says to which month that counts. It
-// returns the nodes that are lost since.
+// tick adds listened to the silence of all nodes and updates their liveness. listened is the time during which the
+// supervisor could receive beats. now is the monotonic time; the time counts for the month that contains wall. It
+// returns the nodes that have become lost.
 func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.NodeID) {
 	month := wall.UTC().Format(onlineMonth)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {
-		m.silent += min(listened, now.Sub(m.heard)) // what was before its beat is no silence
+		m.silent += min(listened, now.Sub(m.heard)) // time before the last beat is not silence
 		switch {
 		case m.silent >= f.silence.Lost:
 			if m.Liveness != writ.LivenessLost {
 				lost = append(lost, id)
-				m.active = nil // when it is back it learns what was given up
+				m.active = nil // a node that returns must learn which jobs were given up
 			}
 			m.Liveness = writ.LivenessLost
-		case m.silent >= f.silence.Silent && m.Liveness == writ.LivenessReady: // one that is lost stays so until it is heard, also if it would not be by now
+		// a lost node stays lost until its next beat, even under a longer limit
+		case m.silent >= f.silence.Silent && m.Liveness == writ.LivenessReady:
 			m.Liveness = writ.LivenessSilent
 		}
 		m.passed(month, listened)
@@ -346,7 +360,7 @@ func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.N
 	return lost
 }
 
-// setSilence has another silence apply from now on, and reports whether it is another one.
+// setSilence replaces the limits of silence. It reports whether they changed.
 func (f *fleet) setSilence(silence identity.Silence) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -355,7 +369,8 @@ func (f *fleet) setSilence(silence identity.Silence) bool {
 	return changes
 }
 
-// repeatGivenUp has the nodes told once more which of the jobs that they work on were given up.
+// repeatGivenUp makes the next beat of each node count all its jobs as new, so that the node is again sent the jobs
+// that were given up.
 func (f *fleet) repeatGivenUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -364,7 +379,7 @@ func (f *fleet) repeatGivenUp() {
 	}
 }
 
-// Busy reports whether a node works on as many jobs as it can.
+// Busy reports whether all slots of a node are in use.
 func (f *fleet) Busy(id writ.NodeID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -372,8 +387,8 @@ func (f *fleet) Busy(id writ.NodeID) bool {
 	return m != nil && len(m.active) >= max(m.Slots, 1)
 }
 
-// Works reports what a node said last about a job: whether it works on it, whether the node is there and obeys, and how many beats it has
-// sent.
+// Works reports whether the last beat of a node named a job as active, whether the node is ready and obeys this
+// supervisor, and the number of its beats since this supervisor started.
 func (f *fleet) Works(node writ.NodeID, key writ.JobKey) (active, ready bool, beats int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -401,7 +416,7 @@ func (f *fleet) HasBacklog(id writ.NodeID) bool {
 	return m != nil && m.backlog
 }
 
-// Serve records that a call of a project goes to a node.
+// Serve records the project of a call that is sent to a node.
 func (f *fleet) Serve(id writ.NodeID, project writ.ProjectID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -410,7 +425,7 @@ func (f *fleet) Serve(id writ.NodeID, project writ.ProjectID) {
 	}
 }
 
-// lastServed returns the project that was sent to a node last, "" if none was yet.
+// lastServed returns the project of the last call that was sent to a node, "" if none was sent.
 func (f *fleet) lastServed(id writ.NodeID) writ.ProjectID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -420,7 +435,7 @@ func (f *fleet) lastServed(id writ.NodeID) writ.ProjectID {
 	return ""
 }
 
-// changes returns the nodes that look different from what was told of them last.
+// changes returns the nodes that differ from their last event. The time of the last beat is not compared.
 func (f *fleet) changes(loads map[writ.NodeID]journal.Load) []writ.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -437,7 +452,7 @@ func (f *fleet) changes(loads map[writ.NodeID]journal.Load) []writ.Node {
 	return changed
 }
 
-// announceAll has every node announced again.
+// announceAll causes an event for every node.
 func (f *fleet) announceAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -446,7 +461,7 @@ func (f *fleet) announceAll() {
 	}
 }
 
-// announced records that nodes were told of.
+// announced records that events for nodes were written.
 func (f *fleet) announced(nodes []writ.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,18 +7,19 @@ import (
 	"writ/internal/sleep"
 )
 
-// DefaultKeepRuns is how long a run is kept after its end, with its calls, results and lines.
+// DefaultKeepRuns is how long an ended run is kept, with its calls, results and log lines.
 const DefaultKeepRuns = 90 * 24 * time.Hour
 
 const (
-	// forgetFirst is how long a supervisor that begins leaves what is old alone: there is enough to do.
+	// forgetFirst delays the first deletion after the start, when the supervisor is busy.
 	forgetFirst = time.Minute
 	forgetEvery = time.Hour
-	// forgetRest is how many times as long as a step of forgetting took nothing is forgotten after it: the writer is there for the others.
+	// forgetRest is the pause after each deletion, as a multiple of its duration, so that other writers are not
+	// delayed.
 	forgetRest = 4
 )
 
-// forget forgets what is old, until ctx ends.
+// forget deletes expired records every forgetEvery until ctx ends.
 func (s *Supervisor) forget(ctx context.Context) error {
 	next := time.NewTimer(forgetFirst)
 	defer next.Stop()
@@ -35,8 +36,9 @@ func (s *Supervisor) forget(ctx context.Context) error {
 	}
 }
 
-// forgetOld takes one small step after the other until nothing is left that is old. What time it is, it takes from the newest run: a clock
-// that was set far ahead by mistake must not make everything old, or what was done could be handed in again once the clock is right.
+// forgetOld deletes expired records in small transactions until none is left. It measures age from the newest accepted
+// run if that is earlier than the clock. Otherwise a clock that was set far ahead by mistake would expire everything,
+// and texts that were carried out could be submitted again after the clock is corrected.
 func (s *Supervisor) forgetOld(ctx context.Context) error {
 	now := s.Now()
 	newest, err := s.Journal.Accepted(ctx)

@@ -16,12 +16,13 @@ import (
 	"writ/supervisor/workflow"
 )
 
-// What is on hold starts no work: from the commit of the statement on no job of it is made, not even one that was sent before and got lost. What a
-// node has goes on, results are taken, and scripts are evaluated that have begun, so that a run which needs nothing more ends. There is one place
-// where jobs are made, addDelivery, and its callers ask onHold before. Calls on hold keep no claim and no room on a node, so that they stand in
-// nobody's way. See docs/decisions/0044.
+// Work on hold does not start: after the commit of the statement no job is made for it, not even a replacement for a
+// lost delivery. Jobs that nodes have received continue, results are accepted, and scripts that have started are
+// evaluated, so that a run without further calls ends. All jobs are made in addDelivery, whose callers check onHold
+// first. Calls on hold keep neither a claim nor room on a node, so they do not block other calls. See
+// docs/decisions/0044.
 
-// loadHolds reads the decisions of earlier supervisors.
+// loadHolds loads the decisions of earlier supervisors from the journal.
 func (s *Supervisor) loadHolds(ctx context.Context) error {
 	return s.Journal.Read(ctx, func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
@@ -30,8 +31,9 @@ func (s *Supervisor) loadHolds(ctx context.Context) error {
 	})
 }
 
-// holdAtStart holds the datacenter if its operator wants it to start so, or if the journal has lost decisions that the mark beside the key knows of: it
-// came from a backup, or somebody took them away, and what was on hold must not start.
+// holdAtStart puts the whole datacenter on hold if the operator started the supervisor with --held, or if the journal
+// has lost decisions that the mark beside the key knows. In the second case the journal came from a backup or was
+// tampered with, and work that was on hold must not start.
 func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 	why := "the supervisor was started with --held"
 	switch lost := mark.Holds > s.holds.Revision(); {
@@ -53,8 +55,9 @@ func (s *Supervisor) holdAtStart(ctx context.Context, mark Mark) error {
 	})
 }
 
-// changeHolds lets change act on the decisions as the journal has them. It returns the next decision, about one scope. Steps that come after the
-// commit know it.
+// changeHolds stores a new decision about one scope. change receives the decisions in the journal and returns the new
+// one. Steps that are committed later see it. The error is RECORD_FORGED if the journal's decisions are older than
+// those this supervisor has written.
 func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx, all identity.Holds) (identity.Hold, error)) error {
 	return s.Journal.Write(failpoint.At(ctx, failpoint.HoldDecided), func(tx *journal.Tx) error {
 		all, revision, err := tx.Holds()
@@ -69,7 +72,7 @@ func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx
 		if err != nil {
 			return err
 		}
-		next.Revision = max(revision+1, tx.Now.UnixMicro()) // a journal that came from a backup gives none again
+		next.Revision = max(revision+1, tx.Now.UnixMicro()) // a restored journal never reuses a revision
 		all = slices.DeleteFunc(slices.Clone(all), func(h identity.Hold) bool { return h.Scope == next.Scope || hold.IsForgotten(all, h, tx.Now) })
 		if err := hold.CheckRoom(all, next.Scope); err != nil {
 			return err
@@ -78,12 +81,14 @@ func (s *Supervisor) changeHolds(ctx context.Context, change func(tx *journal.Tx
 		if err := tx.PutHolds(all, next.Revision); err != nil {
 			return err
 		}
-		tx.Then(func() { s.holds.Set(all, next.Revision, s.holds.Changes()+1) }) // before the next commit: a step of that must know it
+		// before the next commit, whose step must see it
+		tx.Then(func() { s.holds.Set(all, next.Revision, s.holds.Changes()+1) })
 		return nil
 	})
 }
 
-// decideHold holds a scope or releases it, as a statement says.
+// decideHold carries out a signed statement that holds or releases a scope. It returns an error if the signer did not
+// see the newest decision about the scope.
 func (s *Supervisor) decideHold(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	scope := identity.ScopeOf(v.Statement)
 	if err := s.checkScope(v, scope); err != nil {
@@ -111,7 +116,7 @@ func (s *Supervisor) decideHold(ctx context.Context, v *identity.VerifiedStateme
 	return answer, err
 }
 
-// checkScope refuses a statement about what is not here.
+// checkScope returns an error if the statement is about another datacenter or an unknown operation.
 func (s *Supervisor) checkScope(v *identity.VerifiedStatement, scope identity.Scope) error {
 	st := v.Statement
 	switch {
@@ -127,7 +132,8 @@ func (s *Supervisor) checkScope(v *identity.VerifiedStatement, scope identity.Sc
 		WithHint("say one like machine.create, or a module like machine; docs/operations.md has all")
 }
 
-// hold puts a scope on hold. That it is so already is success: then both want it so, and a release must have seen the newer decision.
+// hold puts a scope on hold. It succeeds if the scope is on hold already: the new decision is recorded, and a release
+// must have seen it.
 func (s *Supervisor) hold(v *identity.VerifiedStatement, _ identity.Holds, h *identity.Hold) (done string, err error) {
 	byOperator := v.Allows(identity.ActionScheduleNodes, "", s.Now()) == nil
 	h.ByOperator = byOperator || h.Held && h.ByOperator
@@ -135,7 +141,8 @@ func (s *Supervisor) hold(v *identity.VerifiedStatement, _ identity.Holds, h *id
 	return h.Text() + " is on hold: no job of it is sent until it is released", nil
 }
 
-// release lets a scope start work again. That ends a hold of its own, and takes it out of wider ones, of which the rest stays.
+// release ends the scope's own hold and exempts the scope from wider holds, which stay in force for the rest of their
+// scopes. Only an operator may release a hold by an operator.
 func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, h *identity.Hold) (done string, err error) {
 	over := all.Over(h.Scope)
 	if len(over) == 0 {
@@ -153,7 +160,7 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 	}
 	for _, o := range over {
 		has := "has"
-		if o.Scope == h.Scope { // its own hold ends; a wider one stays for the rest
+		if o.Scope == h.Scope { // its own hold ends; a wider one continues for the rest
 			has = "had"
 		}
 		ended = append(ended, hold.TextSince(o, has))
@@ -166,7 +173,7 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 	return done, nil
 }
 
-// listHolds says what is on hold, and what was released.
+// listHolds returns the current decisions: holds and releases.
 func (s *Supervisor) listHolds() []link.Hold {
 	all := s.holds.All()
 	list := make([]link.Hold, len(all))

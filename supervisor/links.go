@@ -11,19 +11,20 @@ import (
 	"writ/supervisor/link"
 )
 
-// linked is a link that is kept.
+// linked is a running or ended link to a coordinator.
 type linked struct {
-	keys string // of who may be at its address by the roster
+	keys string // coordinator keys that the roster allowed at its address
 	end  context.CancelFunc
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the link has ended
 }
 
-// keepLinks keeps a link to each coordinator until ctx ends. Coordinators come and go with the roster. A link was verified when it began: one at whose
-// address the roster has somebody else now is begun anew.
+// keepLinks runs a link to each coordinator until ctx ends. The roster adds and removes coordinators. A link is
+// verified when it starts, so it is restarted when the roster changes the keys at its address.
 func (s *Supervisor) keepLinks(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	links := make(map[string]*linked) // also those that have ended: the next one to the same address waits for that
+	// including ended links: the next link to an address waits until the previous one has ended
+	links := make(map[string]*linked)
 	open := make(map[string]bool)
 	asks := newAsks(s.Now)
 	for {
@@ -55,10 +56,10 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 				if before != nil {
 					<-before.done
 					if s.DialWith != nil {
-						s.DialWith.CloseIdleConnections() // which were verified by an earlier roster
+						s.DialWith.CloseIdleConnections() // verified by an earlier roster
 					}
 				}
-				_ = dialer.Run(linking) // it returns nil
+				_ = dialer.Run(linking) // always nil
 			})
 		}
 		select {
@@ -72,13 +73,13 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 	}
 }
 
-// dialers are those of the links that are kept, by the addresses of their coordinators. The zero value is ready.
+// dialers holds the dialers of running links, by coordinator address. The zero value is ready to use.
 type dialers struct {
 	mu  sync.Mutex
 	all map[string]*link.Dialer
 }
 
-// set notes the dialer of an address, nil if no link is kept there any more.
+// set stores the dialer of an address. A nil dialer removes the address.
 func (d *dialers) set(url string, dialer *link.Dialer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,14 +91,15 @@ func (d *dialers) set(url string, dialer *link.Dialer) {
 	}
 }
 
-// list returns those of now.
+// list returns a copy of the current dialers.
 func (d *dialers) list() map[string]*link.Dialer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.all)
 }
 
-// keysAt returns the keys that a roster has for an address: that of its coordinator or, if it has none there, of all coordinators.
+// keysAt returns the coordinator keys that a roster allows at an address: the key of the coordinator at that address
+// or, if the roster does not list the address, the keys of all coordinators.
 func keysAt(r *identity.Roster, address string) string {
 	if c := r.Coordinators.At(address); c != nil {
 		return c.ID + string(c.Key)
@@ -110,7 +112,7 @@ func keysAt(r *identity.Roster, address string) string {
 	return strings.Join(keys, "")
 }
 
-// dialer makes the supervisor's end of the link to a coordinator.
+// dialer returns the supervisor's end of a link to a coordinator.
 func (s *Supervisor) dialer(url string, asks *asks) *link.Dialer {
 	feed := s.Journal.Feed(url)
 	d := &link.Dialer{
@@ -121,10 +123,11 @@ func (s *Supervisor) dialer(url string, asks *asks) *link.Dialer {
 	return d
 }
 
-// coordinators returns the addresses of those to keep a link to: the ones that the supervisor was told and, if the roster has all of these, every other
-// coordinator of the roster. One at an address that no roster ever had, on this machine or behind a proxy, may be any of them, and two links to
-// one coordinator would end each other. One that an earlier roster had was removed, and gets no link, also if the operator named it; a roster without any removes
-// none, because clusters of earlier versions name none.
+// coordinators returns the addresses to link to: the configured ones and, if the roster lists all of these, an HTTPS
+// address of every other coordinator of the roster. A configured address that is in no roster, such as a local or
+// proxied one, may belong to any coordinator. In that case no other address is added, because two links to the same
+// coordinator would end each other. A coordinator that an earlier roster listed was removed: it gets no link even if it
+// is configured. A roster without coordinators removes none, because clusters of earlier versions list none.
 func (s *Supervisor) coordinators() []string {
 	roster := s.roster.Load()
 	var all, known []string
@@ -153,7 +156,7 @@ func (s *Supervisor) coordinators() []string {
 	return all
 }
 
-// formerAddresses are all that a coordinator has or had in a roster. The zero value is ready.
+// formerAddresses holds all coordinator addresses of the present and earlier rosters. The zero value is ready to use.
 type formerAddresses struct {
 	mu  sync.Mutex
 	all map[string]bool
