@@ -37,8 +37,8 @@ type AdvancerConfig struct {
 
 // Programs evaluates the scripts of runs.
 type Programs interface {
-	// MayAct checks that the journal still has the submission of a run as it was accepted, and that its signer still has
-	// the right to it. It returns how the run ends otherwise.
+	// MayAct checks that the journal still has the submission of a run as it was accepted, and that its signer may
+	// still run it. It returns a stop if the run must end, else nil.
 	MayAct(ctx context.Context, run *journal.Run) (*mail.Stop, error)
 	// Pass evaluates the script of a run, given its calls and the number of its log lines. The outcome has only new lines.
 	Pass(ctx context.Context, run *journal.Run, calls []scripts.Entry, logged int) (scripts.Outcome, error)
@@ -50,8 +50,8 @@ type Quota interface {
 	AddRuns(project writ.ProjectID, n int)
 }
 
-// Advancer advances runs, one step of a run at a time. A step loads the run, receives its mail, evaluates the script,
-// decides about the calls and writes all of it in one transaction. Only then its jobs are sent.
+// Advancer advances runs. The steps of a run never overlap. A step loads the run, receives its mail, evaluates the
+// script, decides about the calls and writes all changes in one transaction. Its jobs are sent after the commit.
 type Advancer struct {
 	AdvancerConfig
 	recent *recent
@@ -63,12 +63,13 @@ func NewAdvancer(config AdvancerConfig) *Advancer {
 	return &Advancer{AdvancerConfig: config, recent: newRecent(), logs: limit.Names{PerSecond: logBytes, AtOnce: logBytesOnce}}
 }
 
-// Begin gives a new run its first step. The run is on disk.
+// Begin schedules the first step of a new run. The caller has written the run to the journal.
 func (a *Advancer) Begin(run *journal.Run) {
 	a.Mailbox.Begin(run.ID, run.Project, func() { a.recent.put(&recentRun{run: run}) })
 }
 
-// Step advances a run with its mail. A run that needs a forged record stays as it is until the record is restored.
+// Step advances a run with its mail. If a record that the run needs was forged, the run stays unchanged until the
+// record is restored.
 func (a *Advancer) Step(ctx context.Context, id writ.RunID, m mail.Mail) error {
 	err := a.advance(ctx, id, m)
 	if writ.CodeOf(err) == writ.CodeRecordForged {
@@ -100,7 +101,7 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	written := t
 	fresh := true
 	err = a.Journal.Write(failpoint.At(ctx, m.Change()), func(tx *journal.Tx) error {
-		if !fresh { // the commit failed with its group and is repeated alone: begin with the state of the journal
+		if !fresh { // the group commit failed and this step is repeated alone: restart from the journal
 			again, err := a.reload(tx, id, m)
 			if err != nil {
 				return err
@@ -126,8 +127,8 @@ func (a *Advancer) advance(ctx context.Context, id writ.RunID, m mail.Mail) erro
 	return nil
 }
 
-// committed runs with the commit of a step, together with the other steps of the commit. It updates the quota first, so
-// that a client that learns of an ended run is within it.
+// committed runs as part of the commit of a step, before the next commit. It updates the quota first, so that a client
+// that learns of an ended run is within its quota.
 func (a *Advancer) committed(t *Step, m mail.Mail) {
 	if t.out.OpenCalls != 0 {
 		a.Quota.AddCalls(t.run.Project, t.out.OpenCalls)
@@ -164,7 +165,7 @@ func (a *Advancer) afterCommit(t *Step) {
 	}
 }
 
-// noteForged shows people why a run stays as it is. It does not write a run whose own record was changed.
+// noteForged stores and publishes the reason why a run is stuck. It does not write a run whose own record was changed.
 func (a *Advancer) noteForged(ctx context.Context, id writ.RunID, why error) {
 	held := writ.Reason{Code: writ.ReasonForged, Error: withoutHint(writ.AsError(why))}
 	err := a.Journal.Write(failpoint.At(ctx, new(mail.Mail).Change()), func(tx *journal.Tx) error {
@@ -183,7 +184,7 @@ func (a *Advancer) noteForged(ctx context.Context, id writ.RunID, why error) {
 	}
 }
 
-// Drop acknowledges results for unknown runs. Such runs were in a journal that was replaced by a backup.
+// Drop acknowledges results for unknown runs, which come from a journal that was replaced by a backup.
 func (a *Advancer) Drop(results []mail.Arrival) {
 	byNode := make(map[writ.NodeID]int)
 	for _, r := range results {

@@ -8,8 +8,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// chargeLook records the disk space of a resource after an operation that only reads it, but stores data beside it, such
-// as an archive.
+// chargeLook records the disk space of a resource after an operation that reads the resource but stores data beside it,
+// such as an archive.
 func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) error {
 	if have == nil || have.UID != c.UID {
 		return nil
@@ -22,7 +22,7 @@ func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *jo
 	return tx.PutResource(&after)
 }
 
-// actOf names an operation with its arguments.
+// actOf returns the digest of an operation with its arguments.
 func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
 	text, err := cbor.Marshal([]any{op.Name(), op.Args.Fill(args)})
 	if err != nil {
@@ -31,14 +31,14 @@ func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
 	return writ.DigestOf(text)
 }
 
-// EventResource is a resource as it leaves the datacenter: without values.
+// EventResource returns a resource as events outside the datacenter have it: without values.
 func EventResource(r writ.Resource) *writ.Resource {
 	r.Values = nil
 	return &r
 }
 
-// uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as before. The result
-// of op may add to its arguments, such as the size of archives, and may say that nothing is left.
+// uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as before. The
+// result of op may add to its arguments, such as the size of archives. A measured disk size of 0 is final.
 func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
 	after := writ.Capacity{}
 	if op.Needs != nil {

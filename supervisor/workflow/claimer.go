@@ -14,8 +14,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// ground is the part of the journal that claiming and placing read. A step reads a transaction. A preview reads one with the
-// calls of its plan laid over it; see Draft.
+// ground is the part of the journal that claiming and placing read. A step reads a transaction. A preview reads a
+// transaction overlaid with the calls of its plan; see Draft.
 type ground interface {
 	Resource(id writ.ResourceID) (*journal.Resource, error)
 	OpenCallOn(id writ.ResourceID, except writ.RunID) (writ.RunID, error)
@@ -27,7 +27,7 @@ var _ ground = (*journal.Tx)(nil)
 // claimer decides which resource each planned call concerns.
 type claimer struct{ *Step }
 
-// arrange decides about planned calls: those that cannot succeed fail, and the others get their resource and node.
+// arrange decides about planned calls: calls that cannot succeed fail, and the others get their resource and node.
 func (t claimer) arrange(g ground) error {
 	if err := (ender(t)).cascade(); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (t claimer) arrange(g ground) error {
 }
 
 // claimCalls decides which resource each planned call concerns: its UID, owner and node, and the capacity that the call
-// will use. It answers the calls that need no node.
+// will use. It also ends calls that the supervisor can answer without a node.
 func (t claimer) claimCalls(g ground) error {
 	waiting, err := t.waitingCalls(g)
 	if err != nil {
@@ -63,9 +63,9 @@ func (t claimer) claimCalls(g ground) error {
 	return nil
 }
 
-// waitingCalls returns the calls that must wait: those on hold, those whose resource another run uses, and all that need
-// them, each with its group. They keep no claims meanwhile; otherwise two runs that each have a part of what both need would
-// wait for each other. The needs of a waiting call do not wait.
+// waitingCalls returns the calls that must wait, by seq: calls on hold, calls whose resource another run uses, and all
+// calls that need them, each with its whole group. Waiting calls release their claims. Otherwise two runs that each
+// hold one of two resources would wait for each other. The needs of a waiting call do not wait.
 func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	waiting := make(map[int]bool)
 	groups := placer(t).connected()
@@ -97,8 +97,8 @@ func (t claimer) waitingCalls(g ground) (map[int]bool, error) {
 	return waiting, nil
 }
 
-// areFree reports whether no call of a group is on hold and no other run uses their resources. Otherwise it sets the reasons
-// of the calls.
+// areFree reports whether no call of a group is on hold and no other run uses their resources. Otherwise it sets the
+// wait reasons of the calls.
 func (t claimer) areFree(g ground, group []*journal.Call) (bool, error) {
 	free, err := waiter(t).mayStart(g, group)
 	if err != nil {
@@ -154,10 +154,10 @@ func (t claimer) needs() map[int][]int {
 	return needs
 }
 
-// neverSent reports whether no node can have anything of a call.
+// neverSent reports whether a call was never sent to any node since it was placed, so that no node can have it.
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
-// claim decides which resource a call concerns, and fails calls that the signed header does not allow.
+// claim decides which resource a call concerns. It fails calls that the signed header does not allow.
 func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	switch {
 	case !slices.Contains(t.run.Allow, op.Name()) && op.Module != "run":
@@ -191,8 +191,8 @@ func (t claimer) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	return t.claimResource(op, c, have, earlier)
 }
 
-// isFree reports whether no other run has an open call on the resource. Otherwise the call waits, unless it only reads
-// something beside an existing resource.
+// isFree reports whether no other run has an open call on the resource. If one has, it sets the wait reason of the
+// call. A call that only reads beside an existing resource never waits.
 func (t claimer) isFree(g ground, c *journal.Call) (bool, error) {
 	if c.Aside {
 		if have, err := g.Resource(c.Resource()); have != nil || err != nil {
@@ -207,7 +207,7 @@ func (t claimer) isFree(g ground, c *journal.Call) (bool, error) {
 	return false, nil
 }
 
-// find answers get(name).
+// find answers get(name) from the journal.
 func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 	if have == nil {
 		return t.fail(c, writ.CallFailed, writ.Errorf(writ.CodeResourceUnknown, "project %s has no %s", t.run.ProjectName, c.Resource()).
@@ -217,7 +217,7 @@ func (t claimer) find(c *journal.Call, have *journal.Resource) error {
 	return t.succeed(c, have.Values)
 }
 
-// succeed ends a call that the supervisor answered itself.
+// succeed ends a call that the supervisor answers without a node.
 func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 	c.Claimed, c.Values, c.Started, c.Ended = true, values, t.now, t.now
 	t.run.Bytes += bound.Size(c.Values)
@@ -227,8 +227,8 @@ func (t claimer) succeed(c *journal.Call, values map[string]any) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// claimNamed adds the resources that the arguments name to the needs of a call. They are made by an earlier call of the run,
-// or exist already. It reports whether the call must wait, because one of them is being removed.
+// claimNamed adds the resources that the arguments name to the needs of a call. An earlier call of the run makes them,
+// or they exist already. It reports whether the call must wait because an earlier call removes one of them.
 func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (waits bool, err error) {
 	for _, ref := range op.Args.Named(c.Args) {
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
@@ -238,7 +238,7 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 				return true, nil
 			}
 			if !slices.Contains(c.After, maker.Seq) {
-				c.After = append(slices.Clone(c.After), maker.Seq) // what was told of the call has the old list
+				c.After = append(slices.Clone(c.After), maker.Seq) // copied: published events share the old list
 				slices.Sort(c.After)
 			}
 			continue
@@ -252,7 +252,7 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 				WithHint("make it first, in this script or in an earlier one"))
 		}
 		if name, named := c.Args[op.Origin].(string); named && name == ref.Name {
-			continue // it may be elsewhere
+			continue // the source of a copy may be on another node
 		}
 		if c.Node != "" && c.Node != have.Node {
 			return false, t.fail(c, writ.CallFailed, t.apart(c, id, have.Node))
@@ -265,7 +265,7 @@ func (t claimer) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (w
 // claimResource decides the relation of a call to its resource, given the existing resource and the last open call of the
 // run that makes or changes it.
 func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
-	var before writ.Capacity // what the resource has when it is this call's turn
+	var before writ.Capacity // capacity of the resource after all earlier open calls of the run
 	if have != nil {
 		before = have.Need
 	}
@@ -277,7 +277,7 @@ func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *jou
 		}
 	}
 	switch {
-	case earlier != nil: // it is being made or changed by this run
+	case earlier != nil: // this run makes or changes it
 		c.UID, c.Need = earlier.UID, grows(op, c, before)
 		t.pin(c, earlier.Node)
 	case have != nil:
@@ -292,11 +292,11 @@ func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *jou
 		c.UID, c.Need = have.UID, grows(op, c, before)
 		t.pin(c, have.Node)
 	case op.Effect == catalog.Make:
-		if c.UID == "" { // an attempt before a resume may have begun to make it
+		if c.UID == "" { // else an attempt before a resume may have begun to make it
 			c.UID = newUID(c)
 		}
 		c.Need = grows(op, c, before)
-	case op.Effect == catalog.Remove: // to delete what is not there is success, as long as no earlier call may still make it
+	case op.Effect == catalog.Remove: // deleting a missing resource succeeds, unless an earlier call may still make it
 		c.Change = writ.ChangeUnchanged
 		return t.succeed(c, map[string]any{"name": c.Name, "uid": "", "simulated": false})
 	default:
@@ -309,11 +309,11 @@ func (t claimer) claimResource(op *catalog.Operation, c *journal.Call, have *jou
 	return nil
 }
 
-// newUID returns the UID of the resource that a call makes. It follows from the call, so that a supervisor with a restored
-// journal requests the same resource and finds it.
+// newUID returns the UID of the resource that a call makes. It is derived from the call, so that a supervisor with a
+// restored journal requests the same resource and finds it.
 func newUID(c *journal.Call) writ.UID {
 	b := sha256.Sum256(fmt.Appendf(nil, "writ-uid-v1\x00%s-%d", c.Run, c.Seq))
-	b[6] = b[6]&0x0f | 0x80 // version 8 of RFC 9562: made as its maker likes
+	b[6] = b[6]&0x0f | 0x80 // version 8 of RFC 9562: custom format
 	b[8] = b[8]&0x3f | 0x80
 	return writ.UID(fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]))
 }
@@ -323,8 +323,8 @@ func removes(c *journal.Call) bool {
 	return op.Effect == catalog.Remove
 }
 
-// grows returns the capacity that a call needs beyond that of its resource. If the result determines the size, the call
-// needs at least 1 GiB of disk.
+// grows returns the capacity that a call needs beyond the present capacity of its resource. If only the result
+// determines the size, the call reserves at least 1 GiB of disk.
 func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Capacity {
 	if op.Effect == catalog.Remove {
 		return writ.Capacity{}
@@ -337,8 +337,8 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 	return writ.Capacity{CPUs: max(more.CPUs, 0), MemoryMiB: max(more.MemoryMiB, 0), DiskGiB: max(more.DiskGiB, least)}
 }
 
-// notOwner returns the error of a call on another deployment's resource. The usual cause is a missing flag, so the hint names
-// that first.
+// notOwner returns the error of a call on another deployment's resource. The hint first names a missing --deployment
+// flag, the usual cause.
 func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment+" if that was forgotten"
 	if have.Deployment == "" {
@@ -348,7 +348,7 @@ func (t claimer) notOwner(have *journal.Resource) *writ.Error {
 		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
-// apart returns the error of a call whose needs are on another node.
+// apart returns the error of a call whose needs are on different nodes.
 func (t claimer) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s cannot be on one node with all that it needs: the %s is on %s", describe(c), id, t.Nodes.Name(node))
 }

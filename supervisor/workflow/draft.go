@@ -13,25 +13,27 @@ import (
 	"writ/supervisor/placement"
 )
 
-// maxRounds bounds how often the calls of one plan are arranged beyond once for each wait of its script: scripts that make and delete the
-// same thing again and again need a round for each. What is left then is foreseen as well as it can be.
+// maxRounds limits how often the calls of one plan are arranged, beyond once per wait of its script. A script that
+// makes and deletes the same resource repeatedly needs one round for each. After the limit, the outcome of the
+// remaining calls is estimated.
 const maxRounds = 100
 
-// Draft is a run that nobody starts: the calls of a plan go through the same claiming and placing as those of a step, on a journal that is
-// only read. Where nodes would act the draft takes what they are expected to do as done, and lays the outcome over the journal for the
-// calls that follow. Calls of one pass are arranged together, and when the script waits for one of them all of them are taken to end.
+// Draft simulates a run for a preview. The calls of a plan are claimed and placed like those of a step, but the journal
+// is only read. Where a node would act, the draft assumes the expected outcome and overlays it on the journal for the
+// following calls. Calls of one pass are arranged together. When the script waits for one of them, all of them are
+// assumed to end.
 type Draft struct {
 	step *Step
 	tx   *journal.Tx
 	plan []ProposedCall
-	Seen []writ.PreviewedCall // one for each of plan
-	left int                  // of maxRounds
+	Seen []writ.PreviewedCall // by index of plan
+	left int                  // rounds left of maxRounds
 
-	laid  map[writ.ResourceID]*journal.Resource // as they are after the calls that have ended; nil: gone
-	open  map[writ.ResourceID]writ.RunID        // what OpenCallOn answered
-	loads map[writ.NodeID]journal.Load          // with what is laid, without the open calls of the draft
+	laid  map[writ.ResourceID]*journal.Resource // resources after the calls that have ended; nil: gone
+	open  map[writ.ResourceID]writ.RunID        // cached answers of OpenCallOn
+	loads map[writ.NodeID]journal.Load          // with the overlaid resources, without the open calls of the draft
 
-	changed map[writ.ResourceID]bool // by calls of the plan
+	changed map[writ.ResourceID]bool // resources that calls of the plan have changed
 }
 
 var _ ground = (*Draft)(nil)
@@ -55,7 +57,8 @@ func NewDraft(tx *journal.Tx, t *Step, plan []ProposedCall) (*Draft, error) {
 	return d, err
 }
 
-// lookUp asks the journal for what all calls of the plan are about, with few questions: one for each call is most of what a large plan costs.
+// lookUp loads the resources of all calls of the plan with a few queries. One query per call would dominate the cost of
+// a large plan.
 func (d *Draft) lookUp() error {
 	project := d.step.run.Project
 	names := make(map[writ.ResourceKind][]string)
@@ -83,7 +86,7 @@ func (d *Draft) lookUp() error {
 	return nil
 }
 
-// Resource implements ground. What a call is not about but names in its arguments is looked up here.
+// Resource implements ground. It loads resources that only arguments name on first use.
 func (d *Draft) Resource(id writ.ResourceID) (*journal.Resource, error) {
 	if r, known := d.laid[id]; known {
 		return r, nil
@@ -124,7 +127,7 @@ func reserve(loads map[writ.NodeID]journal.Load, node writ.NodeID, more writ.Cap
 	loads[node] = l
 }
 
-// lay puts what a resource is after a call over what the journal has.
+// lay overlays the state of a resource after a call on the journal and updates the loads.
 func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	if before != nil && before.Node != "" {
 		reserve(d.loads, before.Node, writ.Capacity{}.Minus(before.Need))
@@ -135,7 +138,7 @@ func (d *Draft) lay(id writ.ResourceID, before, after *journal.Resource) {
 	d.laid[id] = after
 }
 
-// CarryOut takes the plan from its first call to its last.
+// CarryOut simulates the plan from its first call to its last.
 func (d *Draft) CarryOut(ctx context.Context) error {
 	for i := range d.plan {
 		p := &d.plan[i]
@@ -151,7 +154,7 @@ func (d *Draft) CarryOut(ctx context.Context) error {
 		if err := (claimer{d.step}).enlist(p.NewCall); err != nil {
 			return err
 		}
-		if p.unnamed && p.Op.Effect != catalog.Make { // nobody can tell what it is about
+		if p.unnamed && p.Op.Effect != catalog.Make { // its resource is unknown
 			d.step.call(p.Seq).State = writ.CallSucceeded
 			d.Seen[i].Action, d.Seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
@@ -167,7 +170,7 @@ func (d *Draft) CarryOut(ctx context.Context) error {
 
 const unnamedReason = "its name is not known yet"
 
-// stop says of the calls from an index on that the script does not come so far.
+// stop marks the calls from an index on as unreached, because the script needs the result of a refused call.
 func (d *Draft) stop(from, refused int) {
 	why := "the script reads what call " + d.step.describeSeq(refused) + " gives, which is refused"
 	for i := from; i < len(d.Seen); i++ {
@@ -175,7 +178,7 @@ func (d *Draft) stop(from, refused int) {
 	}
 }
 
-// advance arranges the calls that are open, and takes them to end.
+// advance arranges the open calls and ends them.
 func (d *Draft) advance(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -196,7 +199,7 @@ func (d *Draft) advance(ctx context.Context) error {
 		}
 		d.left--
 	}
-	// The rest waits: for a node, or for another run. What comes of it when it gets its step is foreseen all the same.
+	// The remaining calls wait for a node or for another run. Estimate the outcome of their later step.
 	_, err := d.endCalls(func(*journal.Call) bool { return true })
 	return err
 }
@@ -210,7 +213,7 @@ func (d *Draft) placed(c *journal.Call) bool {
 	return c.Claimed && c.Node != "" && sender{d.step}.met(c)
 }
 
-// endCalls takes the open calls that may, in their order, to end. It reports whether there were any.
+// endCalls ends the open calls that may accepts, in order. It reports whether there were any.
 func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 	for _, c := range d.step.calls {
 		if c.State != writ.CallPlanned || !may(c) {
@@ -229,7 +232,7 @@ func (d *Draft) endCalls(may func(c *journal.Call) bool) (any bool, err error) {
 	return any, nil
 }
 
-// end takes one call to end as its node would end it.
+// end ends a call with the outcome that its node is expected to report.
 func (d *Draft) end(c *journal.Call) error {
 	p, out := &d.plan[c.Seq-1], &d.Seen[c.Seq-1]
 	d.explain(c, out)
@@ -250,7 +253,7 @@ func (d *Draft) end(c *journal.Call) error {
 	if err != nil {
 		return err
 	}
-	if c.UID == "" { // it waits for its resource, which is known all the same
+	if c.UID == "" { // the call waits for its resource, but the resource is known
 		c.UID = writ.UID(writ.NewUUID())
 		if have != nil {
 			c.UID = have.UID
@@ -278,7 +281,7 @@ func (d *Draft) end(c *journal.Call) error {
 	return nil
 }
 
-// valuesOf returns the values of a resource that no call of the plan changes, nil of another.
+// valuesOf returns the values of a resource. It returns nil if a call of the plan changes the resource.
 func (d *Draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessage {
 	if have == nil || len(have.Values) == 0 || d.changed[c.Resource()] {
 		return nil
@@ -290,7 +293,7 @@ func (d *Draft) valuesOf(c *journal.Call, have *journal.Resource) json.RawMessag
 	return text
 }
 
-// explain says where a call goes and why, or why it waits.
+// explain records the node of a call and the reason for the choice, or why the call waits.
 func (d *Draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	v, chosen := d.step.verdicts[c.Seq]
 	if c.Node == "" || !c.Claimed {
@@ -320,7 +323,7 @@ func (d *Draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 	}
 }
 
-// close completes what is said of a call that has ended.
+// close completes the preview of a call that has ended.
 func (d *Draft) close(c *journal.Call) {
 	out := &d.Seen[c.Seq-1]
 	defer func() { out.Warning = diskWarning(d.step.Nodes, *out, d.plan[c.Seq-1].Op.Effect) }()
@@ -328,13 +331,13 @@ func (d *Draft) close(c *journal.Call) {
 	case c.State == writ.CallFailed:
 		out.Action, out.Fields, out.Error, out.Waits, out.Reason = writ.ActionRefused, nil, c.Error, false, ""
 		if c.Error.Code == writ.CodeDependencyFailed {
-			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // the hint is about a run
+			out.Error = writ.Errorf(c.Error.Code, "%s", c.Error.Message) // without its hint, which names a run
 		}
 		if c.Error.Code == writ.CodeNoCapacity {
 			out.Nodes = d.step.verdicts[c.Seq].Unsuitable
 		}
 	case out.Action != "":
-	case c.Change == writ.ChangeUnchanged: // to be deleted, and not there
+	case c.Change == writ.ChangeUnchanged: // a delete of a missing resource
 		out.Action = writ.ActionUnchanged
 	default:
 		out.Action = writ.ActionRead
@@ -347,7 +350,7 @@ func (d *Draft) close(c *journal.Call) {
 	}
 }
 
-// diskWarning names an almost full disk of the node of a call that may write to it.
+// diskWarning returns a warning if the call may write to a node with an almost full disk.
 func diskWarning(nodes Nodes, c writ.PreviewedCall, effect catalog.Effect) string {
 	if effect == catalog.Remove || !c.Action.Changes() || c.Node == "" {
 		return ""
@@ -357,5 +360,6 @@ func diskWarning(nodes Nodes, c writ.PreviewedCall, effect catalog.Effect) strin
 	if d == nil {
 		return ""
 	}
-	return fmt.Sprintf("a disk of %s is almost full: %d%% of it is free", n.Name, d.Free*100/d.Bytes) // authors of scripts learn no paths of nodes
+	// no path: script authors must not learn the paths of nodes
+	return fmt.Sprintf("a disk of %s is almost full: %d%% of it is free", n.Name, d.Free*100/d.Bytes)
 }

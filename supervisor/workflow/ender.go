@@ -15,7 +15,8 @@ import (
 // ender ends calls and the run.
 type ender struct{ *Step }
 
-// conclude ends the run if it was stopped, or if its script and all calls have ended.
+// conclude ends the run if it was stopped and its calls have ended or its stop time is over, or if its script and all
+// calls have ended.
 func (t ender) conclude(tx *journal.Tx) error {
 	if t.run.State.Ended() {
 		return nil
@@ -93,7 +94,8 @@ func (t ender) end(tx *journal.Tx, state writ.RunState) error {
 	return err
 }
 
-// signedFailure returns a failure as summaries have it. Earlier clients refuse a summary with other fields.
+// signedFailure returns a failure in the form of signed summaries. Earlier clients refuse a summary with unknown
+// fields.
 func signedFailure(f *writ.Failure) *writ.Failure {
 	if f == nil || !f.Handled {
 		return f
@@ -148,8 +150,8 @@ func (t ender) unmet(need *journal.Call) *writ.Error {
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
-// blame returns the failure of a run with the code and number of the call that failed first. Failures are counted and
-// looked up by these. The position stays that of the script.
+// blame returns the failure of a run with the code and number of the call that failed first, because failures are
+// counted and found by these. The position in the script stays.
 func (t ender) blame(f writ.Failure) *writ.Failure {
 	needs := t.call(f.Seq)
 	f.Handled = needs != nil && t.handled(needs) != nil
@@ -169,8 +171,8 @@ func (t ender) moveRun(to writ.RunState) error {
 	return t.run.Move(to)
 }
 
-// halt stops the run: no more calls are sent, queued jobs are withdrawn, and nodes stop started jobs. If the run is ending
-// already, it ends earlier.
+// halt stops the run: no more calls are sent, queued jobs are withdrawn, and nodes stop started jobs. If the run is
+// already ending, halt can only make the end earlier.
 func (t ender) halt(why mail.Stop) {
 	switch {
 	case t.run.State.Ended():

@@ -13,18 +13,18 @@ import (
 	"writ/supervisor/journal"
 )
 
-// maxCrashes limits how often in a row the evaluator may die over a run. Then the run fails.
+// maxCrashes limits how often in a row the evaluator may die while it evaluates a run. Then the run fails.
 const maxCrashes = 3
 
-// Limits of the log lines of a project, in bytes per second and at once. Every line is written to two stores and sent to
-// all readers in one stream with the ends of all runs. A project that logged 30 MiB per second delayed other runs by
-// seconds, and 8 MiB at once by half a second.
+// Limits of the log lines of a project, in bytes per second and at once. Every line is written to two stores and sent
+// to all readers in one stream with the end events of all runs. A project that logged 30 MiB per second delayed other
+// runs by seconds, and 8 MiB at once by half a second.
 const (
 	logBytes     = 1 << 20
 	logBytesOnce = 512 << 10
 	// lineBytes is added to the length of each line: a short line costs as much as one of 2 KiB.
 	lineBytes = 1 << 10
-	// logPatience limits the delay of a pass. It suffices for the longest log of a run.
+	// logPatience limits the delay of a pass. It suffices for the longest possible log of a run.
 	logPatience = 6 * time.Second
 )
 
@@ -34,7 +34,7 @@ type pass struct {
 	kept int // number of its log lines that are stored
 }
 
-// evaluation is what a pass of the script needs.
+// evaluation prepares a pass of the script.
 type evaluation struct{ *Step }
 
 // evaluate runs a pass of the script. It returns nil if no pass is needed. After maxCrashes deaths of the evaluator the
@@ -61,7 +61,7 @@ func (a *Advancer) evaluate(ctx context.Context, t *Step) (*pass, error) {
 }
 
 // keepCrashes stores the number of crashes at once, so that a script that also kills the host of the supervisor fails
-// after a few attempts. Its error repeats the step.
+// after a few attempts. It always returns an error, which repeats the step.
 func (a *Advancer) keepCrashes(ctx context.Context, run *journal.Run) error {
 	a.Warnings.Warn("", "evaluator ended", "run", run.ID, "signer", run.Signer, "crashes", run.Crashes)
 	err := a.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {

@@ -10,16 +10,16 @@ import (
 	"writ/supervisor/journal"
 )
 
-// foresight is what a node is expected to do with a call.
+// foresight is the expected outcome of a call.
 type foresight struct {
 	action writ.Action
 	fields []writ.FieldChange
-	drift  []string       // how the resource differs from what was asked for, as its node told last
-	values map[string]any // of the resource afterwards, as far as they are known
-	err    *writ.Error    // it fails with this
+	drift  []string       // differences between the resource and its arguments, as last reported by its node
+	values map[string]any // known values of the resource after the call
+	err    *writ.Error    // nil unless the call is expected to fail
 }
 
-// change is the action in the words of a result.
+// change maps the action to the change of a result.
 func (f *foresight) change() writ.Change {
 	switch f.action {
 	case writ.ActionCreate:
@@ -33,7 +33,7 @@ func (f *foresight) change() writ.Change {
 	}
 }
 
-// foresee says what a node will do with a call whose resource is have, nil if there is none.
+// foresee predicts the outcome of a call. have is its resource, nil if missing.
 func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource) foresight {
 	f := foresight{values: map[string]any{}}
 	if have != nil {
@@ -63,7 +63,7 @@ func (p *ProposedCall) foresee(t *Step, c *journal.Call, have *journal.Resource)
 	return f
 }
 
-// driftOf says how a resource differs from what was asked for, in the words of its node.
+// driftOf returns the drift of a resource, in the words of its node.
 func driftOf(have *journal.Resource) []string {
 	if have.State == catalog.Gone && len(have.Drift) == 0 {
 		return []string{"its node does not have it any more"}
@@ -71,13 +71,13 @@ func driftOf(have *journal.Resource) []string {
 	return have.Drift
 }
 
-// foreseeMake compares the arguments with those that the resource was made with, as its driver does.
+// foreseeMake compares the arguments with those that made the resource, like its driver.
 func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	switch {
-	case have == nil || have.State == catalog.Gone: // then its node makes it again, whatever it was made with
+	case have == nil || have.State == catalog.Gone: // its node makes it again, regardless of the earlier arguments
 		f.action = writ.ActionCreate
 		return
-	case have.Operation == "": // by a version that did not write it down
+	case have.Operation == "": // made by a version that did not record the operation
 		f.action = writ.ActionAct
 		return
 	}
@@ -96,7 +96,7 @@ func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[st
 		f.action = writ.ActionUpdate
 	case len(p.unknown) > 0:
 		f.action = writ.ActionUnknown
-	case len(f.drift) > 0: // the node has what was asked for on record; whether it can put it right, only it knows
+	case len(f.drift) > 0: // the arguments are unchanged, but only the node knows whether it can repair the drift
 		f.action = writ.ActionAct
 	default:
 		f.action = writ.ActionUnchanged
@@ -104,7 +104,8 @@ func (p *ProposedCall) foreseeMake(f *foresight, id writ.ResourceID, args map[st
 	f.fields = append(f.fields, fieldChanges(p.unknown, have.Args, nil)...)
 }
 
-// foreseeAlter compares the arguments with the values of the resource that they set, if they all do, and knows what was done last.
+// foreseeAlter compares the arguments with the values that they set. It predicts a change or no change only if each
+// argument corresponds to a value of the resource, or if the same operation had an effect that still holds.
 func (p *ProposedCall) foreseeAlter(f *foresight, id writ.ResourceID, args map[string]any, have *journal.Resource) {
 	f.action = writ.ActionAct
 	if have == nil || p.Op.Repeat == catalog.Once || len(p.unknown) > 0 || len(f.drift) > 0 {
@@ -122,7 +123,7 @@ func (p *ProposedCall) foreseeAlter(f *foresight, id writ.ResourceID, args map[s
 		}
 		before, has := have.Values[field.Name]
 		if set, sets := p.Op.Result.Field(field.Name); !sets || set.Type != field.Type || !has {
-			return // what it sets is not among the values
+			return // the argument has no corresponding value
 		}
 		if v != before {
 			changed = append(changed, field.Name)
@@ -140,7 +141,7 @@ func (p *ProposedCall) foreseeAlter(f *foresight, id writ.ResourceID, args map[s
 	}
 }
 
-// known returns args without the fields of which something is not known yet.
+// known returns args without the fields that contain unknown values.
 func (p *ProposedCall) known(args map[string]any) map[string]any {
 	if len(p.unknown) == 0 {
 		return args
@@ -152,7 +153,8 @@ func (p *ProposedCall) known(args map[string]any) map[string]any {
 	return args
 }
 
-// shrinks is the error about a disk that is to become smaller: no driver does that.
+// shrinks returns the error of a call that would shrink a disk, which no driver supports. It returns nil for other
+// calls.
 func (p *ProposedCall) shrinks(id writ.ResourceID, changed []string, args map[string]any, have *journal.Resource) *writ.Error {
 	for _, name := range changed {
 		field, _ := p.Op.Args.Field(name)
@@ -165,7 +167,7 @@ func (p *ProposedCall) shrinks(id writ.ResourceID, changed []string, args map[st
 	return nil
 }
 
-// keepSizes lets the arguments that say how big a resource is become its values, for the calls that follow.
+// keepSizes copies the arguments that determine the size of a resource to its values, for the following calls.
 func (p *ProposedCall) keepSizes(f *foresight, args map[string]any) {
 	for _, field := range p.Op.Args {
 		if n, ok := args[field.Name].(int64); ok && field.Uses != "" {
@@ -174,7 +176,7 @@ func (p *ProposedCall) keepSizes(f *foresight, args map[string]any) {
 	}
 }
 
-// maxShown bounds a value of a field that is shown, in bytes of JSON.
+// maxShown limits a value in a field change, in bytes of JSON.
 const maxShown = 256
 
 func fieldChanges(names []string, from, to map[string]any) []writ.FieldChange {

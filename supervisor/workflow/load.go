@@ -22,8 +22,8 @@ func (a *Advancer) load(ctx context.Context, id writ.RunID, m mail.Mail) (t *Ste
 	return t, err
 }
 
-// again returns the next step of a run that is in memory. It returns nil if the step needs facts that only the journal
-// has.
+// again returns the next step of a run in memory. It returns nil if the run is not in memory, or if the step needs
+// facts that only the journal has.
 func (a *Advancer) again(id writ.RunID, m mail.Mail) *Step {
 	r := a.recent.take(id)
 	if r == nil || r.run.State == writ.RunAccepted && r.run.Deployment != "" {
@@ -74,7 +74,7 @@ func (a *Advancer) reload(tx *journal.Tx, id writ.RunID, m mail.Mail) (*Step, er
 	return t, nil
 }
 
-// remember keeps a run in memory if a result will bring its next step soon. The step is on disk.
+// remember keeps a run in memory if a result will bring its next step soon. The step is in the journal.
 func (a *Advancer) remember(t *Step) {
 	if !t.isOut() {
 		return
