@@ -14,9 +14,10 @@ import (
 // losses decides about the calls on lost nodes.
 type losses struct{ *Step }
 
-// lose takes the calls of the run from a lost node. Calls that were never sent are placed again. Queued jobs are withdrawn
-// and placed again. Calls that may have started fail, unless the script waits: for the node, or for a signed decision. If the
-// node is gone for good, calls that make or remove something are placed again, and all others fail.
+// lose handles the calls of the run on a lost node. Calls that were never sent are placed again. Queued jobs are
+// withdrawn and placed again. Calls that may have started fail, unless the script asked to wait for the node or for a
+// signed decision. If the node is gone for good, calls that make or remove a resource are placed again, unless a
+// resource that they need was lost; all others fail.
 func (t losses) lose(node writ.NodeID) error {
 	n, _ := t.Nodes.Get(node)
 	var without map[int]need
@@ -51,8 +52,8 @@ func (t losses) lose(node writ.NodeID) error {
 	return nil
 }
 
-// lostNow adds the removed nodes that still have calls of the run: the supervisor may have ended between the removal and the
-// step that follows from it.
+// lostNow adds the removed nodes that still have calls of the run to told. The supervisor may have ended between the
+// removal and the step that follows from it.
 func (t losses) lostNow(told []writ.NodeID) []writ.NodeID {
 	nodes := slices.Clone(told)
 	for _, c := range t.calls {
@@ -72,7 +73,7 @@ func waitsForLost(c *journal.Call, n writ.Node) bool {
 	return c.Options.OnLoss == "replace" || c.Options.OnLoss == "wait" && n.Admission != writ.AdmissionRemoved
 }
 
-// IsAway reports whether a node reads nothing from its queue, because it is lost or was removed.
+// IsAway reports whether a node is lost or removed, and thus does not read its queue.
 func IsAway(n writ.Node) bool {
 	return n.Liveness == writ.LivenessLost || n.Admission == writ.AdmissionRemoved
 }
@@ -89,13 +90,13 @@ func (t losses) waitForLost(c *journal.Call) {
 	}
 }
 
-// mayBeWaiting reports whether all deliveries of a sent call may still be in the queue: it has no other attempt, and its
-// node never reported it.
+// mayBeWaiting reports whether all deliveries of a sent call may still be in the queue: no earlier attempt was sent
+// since the call was last moved, and its node never reported it.
 func mayBeWaiting(c *journal.Call) bool {
 	return c.State == writ.CallQueued && c.Attempt == c.Moved+1 && c.Started.IsZero()
 }
 
-// neverBegan reports whether all deliveries of such a call were withdrawn.
+// neverBegan reports whether all deliveries of a call that mayBeWaiting were withdrawn, so that no node has started it.
 func neverBegan(c *journal.Call) bool { return mayBeWaiting(c) && c.Withdrawn == c.Delivery }
 
 // repeatableElsewhere reports whether another node can perform a call after its node is gone with all its resources.
@@ -104,7 +105,7 @@ func repeatableElsewhere(c *journal.Call) bool {
 	return ok && (op.Effect == catalog.Make || op.Effect == catalog.Remove || leavesNothing(c))
 }
 
-// giveUp keeps a lost node from starting or continuing a call when it returns.
+// giveUp prevents a lost node from starting or continuing a call after its return.
 func (t losses) giveUp(c *journal.Call) {
 	t.out.Stops.Stale[c.Node] = append(t.out.Stops.Stale[c.Node], mail.DeliveriesOf(c)...)
 	t.out.Stops.GivenUp[c.Node] = append(t.out.Stops.GivenUp[c.Node], c.Key())
@@ -133,7 +134,7 @@ func (t losses) loseBegun(c *journal.Call) error {
 	return t.fail(c, writ.CallFailed, err)
 }
 
-// loseNeed fails a call that no node can perform, because it needs something on a node that is gone.
+// loseNeed fails a call that no other node can perform, because it needs a resource on a node that is gone.
 func (t losses) loseNeed(c *journal.Call, lost need) error {
 	if c.State.Sent() {
 		t.giveUp(c)
@@ -147,7 +148,8 @@ func (t losses) loseNeed(c *journal.Call, lost need) error {
 	return t.fail(c, writ.CallFailed, err)
 }
 
-// moveAway plans the next attempt of a call, for any node. The old attempt has no further effect on the run.
+// moveAway plans the next attempt of a call, for any node. Results of the old attempt have no further effect on the
+// run.
 func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
 	if c.State.Sent() {
 		t.giveUp(c)
@@ -156,17 +158,17 @@ func (t losses) moveAway(c *journal.Call, why writ.Reason) error {
 				return err
 			}
 		}
-		noteFailureKnown(c, writ.CodeNodeLost) // that it did not act there, or that nothing is left of it, is known
+		noteFailureKnown(c, writ.CodeNodeLost) // the old attempt did not act, or its effects are gone with the node
 		c.Attempt++
 	}
 	c.Moved = c.Attempt - 1
-	c.Spared = c.Moved - c.Before // nothing was tried
+	c.Spared = c.Moved - c.Before // the lost attempts do not count as retries
 	t.unclaim(c)
 	c.Delivery, c.Withdrawn, c.Started, c.Why = 0, 0, time.Time{}, why
 	return nil
 }
 
-// receiveWithdrawn applies the answers of the queue about withdrawn jobs.
+// receiveWithdrawn applies the queue's answers about the deliveries to withdraw: withdrawn, or possibly started.
 func (t losses) receiveWithdrawn(m mail.Mail) error {
 	for _, taken := range m.Withdrawn {
 		c := t.open(taken.Key)
@@ -179,7 +181,7 @@ func (t losses) receiveWithdrawn(m mail.Mail) error {
 		}
 		var err error
 		switch n, _ := t.Nodes.Get(c.Node); {
-		case t.run.Stop != nil && taken.Number < c.Delivery: // the newest one says what becomes of it
+		case t.run.Stop != nil && taken.Number < c.Delivery: // the answer about the newest delivery decides
 		case t.run.Stop != nil:
 			err = t.fail(c, ender(t).stoppedCall(), t.run.Stop)
 		case IsAway(n) && neverBegan(c):
@@ -198,7 +200,7 @@ func (t losses) receiveWithdrawn(m mail.Mail) error {
 		}
 		n, _ := t.Nodes.Get(c.Node)
 		if !IsAway(n) {
-			continue // it is back, and says itself what it does
+			continue // the node is back and reports its own jobs
 		}
 		if waitsForLost(c, n) {
 			t.waitForLost(c)
@@ -211,8 +213,9 @@ func (t losses) receiveWithdrawn(m mail.Mail) error {
 	return nil
 }
 
-// FreeNames removes the resources of a node from the journal, in the transaction of a signed decision that the node is gone.
-// It records in the node what the node must stop using. It returns the runs with open calls there.
+// FreeNames removes the resources of a node from the journal, in the transaction of a signed decision that the node is
+// gone. It adds the resources and the sent calls to the node's list of superseded things, which the node must stop
+// using. It returns the runs with open calls there.
 func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	resources, err := tx.ResourcesOn(n.ID)
 	if err != nil {
@@ -250,7 +253,7 @@ func FreeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 	return runs, nil
 }
 
-// bereft returns what the calls of the run lose with a node that is gone.
+// bereft returns the open calls of the run that lose a need with a node that is gone, by seq.
 func (t losses) bereft(gone writ.NodeID) map[int]need {
 	stakes := make([]stake, 0, len(t.calls))
 	for _, c := range t.calls {
@@ -264,7 +267,8 @@ func (t losses) bereft(gone writ.NodeID) map[int]need {
 	return withoutNeeds(gone, stakes)
 }
 
-// needsThere returns what must be on the node of a call: the targets of its handles and the resources that it names.
+// needsThere returns the needs of a call that must be on its node: the targets of its handles and the resources that it
+// names.
 func (t losses) needsThere(c *journal.Call) (needs []need) {
 	for _, seq := range (transfer(t)).near(c) {
 		if made := t.call(seq); made != nil && together(c, made) {

@@ -14,8 +14,8 @@ import (
 // placer gives each claimed call a node.
 type placer struct{ *Step }
 
-// placeCalls gives every claimed call a node. Calls on connected resources of a node go to one node together, and to the
-// node of the resources that exist already.
+// placeCalls gives every claimed call a node. Calls on resources that must be together form a group and get the same
+// node. If one of these resources exists already, the group goes to its node.
 func (t placer) placeCalls(g ground) error {
 	if len(t.groups()) == 0 {
 		return nil
@@ -24,7 +24,8 @@ func (t placer) placeCalls(g ground) error {
 	if err != nil {
 		return err
 	}
-	for again := true; again; { // a call that finds no place takes those that need it along, and the rest of its group may do without
+	// if a call fails, the calls that need it fail too, and the rest of its group may fit without them
+	for again := true; again; {
 		again = false
 		for _, group := range t.groups() {
 			if err := t.placeGroup(group, seats); err != nil {
@@ -39,7 +40,7 @@ func (t placer) placeCalls(g ground) error {
 	return nil
 }
 
-// seats returns the nodes with their free capacity.
+// seats returns the candidate nodes with their free capacity.
 func (t placer) seats(g ground) ([]placement.Candidate, error) {
 	loads, err := g.Loads()
 	if err != nil {
@@ -56,14 +57,15 @@ func (t placer) seats(g ground) ([]placement.Candidate, error) {
 	return seats, nil
 }
 
-// groups returns the calls to place; calls for one node are a group. Groups with an unclaimed call are omitted.
+// groups returns the calls to place, grouped by calls that need the same node. Groups with an unclaimed call are
+// omitted.
 func (t placer) groups() [][]*journal.Call {
 	return slices.DeleteFunc(t.connected(), func(group []*journal.Call) bool {
 		return slices.ContainsFunc(group, func(c *journal.Call) bool { return !c.Claimed })
 	})
 }
 
-// connected returns the unsent calls; calls for one node are a group.
+// connected returns the planned calls that were not yet ready to be sent, grouped by calls that need the same node.
 func (t placer) connected() [][]*journal.Call {
 	parent := make(map[int]int)
 	find := func(seq int) int {
@@ -102,8 +104,8 @@ func (t placer) connected() [][]*journal.Call {
 	return groups
 }
 
-// together reports whether a call must be on the node of its need. A database is reached by its address and binds no call;
-// the network of a database is part of a node.
+// together reports whether a call must be on the node of its need. A database is reached by its address and binds no
+// call, and a database itself is bound only by its network.
 func together(c, need *journal.Call) bool {
 	return c.Kind != "" && need.Kind != "" && need.Kind != writ.KindHeroDB && (c.Kind != writ.KindHeroDB || need.Kind == writ.KindNetwork)
 }
@@ -129,7 +131,7 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 	homeless := false
 	for _, c := range group {
 		op, _ := catalog.Lookup(c.Operation)
-		if c.Node == "" { // what is there already, its node looks after, whatever that has become
+		if c.Node == "" { // an existing resource stays on its node, whatever the node offers by now
 			w.Modules = append(w.Modules, op.Module)
 			if err := addLabels(&w, c); err != nil {
 				return t.fail(c, writ.CallFailed, err)
@@ -138,7 +140,7 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 		if names, version := op.Args.EngineOf(c.Args); op.Effect == catalog.Make && (len(names) > 0 || version != "") {
 			w.Engines = append(w.Engines, placement.EngineRequest{Module: op.Module, Names: names, Version: version})
 		}
-		if c.Node == "" || t.isClaimed(c) { // what was placed before is reserved already
+		if c.Node == "" || t.isClaimed(c) { // capacity of a call that was placed in an earlier step is reserved already
 			w.Need = w.Need.Plus(c.Need)
 		}
 		if node := c.Options.Node; node != "" {
@@ -203,18 +205,19 @@ func (t placer) placeGroup(group []*journal.Call, seats []placement.Candidate) e
 	return nil
 }
 
-// homelessAgain is the minimum age of such a reason before it changes. Nodes come and go, and the change concerns all waiting
-// calls.
+// homelessAgain is the minimum age of a ReasonNoNode before it changes. Nodes come and go, and each change would write
+// all waiting calls.
 const homelessAgain = 10 * time.Second
 
-// delayHomeless makes a call wait that has no suitable node now. It does not write every change of the reason.
+// delayHomeless makes a call wait that has no suitable node now. To save writes, it updates the reason at most every
+// homelessAgain.
 func (t placer) delayHomeless(c *journal.Call, why writ.Reason) {
 	if t.touched[c.Seq] || c.Why.Code != writ.ReasonNoNode || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
 		t.delay(c, why)
 	}
 }
 
-// checkGrowth fails the calls that need more of the node of their resource than is free.
+// checkGrowth fails the calls that need more capacity than the node of their resource has free.
 func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) error {
 	for _, c := range group {
 		i := slices.IndexFunc(seats, func(s placement.Candidate) bool { return s.ID == c.Node })
@@ -226,7 +229,8 @@ func (t placer) checkGrowth(group []*journal.Call, seats []placement.Candidate) 
 		free := &seats[i].Free
 		switch {
 		case placement.Fits(c.Need, *free):
-		case seats[i].Liveness != writ.LivenessReady && !seats[i].NeverFits(c.Need): // what it has is not known yet, after a start, or not any more
+		// its free capacity is unknown: it has not reported since the start, or not recently
+		case seats[i].Liveness != writ.LivenessReady && !seats[i].NeverFits(c.Need):
 			t.waitOn(c, before, writ.Reason{Code: writ.ReasonNode, Node: c.NodeName, State: string(seats[i].Liveness)})
 			continue
 		default:
@@ -254,8 +258,9 @@ func (t placer) torn(c *journal.Call, a, b writ.NodeID) *writ.Error {
 	return err
 }
 
-// splitAt returns the position where the script read a result and thereby separated a call from its needs, as far as this
-// run made them: the last read before the youngest need or, if all needs are of one pass, before the call. "" if none.
+// splitAt returns the position where the script read a result and thereby separated a call from the needs that this run
+// made: the last read before the youngest need or, if all needs were planned in one pass, before the call. It returns
+// "" if there is no such position.
 func (t placer) splitAt(c *journal.Call) string {
 	var made []*journal.Call
 	for _, seq := range (transfer(t)).near(c) {
@@ -281,7 +286,8 @@ func splitHint(at string) string {
 		"What was made stays on its node: delete it before, or copy it with volume.copy"
 }
 
-// homes returns the nodes that bind a call: its own, those that reported it after a restore, and those of its needs.
+// homes returns the nodes that bind a call: its own node, nodes that reported the call after a restore, and the nodes
+// of its needs.
 func (t placer) homes(c *journal.Call) []writ.NodeID {
 	var nodes []writ.NodeID
 	if c.Node != "" {

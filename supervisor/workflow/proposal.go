@@ -18,13 +18,13 @@ import (
 type ProposedCall struct {
 	scripts.NewCall
 	Op      *catalog.Operation
-	unnamed bool     // its resource has a name that is not known yet
+	unnamed bool     // the name of its resource is unknown yet
 	waits   []int    // see writ.ProposedCall
-	unknown []string // the arguments of which something is not known yet, in the order of the schema
+	unknown []string // arguments with unknown values, in the order of the schema
 }
 
-// ReadProposal validates the deployment, the targets and the calls of a proposal, which any client can send. Its calls
-// are checked like the calls of a pass.
+// ReadProposal validates the deployment, the targets and the calls of a proposal, which comes from an untrusted client.
+// Its calls are checked like the calls of a pass.
 func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	switch {
 	case p.Deployment != "" && !writ.ValidName(p.Deployment):
@@ -48,7 +48,7 @@ func ReadProposal(p *writ.Proposal) ([]ProposedCall, error) {
 	return calls, nil
 }
 
-// Short shortens a client's text for a message.
+// Short shortens a client's text for a message, to 80 bytes at most.
 func Short(text string) string { return clip.Text(text, 80) }
 
 // readCall validates a call, given those before it.
@@ -77,7 +77,7 @@ func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error)
 		if op := before[n-1].Op; op.Named() {
 			return op.Kind, true
 		}
-		return "nothing", true // what it made has no name, so it fits nowhere
+		return "nothing", true // its result has no resource, so it fits no argument
 	}
 	if problems := op.Args.CheckSent(args, isHandle); len(problems) > 0 {
 		return c, fmt.Errorf("%s: %s", op.Name(), Short(problems[0].String()))
@@ -91,7 +91,7 @@ func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error)
 	options, _ := marked(p.Options).(map[string]any)
 	if labels, ok := options["labels"].(map[string]any); ok {
 		for name, v := range labels {
-			if hides(v) { // a label that is not known yet rules no node out
+			if hides(v) { // an unknown label excludes no node
 				delete(labels, name)
 			}
 		}
@@ -100,7 +100,7 @@ func readCall(p *writ.ProposedCall, before []ProposedCall) (ProposedCall, error)
 	return c, err
 }
 
-// rising reports whether seqs are earlier than seq, and ascending.
+// rising reports whether seqs are ascending and all earlier than seq.
 func rising(seqs []int, seq int) bool {
 	last := 0
 	for _, s := range seqs {
@@ -112,7 +112,7 @@ func rising(seqs []int, seq int) bool {
 	return true
 }
 
-// readName validates the name of a call. One that is not known yet becomes one that nothing has.
+// readName validates the name of a call. An unknown name becomes a name that no resource can have.
 func readName(op *catalog.Operation, name any, seq int) (text string, unnamed bool, err error) {
 	if _, unknown := scripts.KnownAfter(name); unknown && op.Named() {
 		return fmt.Sprintf("?%d", seq), true, nil
@@ -127,7 +127,7 @@ func readName(op *catalog.Operation, name any, seq int) (text string, unnamed bo
 	return text, false, nil
 }
 
-// marked returns a copy of v with catalog.Unknown for everything that is not known yet.
+// marked returns a copy of v with catalog.Unknown in place of unknown values.
 func marked(v any) any {
 	if _, unknown := scripts.KnownAfter(v); unknown {
 		return catalog.Unknown{}
@@ -149,7 +149,7 @@ func marked(v any) any {
 	return v
 }
 
-// hides reports whether something in v is not known yet.
+// hides reports whether v contains an unknown value.
 func hides(v any) bool {
 	switch v := v.(type) {
 	case catalog.Unknown:
@@ -166,7 +166,7 @@ func hides(v any) bool {
 	return false
 }
 
-// ProposalRun is a run as it would be, without an id.
+// ProposalRun returns the run that a submission of the proposal would make, without an ID.
 func ProposalRun(p *writ.Proposal, calls []ProposedCall, project string, revision int) *journal.Run {
 	run := &journal.Run{
 		Run:         writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning},

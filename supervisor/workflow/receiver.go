@@ -14,10 +14,11 @@ import (
 	"writ/supervisor/mail"
 )
 
-// defaultRetries is how many attempts follow the first when a failure is retryable and the script says nothing.
+// defaultRetries is the number of attempts after the first one if a failure is retryable and the script does not set
+// the option retries.
 const defaultRetries = 5
 
-// Backoff between attempts: doubling from first to most, each with jitter of half its length.
+// Backoff between attempts: it doubles from BackoffFirst to BackoffMost. Jitter shortens each pause by up to half.
 const (
 	BackoffFirst = time.Second
 	BackoffMost  = time.Minute
@@ -26,7 +27,7 @@ const (
 // receiver applies the mail of a step to its calls.
 type receiver struct{ *Step }
 
-// receive applies mail to the step, in memory only. why ends the run if it is not nil.
+// receive applies mail to the step, in memory only. A non-nil why ends the run.
 func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	if why != nil {
 		ender(t).halt(*why)
@@ -46,7 +47,7 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 		if c == nil || c.Node != a.Node {
 			continue
 		}
-		if c.Why.LostNode() || c.KeptBack { // it is back, and still at it
+		if c.Why.LostNode() || c.KeptBack { // the node is back and still works on the call
 			c.Why, c.KeptBack = writ.Reason{}, false
 			t.touch(c)
 		}
@@ -85,7 +86,7 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 			return writ.Errorf(writ.CodeConflict, "run %s has already ended: %s", t.run.ID, t.run.State).
 				WithHint("`writ run show %s` shows how", t.run.ID)
 		}
-		if !m.Stop.Signed.IsZero() && m.Stop.Signed.Before(t.run.Resumed) { // somebody kept it back
+		if !m.Stop.Signed.IsZero() && m.Stop.Signed.Before(t.run.Resumed) { // the cancel was delayed on its way
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
 		}
 		if m.Stop.State == writ.RunExpired {
@@ -99,7 +100,8 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	return losses(t).receiveWithdrawn(m)
 }
 
-// tooEarly reports whether an expiry comes before its time. The watch reads the times from the database.
+// tooEarly reports whether an expiry comes before its time. The watch reads the times from the database, which may be
+// changed or outdated.
 func (t receiver) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
@@ -108,13 +110,13 @@ func (t receiver) tooEarly(s mail.Stop) bool {
 	return s.State == writ.RunExpired && t.now.Before(due)
 }
 
-// answer applies the result of a call. A success of a call that has ended already, because it was cancelled or given up,
-// still changes its resource. left is an earlier resource of ours that was in the way, else nil.
+// answer applies the result of a call. A late success, for a call that was cancelled or given up, still changes its
+// resource. left is an earlier resource of ours that was in the way, else nil.
 func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	c := t.call(a.Result.Seq)
 	switch {
 	case c == nil || c.State == writ.CallSucceeded || a.Result.Attempt > c.Attempt:
-		return nil // answered before: it is only to be acknowledged
+		return nil // applied before: only acknowledge it
 	case a.Result.Attempt < c.Attempt:
 		return t.belated(c, a)
 	case c.State == writ.CallPlanned:
@@ -144,7 +146,8 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 		return err
 	}
 	c.Ready = false
-	if r.Error.Code == writ.CodeNodeStore || r.Error.Code == writ.CodeResourceBusy && t.behindStuck(c) { // nothing was tried
+	// the node tried nothing, so the attempt does not count as a retry
+	if r.Error.Code == writ.CodeNodeStore || r.Error.Code == writ.CodeResourceBusy && t.behindStuck(c) {
 		c.Spared++
 	}
 	if t.run.Stop == nil && left != nil && c.UID != left.uid {
@@ -156,8 +159,8 @@ func (t receiver) answer(a mail.Arrival, left *leftover) error {
 	return nil
 }
 
-// behindStuck reports whether a call cannot start because drivers of its node ignore their deadlines: one on the same
-// resource, or as many as the node has slots.
+// behindStuck reports whether a call cannot start because drivers of its node ignore their deadlines: a driver on the
+// same resource, or drivers in all slots.
 func (t receiver) behindStuck(c *journal.Call) bool {
 	n, _ := t.Nodes.Get(c.Node)
 	return len(n.Stuck) >= max(n.Slots, 1) || slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool {
@@ -166,8 +169,9 @@ func (t receiver) behindStuck(c *journal.Call) bool {
 	})
 }
 
-// noteFailureKnown records that the failure of the open attempt is known. It says nothing about earlier attempts without a
-// report, unless the node has checked them. A refusal that the node could not store does not end its attempt there.
+// noteFailureKnown records that the failure of the current attempt is known. KnownFailures grows only if all earlier
+// attempts are known as well, or if the node has checked them (OUTCOME_UNKNOWN). A refusal that the node could not
+// store does not end its attempt there.
 func noteFailureKnown(c *journal.Call, code writ.Code) {
 	if c.KnownFailures == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
 		c.KnownFailures = c.Attempt
@@ -182,14 +186,14 @@ func (t receiver) take(c *journal.Call, r *writ.Result) error {
 	return t.move(c, writ.CallSucceeded)
 }
 
-// report copies the account of a result to its call.
+// report copies the facts of a result to its call.
 func report(c *journal.Call, r *writ.Result) {
 	c.Driver, c.Simulated, c.Change = r.Driver, r.Simulated, r.Change
 	c.Started, c.Ended = time.UnixMilli(r.Started).UTC(), time.UnixMilli(r.Ended).UTC()
 	c.Error, c.Why = r.Error, writ.Reason{}
 }
 
-// completeValues adds the values that only the supervisor knows.
+// completeValues adds the values that the supervisor supplies: the name of the node.
 func (t receiver) completeValues(c *journal.Call, values map[string]any) map[string]any {
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || values == nil {
@@ -218,7 +222,7 @@ func (t receiver) tryAgain(c *journal.Call) error {
 	return t.move(c, writ.CallPlanned)
 }
 
-// withoutHint returns the code and message of an error, for a reason.
+// withoutHint returns a copy of an error with its code and message only, for a reason.
 func withoutHint(err *writ.Error) *writ.Error {
 	return &writ.Error{Code: err.Code, Message: err.Message}
 }
@@ -226,7 +230,7 @@ func withoutHint(err *writ.Error) *writ.Error {
 // Backoff returns the default pause after the failure of an attempt.
 func Backoff(attempt int) time.Duration {
 	d := BackoffMost
-	if attempt < 7 { // 64 s is more than the most
+	if attempt < 7 { // later ones would exceed BackoffMost
 		d = min(BackoffFirst<<(attempt-1), BackoffMost)
 	}
 	return d/2 + rand.N(d/2+1)
@@ -248,7 +252,7 @@ func (t receiver) overdue(key writ.JobKey) error {
 	return t.fail(c, writ.CallExpired, err)
 }
 
-// validateResult returns a result if it fits its operation, else a failure that explains the misfit.
+// validateResult returns a result in bounded form. A success that does not fit its operation becomes a failure.
 func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	r.Driver = bound.Clip(r.Driver, bound.MaxWord)
 	if r.Error == nil {
@@ -261,13 +265,13 @@ func (t receiver) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	}
 	r.Change, r.Values = writ.ChangeNone, nil
 	if r.Error.Code.Info().Code != r.Error.Code {
-		r.Error.Code = writ.CodeInternal // a node of another version, or one that lies
+		r.Error.Code = writ.CodeInternal // the node has another version, or it lies
 	}
 	r.Error = &writ.Error{Code: r.Error.Code, Message: bound.Clip(r.Error.Message, bound.MaxText), Hint: bound.Clip(r.Error.Hint, bound.MaxText)}
 	return r
 }
 
-// misfit returns the error about a success that does not fit its operation, nil if it fits.
+// misfit returns an error if a success does not fit its operation or the limits of the run, else nil.
 func (t receiver) misfit(c *journal.Call, r writ.Result) *writ.Error {
 	if err := writ.CheckValue(r.Values); err != nil {
 		return writ.Errorf(writ.CodeInternal, "the node answered %s with what is no value: %v", c.Operation, err)
@@ -304,7 +308,7 @@ func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) 
 	if err != nil {
 		return nil, err
 	}
-	if have != nil { // its late word came before this one
+	if have != nil { // its late result was applied before this one
 		if have.UID != a.Result.Found || have.Node != a.Node {
 			return nil, nil
 		}
@@ -328,7 +332,8 @@ func (t receiver) leftoverOf(tx *journal.Tx, a mail.Arrival) (*leftover, error) 
 	return nil, nil
 }
 
-// takeOver retries a call that has just failed with the resource that an earlier call left, if both have the same owner.
+// takeOver retries a call that has just failed with the resource that an earlier call left. It keeps the failure if the
+// resource has another owner and the call does not adopt.
 func (t receiver) takeOver(c *journal.Call, left *leftover) error {
 	if left.deployment != t.run.Deployment && !c.Options.Adopt {
 		owner := &journal.Resource{Resource: writ.Resource{ResourceID: c.Resource(), Deployment: left.deployment}}
@@ -338,7 +343,7 @@ func (t receiver) takeOver(c *journal.Call, left *leftover) error {
 		return nil
 	}
 	before := c.UID
-	for _, e := range t.calls { // later calls of the run on it mean the same
+	for _, e := range t.calls { // later calls of the run on the same resource
 		if e.Resource() == c.Resource() && e.UID == before && !e.State.Ended() {
 			e.UID = left.uid
 			t.touch(e)
@@ -353,8 +358,8 @@ func (t receiver) takeOver(c *journal.Call, left *leftover) error {
 	return nil
 }
 
-// belated applies the result of an attempt before the last resume. A success replaces the new attempt if that was not sent
-// yet. Otherwise it only changes the resource.
+// belated applies the result of an attempt before the last resume or move. A success completes the call if its new
+// attempt was not sent yet. Otherwise the success only changes the resource. Failures have no effect.
 func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
 	a.Result = t.validateResult(c, a.Result)
 	t.out.Freed[a.Node] = true
@@ -369,7 +374,8 @@ func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
 	return nil
 }
 
-// stopGivenUp tells a node to stop a job that was given up: the run has ended or was resumed, or the call has failed.
+// stopGivenUp tells a node to stop a job whose outcome no longer matters: the run has ended or was resumed, or the call
+// has failed.
 func (t receiver) stopGivenUp(a mail.Active) {
 	c := t.call(a.Key.Seq)
 	switch {

@@ -8,14 +8,14 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Bounds of the runs that are kept in memory between two of their steps; the others are read again from the journal. A run that has many
-// steps in a row has them one after the other, so that few runs are enough, and runs that wait for long are soon pushed out.
+// Limits of the runs in memory between two of their steps. Other runs are read again from the journal. Consecutive
+// steps of a run follow each other closely, so a few runs suffice, and runs that wait for long are soon evicted.
 const (
 	maxRecent      = 512
 	maxRecentBytes = 32 << 20
 )
 
-// recentRun is a run with its calls as they are in the journal.
+// recentRun is a run with its calls, equal to their state in the journal.
 type recentRun struct {
 	run   *journal.Run
 	calls []*journal.Call
@@ -23,16 +23,16 @@ type recentRun struct {
 
 // size estimates the memory of a run.
 func (r *recentRun) size() int {
-	const inMemory, call = 4, 1 << 10 // how much more than its encoding a value takes, and a call without values
+	const inMemory, call = 4, 1 << 10 // memory per encoded byte, and per call without values
 	return call*(1+len(r.calls)) + inMemory*r.run.Bytes
 }
 
-// recent keeps runs after their last step. Only steps change a run, one at a time: a step removes the run from here, and
-// returns it only if the journal has all its changes.
+// recent caches runs after their last step. Only steps change a run, one at a time: a step removes the run from the
+// cache, and puts it back only after all its changes are in the journal.
 type recent struct {
 	mu    sync.Mutex
 	runs  map[writ.RunID]*list.Element // of *recentRun
-	order *list.List                   // the last one used first
+	order *list.List                   // most recently used first
 	bytes int
 }
 

@@ -6,28 +6,30 @@ import (
 	"writ"
 )
 
-// A call is done by another node, once its own is gone, only if everything that it needs there is made anew, too, by calls of the same run that
-// have not ended. A machine whose volume was made before is not: without what the volume held it would be another machine.
+// After a node is gone, another node may perform its calls only if open calls of the same run also make all their needs
+// again. For example, a machine whose volume an earlier run made is not moved: without the contents of the volume it
+// would be a different machine.
 
-// need is something that a call must be on one node with.
+// need is a resource that must be on the same node as a call.
 type need struct {
-	seq      int // of the call of the run that makes it, 0 if none does
+	seq      int // call of the run that makes it, 0 if none
 	resource writ.ResourceID
-	node     writ.NodeID // that had it
+	node     writ.NodeID // node of the resource
 }
 
-// stake describes a call when its node is gone.
+// stake describes a call of a run with regard to a node that is gone.
 type stake struct {
 	seq      int
 	resource writ.ResourceID
-	open     bool // it has not ended
-	moves    bool // of what is open: its operation can be repeated elsewhere, as far as itself goes, or it was never sent
-	there    bool // it is bound to the node that is gone, or its resource is there
-	needs    []need
+	open     bool // the call has not ended
+	// for open calls: its operation, apart from its needs, can be repeated elsewhere, or it was never sent
+	moves bool
+	there bool // the call or its resource is on the node that is gone
+	needs []need
 }
 
-// withoutNeeds returns the calls that lose a need, by seq, each with the first lost need: the need was on the node that is
-// gone, and no open call makes it again elsewhere. Calls that need a lost call are lost as well.
+// withoutNeeds returns the calls that lose a need, by seq, each with the first lost need. A need is lost if it was on
+// the node that is gone and no open call makes it again elsewhere. Calls that need a lost call are lost as well.
 func withoutNeeds(gone writ.NodeID, stakes []stake) map[int]need {
 	lost := make(map[int]need)
 	bySeq := make(map[int]stake, len(stakes))

@@ -13,7 +13,7 @@ import (
 // resumer continues a failed run.
 type resumer struct{ *Step }
 
-// MayResume returns the error of resuming a run in its present state, nil if the run can be resumed.
+// MayResume returns an error if a run cannot be resumed in its present state.
 func MayResume(run *journal.Run, now time.Time) error {
 	switch {
 	case !run.State.Ended():
@@ -28,7 +28,7 @@ func MayResume(run *journal.Run, now time.Time) error {
 	return nil
 }
 
-// resume reopens a failed run. Nothing is sent before a pass shows that the script continues.
+// resume reopens a failed run. No call is sent before a pass shows that the script continues.
 func (t resumer) resume(r mail.Resume) error {
 	run := t.run
 	if err := MayResume(run, t.now); err != nil {
@@ -66,7 +66,7 @@ func (t resumer) curable() error {
 	if c == nil {
 		return nil
 	}
-	cause := ender(t).handled(c) // runs that ended under an earlier version name the call that needed it
+	cause := ender(t).handled(c) // earlier versions stored the dependent call instead of the cause
 	if cause == nil {
 		return nil
 	}
@@ -86,8 +86,9 @@ func firstCause(calls []*journal.Call, c *journal.Call) *journal.Call {
 	return c
 }
 
-// reopen plans a call again. A call that was never sent or leaves nothing may go to any node. Any other call stays with its
-// node and its resource, under a new key. A success that arrived late is applied.
+// reopen plans a call again. A call that was never sent, or whose operation leaves nothing behind, may go to any node.
+// Any other call stays with its node and resource, under a new job key. If a late success was stored, reopen applies it
+// instead.
 func (t resumer) reopen(c *journal.Call) error {
 	if err := t.move(c, writ.CallPlanned); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (t resumer) reopen(c *journal.Call) error {
 	return nil
 }
 
-// leavesNothing reports whether a call may be repeated on any node.
+// leavesNothing reports whether a call may be repeated on any node: it has no named resource, and repeating it is safe.
 func leavesNothing(c *journal.Call) bool {
 	op, ok := catalog.Lookup(c.Operation)
 	return ok && !op.Named() && (op.Repeat == catalog.Safe || c.Options.Idempotent)

@@ -13,7 +13,7 @@ func SecretUnknown(ref, project string) *writ.Error {
 		WithHint("`writ secret list` shows what there is; set it with `writ secret set`, then sign the script again")
 }
 
-// SplitRef splits a reference of a payload, such as "db-password@3".
+// SplitRef splits a secret reference of a payload, such as "db-password@3", into name and version.
 func SplitRef(ref string) (name string, version int) {
 	name, text, _ := strings.Cut(ref, "@")
 	version, _ = strconv.Atoi(text)
