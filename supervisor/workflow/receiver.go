@@ -100,8 +100,8 @@ func (t receiver) receive(m mail.Mail, why *mail.Stop) error {
 	return losses(t).receiveWithdrawn(m)
 }
 
-// tooEarly reports whether an expiry comes before its time. The watch reads the times from the database, which may be
-// changed or outdated.
+// tooEarly reports whether an expiry comes before its time. The watch reads the times from the database, so they are
+// checked again here.
 func (t receiver) tooEarly(s mail.Stop) bool {
 	due := t.run.Deadline
 	if !t.run.StopBy.IsZero() {
@@ -358,8 +358,8 @@ func (t receiver) takeOver(c *journal.Call, left *leftover) error {
 	return nil
 }
 
-// belated applies the result of an attempt before the last resume or move. A success completes the call if its new
-// attempt was not sent yet. Otherwise the success only changes the resource. Failures have no effect.
+// belated applies the result of an earlier attempt, such as one before the last resume. A success completes the call if
+// its new attempt was not sent yet. Otherwise the success only changes the resource. Failures have no effect.
 func (t receiver) belated(c *journal.Call, a mail.Arrival) error {
 	a.Result = t.validateResult(c, a.Result)
 	t.out.Freed[a.Node] = true

@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// startWithin is how long a delivery may wait in its node's queue before the node refuses it and the next one is sent.
+	// startWithin limits how long a delivery may wait in the queue of its node. After that the node refuses it and the
+	// next delivery is sent.
 	startWithin = 60 * time.Second
-	// startMost is how long a later one may wait there, if the slots of the node are taken by jobs that take longer.
+	// startMost limits the wait of later deliveries, if long jobs take all slots of the node.
 	startMost = 15 * time.Minute
-	// StopWithin is how long a run that is cancelled or out of time waits for its started calls to report.
+	// StopWithin limits how long a cancelled or expired run waits for reports about its started calls.
 	StopWithin = 30 * time.Second
 )
 
@@ -68,7 +69,7 @@ func (t sender) met(c *journal.Call) bool {
 		!slices.ContainsFunc(c.Orders, func(seq int) bool { return !t.call(seq).State.Ended() })
 }
 
-// sendTo sends calls to a node, as many as its room and the share of the project allow.
+// sendTo sends calls to a node, limited by its room and by the share of the project.
 func (t sender) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) error {
 	member, why := t.Nodes.Away(node)
 	if !why.IsZero() {
@@ -109,7 +110,8 @@ func (t sender) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) 
 	return nil
 }
 
-// cameBack returns the number of the run's calls at a node that ended in this step. The load of the journal still has them.
+// cameBack returns the number of the run's calls on a node that ended in this step. The load from the journal still
+// counts them.
 func (t sender) cameBack(node writ.NodeID) (n int) {
 	for _, c := range t.calls {
 		if c.WasOut() && !c.State.Sent() && c.Node == node {
@@ -146,8 +148,8 @@ func (t sender) deliver(tx *journal.Tx, c *journal.Call) error {
 	return t.addDelivery(tx, c, secrets, startWithin)
 }
 
-// deliverAgain sends a call again whose delivery neither its node nor the queue has. It does nothing if the node has
-// reported the job since.
+// deliverAgain sends a call again whose last delivery is neither on its node nor in the queue. It does nothing if the
+// node has reported the job since.
 func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	c := t.open(lost.Key)
 	if c == nil || c.Delivery != lost.Number {
@@ -157,9 +159,9 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 		return nil
 	}
 	if n, _ := t.Nodes.Get(c.Node); n.Admission == writ.AdmissionRemoved {
-		return nil // it takes nothing any more, and what it did not take goes elsewhere
+		return nil // it receives no jobs; unstarted calls are placed elsewhere
 	}
-	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the word to stop may be lost too
+	if t.run.Stop != nil && t.run.StopState != writ.RunFailed { // the stop message may be lost too
 		ender(t).callBack(c)
 		return nil
 	}
@@ -176,12 +178,13 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 			return err
 		}
 	}
-	secrets, _, err := t.secretsFor(tx, c) // if one is missing by now the node says so, unless it has done the job already
+	// if a secret is missing now, the node reports that, unless it has done the job already
+	secrets, _, err := t.secretsFor(tx, c)
 	if err != nil {
 		return err
 	}
 	within := startWithin
-	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // it waited too long, and its node would refuse it
+	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // the node would refuse a delivery that waited too long
 		t.out.Stops.Withdraw[c.Node] = append(t.out.Stops.Withdraw[c.Node], mail.DeliveriesOf(c)...)
 		if t.Nodes.Busy(c.Node) {
 			within = min(startWithin<<min(c.Delivery, 8), startMost)
@@ -190,7 +193,8 @@ func (t sender) deliverAgain(tx *journal.Tx, lost mail.Delivery) error {
 	return t.addDelivery(tx, c, secrets, within)
 }
 
-// addDelivery records a delivery that may wait in the queue of its node for a time, and prepares its job.
+// addDelivery records a delivery that must start within the given time, and prepares its job. The job is sent after the
+// commit.
 func (t sender) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][]byte, within time.Duration) error {
 	op, _ := catalog.Lookup(c.Operation)
 	args, err := op.Args.ReplaceHandles(c.Args, t.ref)
@@ -232,8 +236,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// shareRoom returns how many of the run's calls may use the room of a node that others wait for, and the runs that go
-// first.
+// shareRoom divides the room of a node that other runs wait for. It returns how many of the run's calls may use it, and
+// the runs to wake for the rest.
 func (t sender) shareRoom(tx *journal.Tx, node writ.NodeID, room, calls int) (ours int, others []writ.RunID, err error) {
 	lines, err := t.Shares.Lines(tx, node, t.now, room, t.run.Project)
 	if err != nil {

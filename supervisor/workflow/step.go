@@ -1,7 +1,7 @@
-// Package workflow advances runs. A step takes a run, its mail and a View of the supervisor; it evaluates the script,
-// decides about the calls, and returns Effects. Its changes are written in one transaction, and the effects take place
-// after that. The order of a step is fixed: load, receive, evaluate, decide, write, send. The package must not know who
-// sends mail, how nodes are reached, or how people decide.
+// Package workflow advances runs. A step receives a run, its mail and a View of the supervisor; it evaluates the
+// script, decides about the calls, and produces Effects. Its changes are written in one transaction, and the effects
+// happen after the commit. The order of a step is fixed: load, receive, evaluate, decide, write, send. The package does
+// not depend on the senders of mail, the transport to nodes, or the way in which people decide.
 package workflow
 
 import (
@@ -20,8 +20,8 @@ import (
 	"writ/supervisor/placement"
 )
 
-// Step is one step of one run, in memory. It starts as the journal has the run, changes by mail and by a pass of the
-// script, and is written in one transaction.
+// Step is one step of one run, in memory. It starts with the state of the journal, is changed by mail and by a pass of
+// the script, and is written in one transaction.
 type Step struct {
 	*View
 	now     time.Time
@@ -29,24 +29,26 @@ type Step struct {
 	calls   []*journal.Call                     // by seq: calls[i].Seq == i+1
 	on      map[writ.ResourceID][]*journal.Call // the first indexed calls by resource; see before
 	indexed int
-	blocked writ.RunID        // an earlier run of the same deployment
+	blocked writ.RunID        // earlier open run of the same deployment, "" if none
 	genuine map[int]bool      // indexes of results in the mail that answer a sent job
-	left    map[int]*leftover // by index of the result: the resource that was in its way
+	left    map[int]*leftover // by index of the result in the mail: the resource that was in its way
 
-	touched  map[int]bool    // seqs of calls to write
-	claimed  map[int]wait    // calls by seq that were claimed in this step and reserve nothing yet, as they waited before
-	runDirty bool            // the run is to be written
-	runMoved bool            // the state of the run, or something else that people see, has changed
-	resumed  bool            // by this step; the next step has the pass, so that the resume cannot fail with it
-	lacking  bool            // a call was not sent because of a missing secret
-	applied  []appliedResult // results that ended a call or attempt
-	events   []writ.Event
+	touched map[int]bool // seqs of calls to write
+	// claimed in this step and without a reservation yet, by seq: their wait state before the claim
+	claimed  map[int]wait
+	runDirty bool // the run is to be written
+	runMoved bool // the state of the run, or another public fact, has changed
+	// this step resumed the run; the next step has the pass, so that a failing pass cannot undo the resume
+	resumed bool
+	lacking bool            // a call was not sent because of a missing secret
+	applied []appliedResult // results applied in this step
+	events  []writ.Event
 
 	out      Effects
-	verdicts map[int]placement.Decision // about the groups of calls, by seq; nil unless the step is a preview
+	verdicts map[int]placement.Decision // placement of calls, by seq; nil unless the step is a preview
 }
 
-// Effects are the consequences of a step outside the journal. They take place once the step is on disk.
+// Effects are the consequences of a step outside the journal. They happen after the commit.
 type Effects struct {
 	Jobs      map[writ.NodeID][]outbox.Job
 	Stops     outbox.Stops
@@ -54,10 +56,10 @@ type Effects struct {
 	Runs      []writ.RunID         // runs that may continue
 	Unasked   []mail.Arrival       // results that answer no sent job
 	OpenCalls int                  // change of the open calls of the project
-	OpenRuns  int                  // change of its open runs
+	OpenRuns  int                  // change of the open runs of the project
 }
 
-// appliedResult is a result that the run accepted, with the call as it was then.
+// appliedResult is a result that the run accepted, with its call.
 type appliedResult struct {
 	mail.Arrival
 	call *journal.Call
@@ -80,13 +82,13 @@ func NewStep(view *View, run *journal.Run, now time.Time) *Step {
 	}
 }
 
-// isOut reports whether a node has a call of the run, so that a result will bring its next step.
+// isOut reports whether a call of the run is sent, so that a result will bring its next step.
 func (t *Step) isOut() bool {
 	return slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return c.State.Sent() })
 }
 
-// rebase shortens waits and ends that are too far away because the clock was set back. A run whose script failed has until
-// its deadline.
+// rebase shortens waits and stop times that are too far away because the clock was set back. A run that stops because
+// its script failed keeps its deadline as stop time.
 func (t *Step) rebase() {
 	if run := t.run; run.Stop != nil && !run.State.Ended() && !run.StopBy.Equal(run.Deadline) && run.StopBy.After(t.now.Add(StopWithin)) {
 		run.StopBy, t.runDirty = t.now.Add(StopWithin), true
@@ -99,7 +101,7 @@ func (t *Step) rebase() {
 	}
 }
 
-// weigh sums the sizes of arguments and values. The run is not written for a larger sum.
+// weigh sums the sizes of arguments and values. A changed sum alone does not make the run dirty.
 func (t *Step) weigh() {
 	t.run.Bytes = 0
 	for _, c := range t.calls {
@@ -107,7 +109,7 @@ func (t *Step) weigh() {
 	}
 }
 
-// call returns a call by its seq, nil if the run has none.
+// call returns a call by its seq, nil if unknown.
 func (t *Step) call(seq int) *journal.Call {
 	if seq < 1 || seq > len(t.calls) {
 		return nil
@@ -115,7 +117,7 @@ func (t *Step) call(seq int) *journal.Call {
 	return t.calls[seq-1]
 }
 
-// open returns a call that is at a node under exactly this key, else nil.
+// open returns the call of a key if it is sent under exactly this attempt, else nil.
 func (t *Step) open(key writ.JobKey) *journal.Call {
 	if c := t.call(key.Seq); c != nil && c.Attempt == key.Attempt && c.State.Sent() {
 		return c
@@ -132,11 +134,11 @@ func (t *Step) move(c *journal.Call, to writ.CallState) error {
 	return c.Move(to)
 }
 
-// wait is the state of a waiting call.
+// wait is the state of a waiting call before its claim.
 type wait struct {
 	why   writ.Reason
 	since time.Time
-	kept  bool // the journal has it so
+	kept  bool // equals the journal
 }
 
 // isClaimed reports whether a call was claimed in this step and is not placed yet.
@@ -145,10 +147,11 @@ func (t *Step) isClaimed(c *journal.Call) bool {
 	return is
 }
 
-// waits returns the state of a waiting call.
+// waits returns the wait state of a call.
 func (t *Step) waits(c *journal.Call) wait { return wait{c.Why, c.RetryAt, !t.touched[c.Seq]} }
 
-// waitOn restores the state of a call before its claim. The call is written only if the reason differs.
+// waitOn restores the state of a call before its claim, with the reason why. The call is written only if the reason
+// differs.
 func (t *Step) waitOn(c *journal.Call, before wait, why writ.Reason) {
 	c.Claimed, c.Need = false, writ.Capacity{}
 	c.Why, c.RetryAt = before.why, before.since
@@ -166,13 +169,13 @@ func (t *Step) delay(c *journal.Call, why writ.Reason) {
 	}
 }
 
-// fail ends a call for good.
+// fail ends a call in a final state with an error.
 func (t *Step) fail(c *journal.Call, state writ.CallState, err *writ.Error) error {
 	c.Error, c.Ended, c.Why, c.Ready = err, t.now, writ.Reason{}, false
 	return t.move(c, state)
 }
 
-// Decided appends a decision to the list of the last decisions.
+// Decided appends a decision to a list and keeps the last writ.MaxDecisions.
 func Decided(list []writ.Decision, d writ.Decision) []writ.Decision {
 	list = append(slices.Clone(list), d)
 	return list[max(len(list)-writ.MaxDecisions, 0):]
@@ -198,7 +201,7 @@ func (t *Step) unclaim(c *journal.Call) {
 	t.touch(c)
 }
 
-// lastOn returns the last open call before seq that makes, changes or removes a resource.
+// lastOn returns the last open call before seq that makes, changes or removes a resource, nil if none.
 func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
 	for _, c := range slices.Backward(t.before(id, seq)) {
 		if c.State.Ended() {
@@ -211,14 +214,14 @@ func (t *Step) lastOn(id writ.ResourceID, seq int) *journal.Call {
 	return nil
 }
 
-// pin binds a call to the node of its resource.
+// pin binds a call to the node of its resource. It does nothing if node is "".
 func (t *Step) pin(c *journal.Call, node writ.NodeID) {
 	if node != "" {
 		c.Node, c.NodeName = node, t.Nodes.Name(node)
 	}
 }
 
-// before returns the calls on a resource before seq, in order. It indexes the calls once for all claims of a step.
+// before returns the calls on a resource before seq, in order. The index is built once for all claims of a step.
 func (t *Step) before(id writ.ResourceID, seq int) []*journal.Call {
 	if t.on == nil {
 		t.on = make(map[writ.ResourceID][]*journal.Call)

@@ -11,10 +11,10 @@ import (
 	"writ/supervisor/journal"
 )
 
-// transfer lets a node fetch what a call copies from another node.
+// transfer grants a node access to the source of a copy on another node.
 type transfer struct{ *Step }
 
-// near returns the needs of a call that must be on its node: all but the source of a copy.
+// near returns the needs of a call that must be on its node: all needs except the source of a copy.
 func (t transfer) near(c *journal.Call) []int {
 	op, _ := catalog.Lookup(c.Operation)
 	if op.Origin == "" {
@@ -37,7 +37,7 @@ func (t transfer) isOrigin(op *catalog.Operation, c, need *journal.Call) bool {
 }
 
 // grant signs a transfer grant for the node of a call that copies from another node. It returns nil if the call copies
-// nothing, copies on its own node, or the source is gone; then the node reports that.
+// nothing or copies on its own node. It also returns nil if the source is gone; the node then reports the error.
 func (t transfer) grant(tx *journal.Tx, op *catalog.Operation, c *journal.Call) ([]byte, error) {
 	if op.Origin == "" {
 		return nil, nil

@@ -20,7 +20,7 @@ type Site struct {
 	Backoff func(attempt int) time.Duration
 }
 
-// View is all that a step knows besides its run and the journal. All fields are required.
+// View holds the dependencies of a step besides its run and the journal. All fields are required.
 type View struct {
 	Site
 	Nodes       Nodes
@@ -43,23 +43,24 @@ type Nodes interface {
 	Name(id writ.NodeID) string
 	// List returns all nodes by name.
 	List() []writ.Node
-	// Works reports what a node said last: whether it works on a job, whether it is ready, and the number of its beats.
+	// Works returns facts from the last beat of a node: whether it works on the job, whether it is ready, and the
+	// number of its beats.
 	Works(id writ.NodeID, job writ.JobKey) (active, ready bool, beats int)
 	// Busy reports whether all slots of a node are used.
 	Busy(id writ.NodeID) bool
 }
 
-// Backlog remembers which nodes have calls that wait for room, and whose call was sent there last. It saves reads of the
-// journal; the watch corrects it.
+// Backlog remembers which nodes have calls that wait for room, and the project that was served there last. It saves
+// reads of the journal and may be stale; the watch corrects it.
 type Backlog interface {
 	HasBacklog(id writ.NodeID) bool
 	SetBacklog(id writ.NodeID, backlog bool)
 	Serve(id writ.NodeID, project writ.ProjectID)
 }
 
-// Holds are the decisions about work that must not start.
+// Holds are the signed decisions that certain work must not start.
 type Holds interface {
-	// Over returns a hold that covers work, nil if there is none.
+	// Over returns a hold that covers work, nil if none does.
 	Over(work identity.Scope) *identity.Hold
 	// AboutDeployments reports whether there are decisions about deployments of a project.
 	AboutDeployments(project writ.ProjectID) bool
@@ -69,23 +70,24 @@ type Holds interface {
 
 // Shares divides the room of nodes between projects.
 type Shares interface {
-	// Lines returns the lines that compete for room on a node. The line of own is among them.
+	// Lines returns the projects that compete for room on a node. The line of own is always included.
 	Lines(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) ([]placement.Line, error)
 	// Weight returns the weight of a project.
 	Weight(project writ.ProjectID) int
 }
 
-// Secrets encrypts secrets to nodes.
+// Secrets re-encrypts stored secrets to nodes.
 type Secrets interface {
 	Encrypted(secret *journal.Secret, node *journal.Node) ([]byte, error)
 }
 
-// Inventories is what nodes report about the runs of a journal that was restored from a backup.
+// Inventories collects the reports of nodes about the runs of a journal that was restored from a backup.
 type Inventories interface {
-	// RestoredUntil returns the time until which runs began that the journal may know incompletely.
+	// RestoredUntil returns the end of the restored period: the journal may be incomplete for runs that began before
+	// it.
 	RestoredUntil() time.Time
-	// Missing returns the reason why a run waits for reports of nodes. It is zero if all nodes have reported. It asks the
-	// other nodes for a report.
+	// Missing returns the reason why a run waits for reports of nodes, zero if all nodes have reported. It requests the
+	// missing reports.
 	Missing(run writ.RunID) writ.Reason
 	// Having returns the nodes that reported a call.
 	Having(run writ.RunID, seq int) []writ.NodeID

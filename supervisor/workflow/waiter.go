@@ -11,8 +11,8 @@ import (
 // waiter keeps calls and runs from starting: during a hold, or until nodes have reported their inventories.
 type waiter struct{ *Step }
 
-// onHold returns the hold under which a call must not be sent, nil if there is none. It considers the deployment of the run
-// and the deployment that owns the resource. Otherwise a script could evade a hold by adopting the resource.
+// onHold returns the hold under which a call must not be sent, nil if the call is free. It considers the deployment of
+// the run and the deployment that owns the resource. Otherwise a script could evade a hold by adopting the resource.
 func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	work := identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment, Operation: c.Operation}
 	if h := t.Holds.Over(work); h != nil || !t.Holds.AboutDeployments(work.Project) {
@@ -30,8 +30,8 @@ func (t waiter) onHold(g ground, c *journal.Call) (*identity.Hold, error) {
 	return t.Holds.Over(work), nil
 }
 
-// mayStart reports whether no call of a group is on hold. Otherwise it sets the reason of each call: its own hold, or the
-// call of the group that is on hold.
+// mayStart reports whether no call of a group is on hold. Otherwise it sets the wait reason of each call: its own hold,
+// or the call of the group that is on hold.
 func (t waiter) mayStart(g ground, group []*journal.Call) (bool, error) {
 	var held *journal.Call
 	var by *identity.Hold
@@ -44,7 +44,7 @@ func (t waiter) mayStart(g ground, group []*journal.Call) (bool, error) {
 		case h == nil || !needsNode(c):
 			with = append(with, c)
 			continue
-		case !c.RetryAt.After(t.now): // it is not being tried again
+		case !c.RetryAt.After(t.now): // keep the reason of a call that waits for its retry
 			t.delay(c, t.Holds.Reason(h))
 		}
 		held, by = c, h
@@ -66,7 +66,7 @@ func needsNode(c *journal.Call) bool {
 	return ok && op.Effect != catalog.Find
 }
 
-// notBegun returns the hold under which an accepted run must not start, nil if there is none.
+// notBegun returns the hold under which an accepted run must not start, nil if it may start.
 func (t waiter) notBegun() *identity.Hold {
 	if t.run.State != writ.RunAccepted {
 		return nil
@@ -74,7 +74,7 @@ func (t waiter) notBegun() *identity.Hold {
 	return t.Holds.Over(identity.Scope{Project: t.run.Project, Deployment: t.run.Deployment})
 }
 
-// putOnHold makes a call wait under a hold. The call is not ready, so that it is offered no room.
+// putOnHold makes a call wait under a hold. The call is no longer ready, so it is not offered any room.
 func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
 	if c.Ready {
 		c.Ready = false
@@ -83,7 +83,8 @@ func (t waiter) putOnHold(c *journal.Call, h *identity.Hold) {
 	t.delay(c, t.Holds.Reason(h))
 }
 
-// keepBack makes a sent call wait whose delivery was lost. Its node would start it now. Its time does not run meanwhile.
+// keepBack makes a sent call wait whose delivery was lost, because its node would start a new delivery now. The time of
+// the call stops meanwhile.
 func (t waiter) keepBack(c *journal.Call, h *identity.Hold) {
 	if why := t.Holds.Reason(h); !c.KeptBack || !c.Why.Equal(why) {
 		c.KeptBack, c.Why = true, why
@@ -91,7 +92,7 @@ func (t waiter) keepBack(c *journal.Call, h *identity.Hold) {
 	}
 }
 
-// sayHeld adds to the error of an expired run the hold that delayed it.
+// sayHeld sets the hint of an expired run's error to the hold that delayed the run, if any.
 func (t waiter) sayHeld(why *writ.Error) {
 	h := t.notBegun()
 	for _, c := range t.calls {
@@ -104,13 +105,14 @@ func (t waiter) sayHeld(why *writ.Error) {
 	}
 }
 
-// reconciles reports whether nodes may have calls of the run that the journal does not know. A preview asks no node.
+// reconciles reports whether nodes may have calls of the run that are missing in the journal. It is false in a preview,
+// which must not query nodes.
 func (t waiter) reconciles() bool {
 	return t.verdicts == nil && t.run.Reconciles(t.Inventories.RestoredUntil(), identity.Skew)
 }
 
-// waitsForInventories reports whether the run waits for inventories of nodes. Meanwhile its calls that were never sent, by
-// the journal, wait as well.
+// waitsForInventories reports whether the run waits for inventories of nodes. Meanwhile all its calls wait that were
+// never sent according to the journal.
 func (t waiter) waitsForInventories() bool {
 	if t.run.Stop != nil || !t.reconciles() {
 		return false
@@ -123,7 +125,7 @@ func (t waiter) waitsForInventories() bool {
 		if c.State != writ.CallPlanned || c.Claimed && !neverSent(c) {
 			continue
 		}
-		if c.Claimed { // where the journal has it may not be where it was sent
+		if c.Claimed { // the real call may have been sent to a different node
 			t.unclaim(c)
 		}
 		t.delay(c, why)
@@ -131,8 +133,8 @@ func (t waiter) waitsForInventories() bool {
 	return true
 }
 
-// holders returns the nodes that reported a call which was never sent, by the journal. If the call leaves nothing behind,
-// one of them is enough. Otherwise two nodes with the call mean that one of them lies.
+// holders returns the nodes that reported a call which was never sent according to the journal. If the call leaves
+// nothing behind, one node is enough. Otherwise, if two nodes report the call, one of them lies.
 func (t waiter) holders(c *journal.Call) []writ.NodeID {
 	if !t.reconciles() || c.Node != "" && !neverSent(c) {
 		return nil

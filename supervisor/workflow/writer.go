@@ -13,17 +13,18 @@ import (
 	"writ/supervisor/mail"
 )
 
-// handOvers limits the runs that are woken when a resource becomes free: the first of them may wait for something
-// else. The watch wakes the others.
+// handOvers limits how many runs are woken when a resource becomes free. More than one is woken, because the first may
+// wait for something else. The watch wakes the others.
 const handOvers = 4
 
-// maxCause limits the error text that a call keeps of the call that it needs, in bytes: a thousand calls may need one.
+// maxCause limits the error text that a call copies from a failed need, in bytes: a thousand calls may share one need.
 const maxCause = 512
 
 // writer writes a step into its transaction.
 type writer struct{ *Step }
 
-// apply writes the step: results, the outcome of the pass, and the decisions that follow from them.
+// apply writes the step in a fixed order: the effects of results, the outcome of the pass, resends, claims and
+// placements, deliveries, the end of the run, and last the changed run and calls with their events.
 func (t writer) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 	for _, s := range t.applied {
 		if err := t.book(tx, s); err != nil {
@@ -40,7 +41,8 @@ func (t writer) apply(tx *journal.Tx, m mail.Mail, pass *pass) error {
 			return err
 		}
 	}
-	if !t.run.Reopened || t.run.Stop != nil { // a script that fails again, without anything new, has nothing more done
+	// right after a resume, before its pass: nothing is sent until the script is known to continue
+	if !t.run.Reopened || t.run.Stop != nil {
 		if err := (claimer(t)).arrange(tx); err != nil {
 			return err
 		}
@@ -64,7 +66,7 @@ func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 	run := t.run
 	t.runDirty = t.runDirty || run.Crashes > 0 || run.Reopened
 	run.Crashes, run.Reopened = 0, false
-	if !run.Why.IsZero() { // it waited for its step, or was resumed just now
+	if !run.Why.IsZero() { // it waited for its step, or was just resumed
 		run.Why, t.runDirty, t.runMoved = writ.Reason{}, true, true
 	}
 	if run.State == writ.RunAccepted {
@@ -94,14 +96,14 @@ func (t writer) adopt(tx *journal.Tx, pass *pass) error {
 	if pass.Status == scripts.Failed {
 		run.Failure = ender(t).blame(*pass.Failure)
 		ender(t).halt(mail.Stop{State: writ.RunFailed, Err: &run.Failure.Error, By: run.Deadline})
-		clear(t.out.Stops.Cancels) // what has started may end by itself; only what was not sent is given up
+		clear(t.out.Stops.Cancels) // started and queued calls may end normally; only planned calls end
 		clear(t.out.Stops.Withdraw)
 	}
 	return nil
 }
 
-// forgiven returns the failed calls whose error the script has read, in this or an earlier pass. Reading the error of a
-// call that succeeded is not recorded, because that would write the run in each step.
+// forgiven returns the failed calls whose error the script has read, in this or an earlier pass, ascending. Reads of
+// calls that succeeded are omitted, because they would cause a write of the run in each step.
 func (t writer) forgiven(read []int) []int {
 	all := slices.Clone(t.run.Handled)
 	for _, seq := range read {
@@ -121,8 +123,8 @@ func describe(c *journal.Call) string {
 	return c.Operation + " " + c.Name
 }
 
-// keep writes the run and the changed calls, with their events. A run that only waits for other calls is not written while
-// it is in memory: a step that reads the older record repeats the pass, with the same outcome.
+// keep writes the run and the changed calls, with their events. A run in memory whose only change is that it waits for
+// other calls is not written: a step that reads the older record repeats the pass, with the same outcome.
 func (t writer) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {
@@ -154,7 +156,7 @@ func (t writer) keep(tx *journal.Tx) error {
 	}
 	if t.runMoved {
 		shown := t.run.Run
-		shown.Output = nil // only in the signed summary, and from the datacenter itself
+		shown.Output = nil // the output leaves the datacenter only in the signed summary or on request
 		t.events = append(t.events, writ.Event{Run: &shown})
 	}
 	tx.AddEvents(t.events...)
@@ -162,7 +164,7 @@ func (t writer) keep(tx *journal.Tx) error {
 	return nil
 }
 
-// count sums up the change of the open work of the project.
+// count records the change of the project's open work, and completes the stop messages.
 func (t writer) count() {
 	if t.resumed {
 		t.out.OpenRuns++
@@ -173,8 +175,8 @@ func (t writer) count() {
 	t.out.Stops.Run, t.out.Stops.Until = t.run.ID, t.run.Deadline.Add(time.Hour).UnixMilli()
 }
 
-// handOver wakes the runs that have waited longest for the resource of a call, once the call is no longer in their way. A
-// call that was never in their way wakes no run; otherwise two waiting runs would wake each other for ever.
+// handOver wakes the runs that have waited longest for the resource of a call, once the call no longer blocks them. A
+// call that never blocked them wakes no run; otherwise two waiting runs would wake each other forever.
 func (t writer) handOver(tx *journal.Tx, c *journal.Call) error {
 	if c.Kind == "" || !c.StoodInTheWay() || c.Claimed && !c.State.Ended() {
 		return nil
@@ -184,7 +186,7 @@ func (t writer) handOver(tx *journal.Tx, c *journal.Call) error {
 	return err
 }
 
-// keepLog stores the log lines of a pass. A line reports the number of dropped lines.
+// keepLog stores the log lines of a pass. An additional line reports the number of dropped lines.
 func (t writer) keepLog(tx *journal.Tx, p *pass) error {
 	lines := p.Logs[:p.kept:p.kept]
 	if dropped := len(p.Logs) - p.kept; dropped > 0 {
@@ -200,12 +202,12 @@ func (t writer) keepLog(tx *journal.Tx, p *pass) error {
 	return nil
 }
 
-// book records a result and its effect on the resource.
+// book records a result and its effect on the resource. A repeated result has no effect.
 func (t writer) book(tx *journal.Tx, s appliedResult) error {
 	c := s.call
 	first, err := tx.AddResult(c, s.Result.Attempt, s.Frame)
 	if err != nil || !first {
-		return err // it was booked when it came first; its acknowledgement got lost
+		return err // a repeated result, whose first acknowledgement was lost
 	}
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || !op.Named() || s.Result.Error != nil || op.Effect == catalog.Look && op.Uses == nil {
@@ -232,19 +234,19 @@ func (t writer) book(tx *journal.Tx, s appliedResult) error {
 	return tx.PutResource(after)
 }
 
-// effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the call
-// and stays unchanged. told is false if the result does not determine the resource.
+// effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the
+// call and stays unchanged. If told is false, the result does not affect the resource.
 func (t writer) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
 	switch {
 	case have != nil && have.UID != c.UID:
-		return nil, false // the result is late: another call has made the resource again
+		return nil, false // late result: another call has made the resource again
 	case have != nil && op.Effect == catalog.Remove:
 		return nil, true
 	case have != nil:
 		copied := *have
 		after = &copied
 	case op.Effect != catalog.Make:
-		return nil, false // a late word on a resource that was removed meanwhile
+		return nil, false // late result for a resource that was removed meanwhile
 	default:
 		after = &journal.Resource{Resource: writ.Resource{
 			ResourceID: c.Resource(), UID: c.UID, Datacenter: t.Datacenter, Created: t.now, Deployment: t.run.Deployment,
@@ -277,7 +279,7 @@ func (t writer) effect(op *catalog.Operation, c *journal.Call, have *journal.Res
 
 // handlesNamed returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
 func (t writer) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
-	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
+	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: the callback never does
 		if ref, err := t.ref(handle); err == nil {
 			return ref, nil
 		}
