@@ -11,12 +11,13 @@ type ReasonCode string
 
 // The reasons of supervisors, with the parameters that each one has.
 const (
-	ReasonText       ReasonCode = "text"          // Text, a sentence without a code from an earlier version
-	ReasonProgress   ReasonCode = "progress"      // Text: the node's progress with a running call
-	ReasonCall       ReasonCode = "call"          // Seq, Call: an earlier call of the run
-	ReasonResource   ReasonCode = "resource"      // Resource, Run: the open run that uses the resource
-	ReasonRun        ReasonCode = "run"           // Run, Deployment: an earlier run of the deployment
-	ReasonHold       ReasonCode = "hold"          // Hold; with Seq and Call if the hold applies to a call of the same group
+	ReasonText     ReasonCode = "text"     // Text, a sentence without a code from an earlier version
+	ReasonProgress ReasonCode = "progress" // Text: the node's progress with a running call
+	ReasonCall     ReasonCode = "call"     // Seq, Call: an earlier call of the run
+	ReasonResource ReasonCode = "resource" // Resource, Run: the open run that uses the resource
+	ReasonRun      ReasonCode = "run"      // Run, Deployment: an earlier run of the deployment
+	// Hold; with Seq and Call if the hold applies to a call of the same group
+	ReasonHold       ReasonCode = "hold"
 	ReasonNoNode     ReasonCode = "no_node"       // Nodes, More; or Text if no node is a candidate
 	ReasonNode       ReasonCode = "node"          // Node, State or Text: the call is bound to the node
 	ReasonLostNode   ReasonCode = "lost_node"     // Node: on_loss is "wait"

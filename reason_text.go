@@ -84,7 +84,8 @@ func (s sentence) atCoordinator(r Reason) string {
 	case ReasonDelivering:
 		return "is on its way to the datacenter " + r.Datacenter
 	case ReasonLoop:
-		return "it repeats " + r.Call + " at " + r.Text + ": look for a loop that does not end" + after("; ", s.causeWithSubject(r))
+		return "it repeats " + r.Call + " at " + r.Text + ": look for a loop that does not end" +
+			after("; ", s.causeWithSubject(r))
 	case ReasonOpenCall:
 		text := fmt.Sprintf("call %d (%s) is %s%s", r.Seq, r.Call, r.State, after(" on ", r.Node))
 		if r.Cause != nil && r.Cause.Code == ReasonNode && r.Cause.Node == r.Node {

@@ -9,7 +9,9 @@ import (
 )
 
 // ListBoots asks datacenters for the machines that boot there. The coordinator does not store the answers.
-func (h copyHandlers) ListBoots(ctx context.Context, r apiserver.ListBootsRequestObject) (apiserver.ListBootsResponseObject, error) {
+func (h copyHandlers) ListBoots(
+	ctx context.Context, r apiserver.ListBootsRequestObject,
+) (apiserver.ListBootsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err

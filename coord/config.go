@@ -105,8 +105,10 @@ func (c *Config) validate() error {
 		return errors.New("a coordinator needs a ledger and a log")
 	}
 	u, err := url.Parse(c.PublicURL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return writ.Errorf(writ.CodeUsage, "%q is not a valid URL of a coordinator", c.PublicURL).WithHint("it looks like https://writ.example.org")
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" ||
+		u.RawQuery != "" {
+		return writ.Errorf(writ.CodeUsage, "%q is not a valid URL of a coordinator", c.PublicURL).
+			WithHint("it looks like https://writ.example.org")
 	}
 	return nil
 }
@@ -120,6 +122,7 @@ func (c *Config) CheckListen(address net.Addr) error {
 	if host, _, err := net.SplitHostPort(address.String()); err == nil && reach.Loopback(host) {
 		return nil
 	}
-	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and the roster names no key and https:// address of this coordinator", address).
+	return writ.Errorf(writ.CodeListenRefused,
+		"%s is not on loopback, and the roster names no key and https:// address of this coordinator", address).
 		WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or listen on 127.0.0.1")
 }

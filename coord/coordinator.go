@@ -86,7 +86,9 @@ func New(config Config) (*Coordinator, error) {
 		Roster: c.rosters.Current, Now: c.Now, Log: c.Log, PublicURL: c.PublicURL,
 		Certificates: c.Certificates, Public: c.PublicCertificate, Datacenters: c.expiring.List,
 	}
-	c.addresses = rosters.Addresses{Configured: append([]string{c.PublicURL}, c.OtherURLs...), TLS: c.TLS != nil, Rosters: c.rosters}
+	c.addresses = rosters.Addresses{
+		Configured: append([]string{c.PublicURL}, c.OtherURLs...), TLS: c.TLS != nil, Rosters: c.rosters,
+	}
 	if c.Self != nil {
 		c.addresses.ID = c.Self.ID
 	}
@@ -99,7 +101,10 @@ func New(config Config) (*Coordinator, error) {
 		Connected:    func(ctx context.Context, s *link.Session) { c.delivery.Attend(ctx, s) },
 		Log:          c.Log,
 	}
-	c.live = &live.View{Links: c.links, Ledger: c.Ledger, Rosters: c.rosters, Still: func(ctx context.Context) error { return c.gate.Still(ctx) }}
+	c.live = &live.View{
+		Links: c.links, Ledger: c.Ledger, Rosters: c.rosters,
+		Still: func(ctx context.Context) error { return c.gate.Still(ctx) },
+	}
 	c.expiring.View, c.expiring.Now = c.live, c.Now
 	c.streams = stream.New(stream.Config{
 		Ledger: c.Ledger, Log: c.Log, News: &c.news, Rights: &c.rosters.Changed, Stopping: c.stopping, Max: c.MaxStreams,
@@ -108,15 +113,19 @@ func New(config Config) (*Coordinator, error) {
 	c.metrics = newMetrics(c)
 	c.guard()
 	c.delivery = delivery.New(delivery.Config{
-		Ledger: c.Ledger, Rosters: c.rosters, Links: c.links, Refusals: c.refusals, Lines: &c.lines, News: &c.news, Log: c.Log, Now: c.Now,
-		SubmissionsPerSecond: c.SubmissionsPerSecond, SkipEarlyCheck: c.SkipEarlyCheckForTest,
+		Ledger: c.Ledger, Rosters: c.rosters, Links: c.links, Refusals: c.refusals, Lines: &c.lines, News: &c.news,
+		Log: c.Log, Now: c.Now, SubmissionsPerSecond: c.SubmissionsPerSecond, SkipEarlyCheck: c.SkipEarlyCheckForTest,
 	}, c.metrics.registry)
 	c.explain = &explainer{c.Ledger, c.links, c.rosters, c.delivery}
 	c.pages = &dashboard.Dashboard{
 		Ends: func(context.Context) []identity.Expiry { return c.expiries.All() },
 
 		LedgerDown: c.probe.down,
-		Ledger:     nodesNow{c.Ledger, c.live}, LiveView: pageView{c.live, c}, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: func(ctx context.Context) string { return c.expiries.Notice(access.ViewerOf(ctx).All) }, Still: c.gate.Still, Reader: c.pageReader,
+		Ledger:     nodesNow{c.Ledger, c.live}, LiveView: pageView{c.live, c}, Log: c.Log, Stopping: c.stopping,
+		MaxStreams: c.MaxStreams,
+		Notice:     func(ctx context.Context) string { return c.expiries.Notice(access.ViewerOf(ctx).All) },
+		Still:      c.gate.Still,
+		Reader:     c.pageReader,
 	}
 	c.handler = c.routes()
 	return c, nil

@@ -18,7 +18,9 @@ import (
 	"writ/ledger"
 )
 
-func (h clusterHandlers) GetRoster(ctx context.Context, r apiserver.GetRosterRequestObject) (apiserver.GetRosterResponseObject, error) {
+func (h clusterHandlers) GetRoster(
+	ctx context.Context, r apiserver.GetRosterRequestObject,
+) (apiserver.GetRosterResponseObject, error) {
 	if r.Params.After == nil {
 		return h.c.rosters.NewestPage(ctx, remote(ctx))
 	}
@@ -28,7 +30,9 @@ func (h clusterHandlers) GetRoster(ctx context.Context, r apiserver.GetRosterReq
 	return h.c.rosters.PageAfter(ctx, remote(ctx), *r.Params.After)
 }
 
-func (h clusterHandlers) AddRoster(ctx context.Context, r apiserver.AddRosterRequestObject) (apiserver.AddRosterResponseObject, error) {
+func (h clusterHandlers) AddRoster(
+	ctx context.Context, r apiserver.AddRosterRequestObject,
+) (apiserver.AddRosterResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	version := 0
 	if err == nil {
@@ -42,24 +46,32 @@ func (h clusterHandlers) AddRoster(ctx context.Context, r apiserver.AddRosterReq
 	return apiserver.AddRoster200JSONResponse{Version: version}, nil
 }
 
-func (h clusterHandlers) ListRegions(ctx context.Context, _ apiserver.ListRegionsRequestObject) (apiserver.ListRegionsResponseObject, error) {
+func (h clusterHandlers) ListRegions(
+	ctx context.Context, _ apiserver.ListRegionsRequestObject,
+) (apiserver.ListRegionsResponseObject, error) {
 	all, err := h.c.Ledger.Regions(ctx)
 	return apiserver.ListRegions200JSONResponse{Items: api.Views(all, regionView)}, err
 }
 
-func (h clusterHandlers) ListDatacenters(ctx context.Context, _ apiserver.ListDatacentersRequestObject) (apiserver.ListDatacentersResponseObject, error) {
+func (h clusterHandlers) ListDatacenters(
+	ctx context.Context, _ apiserver.ListDatacentersRequestObject,
+) (apiserver.ListDatacentersResponseObject, error) {
 	all, err := h.c.live.Datacenters(ctx)
 	return apiserver.ListDatacenters200JSONResponse{Items: all}, err
 }
 
-func (h clusterHandlers) ListRegistrations(ctx context.Context, _ apiserver.ListRegistrationsRequestObject) (apiserver.ListRegistrationsResponseObject, error) {
+func (h clusterHandlers) ListRegistrations(
+	ctx context.Context, _ apiserver.ListRegistrationsRequestObject,
+) (apiserver.ListRegistrationsResponseObject, error) {
 	all, err := h.c.Ledger.Registrations(ctx)
 	return apiserver.ListRegistrations200JSONResponse{Items: api.Views(all, registrationView)}, err
 }
 
 // Register records a supervisor that asks for admission to the roster. It checks only the form of the request: the
 // person who signs the roster checks the contents.
-func (h clusterHandlers) Register(ctx context.Context, r apiserver.RegisterRequestObject) (apiserver.RegisterResponseObject, error) {
+func (h clusterHandlers) Register(
+	ctx context.Context, r apiserver.RegisterRequestObject,
+) (apiserver.RegisterResponseObject, error) {
 	b := r.Body
 	if err := checkRegistration(b); err != nil {
 		return nil, err
@@ -100,9 +112,11 @@ const maxURL = 512
 func checkRegistration(b *api.NewRegistration) error {
 	switch {
 	case !writ.ValidName(b.Name):
-		return writ.Errorf(writ.CodeBadRequest, "name: %q is not a valid name", b.Name).WithHint("use lower-case letters, digits and hyphens")
+		return writ.Errorf(writ.CodeBadRequest, "name: %q is not a valid name", b.Name).
+			WithHint("use lower-case letters, digits and hyphens")
 	case len(b.Key) != ed25519.PublicKeySize:
-		return writ.Errorf(writ.CodeBadRequest, "key: got %d bytes; an ed25519 public key has %d", len(b.Key), ed25519.PublicKeySize)
+		return writ.Errorf(writ.CodeBadRequest, "key: got %d bytes; an ed25519 public key has %d", len(b.Key),
+			ed25519.PublicKeySize)
 	case len(b.Nonce) != identity.NonceSize:
 		return writ.Errorf(writ.CodeBadRequest, "nonce: got %d bytes, want %d", len(b.Nonce), identity.NonceSize)
 	case len(b.Token) > 64 || len(b.Proof) > 128:
@@ -110,13 +124,16 @@ func checkRegistration(b *api.NewRegistration) error {
 	case b.Token == "" && len(b.Proof) > 0 || b.Token != "" && len(b.Proof) == 0:
 		return writ.Errorf(writ.CodeBadRequest, "token and proof: set both or neither")
 	}
-	if u, err := url.Parse(b.URL); b.URL != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") || len(b.URL) > maxURL) {
+	if u, err := url.Parse(b.URL); b.URL != "" &&
+		(err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http") || len(b.URL) > maxURL) {
 		return writ.Errorf(writ.CodeBadRequest, "url: %q is not a valid address of a supervisor", b.URL)
 	}
 	return nil
 }
 
-func (h clusterHandlers) ListProjects(ctx context.Context, _ apiserver.ListProjectsRequestObject) (apiserver.ListProjectsResponseObject, error) {
+func (h clusterHandlers) ListProjects(
+	ctx context.Context, _ apiserver.ListProjectsRequestObject,
+) (apiserver.ListProjectsResponseObject, error) {
 	all, err := h.c.Ledger.Projects(ctx)
 	who := access.ViewerOf(ctx)
 	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.Reads(p.ID) })

@@ -12,7 +12,9 @@ import (
 	"writ/supervisor/link"
 )
 
-func (h copyHandlers) ListNodes(ctx context.Context, r apiserver.ListNodesRequestObject) (apiserver.ListNodesResponseObject, error) {
+func (h copyHandlers) ListNodes(
+	ctx context.Context, r apiserver.ListNodesRequestObject,
+) (apiserver.ListNodesResponseObject, error) {
 	p := r.Params
 	filter := ledger.NodeFilter{Admission: api.Value(p.Admission)}
 	known := []writ.Admission{writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
@@ -27,13 +29,19 @@ func (h copyHandlers) ListNodes(ctx context.Context, r apiserver.ListNodesReques
 		return nil, err
 	}
 	list, err := h.c.live.Nodes(ctx, filter, page)
-	return apiserver.ListNodes200JSONResponse{Items: api.Views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
+	return apiserver.ListNodes200JSONResponse{
+		Items: api.Views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next,
+	}, err
 }
 
-func (h copyHandlers) ListResources(ctx context.Context, r apiserver.ListResourcesRequestObject) (apiserver.ListResourcesResponseObject, error) {
+func (h copyHandlers) ListResources(
+	ctx context.Context, r apiserver.ListResourcesRequestObject,
+) (apiserver.ListResourcesResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Kind: api.Value(p.Kind), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment)}
-	known := []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
+	known := []writ.ResourceKind{
+		writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB,
+	}
 	if p.Kind != nil && !slices.Contains(known, *p.Kind) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", *p.Kind, known)
 	}
@@ -46,7 +54,9 @@ func (h copyHandlers) ListResources(ctx context.Context, r apiserver.ListResourc
 	return apiserver.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-func (h copyHandlers) ListDeployments(ctx context.Context, r apiserver.ListDeploymentsRequestObject) (apiserver.ListDeploymentsResponseObject, error) {
+func (h copyHandlers) ListDeployments(
+	ctx context.Context, r apiserver.ListDeploymentsRequestObject,
+) (apiserver.ListDeploymentsResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Deployment: api.Value(p.Name)}
 	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
@@ -59,11 +69,16 @@ func (h copyHandlers) ListDeployments(ctx context.Context, r apiserver.ListDeplo
 }
 
 // deployments lists deployments with the newest run of each.
-func (h copyHandlers) deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (api.DeploymentPage, error) {
+func (h copyHandlers) deployments(
+	ctx context.Context, filter ledger.ResourceFilter, page ledger.Page,
+) (api.DeploymentPage, error) {
 	list, err := h.c.Ledger.Deployments(ctx, filter, page)
 	shown := api.DeploymentPage{Items: make([]api.Deployment, len(list.Items)), NextCursor: list.Next}
 	for i, d := range list.Items {
-		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: h.c.rosters.ProjectName(d.Project), Name: d.Name, Resources: d.Resources}
+		shown.Items[i] = api.Deployment{
+			Datacenter: d.Datacenter, Project: d.Project, ProjectName: h.c.rosters.ProjectName(d.Project), Name: d.Name,
+			Resources: d.Resources,
+		}
 		newest, revision, err := d.Newest(ctx, h.c.Ledger.Runs)
 		if err != nil {
 			return shown, err
@@ -76,7 +91,9 @@ func (h copyHandlers) deployments(ctx context.Context, filter ledger.ResourceFil
 	return shown, err
 }
 
-func (h copyHandlers) ListQueues(ctx context.Context, r apiserver.ListQueuesRequestObject) (apiserver.ListQueuesResponseObject, error) {
+func (h copyHandlers) ListQueues(
+	ctx context.Context, r apiserver.ListQueuesRequestObject,
+) (apiserver.ListQueuesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -89,7 +106,9 @@ func (h copyHandlers) ListQueues(ctx context.Context, r apiserver.ListQueuesRequ
 }
 
 // ListSecrets asks datacenters for the list of their secrets. The coordinator does not store the answers.
-func (h copyHandlers) ListSecrets(ctx context.Context, r apiserver.ListSecretsRequestObject) (apiserver.ListSecretsResponseObject, error) {
+func (h copyHandlers) ListSecrets(
+	ctx context.Context, r apiserver.ListSecretsRequestObject,
+) (apiserver.ListSecretsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -103,31 +122,39 @@ func (h copyHandlers) ListSecrets(ctx context.Context, r apiserver.ListSecretsRe
 }
 
 // ListTokens asks datacenters for their join tokens. The coordinator does not store the answers.
-func (h copyHandlers) ListTokens(ctx context.Context, r apiserver.ListTokensRequestObject) (apiserver.ListTokensResponseObject, error) {
+func (h copyHandlers) ListTokens(
+	ctx context.Context, r apiserver.ListTokensRequestObject,
+) (apiserver.ListTokensResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
 	answers, err := live.All[writ.JoinToken](ctx, h.c.live, only, link.VerbTokens, link.Tokens{})
-	return apiserver.ListTokens200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]writ.JoinToken]) api.DatacenterTokens {
-		return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.Answer, Error: writ.AsError(a.Err)}
-	})}, err
+	return apiserver.ListTokens200JSONResponse{Items: api.Views(answers,
+		func(a live.Reply[[]writ.JoinToken]) api.DatacenterTokens {
+			return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.Answer, Error: writ.AsError(a.Err)}
+		})}, err
 }
 
 // ListBatches asks datacenters for their batches. The coordinator does not store the answers.
-func (h copyHandlers) ListBatches(ctx context.Context, r apiserver.ListBatchesRequestObject) (apiserver.ListBatchesResponseObject, error) {
+func (h copyHandlers) ListBatches(
+	ctx context.Context, r apiserver.ListBatchesRequestObject,
+) (apiserver.ListBatchesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
 	answers, err := live.All[api.Batch](ctx, h.c.live, only, link.VerbBatches, link.Batches{})
-	return apiserver.ListBatches200JSONResponse{Items: api.Views(answers, func(a live.Reply[[]api.Batch]) api.DatacenterBatches {
-		return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.Answer, Error: writ.AsError(a.Err)}
-	})}, err
+	return apiserver.ListBatches200JSONResponse{Items: api.Views(answers,
+		func(a live.Reply[[]api.Batch]) api.DatacenterBatches {
+			return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.Answer, Error: writ.AsError(a.Err)}
+		})}, err
 }
 
 // ListCertificates lists the certificates of the coordinator and of the datacenters.
-func (h copyHandlers) ListCertificates(ctx context.Context, r apiserver.ListCertificatesRequestObject) (apiserver.ListCertificatesResponseObject, error) {
+func (h copyHandlers) ListCertificates(
+	ctx context.Context, r apiserver.ListCertificatesRequestObject,
+) (apiserver.ListCertificatesResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -146,7 +173,8 @@ func (h copyHandlers) ListCertificates(ctx context.Context, r apiserver.ListCert
 	}
 	answers, err := live.All[writ.Certificate](ctx, h.c.live, only, link.VerbCertificates, link.Certificates{})
 	for _, a := range answers {
-		list.Items = append(list.Items, api.OwnerCertificates{Datacenter: a.ID, Name: a.Name, Certificates: a.Answer, Error: writ.AsError(a.Err)})
+		list.Items = append(list.Items,
+			api.OwnerCertificates{Datacenter: a.ID, Name: a.Name, Certificates: a.Answer, Error: writ.AsError(a.Err)})
 	}
 	return list, err
 }
@@ -165,7 +193,9 @@ func (h copyHandlers) ownName(ctx context.Context) string {
 const maxNodeLines = 1000
 
 // GetNodeLog asks a node, through its datacenter, for lines of its log. The coordinator does not store them.
-func (h copyHandlers) GetNodeLog(ctx context.Context, r apiserver.GetNodeLogRequestObject) (apiserver.GetNodeLogResponseObject, error) {
+func (h copyHandlers) GetNodeLog(
+	ctx context.Context, r apiserver.GetNodeLogRequestObject,
+) (apiserver.GetNodeLogResponseObject, error) {
 	p := r.Params
 	if p.Lines != nil && (*p.Lines < 1 || *p.Lines > maxNodeLines) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "lines is %d; it must be between 1 and %d", *p.Lines, maxNodeLines)
@@ -175,7 +205,8 @@ func (h copyHandlers) GetNodeLog(ctx context.Context, r apiserver.GetNodeLogRequ
 		return nil, err
 	}
 	query := link.LogOfNode{
-		Node: r.Node, Source: api.Value(p.Source), Level: api.Value(p.Level), Since: api.Value(p.Since), After: api.Value(p.After), Lines: api.Value(p.Lines),
+		Node: r.Node, Source: api.Value(p.Source), Level: api.Value(p.Level), Since: api.Value(p.Since),
+		After: api.Value(p.After), Lines: api.Value(p.Lines),
 	}
 	log, err := h.c.live.NodeLog(ctx, id, query)
 	return apiserver.GetNodeLog200JSONResponse(log), err

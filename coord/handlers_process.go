@@ -14,13 +14,17 @@ import (
 	"writ/coord/api/apiserver"
 )
 
-func (h processHandlers) GetHealth(context.Context, apiserver.GetHealthRequestObject) (apiserver.GetHealthResponseObject, error) {
+func (h processHandlers) GetHealth(
+	context.Context, apiserver.GetHealthRequestObject,
+) (apiserver.GetHealthResponseObject, error) {
 	return apiserver.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
 }
 
 // GetReadiness reports whether the coordinator can accept submissions. It accepts them without a connected datacenter,
 // too.
-func (h processHandlers) GetReadiness(ctx context.Context, _ apiserver.GetReadinessRequestObject) (apiserver.GetReadinessResponseObject, error) {
+func (h processHandlers) GetReadiness(
+	ctx context.Context, _ apiserver.GetReadinessRequestObject,
+) (apiserver.GetReadinessResponseObject, error) {
 	check := func(name string, err error) api.Check {
 		if err != nil {
 			return api.Check{Name: name, Detail: writ.AsError(err).Message}
@@ -29,7 +33,8 @@ func (h processHandlers) GetReadiness(ctx context.Context, _ apiserver.GetReadin
 	}
 	roster, err := h.c.rosters.Newest(ctx)
 	if err == nil && h.c.Now().After(roster.Expires) {
-		err = writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", roster.Version, roster.Expires.Format(time.DateOnly))
+		err = writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", roster.Version,
+			roster.Expires.Format(time.DateOnly))
 	}
 	checks := []api.Check{check("ledger", h.c.probe.check(ctx)), check("roster", err)}
 	if slices.ContainsFunc(checks, func(c api.Check) bool { return !c.OK }) {
@@ -38,7 +43,9 @@ func (h processHandlers) GetReadiness(ctx context.Context, _ apiserver.GetReadin
 	return apiserver.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
 }
 
-func (h processHandlers) GetMetrics(ctx context.Context, _ apiserver.GetMetricsRequestObject) (apiserver.GetMetricsResponseObject, error) {
+func (h processHandlers) GetMetrics(
+	ctx context.Context, _ apiserver.GetMetricsRequestObject,
+) (apiserver.GetMetricsResponseObject, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
 	return metricsPage{h.c.metrics, r}, err
 }
@@ -56,6 +63,10 @@ func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
 	return nil
 }
 
-func (h processHandlers) GetOpenAPI(context.Context, apiserver.GetOpenAPIRequestObject) (apiserver.GetOpenAPIResponseObject, error) {
-	return apiserver.GetOpenAPI200ApplicationYamlResponse{Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec))}, nil
+func (h processHandlers) GetOpenAPI(
+	context.Context, apiserver.GetOpenAPIRequestObject,
+) (apiserver.GetOpenAPIResponseObject, error) {
+	return apiserver.GetOpenAPI200ApplicationYamlResponse{
+		Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec)),
+	}, nil
 }

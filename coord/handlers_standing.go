@@ -13,17 +13,22 @@ import (
 )
 
 // GetStanding asks the datacenter for the state of a run. Its signed answer is passed on unchanged.
-func (h standingHandlers) GetStanding(ctx context.Context, r apiserver.GetStandingRequestObject) (apiserver.GetStandingResponseObject, error) {
+func (h standingHandlers) GetStanding(
+	ctx context.Context, r apiserver.GetStandingRequestObject,
+) (apiserver.GetStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := live.OfRun[link.StandingAnswer](ctx, h.c.live, r.Run, link.VerbStanding, link.Standing{Run: r.Run, Nonce: nonce})
+	answer, err := live.OfRun[link.StandingAnswer](ctx, h.c.live, r.Run, link.VerbStanding,
+		link.Standing{Run: r.Run, Nonce: nonce})
 	return apiserver.GetStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // GetNodeStanding asks the datacenter for the state of a node. Its signed answer is passed on unchanged.
-func (h standingHandlers) GetNodeStanding(ctx context.Context, r apiserver.GetNodeStandingRequestObject) (apiserver.GetNodeStandingResponseObject, error) {
+func (h standingHandlers) GetNodeStanding(
+	ctx context.Context, r apiserver.GetNodeStandingRequestObject,
+) (apiserver.GetNodeStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
@@ -32,12 +37,15 @@ func (h standingHandlers) GetNodeStanding(ctx context.Context, r apiserver.GetNo
 	if err != nil {
 		return nil, err
 	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbNodeStanding,
+		link.StandingOfNode{Node: r.Node, Nonce: nonce})
 	return apiserver.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // GetTokenStanding asks the datacenter for the state of its join tokens. Its signed answer is passed on unchanged.
-func (h standingHandlers) GetTokenStanding(ctx context.Context, r apiserver.GetTokenStandingRequestObject) (apiserver.GetTokenStandingResponseObject, error) {
+func (h standingHandlers) GetTokenStanding(
+	ctx context.Context, r apiserver.GetTokenStandingRequestObject,
+) (apiserver.GetTokenStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
@@ -46,13 +54,16 @@ func (h standingHandlers) GetTokenStanding(ctx context.Context, r apiserver.GetT
 	if err != nil {
 		return nil, err
 	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbTokenStanding,
+		link.StandingOfTokens{Nonce: nonce})
 	return apiserver.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
 // GetHoldStanding asks a datacenter for the state of its holds. Its signed answer is passed on unchanged, so the
 // request must not contain a project that the reader may not read.
-func (h standingHandlers) GetHoldStanding(ctx context.Context, r apiserver.GetHoldStandingRequestObject) (apiserver.GetHoldStandingResponseObject, error) {
+func (h standingHandlers) GetHoldStanding(
+	ctx context.Context, r apiserver.GetHoldStandingRequestObject,
+) (apiserver.GetHoldStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
@@ -64,7 +75,8 @@ func (h standingHandlers) GetHoldStanding(ctx context.Context, r apiserver.GetHo
 	if err != nil {
 		return nil, err
 	}
-	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbHoldStanding, link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
+	answer, err := live.Ask[link.StandingAnswer](ctx, h.c.live, id, link.VerbHoldStanding,
+		link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
 	return apiserver.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
@@ -74,7 +86,8 @@ func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 		switch {
 		case who.Reads(p):
 		case p == identity.AllProjects:
-			return writ.Errorf(writ.CodeRoleMissing, "the list covers all projects, and you may read only some of them").WithHint("name these")
+			return writ.Errorf(writ.CodeRoleMissing, "the list covers all projects, and you may read only some of them").
+				WithHint("name these")
 		default:
 			return noProject(string(p), nil)
 		}
@@ -83,13 +96,16 @@ func mayRead(who *access.Viewer, projects []writ.ProjectID) error {
 }
 
 // ListAdoptions asks the datacenters which roster is in force there. Their signed answers are passed on unchanged.
-func (h standingHandlers) ListAdoptions(ctx context.Context, r apiserver.ListAdoptionsRequestObject) (apiserver.ListAdoptionsResponseObject, error) {
+func (h standingHandlers) ListAdoptions(
+	ctx context.Context, r apiserver.ListAdoptionsRequestObject,
+) (apiserver.ListAdoptionsResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)
 	if err != nil {
 		return nil, err
 	}
 	answers, err := live.Each[link.AdoptedAnswer](ctx, h.c.live, "", link.VerbAdopted, link.Adopted{Nonce: nonce})
-	return apiserver.ListAdoptions200JSONResponse{Items: api.Views(answers, func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
-		return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.Answer.Proof, Error: writ.AsError(a.Err)}
-	})}, err
+	return apiserver.ListAdoptions200JSONResponse{Items: api.Views(answers,
+		func(a live.Reply[link.AdoptedAnswer]) api.DatacenterAdoption {
+			return api.DatacenterAdoption{Datacenter: a.ID, Name: a.Name, Proof: a.Answer.Proof, Error: writ.AsError(a.Err)}
+		})}, err
 }

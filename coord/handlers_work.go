@@ -31,7 +31,9 @@ func readSigned(body io.Reader) ([]byte, error) {
 	return signed, nil
 }
 
-func (h workHandlers) Submit(ctx context.Context, r apiserver.SubmitRequestObject) (apiserver.SubmitResponseObject, error) {
+func (h workHandlers) Submit(
+	ctx context.Context, r apiserver.SubmitRequestObject,
+) (apiserver.SubmitResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "submission", err)
@@ -42,20 +44,28 @@ func (h workHandlers) Submit(ctx context.Context, r apiserver.SubmitRequestObjec
 		return nil, err
 	}
 	failpoint.SubmissionAnswered.Begin()
-	return apiserver.Submit202JSONResponse{Body: s, Headers: apiserver.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)}}, nil
+	return apiserver.Submit202JSONResponse{
+		Body: s, Headers: apiserver.Submit202ResponseHeaders{Location: "/v1/runs/" + string(s.Run)},
+	}, nil
 }
 
-func (h workHandlers) GetSubmission(ctx context.Context, r apiserver.GetSubmissionRequestObject) (apiserver.GetSubmissionResponseObject, error) {
+func (h workHandlers) GetSubmission(
+	ctx context.Context, r apiserver.GetSubmissionRequestObject,
+) (apiserver.GetSubmissionResponseObject, error) {
 	s, err := h.c.Ledger.Submission(ctx, r.Digest)
 	return apiserver.GetSubmission200JSONResponse(s), err
 }
 
-func (h workHandlers) GetSigned(ctx context.Context, r apiserver.GetSignedRequestObject) (apiserver.GetSignedResponseObject, error) {
+func (h workHandlers) GetSigned(
+	ctx context.Context, r apiserver.GetSignedRequestObject,
+) (apiserver.GetSignedResponseObject, error) {
 	signed, err := h.c.Ledger.Signed(ctx, r.Digest)
 	return apiserver.GetSigned200JSONResponse{Signed: signed}, err
 }
 
-func (h workHandlers) SubmitStatement(ctx context.Context, r apiserver.SubmitStatementRequestObject) (apiserver.SubmitStatementResponseObject, error) {
+func (h workHandlers) SubmitStatement(
+	ctx context.Context, r apiserver.SubmitStatementRequestObject,
+) (apiserver.SubmitStatementResponseObject, error) {
 	signed, err := readSigned(r.Body)
 	if err != nil {
 		h.c.refusals.Record(ctx, h.c.Log.With("remote", remote(ctx)), "statement", err)
@@ -66,7 +76,9 @@ func (h workHandlers) SubmitStatement(ctx context.Context, r apiserver.SubmitSta
 	return apiserver.SubmitStatement200JSONResponse{Subject: answer.Subject, Done: answer.Done, Proof: answer.Proof}, err
 }
 
-func (h workHandlers) ListRuns(ctx context.Context, r apiserver.ListRunsRequestObject) (apiserver.ListRunsResponseObject, error) {
+func (h workHandlers) ListRuns(
+	ctx context.Context, r apiserver.ListRunsRequestObject,
+) (apiserver.ListRunsResponseObject, error) {
 	p := r.Params
 	filter, err := runFilter(p, h.c.Now())
 	if err != nil {
@@ -108,7 +120,10 @@ func (h workHandlers) ListRuns(ctx context.Context, r apiserver.ListRunsRequestO
 // runFilter parses the parameters that filter runs. Clients send only the parameters that were set, because earlier
 // coordinators reject unknown ones.
 func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
-	filter := ledger.RunFilter{Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment), Since: api.Value(p.Since)}
+	filter := ledger.RunFilter{
+		Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment),
+		Since: api.Value(p.Since),
+	}
 	if p.Prefix != nil {
 		if filter.Prefix = *p.Prefix; !runPrefix.MatchString(filter.Prefix) {
 			return filter, writ.Errorf(writ.CodeBadRequest, "prefix: %q is not a prefix of a run id", filter.Prefix).
@@ -117,12 +132,14 @@ func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	}
 	if p.Text != nil {
 		if filter.Text = *p.Text; filter.Text == "" || utf8.RuneCountInString(filter.Text) > ledger.MaxText {
-			return filter, writ.Errorf(writ.CodeBadRequest, "text has %d characters; it must have 1 to %d", utf8.RuneCountInString(filter.Text), ledger.MaxText)
+			return filter, writ.Errorf(writ.CodeBadRequest, "text has %d characters; it must have 1 to %d",
+				utf8.RuneCountInString(filter.Text), ledger.MaxText)
 		}
 	}
 	if p.Stuck != nil {
 		if *p.Stuck < 1 || *p.Stuck > maxStuck {
-			return filter, writ.Errorf(writ.CodeBadRequest, "stuck is %d; it must be between 1 and %d seconds", *p.Stuck, maxStuck)
+			return filter, writ.Errorf(writ.CodeBadRequest, "stuck is %d; it must be between 1 and %d seconds", *p.Stuck,
+				maxStuck)
 		}
 		filter.Silent = now.Add(-time.Duration(*p.Stuck) * time.Second)
 	}
@@ -135,7 +152,9 @@ var runPrefix = regexp.MustCompile(`^[a-z2-7]{1,26}$`)
 // maxStuck is a year, in seconds.
 const maxStuck = 366 * 24 * 60 * 60
 
-func (h workHandlers) GetRun(ctx context.Context, r apiserver.GetRunRequestObject) (apiserver.GetRunResponseObject, error) {
+func (h workHandlers) GetRun(
+	ctx context.Context, r apiserver.GetRunRequestObject,
+) (apiserver.GetRunResponseObject, error) {
 	run, err := h.c.Ledger.Run(ctx, r.Run)
 	if err != nil {
 		return nil, err
@@ -143,7 +162,9 @@ func (h workHandlers) GetRun(ctx context.Context, r apiserver.GetRunRequestObjec
 	return apiserver.GetRun200JSONResponse(h.c.explain.runView(run)), nil
 }
 
-func (h workHandlers) ListCalls(ctx context.Context, r apiserver.ListCallsRequestObject) (apiserver.ListCallsResponseObject, error) {
+func (h workHandlers) ListCalls(
+	ctx context.Context, r apiserver.ListCallsRequestObject,
+) (apiserver.ListCallsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -155,7 +176,9 @@ func (h workHandlers) ListCalls(ctx context.Context, r apiserver.ListCallsReques
 	return apiserver.ListCalls200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
-func (h workHandlers) GetValues(ctx context.Context, r apiserver.GetValuesRequestObject) (apiserver.GetValuesResponseObject, error) {
+func (h workHandlers) GetValues(
+	ctx context.Context, r apiserver.GetValuesRequestObject,
+) (apiserver.GetValuesResponseObject, error) {
 	after := api.Value(r.Params.After)
 	if err := checkAfter(after); err != nil {
 		return nil, err
@@ -164,7 +187,9 @@ func (h workHandlers) GetValues(ctx context.Context, r apiserver.GetValuesReques
 	return apiserver.GetValues200JSONResponse(values), err
 }
 
-func (h workHandlers) PreviewPlan(ctx context.Context, r apiserver.PreviewPlanRequestObject) (apiserver.PreviewPlanResponseObject, error) {
+func (h workHandlers) PreviewPlan(
+	ctx context.Context, r apiserver.PreviewPlanRequestObject,
+) (apiserver.PreviewPlanResponseObject, error) {
 	id, err := h.datacenter(ctx, r.Datacenter)
 	if err != nil {
 		return nil, err
@@ -174,7 +199,8 @@ func (h workHandlers) PreviewPlan(ctx context.Context, r apiserver.PreviewPlanRe
 		return nil, err
 	}
 	if roster.Datacenter(id) == nil {
-		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %s", id).WithHint("`writ dc list` shows them")
+		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %s", id).
+			WithHint("`writ dc list` shows them")
 	}
 	var proposal writ.Proposal
 	if err := link.Decode(*r.Body, &proposal); err != nil {
@@ -187,7 +213,9 @@ func (h workHandlers) PreviewPlan(ctx context.Context, r apiserver.PreviewPlanRe
 	return apiserver.PreviewPlan200JSONResponse(preview), err
 }
 
-func (h workHandlers) ListLogs(ctx context.Context, r apiserver.ListLogsRequestObject) (apiserver.ListLogsResponseObject, error) {
+func (h workHandlers) ListLogs(
+	ctx context.Context, r apiserver.ListLogsRequestObject,
+) (apiserver.ListLogsResponseObject, error) {
 	page, err := pageOf(r.Params.Limit, nil)
 	if err != nil {
 		return nil, err
@@ -210,7 +238,9 @@ func firstNamed(header, parameter *int64) (*int64, error) {
 	return named, checkAfter(*named)
 }
 
-func (h workHandlers) WatchRun(ctx context.Context, r apiserver.WatchRunRequestObject) (apiserver.WatchRunResponseObject, error) {
+func (h workHandlers) WatchRun(
+	ctx context.Context, r apiserver.WatchRunRequestObject,
+) (apiserver.WatchRunResponseObject, error) {
 	if _, err := h.c.Ledger.Run(ctx, r.Run); err != nil {
 		return nil, err
 	}
@@ -218,14 +248,17 @@ func (h workHandlers) WatchRun(ctx context.Context, r apiserver.WatchRunRequestO
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.c.streams.Open(ctx, ledger.EventFilter{Run: r.Run}, r.Params.Topics, named, func(oldest, _ int64) int64 { return oldest - 1 })
+	s, err := h.c.streams.Open(ctx, ledger.EventFilter{Run: r.Run}, r.Params.Topics, named,
+		func(oldest, _ int64) int64 { return oldest - 1 })
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (h workHandlers) Watch(ctx context.Context, r apiserver.WatchRequestObject) (apiserver.WatchResponseObject, error) {
+func (h workHandlers) Watch(
+	ctx context.Context, r apiserver.WatchRequestObject,
+) (apiserver.WatchResponseObject, error) {
 	datacenter, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -238,7 +271,8 @@ func (h workHandlers) Watch(ctx context.Context, r apiserver.WatchRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.c.streams.Open(ctx, ledger.EventFilter{Datacenter: datacenter, Projects: projects}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
+	s, err := h.c.streams.Open(ctx, ledger.EventFilter{Datacenter: datacenter, Projects: projects}, r.Params.Topics, named,
+		func(_, newest int64) int64 { return newest })
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 
 // ListHolds asks datacenters for their holds. Readers of some projects get the holds of these projects and those of a
 // whole datacenter.
-func (h copyHandlers) ListHolds(ctx context.Context, r apiserver.ListHoldsRequestObject) (apiserver.ListHoldsResponseObject, error) {
+func (h copyHandlers) ListHolds(
+	ctx context.Context, r apiserver.ListHoldsRequestObject,
+) (apiserver.ListHoldsResponseObject, error) {
 	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
@@ -19,7 +21,8 @@ func (h copyHandlers) ListHolds(ctx context.Context, r apiserver.ListHoldsReques
 	who := access.ViewerOf(ctx)
 	all, err := h.c.live.Holds(ctx, only)
 	for i := range all {
-		all[i].Holds = slices.DeleteFunc(all[i].Holds, func(d api.Hold) bool { return d.Project != "" && !who.Reads(d.Project) })
+		all[i].Holds = slices.DeleteFunc(all[i].Holds,
+			func(d api.Hold) bool { return d.Project != "" && !who.Reads(d.Project) })
 	}
 	return apiserver.ListHolds200JSONResponse{Items: all}, err
 }

@@ -17,7 +17,9 @@ import (
 // supervisors is the coordinator's end of the links: it admits supervisors, stores their events and answers them.
 type supervisors struct{ c *Coordinator }
 
-func (s supervisors) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (int64, time.Time, error) {
+func (s supervisors) LastEvent(
+	ctx context.Context, datacenter writ.DatacenterID, journal string,
+) (int64, time.Time, error) {
 	return s.c.Ledger.LastEvent(ctx, datacenter, journal)
 }
 
@@ -35,7 +37,9 @@ func (s supervisors) StoreEvents(ctx context.Context, datacenter writ.Datacenter
 }
 
 // answer handles the requests of supervisors.
-func (s supervisors) answer(ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
+func (s supervisors) answer(
+	ctx context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string),
+) (any, error) {
 	switch verb {
 	case link.VerbRoster:
 		var have link.RosterVersion
@@ -56,14 +60,17 @@ func (s supervisors) authenticate(ctx context.Context, hello link.Hello, nonce [
 	}
 	d := roster.Datacenter(hello.Datacenter)
 	if d == nil {
-		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", hello.Datacenter).WithHint("a root operator adds it with `writ dc add`")
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", hello.Datacenter).
+			WithHint("a root operator adds it with `writ dc add`")
 	}
 	for _, address := range s.c.addresses.List() {
-		if ed25519.Verify(d.SupervisorKey, identity.LinkHelloText(nonce, address, hello.Datacenter, hello.Journal), hello.Signature) {
+		if ed25519.Verify(d.SupervisorKey, identity.LinkHelloText(nonce, address, hello.Datacenter, hello.Journal),
+			hello.Signature) {
 			return nil
 		}
 	}
-	return writ.Errorf(writ.CodeSignatureInvalid, "the hello is not signed by the key of the datacenter %s for the address %s", d.Name, s.c.PublicURL).
+	return writ.Errorf(writ.CodeSignatureInvalid,
+		"the hello is not signed by the key of the datacenter %s for the address %s", d.Name, s.c.PublicURL).
 		WithHint("the supervisor must dial exactly this address, and have the key that the roster names")
 }
 
@@ -75,7 +82,8 @@ func (s supervisors) welcome(ctx context.Context, hello link.Hello) (link.Welcom
 	}
 	if hello.Roster > roster.Version {
 		if times, say := s.c.lines.Say("newer roster "+string(hello.Datacenter), time.Now()); say {
-			s.c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter, "version", hello.Roster,
+			s.c.Log.WarnContext(ctx, "a datacenter has a newer roster than this coordinator", "dc", hello.Datacenter,
+				"version", hello.Roster,
 				"here", roster.Version, "times", times)
 		}
 	}

@@ -27,14 +27,17 @@ func newMetrics(c *Coordinator) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_refusals_total", Help: "Refused signed texts and requests by kind and error code."}, []string{"what", "code"}),
+			Name: "writ_refusals_total", Help: "Refused signed texts and requests by kind and error code."},
+			[]string{"what", "code"}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "writ_events_total", Help: "Events that datacenters sent."}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_webhook_requests_total", Help: "Requests to webhooks by outcome: taken, again, given_up."}, []string{"webhook", "outcome"}),
+			Name: "writ_webhook_requests_total", Help: "Requests to webhooks by outcome: taken, again, given_up."},
+			[]string{"webhook", "outcome"}),
 	}
 	version := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
+		Name: "writ_build_info", Help: "1, with the version of this program.",
+		ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
 	version.Set(1)
 	m.registry.MustRegister(m.refusals, m.events, m.webhooks, version,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
@@ -48,37 +51,58 @@ func newMetrics(c *Coordinator) *metrics {
 type state struct{ c *Coordinator }
 
 var (
-	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
-	ledgerDesc    = prometheus.NewDesc("writ_ledger_up", "Whether the ledger can be used: 1 or 0.", nil, nil)
-	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs older than 5 minutes that made no progress since then, or repeat a call.", nil, nil)
-	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
-	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
-	bootDesc      = prometheus.NewDesc("writ_boot_machines", "Machines that boot over the network, as reported by boot servers, by their last step.", []string{"datacenter", "step"}, nil)
-	versionDesc   = prometheus.NewDesc("writ_roster_version", "Version of the newest roster.", nil, nil)
-	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
-	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "Time from which a root operator should renew the newest roster, in unix seconds.", nil, nil)
-	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "Expiry of a role with an end, in unix seconds.", []string{"principal", "role", "project"}, nil)
-	certDesc      = prometheus.NewDesc("writ_certificate_expires_seconds", "Expiry of a certificate that an operator renews, in unix seconds: public is the one for browsers.", []string{"certificate"}, nil)
-	readWithin    = 5 * time.Second
-	stuckAfter    = 5 * time.Minute
+	runsDesc   = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
+	ledgerDesc = prometheus.NewDesc("writ_ledger_up", "Whether the ledger can be used: 1 or 0.", nil, nil)
+	silentDesc = prometheus.NewDesc("writ_runs_stuck",
+		"Open runs older than 5 minutes that made no progress since then, or repeat a call.", nil, nil)
+	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.",
+		[]string{"datacenter", "region"}, nil)
+	holdsDesc = prometheus.NewDesc("writ_holds",
+		"Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.",
+		[]string{"datacenter", "scope"}, nil)
+	bootDesc = prometheus.NewDesc("writ_boot_machines",
+		"Machines that boot over the network, as reported by boot servers, by their last step.",
+		[]string{"datacenter", "step"}, nil)
+	versionDesc = prometheus.NewDesc("writ_roster_version", "Version of the newest roster.", nil, nil)
+	rosterDesc  = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.",
+		nil, nil)
+	renewDesc = prometheus.NewDesc("writ_roster_renew_seconds",
+		"Time from which a root operator should renew the newest roster, in unix seconds.", nil, nil)
+	roleDesc = prometheus.NewDesc("writ_role_expires_seconds", "Expiry of a role with an end, in unix seconds.",
+		[]string{"principal", "role", "project"}, nil)
+	certDesc = prometheus.NewDesc("writ_certificate_expires_seconds",
+		"Expiry of a certificate that an operator renews, in unix seconds: public is the one for browsers.",
+		[]string{"certificate"}, nil)
+	readWithin = 5 * time.Second
+	stuckAfter = 5 * time.Minute
 )
 
 // The last reports of nodes. A counter restarts at zero together with the thing that it counts for.
 var (
-	ofNode        = []string{"datacenter", "node"}
-	readyNode     = prometheus.NewDesc("writ_node_ready", "Whether an approved node is heard and has no fault: 1 or 0.", ofNode, nil)
-	connectedNode = prometheus.NewDesc("writ_node_overlay_connected", "Whether packets of the overlay can leave the node: 1 or 0.", ofNode, nil)
-	peersDesc     = prometheus.NewDesc("writ_node_overlay_peers", "Peers that the node's daemon of the overlay knows, alive or not.", append(ofNode, "alive"), nil)
-	routesDesc    = prometheus.NewDesc("writ_node_overlay_routes", "Routes that the node's daemon of the overlay has chosen.", ofNode, nil)
-	bytesDesc     = prometheus.NewDesc("writ_node_overlay_bytes_total", "Bytes to and from the peers that the node has now: sent or received.", append(ofNode, "direction"), nil)
-	startedDesc   = prometheus.NewDesc("writ_node_overlay_started_seconds", "When the node's daemon of the overlay was started, in unix seconds.", ofNode, nil)
-	mendedDesc    = prometheus.NewDesc("writ_node_mended_total", "Number of resources that the node has repaired since its runner started.", ofNode, nil)
-	droppedDesc   = prometheus.NewDesc("writ_node_packets_dropped_total", "Packets dropped at the ports that the node has now: denied or spoofed.", append(ofNode, "reason"), nil)
+	ofNode    = []string{"datacenter", "node"}
+	readyNode = prometheus.NewDesc("writ_node_ready", "Whether an approved node is heard and has no fault: 1 or 0.",
+		ofNode, nil)
+	connectedNode = prometheus.NewDesc("writ_node_overlay_connected",
+		"Whether packets of the overlay can leave the node: 1 or 0.", ofNode, nil)
+	peersDesc = prometheus.NewDesc("writ_node_overlay_peers",
+		"Peers that the node's daemon of the overlay knows, alive or not.", append(ofNode, "alive"), nil)
+	routesDesc = prometheus.NewDesc("writ_node_overlay_routes",
+		"Routes that the node's daemon of the overlay has chosen.", ofNode, nil)
+	bytesDesc = prometheus.NewDesc("writ_node_overlay_bytes_total",
+		"Bytes to and from the peers that the node has now: sent or received.", append(ofNode, "direction"), nil)
+	startedDesc = prometheus.NewDesc("writ_node_overlay_started_seconds",
+		"When the node's daemon of the overlay was started, in unix seconds.", ofNode, nil)
+	mendedDesc = prometheus.NewDesc("writ_node_mended_total",
+		"Number of resources that the node has repaired since its runner started.", ofNode, nil)
+	droppedDesc = prometheus.NewDesc("writ_node_packets_dropped_total",
+		"Packets dropped at the ports that the node has now: denied or spoofed.", append(ofNode, "reason"), nil)
 )
 
 // Describe implements prometheus.Collector.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readyNode, connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
+	for _, d := range []*prometheus.Desc{
+		readyNode, connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc,
+	} {
 		ch <- d
 	}
 	for _, d := range []*prometheus.Desc{capacityDesc, reservedDesc, diskDesc, freeDesc, queuedDesc, oldestDesc} {
@@ -132,7 +156,9 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	var asking sync.WaitGroup // concurrently, because a datacenter may not answer
-	for _, ask := range []func(context.Context, chan<- prometheus.Metric){s.collectHolds, s.collectBoots, s.collectQueues} {
+	for _, ask := range []func(context.Context, chan<- prometheus.Metric){
+		s.collectHolds, s.collectBoots, s.collectQueues,
+	} {
 		asking.Go(func() { ask(ctx, ch) })
 	}
 	defer asking.Wait()
@@ -235,7 +261,8 @@ func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, d
 			ready = 1
 		}
 		ch <- prometheus.MustNewConstMetric(readyNode, prometheus.GaugeValue, ready, names[n.Datacenter], n.Name)
-		ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter], n.Name)
+		ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter],
+			n.Name)
 		collectRoom(ch, n, names[n.Datacenter])
 		if n.Network != nil {
 			collectNode(ch, n.Network, names[n.Datacenter], n.Name)

@@ -12,12 +12,18 @@ import (
 
 // The work of nodes, and their disk and memory.
 var (
-	capacityDesc = prometheus.NewDesc("writ_node_capacity_bytes", "Disk and memory that the node offers.", append(ofNode, "of"), nil)
-	reservedDesc = prometheus.NewDesc("writ_node_reserved_bytes", "Disk and memory of the node that its resources and open calls have reserved.", append(ofNode, "of"), nil)
-	diskDesc     = prometheus.NewDesc("writ_node_disk_bytes", "Size of a disk of the node.", append(ofNode, "path"), nil)
-	freeDesc     = prometheus.NewDesc("writ_node_disk_free_bytes", "Free space of a disk of the node, as its datacenter knows it.", append(ofNode, "path"), nil)
-	queuedDesc   = prometheus.NewDesc("writ_queue_calls", "Open calls of a node by state: planned, queued, running. Calls without a node have an empty name.", append(ofNode, "state"), nil)
-	oldestDesc   = prometheus.NewDesc("writ_queue_oldest_seconds", "Age in seconds of the oldest planned or queued call of a node, 0 without one.", append(ofNode, "state"), nil)
+	capacityDesc = prometheus.NewDesc("writ_node_capacity_bytes", "Disk and memory that the node offers.",
+		append(ofNode, "of"), nil)
+	reservedDesc = prometheus.NewDesc("writ_node_reserved_bytes",
+		"Disk and memory of the node that its resources and open calls have reserved.", append(ofNode, "of"), nil)
+	diskDesc = prometheus.NewDesc("writ_node_disk_bytes", "Size of a disk of the node.", append(ofNode, "path"), nil)
+	freeDesc = prometheus.NewDesc("writ_node_disk_free_bytes",
+		"Free space of a disk of the node, as its datacenter knows it.", append(ofNode, "path"), nil)
+	queuedDesc = prometheus.NewDesc("writ_queue_calls",
+		"Open calls of a node by state: planned, queued, running. Calls without a node have an empty name.",
+		append(ofNode, "state"), nil)
+	oldestDesc = prometheus.NewDesc("writ_queue_oldest_seconds",
+		"Age in seconds of the oldest planned or queued call of a node, 0 without one.", append(ofNode, "state"), nil)
 )
 
 // collectRoom reports the reserved disk and memory of a node and the free space of each disk.
@@ -53,10 +59,14 @@ func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) 
 	}
 	for _, d := range all {
 		for node, q := range byName(d.Answer) {
-			for state, n := range map[writ.CallState]int{writ.CallPlanned: q.Planned, writ.CallQueued: q.Queued, writ.CallRunning: q.Running} {
+			for state, n := range map[writ.CallState]int{
+				writ.CallPlanned: q.Planned, writ.CallQueued: q.Queued, writ.CallRunning: q.Running,
+			} {
 				ch <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(n), d.Name, node, string(state))
 			}
-			for state, age := range map[writ.CallState]time.Duration{writ.CallPlanned: q.OldestPlanned, writ.CallQueued: q.OldestQueued} {
+			for state, age := range map[writ.CallState]time.Duration{
+				writ.CallPlanned: q.OldestPlanned, writ.CallQueued: q.OldestQueued,
+			} {
 				ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, age.Seconds(), d.Name, node, string(state))
 			}
 		}

@@ -17,7 +17,9 @@ type nodesNow struct {
 	live *live.View
 }
 
-func (l nodesNow) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
+func (l nodesNow) Nodes(
+	ctx context.Context, filter ledger.NodeFilter, page ledger.Page,
+) (ledger.List[writ.Node], error) {
 	return l.live.Nodes(ctx, filter, page)
 }
 

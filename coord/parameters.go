@@ -20,7 +20,8 @@ func pageOf(limit *api.PageLimit, cursor *api.PageCursor) (ledger.Page, error) {
 		page.Limit = *limit
 	}
 	if page.Limit < 1 || page.Limit > ledger.MaxLimit {
-		return ledger.Page{}, writ.Errorf(writ.CodeBadRequest, "limit is %d; a page has 1 to %d items", page.Limit, ledger.MaxLimit)
+		return ledger.Page{}, writ.Errorf(writ.CodeBadRequest, "limit is %d; a page has 1 to %d items", page.Limit,
+			ledger.MaxLimit)
 	}
 	return page, nil
 }
@@ -32,7 +33,9 @@ type selection struct {
 	projects   []writ.ProjectID
 }
 
-func (h base) selected(ctx context.Context, limit *api.PageLimit, cursor *api.PageCursor, datacenter, project *string) (s selection, err error) {
+func (h base) selected(
+	ctx context.Context, limit *api.PageLimit, cursor *api.PageCursor, datacenter, project *string,
+) (s selection, err error) {
 	if s.page, err = pageOf(limit, cursor); err != nil {
 		return s, err
 	}
@@ -56,7 +59,9 @@ func (h base) datacenter(ctx context.Context, text string) (writ.DatacenterID, e
 		return d.ID, nil
 	}
 	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).
-		WithHint("%s", meant.Among(text, roster.Datacenters, func(d identity.Datacenter) string { return d.Name }, "`writ dc list` shows them"))
+		WithHint("%s",
+			meant.Among(text, roster.Datacenters, func(d identity.Datacenter) string { return d.Name },
+				"`writ dc list` shows them"))
 }
 
 // projects returns the projects of a list: the one with an id or name, if the viewer may read it, or all readable
@@ -85,9 +90,11 @@ func (h base) projects(ctx context.Context, text string) ([]writ.ProjectID, erro
 	case 1:
 		return []writ.ProjectID{readable[0].ID}, nil
 	case 0:
-		return nil, noProject(text, slices.DeleteFunc(slices.Clone(roster.Projects), func(p identity.Project) bool { return !who.Reads(p.ID) }))
+		return nil, noProject(text,
+			slices.DeleteFunc(slices.Clone(roster.Projects), func(p identity.Project) bool { return !who.Reads(p.ID) }))
 	default:
-		return nil, writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(readable), text).WithHint("use the id; `writ project list` shows it")
+		return nil, writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(readable), text).
+			WithHint("use the id; `writ project list` shows it")
 	}
 }
 
@@ -95,7 +102,8 @@ func (h base) projects(ctx context.Context, text string) ([]writ.ProjectID, erro
 // project.
 func noProject(text string, readable []identity.Project) error {
 	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).
-		WithHint("%s", meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
+		WithHint("%s",
+			meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
 }
 
 // checkAfter rejects a negative item number. 0 precedes the first item.

@@ -62,7 +62,8 @@ func (p *probe) check(ctx context.Context) error {
 	switch {
 	case err != nil && was == nil:
 		e := writ.AsError(err)
-		p.log.ErrorContext(ctx, "the ledger cannot be used: new work is refused, and events wait in the datacenters", "code", e.Code, "err", e, "hint", e.Hint)
+		p.log.ErrorContext(ctx, "the ledger cannot be used: new work is refused, and events wait in the datacenters",
+			"code", e.Code, "err", e, "hint", e.Hint)
 		p.news.Wake()
 	case err == nil && was != nil:
 		p.log.InfoContext(ctx, "the ledger can be used again")

@@ -21,20 +21,28 @@ func (c *Coordinator) routes() http.Handler {
 	var router chi.Routes = r
 	r.Use(c.front.Observe, c.front.Guard, front.HeadAsGet)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		c.front.Fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
+		c.front.Fail(w, r,
+			writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists the addresses"))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", front.Allowed(router, r.URL.Path))
-		c.front.Fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml lists the methods"))
+		c.front.Fail(w, r,
+			writ.Errorf(writ.CodeMethodNotAllowed, "the method %s is not allowed at %s", r.Method, r.URL.Path).
+				WithHint("/openapi.yaml lists the methods"))
 	})
 	routes := r.With(c.front.Authorize, c.front.StrictBodies)
-	strict := apiserver.NewStrictHandlerWithOptions(newHandlers(c), []apiserver.StrictMiddlewareFunc{front.CheckParameters}, apiserver.StrictHTTPServerOptions{
-		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
-		ResponseErrorHandlerFunc: c.front.Fail,
-	})
+	strict := apiserver.NewStrictHandlerWithOptions(newHandlers(c),
+		[]apiserver.StrictMiddlewareFunc{front.CheckParameters}, apiserver.StrictHTTPServerOptions{
+			RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
+				c.front.Fail(w, r, front.BadRequest(err))
+			},
+			ResponseErrorHandlerFunc: c.front.Fail,
+		})
 	apiserver.HandlerWithOptions(strict, apiserver.ChiServerOptions{
-		BaseRouter:       routes,
-		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.front.Fail(w, r, front.BadRequest(err)) },
+		BaseRouter: routes,
+		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
+			c.front.Fail(w, r, front.BadRequest(err))
+		},
 	})
 	routes.Get(link.Path, c.links.ServeHTTP)
 	routes.Post("/login", c.browserLogin)
@@ -112,7 +120,9 @@ var _ apiserver.StrictServerInterface = handlers{}
 
 func newHandlers(c *Coordinator) handlers {
 	b := base{c}
-	return handlers{clusterHandlers{b}, copyHandlers{b}, loginHandlers{b}, processHandlers{b}, standingHandlers{b}, workHandlers{b}}
+	return handlers{
+		clusterHandlers{b}, copyHandlers{b}, loginHandlers{b}, processHandlers{b}, standingHandlers{b}, workHandlers{b},
+	}
 }
 
 // remote returns the remote address of a request.

@@ -60,7 +60,8 @@ func (s *shares) check(ctx context.Context, c *Coordinator, datacenter writ.Data
 	if !counts || taken <= limit {
 		return nil
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "this coordinator stores no more of its events: they take %s of the ledger, and the limit of a datacenter is %s",
+	return writ.Errorf(writ.CodeQuotaExceeded,
+		"this coordinator stores no more of its events: they take %s of the ledger, and the limit of a datacenter is %s",
 		mebibytes(taken), mebibytes(limit)).
 		WithHint("inspect the events of the datacenter; free space on the ledger's disk, or start the coordinator with a larger --datacenter-share")
 }

@@ -12,7 +12,9 @@ import (
 )
 
 // ListUsage lists the summed usage of resources.
-func (h copyHandlers) ListUsage(ctx context.Context, r apiserver.ListUsageRequestObject) (apiserver.ListUsageResponseObject, error) {
+func (h copyHandlers) ListUsage(
+	ctx context.Context, r apiserver.ListUsageRequestObject,
+) (apiserver.ListUsageResponseObject, error) {
 	p := r.Params
 	filter, err := monthOf(api.Value(p.Month))
 	if err != nil {
@@ -38,7 +40,8 @@ func monthOf(text string) (filter ledger.UsageFilter, err error) {
 		return filter, nil
 	}
 	if filter.From, err = time.Parse("2006-01", text); err != nil {
-		return filter, writ.Errorf(writ.CodeBadRequest, "month: %q is not a valid month", text).WithHint("write it as 2026-11")
+		return filter, writ.Errorf(writ.CodeBadRequest, "month: %q is not a valid month", text).
+			WithHint("write it as 2026-11")
 	}
 	filter.Until = filter.From.AddDate(0, 1, 0)
 	return filter, nil
@@ -48,7 +51,8 @@ func monthOf(text string) (filter ledger.UsageFilter, err error) {
 func usageView(roster *identity.Roster, u ledger.Usage) api.Usage {
 	v := api.Usage{
 		Project: u.Project, Kind: u.Kind, Name: u.Name, UID: u.UID, Datacenter: u.Datacenter, First: u.First, Last: u.Last,
-		CPUSeconds: u.CPUSeconds, MemoryMibSeconds: u.MemoryMiBSeconds, DiskGibSeconds: u.DiskGiBSeconds, Received: u.Received, Sent: u.Sent,
+		CPUSeconds: u.CPUSeconds, MemoryMibSeconds: u.MemoryMiBSeconds, DiskGibSeconds: u.DiskGiBSeconds,
+		Received: u.Received, Sent: u.Sent,
 	}
 	for _, p := range roster.Projects {
 		if p.ID != u.Project {

@@ -45,8 +45,8 @@ func (x *explainer) waiting(r ledger.Run) writ.Reason {
 // whyCalls limits the open calls of a run that are searched for a reason to wait.
 const whyCalls = 8
 
-// Why returns the reason why each run waits. A run that its datacenter does not have yet waits for the delivery. An open
-// run without a reason of its own waits for one of its calls. The API and the dashboard show the same reasons.
+// Why returns the reason why each run waits. A run that its datacenter does not have yet waits for the delivery. An
+// open run without a reason of its own waits for one of its calls. The API and the dashboard show the same reasons.
 func (x *explainer) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]writ.Reason, error) {
 	why := make(map[writ.RunID]writ.Reason, len(runs))
 	var open []writ.RunID
@@ -119,7 +119,9 @@ func isOpen(r ledger.Run) bool {
 
 // illNodes returns why nodes of calls do not work, by datacenter and node. It has no entry for a working node. It sends
 // one query for the nodes of all calls, because many calls wait for the same nodes.
-func (x *explainer) illNodes(ctx context.Context, calls map[writ.RunID][]writ.Call) (map[writ.DatacenterID]map[writ.NodeID]writ.Reason, error) {
+func (x *explainer) illNodes(
+	ctx context.Context, calls map[writ.RunID][]writ.Call,
+) (map[writ.DatacenterID]map[writ.NodeID]writ.Reason, error) {
 	var asked []writ.NodeID
 	for _, of := range calls {
 		for _, call := range of {

@@ -37,7 +37,8 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 		if err != nil {
 			return Author{}, err
 		}
-		a.Signer, a.Subject, a.Expires, certificate = p.Signer, "run/"+string(writ.RunIDOf(a.Digest)), p.Expires, p.Certificate
+		a.Signer, a.Subject, a.Expires, certificate = p.Signer, "run/"+
+			string(writ.RunIDOf(a.Digest)), p.Expires, p.Certificate
 		cluster, datacenter = p.Cluster, p.Datacenter
 	} else {
 		s, err := ParseStatement(text)

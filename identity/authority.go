@@ -146,8 +146,10 @@ func (w *rosterWriter) authorityLimits() {
 		}
 		for _, principal := range slices.Sorted(maps.Keys(a.KeyIDs)) {
 			patterns := a.KeyIDs[principal]
-			w.Check(slices.Contains(a.Principals, principal), "authority-key-id", "%s may not make certificates for %q", a.Name, principal)
-			w.Check(len(patterns) > 0 && len(patterns) <= maxKeyIDs, "authority-key-id", "%s has %d patterns; 1 to %d are allowed", principal, len(patterns), maxKeyIDs)
+			w.Check(slices.Contains(a.Principals, principal), "authority-key-id", "%s may not make certificates for %q", a.Name,
+				principal)
+			w.Check(len(patterns) > 0 && len(patterns) <= maxKeyIDs, "authority-key-id",
+				"%s has %d patterns; 1 to %d are allowed", principal, len(patterns), maxKeyIDs)
 			for _, p := range patterns {
 				w.Check(ValidKeyIDPattern(p), "authority-key-id", "%q is not a key id, nor like repo:acme/shop:*", header.Clip(p))
 				keyIDs = append(keyIDs, strings.Join([]string{a.Name, principal, p}, " "))
@@ -161,7 +163,8 @@ func (w *rosterWriter) authorityLimits() {
 func (r *rosterReader) authorities() {
 	for _, line := range r.Many("authority") {
 		f := r.Fields(line, 5)
-		r.roster.Authorities = append(r.roster.Authorities, Authority{Name: f[0], State: State(f[1]), Key: readKey(r.Reader, f[2:4]), Principals: f[4:]})
+		r.roster.Authorities = append(r.roster.Authorities,
+			Authority{Name: f[0], State: State(f[1]), Key: readKey(r.Reader, f[2:4]), Principals: f[4:]})
 	}
 }
 

@@ -32,12 +32,18 @@ var keyFormats = []keyFormat{
 	{blockOf("CERTIFICATE"), "%s is a certificate of TLS, which cannot sign", makeKey},
 	{blockOf("CERTIFICATE REQUEST"), "%s is a request for a certificate, which cannot sign", makeKey},
 	{blockOf("EC PARAMETERS"), "the signing key %s is not an ed25519 key: it is an ECDSA key", makeKey},
-	{blockOf("PRIVATE KEY"), "the signing key %s is not an ed25519 key: it is a PKCS#8 key of another type, or is damaged", makeKey},
+	{
+		blockOf("PRIVATE KEY"),
+		"the signing key %s is not an ed25519 key: it is a PKCS#8 key of another type, or is damaged", makeKey,
+	},
 	{func(_ []byte, block *pem.Block) bool {
 		return block != nil && strings.HasSuffix(block.Type, "PRIVATE KEY")
 	},
 		"the signing key %s is damaged, or of a type that cannot sign here", "copy it again, or " + makeKey},
-	{startsWith("PuTTY-User-Key-File"), "%s is a key of PuTTY", "convert it: puttygen %[1]s -O private-openssh-new -o %[1]s.openssh"},
+	{
+		startsWith("PuTTY-User-Key-File"), "%s is a key of PuTTY",
+		"convert it: puttygen %[1]s -O private-openssh-new -o %[1]s.openssh",
+	},
 	{func(text []byte, _ *pem.Block) bool {
 		return bytes.HasPrefix(text, []byte("age-encryption.org/")) ||
 			bytes.HasPrefix(text, []byte("-----BEGIN AGE ENCRYPTED"))
@@ -45,20 +51,28 @@ var keyFormats = []keyFormat{
 	{func(text []byte, _ *pem.Block) bool {
 		return bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff})
 	},
-		"the signing key %s is text in UTF-16", "convert it: (umask 077; iconv -f UTF-16 -t UTF-8 %[1]s > %[1]s.utf8), then --key %[1]s.utf8"},
+		"the signing key %s is text in UTF-16",
+		"convert it: (umask 077; iconv -f UTF-16 -t UTF-8 %[1]s > %[1]s.utf8), then --key %[1]s.utf8"},
 	{func(text []byte, _ *pem.Block) bool {
 		return len(bytes.Split(bytes.TrimSpace(text), []byte("\n"))) == 1 && hasBegin(text)
 	},
-		"the signing key %s has lost its line ends", "store it with them: variables of CI systems keep them as a variable of the type file"},
+		"the signing key %s has lost its line ends",
+		"store it with them: variables of CI systems keep them as a variable of the type file"},
 	{func(text []byte, _ *pem.Block) bool {
 		return hasBegin(text) && !bytes.HasPrefix(text, []byte("-----BEGIN"))
 	},
-		"the lines of the signing key %s begin with spaces or other text", "store the key as ssh-keygen wrote it, from -----BEGIN to the last -----"},
+		"the lines of the signing key %s begin with spaces or other text",
+		"store the key as ssh-keygen wrote it, from -----BEGIN to the last -----"},
 	{func(text []byte, _ *pem.Block) bool { return hasBegin(text) },
-		"the signing key %s is cut off or damaged", "copy it again, with its last line -----END … KEY----- and the end of that line"},
+		"the signing key %s is cut off or damaged",
+		"copy it again, with its last line -----END … KEY----- and the end of that line"},
 	{func(text []byte, _ *pem.Block) bool { _, err := x509.ParsePKCS8PrivateKey(text); return err == nil },
-		"%s is a PKCS#8 key in DER, which is no text", "convert it: (umask 077; openssl pkey -inform DER -in %[1]s -out %[1]s.pem), then --key %[1]s.pem"},
-	{isBase64, "the signing key %s is encoded in base64", "decode it: (umask 077; base64 -d %[1]s > %[1]s.plain), then --key %[1]s.plain"},
+		"%s is a PKCS#8 key in DER, which is no text",
+		"convert it: (umask 077; openssl pkey -inform DER -in %[1]s -out %[1]s.pem), then --key %[1]s.pem"},
+	{
+		isBase64, "the signing key %s is encoded in base64",
+		"decode it: (umask 077; base64 -d %[1]s > %[1]s.plain), then --key %[1]s.plain",
+	},
 }
 
 func blockOf(name string) func([]byte, *pem.Block) bool {

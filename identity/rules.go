@@ -95,31 +95,100 @@ var Rules = []Rule{
 	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, about{}, nil, nil},
 	{StatementNamespace, "run", "cancel", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofRun, nil, nil},
 	{StatementNamespace, "run", "resume", ActionControlRuns, true, DecidedBySupervisor, validRunID, ofFailedRun, nil, nil},
-	{StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
+	{
+		StatementNamespace, "node", "approve", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		nil,
+	},
 	{StatementNamespace, "node", "reject", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
 	{StatementNamespace, "node", "remove", ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{StatementNamespace, "node", DecisionLost, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
-	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, checkLabelChange, nil},
-	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{}, checkTokenGrant, nil},
-	{StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{}, nil, nil},
-	{StatementNamespace, "batch", "create", ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{}, checkBatch, nil},
-	{StatementNamespace, "batch", DecisionRevoke, ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{}, nil, nil},
-	{StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, about{name: writ.ValidName}, nil, nil},
-	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
-	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
-	{StatementNamespace, "datacenter", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofWork, nil, nil},
-	{StatementNamespace, "datacenter", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofWork, nil, nil},
-	{StatementNamespace, "operation", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork, ofOperation, nil, nil},
-	{StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork, ofOperation, nil, nil},
-	{StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
-	{StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
-	{StatementNamespace, "project", DecisionCancelRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofRuns, checkRunList, projectOfSeen},
-	{StatementNamespace, "project", DecisionResumeRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofRuns, checkRunList, projectOfSeen},
-	{StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
-	{StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
+	{
+		StatementNamespace, "node", DecisionLost, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		nil,
+	},
+	{
+		StatementNamespace, "node", "cordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		nil,
+	},
+	{
+		StatementNamespace, "node", "uncordon", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		nil,
+	},
+	{
+		StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil,
+		nil,
+	},
+	{
+		StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode,
+		checkLabelChange, nil,
+	},
+	{
+		StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
+		checkTokenGrant, nil,
+	},
+	{
+		StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{},
+		nil, nil,
+	},
+	{
+		StatementNamespace, "batch", "create", ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
+		checkBatch, nil,
+	},
+	{
+		StatementNamespace, "batch", DecisionRevoke, ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{},
+		nil, nil,
+	},
+	{
+		StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID,
+		about{name: writ.ValidName}, nil, nil,
+	},
+	{
+		StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
+		ofSecret, checkSecretChange, projectOfSecret,
+	},
+	{
+		StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName,
+		ofSecret, checkSecretChange, projectOfSecret,
+	},
+	{
+		StatementNamespace, "datacenter", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
+		ofWork, nil, nil,
+	},
+	{
+		StatementNamespace, "datacenter", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID,
+		ofWork, nil, nil,
+	},
+	{
+		StatementNamespace, "operation", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
+		ofOperation, nil, nil,
+	},
+	{
+		StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidWork,
+		ofOperation, nil, nil,
+	},
+	{
+		StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork,
+		nil, projectOfSeen,
+	},
+	{
+		StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
+		ofItsWork, nil, projectOfSeen,
+	},
+	{
+		StatementNamespace, "project", DecisionCancelRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
+		ofRuns, checkRunList, projectOfSeen,
+	},
+	{
+		StatementNamespace, "project", DecisionResumeRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID,
+		ofRuns, checkRunList, projectOfSeen,
+	},
+	{
+		StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
+		ofItsWork, nil, projectOfSeen,
+	},
+	{
+		StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName,
+		ofItsWork, nil, projectOfSeen,
+	},
 }
 
 // RuleOf returns the rule for a namespace, kind and decision.

@@ -80,7 +80,9 @@ func (w *rosterWriter) silences() {
 		err := d.Silence.Check()
 		w.Check(err == nil, "node-silence", "of %s: %v", d.Name, err)
 		w.Check(d.Silence != DefaultSilence, "node-silence", "%s has the default values, which need no line", d.Name)
-		silences = append(silences, strings.Join([]string{string(d.ID), header.FormatDuration(d.Silence.Silent), header.FormatDuration(d.Silence.Lost)}, " "))
+		silences = append(silences,
+			strings.Join([]string{string(d.ID), header.FormatDuration(d.Silence.Silent), header.FormatDuration(d.Silence.Lost)},
+				" "))
 	}
 	w.Lines("node-silence", silences)
 }

@@ -68,7 +68,8 @@ func (t Token) Admits(roster *Roster, d *Datacenter) error {
 	case t.Datacenter != d.ID:
 		return writ.Errorf(writ.CodeWrongDatacenter, "the token admits to the datacenter %s, the address leads to %s",
 			nameIn(roster, t.Datacenter), d.Name).
-			WithHint("use the address of that datacenter's supervisor, or create a token with `writ token create --dc %s`", d.Name)
+			WithHint("use the address of that datacenter's supervisor, or create a token with `writ token create --dc %s`",
+				d.Name)
 	case roster.Version < t.Roster:
 		return writ.Errorf(writ.CodeRosterTooOld,
 			"the token was made at version %d of the roster, the supervisor has version %d", t.Roster, roster.Version).
@@ -269,7 +270,8 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 		return TokenGrant{}, header.Malformed("%q is not a time", header.Clip(expires))
 	}
 	if life := g.Expires.Sub(s.Created); life <= 0 || life > most {
-		return TokenGrant{}, header.Malformed("a token of the role %s can be used for at most %s after the statement was made", g.Role, most)
+		return TokenGrant{},
+			header.Malformed("a token of the role %s can be used for at most %s after the statement was made", g.Role, most)
 	}
 	return g, nil
 }

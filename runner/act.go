@@ -273,8 +273,8 @@ func checkValues(values map[string]any) error {
 	return nil
 }
 
-// oneLine replaces line breaks, shortens a text to about most bytes and makes it valid UTF-8. Clients escape line breaks
-// when they print a text, as they do control characters.
+// oneLine replaces line breaks, shortens a text to about most bytes and makes it valid UTF-8. Clients escape line
+// breaks when they print a text, as they do control characters.
 func oneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	return clip.Text(strings.ToValidUTF8(text, "\uFFFD"), most)

@@ -57,7 +57,8 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
 		case writ.AsError(err).Decided():
-			f.log.ErrorContext(ctx, "supervisor declares this node lost without a valid signature of a person: machines, containers and databases keep running", "err", err)
+			f.log.ErrorContext(ctx,
+				"supervisor declares this node lost without a valid signature of a person: machines, containers and databases keep running", "err", err)
 			return
 		case !insist || sleep.For(ctx, member.AskEvery) != nil:
 			return
@@ -66,7 +67,8 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	if ctx.Err() != nil || f.member.State().Fenced {
 		return
 	}
-	f.log.WarnContext(ctx, "node declared lost by a person: stopping all machines, containers and databases; volumes are kept")
+	f.log.WarnContext(ctx,
+		"node declared lost by a person: stopping all machines, containers and databases; volumes are kept")
 	for ctx.Err() == nil {
 		if f.round(ctx) {
 			f.log.InfoContext(ctx, "all resources are stopped, and the datacenter is informed")

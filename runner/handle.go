@@ -209,7 +209,8 @@ func (n *incarnation) warnOfUnsigned(ctx context.Context, w *work, why error) {
 	}
 	if times, say := n.lines.Say("unsigned "+string(e.Code), time.Now()); say {
 		n.log.WarnContext(ctx, "refused a job without a person's signature: the supervisor's key may be stolen",
-			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "name", w.job.Name, "code", e.Code, "err", why, "times", times)
+			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "name", w.job.Name, "code", e.Code, "err", why,
+			"times", times)
 	}
 }
 

@@ -169,8 +169,9 @@ func (n *incarnation) run(ctx context.Context) error {
 	removed := make(chan error, 1)
 	services.Go(func() {
 		if err := n.watchStanding(background); err != nil {
-			n.log.ErrorContext(ctx, "node removed from its datacenter: the runner exits; resources keep running unless a person has "+
-				"declared the node lost", "err", err)
+			n.log.ErrorContext(ctx,
+				"node removed from its datacenter: the runner exits; resources keep running unless a person has "+
+					"declared the node lost", "err", err)
 			n.stopWork(errShutdown)
 			removed <- err
 			stopServing()

@@ -75,6 +75,7 @@ func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
 	return &transfer.Fetcher{
-		Key: n.member.PrivateKey(), Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w),
+		Key: n.member.PrivateKey(), Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log,
+		Progress: n.progress(ctx, w),
 	}, nil
 }

@@ -42,10 +42,12 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 	if err := o.checkEnd(states); err != nil {
 		return err
 	}
-	if !ascending(o.Handled, len(journal)) || slices.ContainsFunc(o.Handled, func(seq int) bool { return states[seq-1] == EntryOpen }) {
+	if !ascending(o.Handled, len(journal)) ||
+		slices.ContainsFunc(o.Handled, func(seq int) bool { return states[seq-1] == EntryOpen }) {
 		return impossible("it handled calls without a result")
 	}
-	if inputs.Logged+len(o.Logs) > MaxLogLines && len(o.Logs) > 0 || slices.ContainsFunc(o.Logs, func(line string) bool { return !presentable(line, MaxLogLine+len(cutOff)) }) {
+	if inputs.Logged+len(o.Logs) > MaxLogLines && len(o.Logs) > 0 ||
+		slices.ContainsFunc(o.Logs, func(line string) bool { return !presentable(line, MaxLogLine+len(cutOff)) }) {
 		return impossible("its log is invalid or exceeds the limits")
 	}
 	return nil
@@ -53,7 +55,8 @@ func (o *Outcome) Check(inputs Inputs, journal []Entry) error {
 
 // checkEnd checks the status of the pass and the fields that belong to it.
 func (o *Outcome) checkEnd(states []EntryState) error {
-	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 || o.Status != Failed && o.Failure != nil {
+	if o.Status != Completed && o.Output != nil || o.Status != Waiting && len(o.Waiting) > 0 ||
+		o.Status != Failed && o.Failure != nil {
 		return impossible("its fields contradict its status")
 	}
 	switch o.Status {
@@ -111,7 +114,8 @@ func (c *NewCall) check(inputs Inputs, seq int) error {
 		}
 		return "", ok
 	})
-	if len(problems) > 0 || len(operation.OptionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 || c.Options.Timeout > operation.MaxTimeout.Milliseconds() ||
+	if len(problems) > 0 || len(operation.OptionSchema.Check(optionsOf(c.Options), nil)) > 0 || c.Options.Timeout < 0 ||
+		c.Options.Timeout > operation.MaxTimeout.Milliseconds() ||
 		c.Options.OnLoss == operation.OnLossReplace && operation.Irreplaceable(op, c.Options) != "" {
 		return impossible("the arguments or options of a call do not match its operation")
 	}

@@ -24,13 +24,15 @@ func (p *Plan) Follow(o Outcome, made int) Outcome {
 	made += len(o.Calls)
 	if o.Status == Completed && made < len(p.Calls) {
 		next := p.Calls[made]
-		return deviated(o, o.Calls, next.Position, fmt.Sprintf("the script ended after %d calls; call %d of the plan is %s", made, next.Seq, p.title(&next)))
+		return deviated(o, o.Calls, next.Position,
+			fmt.Sprintf("the script ended after %d calls; call %d of the plan is %s", made, next.Seq, p.title(&next)))
 	}
 	return o
 }
 
 func deviated(o Outcome, calls []NewCall, position, why string) Outcome {
-	err := writ.Errorf(writ.CodePlanDeviated, "%s", Printable(why)).WithHint("plan the script again, and review the changes before you sign")
+	err := writ.Errorf(writ.CodePlanDeviated, "%s", Printable(why)).
+		WithHint("plan the script again, and review the changes before you sign")
 	return Outcome{
 		Status: Failed, Calls: calls, Logs: o.Logs, Handled: o.Handled,
 		Failure: &writ.Failure{Error: *err, Position: position},
@@ -55,7 +57,8 @@ func (p *Plan) refuse(c *NewCall) string {
 	what := fmt.Sprintf("call %d, %s", c.Seq, titleOf(c.Operation, c.Name))
 	for _, field := range slices.Sorted(maps.Keys(merged(planned.Args, c.Args))) {
 		if !fits(planned.Args[field], c.Args[field]) {
-			return fmt.Sprintf("%s, has %s %s; the plan has %s", what, field, p.describe(c.Args[field]), p.describe(planned.Args[field]))
+			return fmt.Sprintf("%s, has %s %s; the plan has %s", what, field, p.describe(c.Args[field]),
+				p.describe(planned.Args[field]))
 		}
 	}
 	switch {

@@ -69,7 +69,8 @@ func (ps Params) Fill(given map[string]any) (map[string]any, error) {
 		v, ok := given[p.Name]
 		switch {
 		case !ok && p.Default == nil:
-			return nil, writ.Errorf(writ.CodeUsage, "parameter %q is missing", p.Name).WithHint("give it with -p %s=…%s", p.Name, p.about())
+			return nil, writ.Errorf(writ.CodeUsage, "parameter %q is missing", p.Name).
+				WithHint("give it with -p %s=…%s", p.Name, p.about())
 		case !ok:
 			v = p.Default
 		}

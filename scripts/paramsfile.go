@@ -63,7 +63,8 @@ func scalarFromFile(typ string, v any) (any, error) {
 		}
 	case string:
 		if typ == "int" || typ == "bool" {
-			return nil, fmt.Errorf("%q is text, and must be %s without quotes", v, map[string]string{"int": "a whole number", "bool": "true or false"}[typ])
+			return nil, fmt.Errorf("%q is text, and must be %s without quotes", v,
+				map[string]string{"int": "a whole number", "bool": "true or false"}[typ])
 		}
 	case nil:
 		return nil, fmt.Errorf(`it has no value; write "" for an empty text`)

@@ -18,7 +18,8 @@ func (p *Param) invalid(why string) *writ.Error {
 	e := writ.Errorf(writ.CodeUsage, "parameter %q%s", p.Name, why)
 	switch line, file := p.example(); {
 	case line != "":
-		return e.WithHint("for example `-p %s=%s`, or `%s: %s` in a file for --params%s", p.Name, line, p.Name, file, p.about())
+		return e.WithHint("for example `-p %s=%s`, or `%s: %s` in a file for --params%s", p.Name, line, p.Name, file,
+			p.about())
 	case p.Help != "":
 		return e.WithHint("%s", p.Help)
 	}

@@ -32,5 +32,6 @@ func visible(r rune) rune {
 
 // presentable reports whether a text can be shown unchanged.
 func presentable(text string, most int) bool {
-	return len(text) <= most && utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return visible(r) != r }) < 0
+	return len(text) <= most && utf8.ValidString(text) &&
+		strings.IndexFunc(text, func(r rune) bool { return visible(r) != r }) < 0
 }

@@ -17,14 +17,16 @@ import (
 // manCommand prints or writes manual pages. It is hidden because packagers use it; users read the pages with man.
 func manCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "man [DIRECTORY]", Short: "Print the manual page, or write one for each command into a directory", Hidden: true, Args: cli.AtMost(1),
+		Use: "man [DIRECTORY]", Short: "Print the manual page, or write one for each command into a directory", Hidden: true,
+		Args: cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return env.PrintText(help.Manual(cmd.Root(), homeless()))
 			}
 			n, err := writeManPages(newRoot(env), args[0])
 			if err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot write the manual pages: %v", err).WithHint("name a directory that you may write to")
+				return writ.Errorf(writ.CodeUsage, "cannot write the manual pages: %v", err).
+					WithHint("name a directory that you may write to")
 			}
 			env.Note("%s in %s", cli.Count(n, "page"), args[0])
 			return nil
@@ -34,7 +36,8 @@ func manCommand(env *cli.Env) *cobra.Command {
 
 // homeless replaces the user's home directory with ~ in texts for other users.
 func homeless() *strings.Replacer {
-	return strings.NewReplacer(config.DefaultData(), "~/.local/state/writ", config.DefaultPath(), "~/.config/writ/config.yaml")
+	return strings.NewReplacer(config.DefaultData(), "~/.local/state/writ", config.DefaultPath(),
+		"~/.config/writ/config.yaml")
 }
 
 // writeManPages writes a page for each visible command, as writ-run-list.1, and returns their number.
@@ -48,7 +51,8 @@ func writeManPages(root *cobra.Command, dir string) (n int, err error) {
 			return nil
 		}
 		n++
-		if err := os.WriteFile(filepath.Join(dir, help.ManName(c)+".1"), []byte(help.ManPage(c, homeless())), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, help.ManName(c)+".1"), []byte(help.ManPage(c, homeless())), 0o644); err !=
+			nil {
 			return err
 		}
 		for _, sub := range c.Commands() {

@@ -112,7 +112,8 @@ in the middle cannot make it act.`,
 			return cli.CheckFlags(cmd)
 		},
 	}
-	root.PersistentFlags().VarP(&env.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
+	root.PersistentFlags().VarP(&env.Format, "output", "o",
+		"form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
 	root.PersistentFlags().BoolVarP(&env.Quiet, "quiet", "q", false, "no progress")
 	cli.OneOf(root, "output", terminal.FormatNames()...)
 	help.Mark(root.PersistentFlags(), help.Every, "output", "quiet")

@@ -57,5 +57,8 @@ func (b *Browsers) cookieName() string {
 }
 
 func (b *Browsers) cookie(token string, expires time.Time) *http.Cookie {
-	return &http.Cookie{Name: b.cookieName(), Value: token, Path: "/", Expires: expires, HttpOnly: true, Secure: b.Secure, SameSite: http.SameSiteStrictMode}
+	return &http.Cookie{
+		Name: b.cookieName(), Value: token, Path: "/", Expires: expires, HttpOnly: true, Secure: b.Secure,
+		SameSite: http.SameSiteStrictMode,
+	}
 }

@@ -121,8 +121,11 @@ func (g *Gate) Still(ctx context.Context) error {
 func (g *Gate) admitEverything(r *http.Request) (*Viewer, error) {
 	who, err := g.viewerOf(r)
 	if err == nil && !who.All {
-		err = writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it covers all projects, and %[2]s may read only some of them", r.URL.Path, who.session.login.Signer).
-			WithHint("a root operator can bind a role to all: writ user add %s --role viewer --project '*'", who.session.login.Signer)
+		err = writ.Errorf(writ.CodeRoleMissing,
+			"cannot show %s to %s: it covers all projects, and %[2]s may read only some of them", r.URL.Path,
+			who.session.login.Signer).
+			WithHint("a root operator can bind a role to all: writ user add %s --role viewer --project '*'",
+				who.session.login.Signer)
 	}
 	return who, err
 }
@@ -139,7 +142,8 @@ func (g *Gate) admitScheduler(r *http.Request) (*Viewer, error) {
 	}
 	signer := who.session.login.Signer
 	if who.session.login.Allows(roster, identity.ActionScheduleNodes, "", g.Logins.Now()) != nil {
-		return nil, writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it is for operators and admins of all projects", r.URL.Path, signer).
+		return nil, writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it is for operators and admins of all projects",
+			r.URL.Path, signer).
 			WithHint("a root operator can bind the role: writ user add %s --role operator --project '*'", signer)
 	}
 	return who, nil

@@ -54,7 +54,8 @@ func (l *Logins) revoke(token tokenSum) { l.sessions.revoke(token) }
 
 // LoginRequired returns the error of a request without a valid login.
 func LoginRequired(why string) *writ.Error {
-	return writ.Errorf(writ.CodeLoginRequired, "%s", why).WithHint("commands of writ log in by themselves; `writ login --web` opens the dashboard")
+	return writ.Errorf(writ.CodeLoginRequired, "%s", why).
+		WithHint("commands of writ log in by themselves; `writ login --web` opens the dashboard")
 }
 
 func sessionEnded() *writ.Error { return LoginRequired("the session is unknown, or has ended") }
@@ -63,10 +64,12 @@ func sessionEnded() *writ.Error { return LoginRequired("the session is unknown, 
 // nonce and the address that the client uses.
 func (l *Logins) Challenge(in api.NewChallenge) (api.LoginChallenge, error) {
 	if l.Self == nil {
-		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound, "this coordinator has no key in the roster, so it accepts no logins")
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound,
+			"this coordinator has no key in the roster, so it accepts no logins")
 	}
 	if len(in.Nonce) != identity.NonceSize {
-		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: got %d bytes, want %d", len(in.Nonce), identity.NonceSize)
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: got %d bytes, want %d", len(in.Nonce),
+			identity.NonceSize)
 	}
 	if !slices.Contains(l.Addresses(), in.URL) {
 		return api.LoginChallenge{}, writ.Errorf(writ.CodeLoginRefused, "%s is not an address of this coordinator", in.URL).
@@ -75,7 +78,8 @@ func (l *Logins) Challenge(in api.NewChallenge) (api.LoginChallenge, error) {
 	now := l.Now()
 	address := strings.TrimSuffix(in.URL, "/")
 	signed, err := envelope.Sign(envelope.Challenge, l.Self.Key, identity.LoginChallenge{
-		Coordinator: l.Self.ID, URL: address, Client: in.Nonce, Nonce: l.challenges.nonce(address, now), Time: now.UnixMilli(),
+		Coordinator: l.Self.ID, URL: address, Client: in.Nonce, Nonce: l.challenges.nonce(address, now),
+		Time: now.UnixMilli(),
 	})
 	return api.LoginChallenge{Signed: signed}, err
 }
@@ -91,7 +95,8 @@ func (l *Logins) Login(ctx context.Context, signed []byte) (api.LoginToken, erro
 		return api.LoginToken{}, err
 	}
 	if l.Self == nil || login.Coordinator != l.Self.ID || !slices.Contains(l.Addresses(), login.URL) {
-		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the login was signed for the coordinator %s at %s", login.Coordinator, login.URL).
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the login was signed for the coordinator %s at %s",
+			login.Coordinator, login.URL).
 			WithHint("log in at this one: writ login")
 	}
 	if err := l.sessions.pace(login.Signer); err != nil {
@@ -138,17 +143,19 @@ func (l *Logins) Logout(signed []byte) error {
 // proved returns the session whose key signed a request for this coordinator. Each request is valid once.
 func (l *Logins) proved(signed []byte) (*session, error) {
 	var s *session
-	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed, func(id envelope.KeyID) (ed25519.PublicKey, error) {
-		if s = l.sessions.byKey(id, l.Now()); s == nil {
-			return nil, sessionEnded()
-		}
-		return s.login.Session, nil
-	})
+	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed,
+		func(id envelope.KeyID) (ed25519.PublicKey, error) {
+			if s = l.sessions.byKey(id, l.Now()); s == nil {
+				return nil, sessionEnded()
+			}
+			return s.login.Session, nil
+		})
 	if err != nil {
 		return nil, err
 	}
 	if len(all) != 1 || l.Self == nil || all[0].Coordinator != l.Self.ID {
-		return nil, writ.Errorf(writ.CodeLoginRefused, "the request is for another coordinator").WithHint("log in again: writ login")
+		return nil, writ.Errorf(writ.CodeLoginRefused, "the request is for another coordinator").
+			WithHint("log in again: writ login")
 	}
 	if err := l.sessions.pace(string(envelope.IDOf(s.login.Session))); err != nil {
 		return nil, err

@@ -75,7 +75,8 @@ func (l *sessions) begin(login *identity.VerifiedLogin, now time.Time) (api.Logi
 	l.forget(now)
 	id := envelope.IDOf(login.Session)
 	if s := l.all[id]; s != nil && s.login.Signer != login.Signer {
-		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the session key belongs to another person").WithHint("log in again: writ login")
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the session key belongs to another person").
+			WithHint("log in again: writ login")
 	}
 	if l.all[id] != nil {
 		l.end(id) // and revoke its tokens, which no logout could reach any more
@@ -171,7 +172,9 @@ func (l *sessions) issue(in map[tokenSum]token, s *session, now time.Time, valid
 }
 
 // grant creates a token of a session that is still active. A session that ended a moment ago gets no more tokens.
-func (l *sessions) grant(in map[tokenSum]token, s *session, now time.Time, validity time.Duration) (api.LoginToken, error) {
+func (l *sessions) grant(
+	in map[tokenSum]token, s *session, now time.Time, validity time.Duration,
+) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)
@@ -188,7 +191,8 @@ func (l *sessions) exchange(code string, now time.Time) (api.LoginToken, error) 
 	sum := sumOf(code)
 	t, ok := l.codes[sum]
 	if !ok || !now.Before(t.expires) {
-		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is unknown, already used, or older than %s", codeWithin).
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is unknown, already used, or older than %s",
+			codeWithin).
 			WithHint("get another one: writ login --web")
 	}
 	delete(l.codes, sum)

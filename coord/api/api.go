@@ -1,6 +1,6 @@
-// Package api is the HTTP interface of a coordinator: openapi.yaml, and the views generated from it. Package apiclient has
-// the client, apiserver the server's interface. It describes the wire format, and must not depend on the origin of the
-// data. Views that equal shared types are these types; the spec describes them, and a test compares both.
+// Package api is the HTTP interface of a coordinator: openapi.yaml, and the views generated from it. Package apiclient
+// has the client, apiserver the server's interface. It describes the wire format, and must not depend on the origin of
+// the data. Views that equal shared types are these types; the spec describes them, and a test compares both.
 package api
 
 import (
@@ -39,7 +39,8 @@ func (s RunState) Open() bool {
 	return s == RunState(writ.RunAccepted) || s == RunState(writ.RunRunning)
 }
 
-// IsConnected reports whether the supervisor of the datacenter is connected to the coordinator, with or without a fault.
+// IsConnected reports whether the supervisor of the datacenter is connected to the coordinator, with or without a
+// fault.
 func (d Datacenter) IsConnected() bool {
 	return d.Health == DatacenterHealthHealthy || d.Health == DatacenterHealthFaulty
 }

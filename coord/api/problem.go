@@ -34,8 +34,8 @@ func ProblemOf(err error, requestID string) Problem {
 	}
 }
 
-// AsError is writ.AsError for the errors of a coordinator. If the time that a coordinator has for an answer is over, the
-// error is STORE_UNAVAILABLE: datacenters that do not answer have their own error, so only the ledger remains.
+// AsError is writ.AsError for the errors of a coordinator. If the time that a coordinator has for an answer is over,
+// the error is STORE_UNAVAILABLE: datacenters that do not answer have their own error, so only the ledger remains.
 func AsError(err error) *writ.Error {
 	e := writ.AsError(err)
 	if e.Code != writ.CodeInternal || !errors.Is(err, context.DeadlineExceeded) {
@@ -88,7 +88,9 @@ func Answer[T any](response *http.Response, err error) (T, error) {
 		return answer, &writ.Error{Code: writ.CodeUnreachable, Message: "the answer of the coordinator was cut off", Err: err}
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return answer, &writ.Error{Code: writ.CodeUnreachable, Message: "the answer is not one of a coordinator", Hint: "check the address", Err: err}
+		return answer, &writ.Error{
+			Code: writ.CodeUnreachable, Message: "the answer is not one of a coordinator", Hint: "check the address", Err: err,
+		}
 	}
 	return answer, nil
 }
@@ -111,7 +113,8 @@ func ErrorOf(response *http.Response, err error) error {
 	var problem Problem
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil || kind != ProblemType || json.Unmarshal(body, &problem) != nil || problem.Code == "" {
-		return writ.Errorf(writ.CodeUnreachable, "the answer, %s, is not one of a coordinator", response.Status).WithHint("check the address")
+		return writ.Errorf(writ.CodeUnreachable, "the answer, %s, is not one of a coordinator", response.Status).
+			WithHint("check the address")
 	}
 	return problem.Err()
 }

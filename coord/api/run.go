@@ -5,9 +5,10 @@ import "writ"
 // RunOf returns the view of a run in a state. It does not know when the run was created.
 func RunOf(r writ.Run, state RunState) Run {
 	return Run{
-		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment, Revision: r.Revision,
-		Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state, Why: ReasonOf(r.Why, r.Reason), Reason: r.Reason, Failure: r.Failure, Decided: r.Decided,
-		Output: r.Output, Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
+		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment,
+		Revision: r.Revision, Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state,
+		Why: ReasonOf(r.Why, r.Reason), Reason: r.Reason, Failure: r.Failure, Decided: r.Decided, Output: r.Output,
+		Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
 	}
 }
 

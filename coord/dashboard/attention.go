@@ -53,7 +53,10 @@ func attentionOf(now *moment, reader Reader, ends []identity.Expiry, ledgerDown 
 
 // concernOfLedger reports a full or damaged ledger of this coordinator.
 func concernOfLedger(down bool) concern {
-	c := concern{One: "ledger cannot be used", Detail: ": this coordinator refuses new work, and events wait in the datacenters; see `writ doctor` and its log"}
+	c := concern{
+		One:    "ledger cannot be used",
+		Detail: ": this coordinator refuses new work, and events wait in the datacenters; see `writ doctor` and its log",
+	}
 	if down {
 		c.N = 1
 	}

@@ -28,7 +28,10 @@ func (d nodePages) boot(ctx context.Context, r *http.Request, _ bool) (*page, er
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Title: "Boot", Nav: "boot", body: bootPage{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}}
+	p := &page{
+		Title: "Boot", Nav: "boot",
+		body: bootPage{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}},
+	}
 	var servers []bootServer
 	var rows []bootRow
 	left := 0
@@ -78,7 +81,8 @@ func bootServersOf(dc api.DatacenterBoots, now time.Time) (all []bootServer) {
 	}
 	for _, s := range dc.Servers {
 		escapeAll(&s.Token, &s.Name, &s.Image, &s.Trouble)
-		all = append(all, bootServer{BootServer: s, Datacenter: dc.Datacenter, DatacenterName: name, Away: now.Sub(s.Heard) > bootServerAway})
+		all = append(all,
+			bootServer{BootServer: s, Datacenter: dc.Datacenter, DatacenterName: name, Away: now.Sub(s.Heard) > bootServerAway})
 	}
 	return all
 }
@@ -124,8 +128,11 @@ func (r bootRow) Tone() string {
 func bootRowsOf(dc api.DatacenterBoots) []bootRow {
 	rows := make([]bootRow, len(dc.Machines))
 	for i, m := range dc.Machines {
-		escapeAll(&m.Mac, &m.Server, &m.Node, &m.Step, &m.Advice, &m.Address, &m.Serial, &m.Asset, &m.UUID, &m.Assigned, &m.Assignment)
-		rows[i] = bootRow{BootMachine: m, Datacenter: dc.Datacenter, DatacenterName: hidden.Escape(dc.Name), State: bootState(m)}
+		escapeAll(&m.Mac, &m.Server, &m.Node, &m.Step, &m.Advice, &m.Address, &m.Serial, &m.Asset, &m.UUID, &m.Assigned,
+			&m.Assignment)
+		rows[i] = bootRow{
+			BootMachine: m, Datacenter: dc.Datacenter, DatacenterName: hidden.Escape(dc.Name), State: bootState(m),
+		}
 	}
 	return rows
 }
@@ -180,7 +187,8 @@ func (d nodePages) linkNodes(ctx context.Context, only writ.DatacenterID, rows [
 			continue
 		}
 		r.Page = nodePage(n.Datacenter, n.ID)
-		if n.Host != nil && len(n.Host.NICs) > 0 && !slices.ContainsFunc(n.Host.NICs, func(c writ.HostNIC) bool { return strings.EqualFold(c.MAC, r.Mac) }) {
+		if n.Host != nil && len(n.Host.NICs) > 0 &&
+			!slices.ContainsFunc(n.Host.NICs, func(c writ.HostNIC) bool { return strings.EqualFold(c.MAC, r.Mac) }) {
 			r.Mismatch = "the node reports no network card with this address"
 		}
 	}
@@ -189,7 +197,9 @@ func (d nodePages) linkNodes(ctx context.Context, only writ.DatacenterID, rows [
 
 // nodesNamed returns the approved nodes with one of these names. It reads the ledger once, and again only if there are
 // more than one list may have.
-func (d nodePages) nodesNamed(ctx context.Context, only writ.DatacenterID, names []string) (map[namedNode]writ.Node, error) {
+func (d nodePages) nodesNamed(
+	ctx context.Context, only writ.DatacenterID, names []string,
+) (map[namedNode]writ.Node, error) {
 	known := map[namedNode]writ.Node{}
 	slices.Sort(names)
 	filter := ledger.NodeFilter{Datacenter: only, Admission: writ.AdmissionApproved, Names: slices.Compact(names)}

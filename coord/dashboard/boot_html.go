@@ -12,16 +12,20 @@ type bootPage struct{ listPage }
 func (b bootPage) html(p *page) Node {
 	return Section(ID("list"), Class("panel"), Aria("label", "Machines that start"), p.live(),
 		filterForm("/boot", H1(Text("Boot")), b.chooseDatacenter(), apply(false, "")),
-		P(Class("sub"), Text("Boot servers report these machines, which boot over the network. The reports are unverified: treat them as a hint.")),
+		P(Class("sub"),
+			Text("Boot servers report these machines, which boot over the network. The reports are unverified: treat them as a hint.")),
 		Ul(p.part("servers"), Class("boot-servers"), Aria("label", "Boot servers")),
-		Table(Class("list boots"), heads("State", "Machine", "Node", "Datacenter", "Step", "Settings", "#Since"), TBody(p.part("boots"))),
-		P(Class("empty"), Text("No machine has asked a boot server that reports here. "), Code(Text("writ boot serve --report")), Text(" starts one.")),
+		Table(Class("list boots"), heads("State", "Machine", "Node", "Datacenter", "Step", "Settings", "#Since"),
+			TBody(p.part("boots"))),
+		P(Class("empty"), Text("No machine has asked a boot server that reports here. "),
+			Code(Text("writ boot serve --report")), Text(" starts one.")),
 		Div(p.part("total")))
 }
 
 func (l bootsLeft) html() Node {
 	return P(key(l), Class("sub"), If(l.N > 0, Group{
-		Text(plural(l.N, "more machine is", "more machines are") + " left out: "), Code(Text("writ boot list --dc")), Text(" has more."),
+		Text(plural(l.N, "more machine is", "more machines are") + " left out: "), Code(Text("writ boot list --dc")),
+		Text(" has more."),
 	}))
 }
 
@@ -39,9 +43,12 @@ func (s bootServer) html() Node {
 	return Li(key(s), stateTag(health), Text(" "), B(Text(cmp.Or(s.Name, s.Token))), Text(" in "+s.DatacenterName),
 		sub(plural(s.Machines, "machine", "machines")+", token "+s.Token+image),
 		When(s.Away, func() Node {
-			return Group{Text(" "), Span(Class("why"), Text("It reported last "), age(s.Heard), Text(": its rows are from then."))}
+			return Group{
+				Text(" "), Span(Class("why"), Text("It reported last "), age(s.Heard), Text(": its rows are from then.")),
+			}
 		}),
-		With(s.Trouble, func(trouble string) Node { return Group{Text(" "), why(trouble + "; its previous report is in force")} }))
+		With(s.Trouble,
+			func(trouble string) Node { return Group{Text(" "), why(trouble + "; its previous report is in force")} }))
 }
 
 func (r bootRow) html() Node {

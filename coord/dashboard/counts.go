@@ -33,7 +33,9 @@ type counted struct {
 
 // numbersOf counts the runs in the lists behind the numbers of the overview. A page load gets current numbers; its live
 // updates may have numbers that are recountEvery old.
-func (d *Dashboard) numbersOf(ctx context.Context, own *url.URL, now *moment, filter ledger.RunFilter) (numbers, error) {
+func (d *Dashboard) numbersOf(
+	ctx context.Context, own *url.URL, now *moment, filter ledger.RunFilter,
+) (numbers, error) {
 	if !narrow(filter) {
 		chosen := func(project writ.ProjectID) bool {
 			return len(filter.Projects) == 0 || slices.Contains(filter.Projects, project)

@@ -38,10 +38,16 @@ type Ledger interface {
 	Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
 	Resources(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[writ.Resource], error)
 	CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error)
-	Deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[ledger.Deployment], error)
-	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error)
+	Deployments(
+		ctx context.Context, filter ledger.ResourceFilter, page ledger.Page,
+	) (ledger.List[ledger.Deployment], error)
+	Events(
+		ctx context.Context, after int64, filter ledger.EventFilter, max int,
+	) (events []ledger.Event, more bool, err error)
 	Usage(ctx context.Context, filter ledger.UsageFilter, page ledger.Page) (ledger.List[ledger.Usage], error)
-	UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, page ledger.Page) (ledger.List[ledger.ProjectUsage], error)
+	UsageOfProjects(
+		ctx context.Context, filter ledger.UsageFilter, page ledger.Page,
+	) (ledger.List[ledger.ProjectUsage], error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 

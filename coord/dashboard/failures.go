@@ -20,7 +20,9 @@ const maxFailures = 60
 // spans lists the time spans that the page of failures offers, as parameter values.
 var spans = []string{"1h", "24h", "168h", "2160h"}
 
-var spanNames = map[string]string{"1h": "the last hour", "24h": "the last 24 hours", "168h": "the last 7 days", "2160h": "the last 90 days"}
+var spanNames = map[string]string{
+	"1h": "the last hour", "24h": "the last 24 hours", "168h": "the last 7 days", "2160h": "the last 90 days",
+}
 
 const (
 	textParam      = "text"
@@ -36,7 +38,8 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil || span < time.Second || span > 366*24*time.Hour {
-		return time.Time{}, writ.Errorf(writ.CodeBadRequest, "%s must be a duration from 1s to 8784h such as 1h, 24h or 168h; got %q", sinceParam, text)
+		return time.Time{}, writ.Errorf(writ.CodeBadRequest,
+			"%s must be a duration from 1s to 8784h such as 1h, 24h or 168h; got %q", sinceParam, text)
 	}
 	return now.Add(-span).Truncate(time.Second), nil
 }
@@ -56,7 +59,8 @@ func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*
 		return nil, err
 	}
 	data := failuresPage{
-		Since: q.Get(sinceParam), Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters,
+		Since: q.Get(sinceParam), Filter: filter, Project: writ.ProjectID(q.Get("project")),
+		Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters,
 		Kept: slices.DeleteFunc(kept(q, "signer", textParam), func(v value) bool { return v.Name == sinceParam }),
 	}
 	for _, span := range spans {
@@ -85,7 +89,8 @@ func (d listPages) failures(ctx context.Context, r *http.Request, quiet bool) (*
 func listOf(q url.Values, g ledger.Failures) string {
 	list := url.Values{}
 	for name, values := range q {
-		if slices.Contains([]string{"project", "datacenter", "signer", "script", "deployment", textParam, sinceParam}, name) && values[0] != "" {
+		if slices.Contains([]string{"project", "datacenter", "signer", "script", "deployment", textParam, sinceParam},
+			name) && values[0] != "" {
 			list.Set(name, values[0])
 		}
 	}
@@ -129,5 +134,6 @@ func (r failureRow) Command() string {
 
 // narrow reports whether a filter has conditions besides projects and states.
 func narrow(f ledger.RunFilter) bool {
-	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Text, f.Operation}, "") != ""
+	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() ||
+		strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Text, f.Operation}, "") != ""
 }

@@ -7,8 +7,8 @@ import (
 	"writ/ledger"
 )
 
-// helps returns the command that helps a run which waits for a reason, the zero Command if none does or the reader's role
-// does not allow it.
+// helps returns the command that helps a run which waits for a reason, the zero Command if none does or the reader's
+// role does not allow it.
 func (m *moment) helps(reader Reader, run ledger.Run, why writ.Reason) remedy.Command {
 	if !run.Ended.IsZero() {
 		return remedy.Command{}

@@ -99,7 +99,8 @@ func commandList(all []command) Node {
 // copyable renders a shell command with a copy button, nothing if it is empty.
 func copyable(line string) Node {
 	return With(line, func(line string) Node {
-		return Span(Class("copy"), Code(Text(line)), Button(Type("button"), Data("copy", line), Aria("label", "Copy "+line), Text("copy")))
+		return Span(Class("copy"), Code(Text(line)),
+			Button(Type("button"), Data("copy", line), Aria("label", "Copy "+line), Text("copy")))
 	})
 }
 
@@ -129,7 +130,8 @@ func stateTag[S ~string](state S) Node {
 
 // filterForm is the form that filters a list. With scripts, only the list is reloaded.
 func filterForm(address string, children ...Node) Node {
-	return Form(Class("filter"), Action(address), Method("get"), HX("get", address), HX("trigger", "change, submit"), HX("target", "#list"),
+	return Form(Class("filter"), Action(address), Method("get"), HX("get", address), HX("trigger", "change, submit"),
+		HX("target", "#list"),
 		HX("select", "#list"), HX("swap", "outerHTML"), HX("push-url", "true"), Group(children))
 }
 
@@ -161,8 +163,9 @@ func chooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
 
 // searchField is a text field of a form.
 func searchField(label, name, value, placeholder string) Node {
-	return Label(Span(Text(label)), Input(Type("search"), Name(name), ID("f-"+name), Value(value), Placeholder(placeholder), AutoComplete("off"),
-		SpellCheck("false"), Mark("search")))
+	return Label(Span(Text(label)),
+		Input(Type("search"), Name(name), ID("f-"+name), Value(value), Placeholder(placeholder), AutoComplete("off"),
+			SpellCheck("false"), Mark("search")))
 }
 
 // keeps renders hidden fields for filters without a visible field.

@@ -55,18 +55,24 @@ func (p *page) header() Node {
 			p.entry("resources", "/resources", "Resources"),
 			p.entry("secrets", "/secrets", "Secrets"),
 			p.entry("usage", "/usage", "Usage"),
-			If(p.Everything, Group{p.entry("queues", "/queues", "Queues"), p.entry("nodes", "/nodes", "Nodes"), p.entry("boot", "/boot", "Boot")}),
+			If(p.Everything,
+				Group{
+					p.entry("queues", "/queues", "Queues"), p.entry("nodes", "/nodes", "Nodes"), p.entry("boot", "/boot", "Boot"),
+				}),
 			p.entry("datacenters", "/datacenters", "Datacenters"),
 		),
-		Span(Class("live"), ID("live"), Role("status"), Data("state", "off"), Span(Class("dot")), Span(Class("word"), Text("as loaded"))),
-		Button(Class("keys-button"), ID("help-button"), Type("button"), Aria("haspopup", "dialog"), Aria("label", "Keys"), Text("?")),
+		Span(Class("live"), ID("live"), Role("status"), Data("state", "off"), Span(Class("dot")),
+			Span(Class("word"), Text("as loaded"))),
+		Button(Class("keys-button"), ID("help-button"), Type("button"), Aria("haspopup", "dialog"), Aria("label", "Keys"),
+			Text("?")),
 	)
 }
 
 // logout shows the logged-in person and a logout button.
 func (p *page) logout() Node {
 	return Form(Class("logout"), Method("post"), Action("/logout"),
-		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), Time(DateTime(millis(p.Until)), Text(stamp(p.Until))), Text(" "), Button(Type("submit"), Text("Log out")))
+		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), Time(DateTime(millis(p.Until)), Text(stamp(p.Until))),
+		Text(" "), Button(Type("submit"), Text("Log out")))
 }
 
 // entry is an entry of the navigation.

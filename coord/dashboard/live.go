@@ -50,7 +50,9 @@ func (d *Dashboard) stream(v view) http.HandlerFunc {
 			return // no number here: it would reveal the streams of other people
 		}
 		defer leave()
-		s := &stream{d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r), all: d.Reader(r.Context()).All}
+		s := &stream{
+			d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r), all: d.Reader(r.Context()).All,
+		}
 		f, id, err := s.next(r.Context())
 		if err != nil {
 			d.fail(w, r, err)

@@ -22,7 +22,8 @@ var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
 func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Reader) []command {
 	project := writ.ProjectID(q.Get("project"))
 	word := projectWord(now, project)
-	if word == "" || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" || filter.Operation+filter.Text != "" {
+	if word == "" || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" ||
+		filter.Operation+filter.Text != "" {
 		return nil
 	}
 	flags := " --all --project " + word
@@ -48,13 +49,17 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Rea
 	state := q.Get("state")
 	open := state == string(writ.RunAccepted) || state == string(writ.RunRunning)
 	if open {
-		all = append(all, command{"List these runs and cancel them with one signed statement", "writ run cancel" + flags + " --state " + state})
+		all = append(all,
+			command{
+				"List these runs and cancel them with one signed statement", "writ run cancel" + flags + " --state " + state,
+			})
 	}
 	if state == "" {
 		all = append(all, command{"List the open runs and cancel them with one signed statement", "writ run cancel" + flags})
 	}
 	if state == "" || state == string(writ.RunFailed) {
-		all = append(all, command{"List the failed runs and resume them with one signed statement", "writ run resume" + flags})
+		all = append(all,
+			command{"List the failed runs and resume them with one signed statement", "writ run resume" + flags})
 	}
 	return all
 }
@@ -66,7 +71,8 @@ func projectWord(now *moment, project writ.ProjectID) string {
 	if i < 0 || !writ.ValidName(now.projects[i].Name) {
 		return ""
 	}
-	if slices.ContainsFunc(now.projects, func(p identity.Project) bool { return p.ID != project && p.Name == now.projects[i].Name }) {
+	if slices.ContainsFunc(now.projects,
+		func(p identity.Project) bool { return p.ID != project && p.Name == now.projects[i].Name }) {
 		return string(project)
 	}
 	return now.projects[i].Name

@@ -43,11 +43,14 @@ func (d nodePages) node(ctx context.Context, r *http.Request, _ bool) (*page, er
 		head.LogPage = nodePage(n.Datacenter, n.ID) + "/log"
 	}
 	for _, o := range n.Orphans {
-		head.OrphanLines = append(head.OrphanLines, hidden.Escape(fmt.Sprintf("%s %s of the driver %s", o.Kind, o.Name, o.Module)))
+		head.OrphanLines = append(head.OrphanLines,
+			hidden.Escape(fmt.Sprintf("%s %s of the driver %s", o.Kind, o.Name, o.Module)))
 	}
 	p := &page{Title: n.Name, Nav: "nodes", body: nodePlace{}}
 	add(p, part{id: "head"}, head)
-	made := &url.URL{Path: "/resources", RawQuery: url.Values{"datacenter": {string(n.Datacenter)}, "node": {string(n.ID)}}.Encode()}
+	made := &url.URL{
+		Path: "/resources", RawQuery: url.Values{"datacenter": {string(n.Datacenter)}, "node": {string(n.ID)}}.Encode(),
+	}
 	add(p, part{id: "counts"}, kindCounts(made, "", counts)...)
 	drivers := make([]driverRow, len(n.Drivers))
 	for i, driver := range n.Drivers {
@@ -162,8 +165,10 @@ func nodeCommands(row nodeRow, dc api.Datacenter, reader Reader) []command {
 	offer(schedules && moves(writ.SchedulingCordoned), "No new work", "cordon", "")
 	offer(schedules && moves(writ.SchedulingDraining), "No new work, and wait for the rest", "drain", " --wait")
 	offer(schedules && moves(writ.SchedulingOpen), "Work again", "uncordon", "")
-	offer(admits && becomes(writ.AdmissionApproved), "Admit it. The machine shows its fingerprint", "approve", " FINGERPRINT")
-	offer(admits && becomes(writ.AdmissionRejected), "Do not admit it. Compare its fingerprint with those of your machines", "reject", " FINGERPRINT")
+	offer(admits && becomes(writ.AdmissionApproved), "Admit it. The machine shows its fingerprint", "approve",
+		" FINGERPRINT")
+	offer(admits && becomes(writ.AdmissionRejected),
+		"Do not admit it. Compare its fingerprint with those of your machines", "reject", " FINGERPRINT")
 	lost := row.Admission == writ.AdmissionApproved && row.Liveness == writ.LivenessLost
 	offer(admits && lost, "It never comes back. Turn its machine off first", "lost", "")
 	print := ""

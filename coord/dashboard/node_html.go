@@ -19,7 +19,8 @@ func (nodePlace) html(p *page) Node {
 			H2(Text("Resources on this node")),
 			Nav(p.part("counts"), Class("counts kinds"), Aria("label", "Resources by kind"))),
 		Section(Class("panel"), Aria("label", "Drivers"),
-			Table(Class("list drivers-list"), Caption(Text("Drivers")), heads("Module", "Driver", "Detail"), TBody(p.part("drivers"))),
+			Table(Class("list drivers-list"), Caption(Text("Drivers")), heads("Module", "Driver", "Detail"),
+				TBody(p.part("drivers"))),
 			P(Class("empty"), Text("The node reported no drivers."))),
 	}
 }
@@ -54,7 +55,8 @@ func (h nodeHead) facts() Node {
 		fact("Datacenter", A(Href(nodesOf(h.Datacenter)), Text(h.DatacenterName))),
 		fact("Last beat", beat),
 		fact("Joined", joined),
-		fact("Queue", Text(h.running()+", "+digits(h.Depth.Queued)+" queued, "+digits(h.Depth.Planned)+" planned"), h.unheardCalls()),
+		fact("Queue", Text(h.running()+", "+digits(h.Depth.Queued)+" queued, "+digits(h.Depth.Planned)+" planned"),
+			h.unheardCalls()),
 		wideFact("Reserved", h.reserved(Text("unknown"))),
 		h.disks(),
 		fact("Version", Text(cmp.Or(h.Version, "unknown"))),
@@ -122,11 +124,13 @@ func (l nodeLogPage) html(*page) Node {
 // source states the origin and age of the lines.
 func (l nodeLogPage) source() Node {
 	if l.Away == "" {
-		return P(Class("sub"), Text("As reported by the node when the page was loaded."), With(l.Word, func(word string) Node {
-			return Group{Text(" For more: "), Code(Text("writ node logs " + word + " --follow"))}
-		}))
+		return P(Class("sub"), Text("As reported by the node when the page was loaded."),
+			With(l.Word, func(word string) Node {
+				return Group{Text(" For more: "), Code(Text("writ node logs " + word + " --follow"))}
+			}))
 	}
-	return P(Class("why"), Text("The node "+l.Away+". These are its last reported warnings"), If(!l.Told.IsZero(), Group{Text(", "), age(l.Told)}), Text("."))
+	return P(Class("why"), Text("The node "+l.Away+". These are its last reported warnings"),
+		If(!l.Told.IsZero(), Group{Text(", "), age(l.Told)}), Text("."))
 }
 
 func (l nodeLogPage) lines() Node {
@@ -147,5 +151,6 @@ func (l nodeLogPage) lines() Node {
 
 // logBox renders the lines of a log.
 func logBox(lines Node) Node {
-	return Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "Lines of the log"), Table(Class("source"), TBody(lines)))
+	return Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "Lines of the log"),
+		Table(Class("source"), TBody(lines)))
 }

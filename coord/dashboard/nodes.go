@@ -64,7 +64,8 @@ func nodeRowOf(n writ.Node, now *moment) nodeRow {
 			}
 		}
 	}
-	if u, is := now.unheardNode(n.Datacenter, n.ID); is || n.Liveness == writ.LivenessSilent || n.Liveness == writ.LivenessLost {
+	if u, is := now.unheardNode(n.Datacenter, n.ID); is || n.Liveness == writ.LivenessSilent ||
+		n.Liveness == writ.LivenessLost {
 		if !is { // the list of nodes is newer than the moment
 			u = unheard{n.Name, string(n.Liveness), n.LastBeat}
 		}

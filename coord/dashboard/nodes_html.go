@@ -15,7 +15,8 @@ func (n nodesPage) html(p *page) Node {
 			H1(Text("Nodes")),
 			chooseDatacenter(n.Datacenters, n.Datacenter),
 			apply(false, "")),
-		Table(Class("list nodes"), heads("Health", "Node", "Datacenter", "Calls", "Reserved", "Drivers", "#Last beat"), TBody(p.part("nodes"))),
+		Table(Class("list nodes"), heads("Health", "Node", "Datacenter", "Calls", "Reserved", "Drivers", "#Last beat"),
+			TBody(p.part("nodes"))),
 		noNode(),
 		Div(p.part("pager")))
 }
@@ -30,7 +31,8 @@ func (n nodeRow) html() Node {
 		cell("st", "", stateTag(n.Health), n.scheduling()),
 		cell("sc", "", A(Href(n.Page()), opens(), Text(n.Name)), sub(writ.LabelsText(n.Labels)), n.remarks()),
 		cell("dc", "datacenter", Text(n.DatacenterName)),
-		cell("ca", "calls", Text(n.slots()), n.unheardCalls(), If(n.Depth.Queued > 0, subs(Text("+ "+digits(n.Depth.Queued)+" queued")))),
+		cell("ca", "calls", Text(n.slots()), n.unheardCalls(),
+			If(n.Depth.Queued > 0, subs(Text("+ "+digits(n.Depth.Queued)+" queued")))),
 		cell("cp", "reserved", n.reserved(none())),
 		cell("dr", "drivers", n.drivers()),
 		cell("ag n", "last beat", n.lastBeat()))
@@ -61,7 +63,8 @@ func (n nodeRow) scheduling() Node {
 func (n nodeRow) remarks() Node {
 	return Group{
 		With(n.Why, func(reason string) Node { return why("gets no work: " + reason) }),
-		When(n.AlmostFullDisk() != nil, func() Node { return why("a disk is almost full: " + hidden.Escape(n.AlmostFullDisk().String())) }),
+		When(n.AlmostFullDisk() != nil,
+			func() Node { return why("a disk is almost full: " + hidden.Escape(n.AlmostFullDisk().String())) }),
 		With(decided(n.Decided), func(decision string) Node { return Span(Class("sub"), Text(decision)) }),
 		When(len(n.Orphans) > 0, func() Node {
 			return Span(Class("why"), Text(plural(len(n.Orphans), "orphan", "orphans")), With(n.Word(), func(word string) Node {
@@ -153,7 +156,8 @@ func (d datacenterName) html() Node {
 func (d datacenterRow) html() Node {
 	calls := Span(Class("none"), Text("unknown"))
 	if d.Known {
-		calls = Group{Text(d.Depth.running() + ", " + digits(d.Depth.Queued) + " queued, " + digits(d.Depth.Planned) + " planned"),
+		calls = Group{Text(d.Depth.running() + ", " + digits(d.Depth.Queued) + " queued, " + digits(d.Depth.Planned) +
+			" planned"),
 			sub("on " + plural(d.Nodes, "node", "nodes"))}
 	}
 	connected := none()
@@ -166,6 +170,7 @@ func (d datacenterRow) html() Node {
 			With(d.Reason, func(reason string) Node { return why("gets no runs: " + reason) })),
 		cell("dc", "region", Text(d.Region)),
 		cell("ca", "calls", calls),
-		cell("dr", "supervisor", Text(d.Version), If(d.Roster > 0, sub("roster "+digits(d.Roster))), Text(" "), Code(Class("sub key"), Text(d.SupervisorKey()))),
+		cell("dr", "supervisor", Text(d.Version), If(d.Roster > 0, sub("roster "+digits(d.Roster))), Text(" "),
+			Code(Class("sub key"), Text(d.SupervisorKey()))),
 		cell("ag n", "connected", connected))
 }

@@ -15,7 +15,8 @@ import (
 
 const (
 	nodesEvery = 5 * time.Second // interval between two lists of all nodes
-	// steadyAfter is the time after a change of the unheard nodes in which pages render ledger parts without a ledger event.
+	// steadyAfter is the time after a change of the unheard nodes in which pages render ledger parts without a ledger
+	// event.
 	steadyAfter = 2 * nodesEvery
 )
 
@@ -39,7 +40,8 @@ func (u *unheard) html() Node {
 	if u == nil {
 		return nil
 	}
-	return Span(Class("why"), Text("unknown: "+hidden.Escape(u.Name)+" is "+u.State), When(!u.Since.IsZero(), func() Node { return Group{Text(" since "), clock(u.Since)} }))
+	return Span(Class("why"), Text("unknown: "+hidden.Escape(u.Name)+" is "+u.State),
+		When(!u.Since.IsZero(), func() Node { return Group{Text(" since "), clock(u.Since)} }))
 }
 
 // stateUnknown replaces the state of a resource or call on an unheard node.
@@ -61,7 +63,9 @@ func (u unheardCalls) progress(p progress) progress {
 
 // unheardRuns returns the unheard calls of runs. It reads at most markedCalls open calls of each running run, and none
 // while all nodes are heard.
-func (d *Dashboard) unheardRuns(ctx context.Context, now *moment, runs ...ledger.Run) (map[writ.RunID]unheardCalls, error) {
+func (d *Dashboard) unheardRuns(
+	ctx context.Context, now *moment, runs ...ledger.Run,
+) (map[writ.RunID]unheardCalls, error) {
 	var ids []writ.RunID
 	for _, r := range runs {
 		if r.State == ledger.State(writ.RunRunning) && now.hasUnheard(r.Datacenter) {

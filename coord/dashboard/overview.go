@@ -48,7 +48,9 @@ func (d listPages) overview(ctx context.Context, r *http.Request, quiet bool) (*
 	}
 	reader := d.Reader(ctx)
 	data := overview{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "", textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"),
+		All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "",
+			textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	data.Commands, data.Submits = manyCommands(q, filter, now, reader), reader.maySubmit(data.Projects)
@@ -82,7 +84,8 @@ func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 	case project != "":
 		return nil, ledger.NotThere("project", project)
 	case !r.All && len(r.Projects) == 0:
-		return nil, writ.Errorf(writ.CodeLoginRequired, "cannot list runs: the reader is unknown").WithHint("log in again: writ login --web")
+		return nil, writ.Errorf(writ.CodeLoginRequired, "cannot list runs: the reader is unknown").
+			WithHint("log in again: writ login --web")
 	case !r.All:
 		return r.Projects, nil
 	}
@@ -343,7 +346,8 @@ func (d listPages) addRuns(ctx context.Context, own *url.URL, p *page, now *mome
 	for i, run := range list.Items {
 		unheardCalls := unheardRuns[run.ID]
 		rows[i] = runRow{
-			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: unheardCalls.progress(progressOf(calls[run.ID])), Unheard: unheardCalls.first,
+			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name,
+			Calls: unheardCalls.progress(progressOf(calls[run.ID])), Unheard: unheardCalls.first,
 			OfProject: with(own, "project", string(run.Project)), OfSigner: with(own, "signer", run.Signer),
 		}
 	}

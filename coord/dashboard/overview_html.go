@@ -43,8 +43,8 @@ func (o overview) heading() string {
 		operation = ""
 	}
 	for _, part := range []struct{ before, is, after string }{
-		{" with “", o.Filter.Text, "”"}, {" of ", o.Filter.Script, ""}, {" of the deployment ", o.Filter.Deployment, ""}, {" that ended with ", string(o.Filter.Failure), ""},
-		{" in ", operation, ""}, {", ", o.Since, ""},
+		{" with “", o.Filter.Text, "”"}, {" of ", o.Filter.Script, ""}, {" of the deployment ", o.Filter.Deployment, ""},
+		{" that ended with ", string(o.Filter.Failure), ""}, {" in ", operation, ""}, {", ", o.Since, ""},
 	} {
 		if part.is != "" {
 			text += part.before + part.is + part.after
@@ -66,7 +66,9 @@ func (o overview) depths(p *page) Node {
 		Div(Class("panel"),
 			Div(p.part("depth")),
 			Div(p.part("boot")),
-			Div(ID("chart"), Class("chart"), Role("img"), Aria("label", "Open calls over the last five minutes; the table of queues has the numbers"), Data("history", o.History))),
+			Div(ID("chart"), Class("chart"), Role("img"),
+				Aria("label", "Open calls over the last five minutes; the table of queues has the numbers"),
+				Data("history", o.History))),
 		Div(Class("panel scroll"), TabIndex("0"), Role("region"), Aria("label", "Queue depth per node"),
 			Table(Class("plain"),
 				Caption(Text("Queue depth per node "), A(Class("sub"), Href("/queues"), Text("and what helps"))),
@@ -77,7 +79,8 @@ func (o overview) depths(p *page) Node {
 
 // noNode is shown below an empty list of nodes.
 func noNode() Node {
-	return P(Class("empty"), Text("No node has joined yet. "), Code(Text("writ token create")), Text(" creates a token to join with."))
+	return P(Class("empty"), Text("No node has joined yet. "), Code(Text("writ token create")),
+		Text(" creates a token to join with."))
 }
 
 func (c count) html() Node {
@@ -85,18 +88,22 @@ func (c count) html() Node {
 	if c.N == 0 {
 		class += " zero"
 	}
-	return A(Class(class), Href(c.Address), key(c), If(c.Chosen, Aria("current", "true")), B(number(c.N)), Span(glyph(string(c.State)), Text(c.State)))
+	return A(Class(class), Href(c.Address), key(c), If(c.Chosen, Aria("current", "true")), B(number(c.N)),
+		Span(glyph(string(c.State)), Text(c.State)))
 }
 
 func (d depth) html() Node {
 	line := func(state string, n int) Node {
 		return Div(Class("b-"+state), Dt(Text(state)), Dd(number(n)))
 	}
-	return Div(Class("depth"), key(d), Data("running", digits(d.Running)), Data("queued", digits(d.Queued)), Data("planned", digits(d.Planned)),
+	return Div(Class("depth"), key(d), Data("running", digits(d.Running)), Data("queued", digits(d.Queued)),
+		Data("planned", digits(d.Planned)),
 		H2(Text("Open calls")),
 		Dl(line("running", d.Running), line("queued", d.Queued), line("planned", d.Planned)),
-		If(d.Unheard > 0, P(Class("note"), Text("without "+plural(d.Unheard, "call", "calls")+" on nodes that are not heard"))),
-		If(d.Unknown > 0, P(Class("note"), Text("without "+plural(d.Unknown, "datacenter that does", "datacenters that do")+" not answer"))))
+		If(d.Unheard > 0,
+			P(Class("note"), Text("without "+plural(d.Unheard, "call", "calls")+" on nodes that are not heard"))),
+		If(d.Unknown > 0,
+			P(Class("note"), Text("without "+plural(d.Unknown, "datacenter that does", "datacenters that do")+" not answer"))))
 }
 
 func (q queue) html() Node {
@@ -113,10 +120,12 @@ func (q queue) title() Node {
 func (q queue) cells() Node {
 	switch {
 	case q.Error != nil:
-		return Td(ColSpan("3"), Class("n"), Title(q.Error.Message), stateTag("away"), Text(" "), Span(Class("hidden"), Text(q.Error.Code)))
+		return Td(ColSpan("3"), Class("n"), Title(q.Error.Message), stateTag("away"), Text(" "),
+			Span(Class("hidden"), Text(q.Error.Code)))
 	case q.Idle+q.Busy > 0:
 		return Td(ColSpan("3"), Class("n"),
-			If(q.Busy > 0, A(Href(queuesOf(q.Datacenter)), Text(plural(q.Busy, "more node has", "more nodes have")+" fewer calls"))),
+			If(q.Busy > 0,
+				A(Href(queuesOf(q.Datacenter)), Text(plural(q.Busy, "more node has", "more nodes have")+" fewer calls"))),
 			If(q.Idle > 0 && q.Busy > 0, Text(", ")),
 			If(q.Idle > 0, Text(plural(q.Idle, "more node has", "more nodes have")+" nothing to do")))
 	}
@@ -191,6 +200,7 @@ func (h held) html() Node {
 		reason = ": " + h.Reason()
 	}
 	return P(Class("hold"), key(h),
-		Span(Span(Class("tag"), Text(word)), Text(" "), B(Text(h.What())), Text(" in "+h.DatacenterName+", "), sinceTime(h.Time()), Text(" by "+h.By()+reason)),
+		Span(Span(Class("tag"), Text(word)), Text(" "), B(Text(h.What())), Text(" in "+h.DatacenterName+", "),
+			sinceTime(h.Time()), Text(" by "+h.By()+reason)),
 		With(h.Command, func(command string) Node { return Group{Text(" "), copyable(command)} }))
 }

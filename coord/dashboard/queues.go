@@ -30,7 +30,10 @@ func (d nodePages) queuesPage(ctx context.Context, r *http.Request, _ bool) (*pa
 		nodes[queueKey{n.Datacenter, n.ID}] = n
 	}
 	rows, left := d.queueRows(now, only, nodes, d.Reader(ctx))
-	p := &page{Title: "Queues", Nav: "queues", body: queueList{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}}
+	p := &page{
+		Title: "Queues", Nav: "queues",
+		body: queueList{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}},
+	}
 	add(p, part{id: "total"}, queuesLeft{left})
 	add(p, part{id: "queues"}, rows...)
 	return p, nil
@@ -56,13 +59,18 @@ type queueRow struct {
 // trouble reports whether waiting calls are not being taken.
 func (r queueRow) trouble() bool { return r.Help != "" }
 
-func (d nodePages) queueRows(now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader) (rows []queueRow, left int) {
+func (d nodePages) queueRows(
+	now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader,
+) (rows []queueRow, left int) {
 	for _, dc := range now.queues {
 		if only != "" && dc.Datacenter != only {
 			continue
 		}
 		if dc.Error != nil {
-			row := queueRow{queue: queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}, Health: "away", Help: "The datacenter does not answer: its supervisor must run, and reach the coordinator."}
+			row := queueRow{
+				queue: queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}, Health: "away",
+				Help: "The datacenter does not answer: its supervisor must run, and reach the coordinator.",
+			}
 			row.Lines = []string{"writ dc list"}
 			rows = append(rows, row)
 		}
@@ -117,7 +125,8 @@ func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader Reader) {
 	case n.Admission != writ.AdmissionApproved:
 		r.Help = "The node is " + string(n.Admission) + ": no runner takes these calls."
 	case !dc.IsConnected():
-		r.Help, show = "Its datacenter is "+string(dc.Health)+": its supervisor must run, and reach the coordinator.", "writ dc list"
+		r.Help, show = "Its datacenter is "+string(dc.Health)+
+			": its supervisor must run, and reach the coordinator.", "writ dc list"
 	case n.Liveness != writ.LivenessReady:
 		r.Help = "No runner takes these calls: no beat of the node arrives. Start its runner, or look at its machine and network."
 		if n.Liveness == writ.LivenessLost && reader.may(identity.ActionAdmitNodes, "") {

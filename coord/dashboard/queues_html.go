@@ -13,17 +13,20 @@ func (q queueList) html(p *page) Node {
 	return Section(ID("list"), Class("panel"), Aria("label", "Queues"), p.live(),
 		filterForm("/queues", H1(Text("Queues")), q.chooseDatacenter(), apply(false, "")),
 		Ul(Class("legend"),
-			Li(Class("b-running"), Text("running")), Li(Class("b-queued"), Text("queued")), Li(Class("b-planned"), Text("planned")),
+			Li(Class("b-running"), Text("running")), Li(Class("b-queued"), Text("queued")),
+			Li(Class("b-planned"), Text("planned")),
 			Li(Class("b-hole"), Text("not known")), Li(Class("none"), Text("the last 15 minutes"))),
 		Table(Class("list queues"),
-			THead(Tr(headCells("Health", "Node", "#Running", "#Queued", "#Planned"), Th(Scope("col"), Class("line"), Text("15 minutes")))),
+			THead(Tr(headCells("Health", "Node", "#Running", "#Queued", "#Planned"),
+				Th(Scope("col"), Class("line"), Text("15 minutes")))),
 			TBody(p.part("queues"))),
 		noNode(),
 		Div(p.part("total")))
 }
 
 func (l queuesLeft) html() Node {
-	return P(key(l), Class("sub"), If(l.N > 0, Text(plural(l.N, "queue with fewer calls is", "queues with fewer calls are")+" left out.")))
+	return P(key(l), Class("sub"),
+		If(l.N > 0, Text(plural(l.N, "queue with fewer calls is", "queues with fewer calls are")+" left out.")))
 }
 
 func (r queueRow) html() Node {
@@ -33,7 +36,8 @@ func (r queueRow) html() Node {
 	}
 	return Tr(key(r), Data("state", r.Health),
 		cell("st", "", health),
-		cell("sc", "", r.name(), waits(r.Help), When(r.Running > 0, r.Unheard.html), Each(r.Lines, func(line string) Node { return Span(Class("line-of"), copyable(line)) })),
+		cell("sc", "", r.name(), waits(r.Help), When(r.Running > 0, r.Unheard.html),
+			Each(r.Lines, func(line string) Node { return Span(Class("line-of"), copyable(line)) })),
 		r.depths(),
 		cell("line", "", When(r.Error == nil, r.Chart.html)))
 }

@@ -19,7 +19,9 @@ const (
 )
 
 // kinds lists the kinds of resources in the order of the lists.
-var kinds = []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
+var kinds = []writ.ResourceKind{
+	writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB,
+}
 
 // resourceFilter parses the filter of an address. All selected resources are readable.
 func (d resourcePages) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
@@ -28,7 +30,8 @@ func (d resourcePages) resourceFilter(ctx context.Context, q url.Values) (ledger
 		return ledger.ResourceFilter{}, err
 	}
 	filter := ledger.ResourceFilter{
-		Datacenter: writ.DatacenterID(q.Get("datacenter")), Projects: projects, Kind: writ.ResourceKind(q.Get("kind")), Node: writ.NodeID(q.Get("node")),
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Projects: projects, Kind: writ.ResourceKind(q.Get("kind")),
+		Node:       writ.NodeID(q.Get("node")),
 		Deployment: q.Get("deployment"),
 	}
 	if filter.Kind != "" && !slices.Contains(kinds, filter.Kind) {
@@ -49,7 +52,10 @@ func (d resourcePages) resources(ctx context.Context, r *http.Request, quiet boo
 		return nil, err
 	}
 	reader := d.Reader(ctx)
-	data := listPage{Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: reader.projectsOf(now), Datacenters: now.datacenters}
+	data := listPage{
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: reader.projectsOf(now),
+		Datacenters: now.datacenters,
+	}
 	data.All = with(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", "")
 	if filter.Node != "" {
 		data.NodeName = now.nodeName(filter.Datacenter, filter.Node)
@@ -196,7 +202,10 @@ func (d resourcePages) deployments(ctx context.Context, r *http.Request, quiet b
 	if err != nil {
 		return nil, err
 	}
-	data := listPage{Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters, All: "/deployments"}
+	data := listPage{
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now),
+		Datacenters: now.datacenters, All: "/deployments",
+	}
 	data.Submits = d.Reader(ctx).maySubmit(data.Projects)
 	p := &page{Title: "Deployments", Nav: "deployments", body: deploymentsPage{data}}
 	if quiet {
@@ -237,10 +246,13 @@ func (r deploymentRow) Key() string {
 	return string(r.Datacenter) + "/" + string(r.Project) + "/" + r.Name
 }
 
-func (d resourcePages) deploymentRowOf(ctx context.Context, one ledger.Deployment, filter ledger.ResourceFilter, now *moment) (deploymentRow, error) {
+func (d resourcePages) deploymentRowOf(
+	ctx context.Context, one ledger.Deployment, filter ledger.ResourceFilter, now *moment,
+) (deploymentRow, error) {
 	same := url.Values{"project": {string(one.Project)}, "datacenter": {string(one.Datacenter)}, "deployment": {one.Name}}
 	row := deploymentRow{
-		Deployment: one, ProjectName: now.projectName(one.Project), DatacenterName: now.datacenter(one.Datacenter).Name, Runs: "/?" + same.Encode(),
+		Deployment: one, ProjectName: now.projectName(one.Project), DatacenterName: now.datacenter(one.Datacenter).Name,
+		Runs: "/?" + same.Encode(),
 	}
 	// The same filters as for the number.
 	for name, value := range map[string]string{"kind": string(filter.Kind), "node": string(filter.Node)} {

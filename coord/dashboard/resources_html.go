@@ -54,7 +54,8 @@ func (c kindCount) html() Node {
 	if c.N == 0 {
 		class = "count zero"
 	}
-	return A(Class(class), Href(c.Address), key(c), If(c.Chosen, Aria("current", "true")), B(number(c.N)), Span(Text(c.Kind)))
+	return A(Class(class), Href(c.Address), key(c), If(c.Chosen, Aria("current", "true")), B(number(c.N)),
+		Span(Text(c.Kind)))
 }
 
 func (r resourceRow) html() Node {
@@ -129,7 +130,9 @@ func (d deploymentsPage) html(p *page) Node {
 			H1(Text("Deployments")),
 			d.hiddenFilters(), d.chooseProject(), d.chooseDatacenter(),
 			apply(d.Filtered(), d.All)),
-		Table(Class("list deployments"), heads("Deployment", "Project", "Datacenter", "#Resources", "#Revision", "Newest run", "#Submitted"), TBody(p.part("deployments"))),
+		Table(Class("list deployments"),
+			heads("Deployment", "Project", "Datacenter", "#Resources", "#Revision", "Newest run", "#Submitted"),
+			TBody(p.part("deployments"))),
 		P(Class("empty"), Text("No deployment owns a resource. "),
 			If(d.Submits, Group{Code(Text("writ submit FILE --deployment NAME")), Text(" makes one.")})),
 		Div(p.part("pager")))
@@ -151,7 +154,8 @@ func (r deploymentRow) newest() Node {
 		return Group{Td(none()), Td()}
 	}
 	return Group{
-		cell("nr", "newest run", stateTag(run.State), Text(" "), A(Class("soft"), Href(runPageOf(run.ID)), Text(run.Script)), sub("by "+run.Signer), waits(r.Why)),
+		cell("nr", "newest run", stateTag(run.State), Text(" "), A(Class("soft"), Href(runPageOf(run.ID)), Text(run.Script)),
+			sub("by "+run.Signer), waits(r.Why)),
 		cell("ag n", "submitted", age(run.Created)),
 	}
 }

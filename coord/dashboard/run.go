@@ -75,7 +75,10 @@ func (d runPages) addCalls(ctx context.Context, own *url.URL, p *page, now *mome
 	line.Attempts = "/runs/" + string(run.ID) + "/timeline"
 	rows := make([]callRow, len(calls.Items))
 	for i, c := range calls.Items {
-		rows[i] = callRow{Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq, Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx))}
+		rows[i] = callRow{
+			Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq,
+			Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx)),
+		}
 	}
 	add(p, part{id: "scale", ofLedger: true}, line)
 	add(p, part{id: "calls", ofLedger: true}, rows...)
@@ -200,7 +203,10 @@ type legendLine struct {
 }
 
 func legend() (lines []legendLine) {
-	for _, l := range [][2]string{{"planned", "waits for others"}, {"queued", "in the queue"}, {"running", "runs"}, {"succeeded", "succeeded"}, {"failed", "failed"}} {
+	for _, l := range [][2]string{
+		{"planned", "waits for others"}, {"queued", "in the queue"}, {"running", "runs"}, {"succeeded", "succeeded"},
+		{"failed", "failed"},
+	} {
 		lines = append(lines, legendLine{[]bar{{Kind: l[0], Width: 10}}, l[1]})
 	}
 	return lines
@@ -208,7 +214,8 @@ func legend() (lines []legendLine) {
 
 // Bars returns the phases of the call: waiting for other calls, queued for its node, and work.
 func (c callRow) Bars() []bar {
-	return c.scale.bars(0, c.Ended, stretch{"planned", c.Planned}, stretch{"queued", c.Queued}, stretch{string(c.Shown()), c.Started})
+	return c.scale.bars(0, c.Ended, stretch{"planned", c.Planned}, stretch{"queued", c.Queued},
+		stretch{string(c.Shown()), c.Started})
 }
 
 // stretch is a phase with its start, the zero time if it did not start.

@@ -31,7 +31,8 @@ func (runPage) html(p *page) Node {
 		Section(Class("panel"), Aria("label", "Calls"),
 			Div(p.part("scale")),
 			Table(Class("list calls"),
-				THead(Tr(headCells("##", "State", "Call", "Node and driver", "Attempts"), Th(Scope("col"), Class("line"), Text("Time")), headCells("#Took"))),
+				THead(Tr(headCells("##", "State", "Call", "Node and driver", "Attempts"),
+					Th(Scope("col"), Class("line"), Text("Time")), headCells("#Took"))),
 				TBody(p.part("calls"))),
 			P(Class("empty"), Text("The script has made no calls yet.")),
 			Div(p.part("pager"))),
@@ -40,7 +41,8 @@ func (runPage) html(p *page) Node {
 			Div(p.part("signed")),
 			Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "The script"),
 				Table(Class("source"), TBody(p.part("source"))),
-				P(Class("empty"), Text("The coordinator has no text of this run. It deletes refused submissions, and runs 90 days after their end.")))),
+				P(Class("empty"),
+					Text("The coordinator has no text of this run. It deletes refused submissions, and runs 90 days after their end.")))),
 	}
 }
 
@@ -100,7 +102,8 @@ func (h runHead) facts() Node {
 		fact("Signer", Text(h.Signer)),
 		fact("Project", projectText(h.ProjectName, h.Project)),
 		With(h.Deployment, func(name string) Node {
-			return fact("Deployment", Text(name), When(h.Revision > 0, func() Node { return sub("revision " + digits(h.Revision)) }))
+			return fact("Deployment", Text(name),
+				When(h.Revision > 0, func() Node { return sub("revision " + digits(h.Revision)) }))
 		}),
 		fact("Datacenter", Text(h.DatacenterName)),
 		fact("Submitted", age(h.Created)),
@@ -130,7 +133,8 @@ func (h runHead) commands() Node {
 		If(h.Resumable() && h.Controls, line("Resume", "resume")),
 		If(h.Open() && h.Controls, line("Cancel", "cancel")),
 		If(h.Open(), line("Follow", "watch")),
-		fact("Log", copyable("writ run logs "+string(h.ID)), If(!h.Accepted.IsZero(), Group{Text(" "), A(Href(runPageOf(h.ID)+"/log"), Text("show it"))})))
+		fact("Log", copyable("writ run logs "+string(h.ID)),
+			If(!h.Accepted.IsZero(), Group{Text(" "), A(Href(runPageOf(h.ID)+"/log"), Text("show it"))})))
 }
 
 func (o output) html() Node {
@@ -138,7 +142,8 @@ func (o output) html() Node {
 		H2(Text("Output")),
 		o.values(),
 		With(o.Link, func(link string) Node {
-			return P(Class("links"), A(Href(link), Text("Arguments and results")), subs(Text("are stored in the datacenter only: the page requests them")))
+			return P(Class("links"), A(Href(link), Text("Arguments and results")),
+				subs(Text("are stored in the datacenter only: the page requests them")))
 		}))
 }
 
@@ -147,7 +152,10 @@ func (o output) values() Node {
 	case o.Wrong != "":
 		return P(Class("why"), Text("The coordinator cannot show it: "+o.Wrong))
 	case len(o.Values) > 0:
-		return Group{named(o.Values), P(Class("note"), Text("As the datacenter signed it. "), Code(Text("writ run show")), Text(" verifies that."))}
+		return Group{
+			named(o.Values),
+			P(Class("note"), Text("As the datacenter signed it. "), Code(Text("writ run show")), Text(" verifies that.")),
+		}
 	case o.Ended:
 		return P(Class("sub"), Text("The run has no output."))
 	}
@@ -162,7 +170,10 @@ func (f signedFacts) params() Node {
 	if len(f.Params) == 0 {
 		return P(Class("sub"), Text("It has no parameters."))
 	}
-	return Group{H3(Text("Parameters")), named(f.Params), If(f.Left > 0, P(Class("sub"), Text("and "+plural(f.Left, "more", "more"))))}
+	return Group{
+		H3(Text("Parameters")), named(f.Params),
+		If(f.Left > 0, P(Class("sub"), Text("and "+plural(f.Left, "more", "more")))),
+	}
 }
 
 func (f signedFacts) rights() Node {

@@ -42,7 +42,12 @@ func (d resourcePages) secrets(ctx context.Context, r *http.Request, _ bool) (*p
 	if err != nil {
 		return nil, err
 	}
-	data := secretsPage{listPage: listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Project: project, Projects: reader.projectsOf(now), Datacenters: now.datacenters, All: "/secrets"}}
+	data := secretsPage{
+		listPage: listPage{
+			Filter: ledger.ResourceFilter{Datacenter: only}, Project: project, Projects: reader.projectsOf(now),
+			Datacenters: now.datacenters, All: "/secrets",
+		},
+	}
 	var rows []secretRow
 	for _, dc := range answers {
 		if dc.Error != nil {
@@ -86,12 +91,13 @@ func secretRowsOf(dc api.DatacenterSecrets, now *moment) []secretRow {
 	rows := make([]secretRow, len(dc.Secrets))
 	for i, s := range dc.Secrets {
 		rows[i] = secretRow{
-			Name: cut(s.Name, valueRunes), SetBy: cut(s.SetBy, valueRunes), Version: s.Version, ProjectName: now.projectName(s.Project),
-			DatacenterName: hidden.Escape(dc.Name), Set: s.Set, Removed: s.Removed,
+			Name: cut(s.Name, valueRunes), SetBy: cut(s.SetBy, valueRunes), Version: s.Version,
+			ProjectName: now.projectName(s.Project), DatacenterName: hidden.Escape(dc.Name), Set: s.Set, Removed: s.Removed,
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b secretRow) int {
-		return cmp.Or(cmp.Compare(a.ProjectName, b.ProjectName), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Version, a.Version))
+		return cmp.Or(cmp.Compare(a.ProjectName, b.ProjectName), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(b.Version, a.Version))
 	})
 	return rows
 }

@@ -8,12 +8,15 @@ func (s secretsPage) html(*page) Node {
 			H1(Text("Secrets")),
 			s.chooseProject(), s.chooseDatacenter(),
 			apply(s.Filtered(), s.All)),
-		P(Class("sub"), Text(plural(s.N, "version", "versions")+", as the datacenters answered when the page was loaded. Values are shown nowhere: only the node that needs one can read it.")),
+		P(Class("sub"),
+			Text(plural(s.N, "version", "versions")+
+				", as the datacenters answered when the page was loaded. Values are shown nowhere: only the node that needs one can read it.")),
 		Each(s.Silent, func(dc silentDatacenter) Node {
 			return P(Class("why"), Text(dc.Name+" did not list its secrets: "+dc.Why))
 		}),
 		s.table(),
-		P(Class("links"), copyable("writ secret list"), With(s.Command, func(command string) Node { return Group{Text(" "), copyable(command)} })),
+		P(Class("links"), copyable("writ secret list"),
+			With(s.Command, func(command string) Node { return Group{Text(" "), copyable(command)} })),
 		between(s.First, s.Next, "More secrets"))
 }
 
@@ -21,7 +24,8 @@ func (s secretsPage) table() Node {
 	if len(s.Rows) == 0 {
 		return P(Class("sub"), Text("No secrets."))
 	}
-	return Table(Class("list secrets"), heads("Secret", "#Version", "Project", "Datacenter", "Set by", "#Set"), TBody(Each(s.Rows, secretRow.html)))
+	return Table(Class("list secrets"), heads("Secret", "#Version", "Project", "Datacenter", "Set by", "#Set"),
+		TBody(Each(s.Rows, secretRow.html)))
 }
 
 func (r secretRow) html() Node {

@@ -220,7 +220,10 @@ func fileRows(number int, f identity.File, marks map[fileLine][]mark, long bool)
 		}
 		rows = appendGap(rows, number, i, left)
 		left = 0
-		row := sourceRow{key: fmt.Sprintf("%d-%d", number, i+1), Line: i + 1, Text: cut(t, lineRunes), Marks: marks[fileLine{f.Name, i + 1}], ID: lineID(number, i+1)}
+		row := sourceRow{
+			key: fmt.Sprintf("%d-%d", number, i+1), Line: i + 1, Text: cut(t, lineRunes), Marks: marks[fileLine{f.Name, i + 1}],
+			ID: lineID(number, i+1),
+		}
 		if n := len(row.Marks); n > 3 {
 			row.Marks, row.More = row.Marks[:3], n-3
 		}
@@ -286,7 +289,10 @@ func signedFactsOf(p *signedText) signedFacts {
 	if p == nil {
 		return signedFacts{}
 	}
-	f := signedFacts{Known: true, Params: valuesOf(p.Params), Allow: words(p.Allow), Targets: words(p.Targets), Secrets: words(p.Secrets), Calls: p.MaxCalls}
+	f := signedFacts{
+		Known: true, Params: valuesOf(p.Params), Allow: words(p.Allow), Targets: words(p.Targets), Secrets: words(p.Secrets),
+		Calls: p.MaxCalls,
+	}
 	if p.certificate != nil {
 		f.Certificate = cut(p.certificate.String(), valueRunes)
 	}

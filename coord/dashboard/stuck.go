@@ -32,12 +32,14 @@ func (d listPages) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilte
 	}
 	text := q.Get(textParam)
 	if utf8.RuneCountInString(text) > ledger.MaxText {
-		return ledger.RunFilter{}, writ.Errorf(writ.CodeBadRequest, "%s is longer than %d characters", textParam, ledger.MaxText)
+		return ledger.RunFilter{}, writ.Errorf(writ.CodeBadRequest, "%s is longer than %d characters", textParam,
+			ledger.MaxText)
 	}
 	since, err := sinceOf(q.Get(sinceParam), time.Now())
 	return ledger.RunFilter{
 		Since: since, Failure: writ.Code(q.Get(failureParam)), Operation: q.Get(operationParam),
-		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"), Deployment: q.Get("deployment"), Text: text, Projects: projects,
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"),
+		Deployment: q.Get("deployment"), Text: text, Projects: projects,
 	}, err
 }
 
@@ -68,12 +70,16 @@ func (d listPages) stuck(ctx context.Context, r *http.Request, _ bool) (*page, e
 	if err != nil {
 		return nil, err
 	}
-	data := stuckPage{For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project")), Kept: kept(q, "signer", textParam)}
+	data := stuckPage{
+		For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project")),
+		Kept: kept(q, "signer", textParam),
+	}
 	after := stuckAfter
 	if data.For == "" {
 		data.For = "5m"
 	} else if after, err = time.ParseDuration(data.For); err != nil || after < time.Second || after > 366*24*time.Hour {
-		return nil, writ.Errorf(writ.CodeBadRequest, "%s must be a duration from 1s to 8784h such as 5m, 1h or 24h; got %q", silentParam, data.For)
+		return nil, writ.Errorf(writ.CodeBadRequest, "%s must be a duration from 1s to 8784h such as 5m, 1h or 24h; got %q",
+			silentParam, data.For)
 	}
 	if !slices.Contains(silences, data.For) {
 		data.Silences = append([]string{data.For}, silences...)
@@ -127,7 +133,9 @@ func (r stuckRow) Cancels() bool { return r.Controls && r.ID.Valid() && r.State 
 // Waits reports whether the run waits for its datacenter.
 func (r stuckRow) Waits() bool { return r.State == ledger.StateWaiting }
 
-func (d listPages) addStuck(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter, silence string) error {
+func (d listPages) addStuck(
+	ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter, silence string,
+) error {
 	counts, err := d.Ledger.CountRuns(ctx, filter)
 	if err != nil {
 		return err

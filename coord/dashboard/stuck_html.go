@@ -11,18 +11,22 @@ func (s stuckPage) html(p *page) Node {
 		Section(ID("list"), Class("panel"), Aria("label", "Stuck runs"), p.live(),
 			filterForm("/stuck",
 				H1(Text("Stuck runs")),
-				choice("Silent for", "for", Each(s.Silences, func(silence string) Node { return option(silence, "silent for "+silence, silence == s.For) })),
+				choice("Silent for", "for",
+					Each(s.Silences, func(silence string) Node { return option(silence, "silent for "+silence, silence == s.For) })),
 				chooseProject(s.Projects, s.Project), chooseDatacenter(s.Datacenters, s.Filter.Datacenter), keeps(s.Kept...),
 				apply(false, "")),
 			Div(p.part("total")),
-			Table(Class("list stuck"), heads("State", "Run", "Project", "Datacenter", "#Last heard", "#Submitted", "What helps"), TBody(p.part("stuck"))),
+			Table(Class("list stuck"), heads("State", "Run", "Project", "Datacenter", "#Last heard", "#Submitted", "What helps"),
+				TBody(p.part("stuck"))),
 			P(Class("empty"), Text("No open run was silent for so long.")),
 			Div(p.part("pager"))),
 	}
 }
 
 func (s stuckTotal) html() Node {
-	return P(key(s), Class("sub"), Text(plural(s.N, "open run", "open runs")+" without an event for "+s.For+" or longer, or that repeat a call. The oldest is first."))
+	return P(key(s), Class("sub"),
+		Text(plural(s.N, "open run", "open runs")+" without an event for "+s.For+
+			" or longer, or that repeat a call. The oldest is first."))
 }
 
 func (r stuckRow) html() Node {

@@ -51,9 +51,15 @@ func (d runPages) timeline(ctx context.Context, r *http.Request, _ bool) (*page,
 	if err != nil {
 		return nil, err
 	}
-	data := timelinePage{Run: run, Line: scaleOf(run, calls.Items, time.Now()), Forgotten: !whole, Pager: pagerOf(r.URL, calls.Next, "More calls")}
+	data := timelinePage{
+		Run: run, Line: scaleOf(run, calls.Items, time.Now()), Forgotten: !whole,
+		Pager: pagerOf(r.URL, calls.Next, "More calls"),
+	}
 	for _, c := range calls.Items {
-		row := timelineRow{callRow: callRow{Call: c, scale: data.Line, Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx))}, Attempts: attemptsOf(c, past[c.Seq])}
+		row := timelineRow{
+			callRow:  callRow{Call: c, scale: data.Line, Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx))},
+			Attempts: attemptsOf(c, past[c.Seq]),
+		}
 		row.Attempts[len(row.Attempts)-1].State = row.Shown()
 		data.Calls = append(data.Calls, row)
 	}
@@ -92,7 +98,9 @@ type attempt struct {
 
 // pastAttempts reads all attempts before the last one, by the number of their call. whole is false if events are
 // missing.
-func (d runPages) pastAttempts(ctx context.Context, run writ.RunID, calls []writ.Call) (past map[int][]attempt, whole bool, err error) {
+func (d runPages) pastAttempts(
+	ctx context.Context, run writ.RunID, calls []writ.Call,
+) (past map[int][]attempt, whole bool, err error) {
 	want := map[int]int{} // number of earlier attempts, by call
 	for _, c := range calls {
 		if c.Attempt > 1 {
@@ -136,7 +144,10 @@ type attempts struct {
 func (a attempts) add(c writ.Call, at time.Time) {
 	last, known := a.last[c.Seq]
 	if known && c.Attempt > last.Attempt {
-		before := attempt{Number: last.Attempt, Node: last.NodeName, Waits: waitsSince(last, a.past[c.Seq]), Queued: last.Queued, Started: c.Started, Ended: c.Ended, State: writ.CallFailed}
+		before := attempt{
+			Number: last.Attempt, Node: last.NodeName, Waits: waitsSince(last, a.past[c.Seq]), Queued: last.Queued,
+			Started: c.Started, Ended: c.Ended, State: writ.CallFailed,
+		}
 		if c.Started.IsZero() {
 			before.Started = last.Started
 		}
@@ -161,7 +172,10 @@ func waitsSince(c writ.Call, past []attempt) time.Time {
 
 // attemptsOf returns the newest attempts of a call. The last one is from the call itself.
 func attemptsOf(c writ.Call, past []attempt) []attempt {
-	newest := attempt{Number: c.Attempt, Node: c.NodeName, Waits: waitsSince(c, past), Queued: c.Queued, Started: c.Started, Ended: c.Ended, State: c.State}
+	newest := attempt{
+		Number: c.Attempt, Node: c.NodeName, Waits: waitsSince(c, past), Queued: c.Queued, Started: c.Started,
+		Ended: c.Ended, State: c.State,
+	}
 	if c.Error != nil && c.State.Ended() {
 		newest.Code = c.Error.Code
 	}
@@ -190,7 +204,9 @@ func (r timelineRow) Bars() (bars []bar) {
 		if n := len(bars); n > 0 && !bars[n-1].Open {
 			last = bars[n-1].From + bars[n-1].Width
 		}
-		bars = append(bars, r.scale.bars(last, a.Ended, stretch{"planned", a.Waits}, stretch{"queued", a.Queued}, stretch{string(a.State), a.Started})...)
+		bars = append(bars,
+			r.scale.bars(last, a.Ended, stretch{"planned", a.Waits}, stretch{"queued", a.Queued},
+				stretch{string(a.State), a.Started})...)
 	}
 	return bars
 }

@@ -13,7 +13,9 @@ func (t timelinePage) html(*page) Node {
 		Section(Class("panel"), Aria("label", "Timeline"),
 			H1(Text("Timeline of "+t.Run.Script)),
 			t.Line.html(),
-			If(t.Forgotten, P(Class("sub"), Text("Some attempts are missing: the coordinator reads a bounded number of events, and forgets old ones."))),
+			If(t.Forgotten,
+				P(Class("sub"),
+					Text("Some attempts are missing: the coordinator reads a bounded number of events, and forgets old ones."))),
 			t.calls(),
 			P(Class("sub"), Text("Times count from when the datacenter accepted the run.")),
 			t.Pager.html()),
@@ -26,9 +28,11 @@ func (t timelinePage) calls() Node {
 		return P(Class("sub"), Text("The script has made no calls yet."))
 	}
 	return Group{
-		Ol(Class("gantt"), Aria("label", "The calls as bars. The table below has the same data"), Each(t.Calls, timelineRow.line)),
+		Ol(Class("gantt"), Aria("label", "The calls as bars. The table below has the same data"),
+			Each(t.Calls, timelineRow.line)),
 		H2(Text("As a table")),
-		Table(Class("list attempts"), heads("##", "Call", "Attempt", "State", "Node", "#Waits from", "#Sent at", "#Began at", "#Took"),
+		Table(Class("list attempts"),
+			heads("##", "Call", "Attempt", "State", "Node", "#Waits from", "#Sent at", "#Began at", "#Took"),
 			TBody(Each(t.Calls, timelineRow.attempts))),
 	}
 }

@@ -34,8 +34,11 @@ func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*pag
 		return nil, err
 	}
 	data := usagePage{
-		listPage: listPage{Filter: ledger.ResourceFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}, Project: project, Projects: reader.projectsOf(now), Datacenters: now.datacenters},
-		Month:    q.Get(monthParam), Months: monthsUntil(now.at),
+		listPage: listPage{
+			Filter: ledger.ResourceFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}, Project: project,
+			Projects: reader.projectsOf(now), Datacenters: now.datacenters,
+		},
+		Month: q.Get(monthParam), Months: monthsUntil(now.at),
 	}
 	if data.Month == "" {
 		data.Month = now.at.UTC().Format(monthForm)
@@ -46,7 +49,8 @@ func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*pag
 	filter := ledger.UsageFilter{Projects: projects, Datacenter: data.Filter.Datacenter}
 	if data.Month != allMonths {
 		if filter.From, err = time.Parse(monthForm, data.Month); err != nil {
-			return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is not a valid month", monthParam, data.Month).WithHint("write it as 2026-11, or %s", allMonths)
+			return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is not a valid month", monthParam, data.Month).
+				WithHint("write it as 2026-11, or %s", allMonths)
 		}
 		filter.Until = filter.From.AddDate(0, 1, 0)
 	}
@@ -58,7 +62,9 @@ func (d resourcePages) usage(ctx context.Context, r *http.Request, _ bool) (*pag
 }
 
 // readUsage loads the projects of a page, or the resources of its project.
-func (d resourcePages) readUsage(ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment) error {
+func (d resourcePages) readUsage(
+	ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment,
+) error {
 	at := ledger.Page{Limit: maxUsage, Cursor: own.Query().Get(cursorParam)}
 	if data.Project == "" {
 		sums, err := d.Ledger.UsageOfProjects(ctx, filter, at)
@@ -66,7 +72,8 @@ func (d resourcePages) readUsage(ctx context.Context, own *url.URL, data *usageP
 			return err
 		}
 		for _, u := range sums.Items {
-			data.Sums = append(data.Sums, usageOfProject{u, now.projectName(u.Project), with(own, "project", string(u.Project), monthParam, data.Month)})
+			data.Sums = append(data.Sums,
+				usageOfProject{u, now.projectName(u.Project), with(own, "project", string(u.Project), monthParam, data.Month)})
 		}
 		data.Pager = pagerOf(own, sums.Next, "More projects")
 		return nil
@@ -141,7 +148,8 @@ func usageCommand(data usagePage, now *moment) string {
 func used(u writ.Used) []string {
 	const hour, gib = 3600, 1 << 30
 	return []string{
-		fmt.Sprintf("%.2f", float64(u.CPUSeconds)/hour), fmt.Sprintf("%.2f", float64(u.MemoryMiBSeconds)/hour/1024), fmt.Sprintf("%.2f", float64(u.DiskGiBSeconds)/hour),
-		fmt.Sprintf("%.3f", float64(u.Received)/gib), fmt.Sprintf("%.3f", float64(u.Sent)/gib),
+		fmt.Sprintf("%.2f", float64(u.CPUSeconds)/hour), fmt.Sprintf("%.2f", float64(u.MemoryMiBSeconds)/hour/1024),
+		fmt.Sprintf("%.2f", float64(u.DiskGiBSeconds)/hour), fmt.Sprintf("%.3f", float64(u.Received)/gib),
+		fmt.Sprintf("%.3f", float64(u.Sent)/gib),
 	}
 }

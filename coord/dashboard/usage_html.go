@@ -12,7 +12,8 @@ func (u usagePage) html(*page) Node {
 			choice("Month", monthParam, Each(u.Months, u.month)),
 			u.chooseProject(), u.chooseDatacenter(),
 			apply(false, "")),
-		P(Class("sub"), Text("Reserved resources and traffic, by the hour in UTC. Nodes report every five minutes. Simulated resources have no usage.")),
+		P(Class("sub"),
+			Text("Reserved resources and traffic, by the hour in UTC. Nodes report every five minutes. Simulated resources have no usage.")),
 		u.table(),
 		With(u.Command, func(command string) Node { return P(Class("links"), copyable(command)) }),
 		u.Pager.html())
@@ -30,11 +31,13 @@ func (u usagePage) month(month string) Node {
 func (u usagePage) table() Node {
 	switch {
 	case len(u.Sums) > 0:
-		return Table(Class("list usage"), heads(append([]string{"Project", "#Resources"}, usedColumns...)...), TBody(Each(u.Sums, usageOfProject.html)))
+		return Table(Class("list usage"), heads(append([]string{"Project", "#Resources"}, usedColumns...)...),
+			TBody(Each(u.Sums, usageOfProject.html)))
 	case len(u.Resources) > 0:
 		return Group{
 			When(u.Sum != nil, func() Node {
-				return P(Class("sub"), B(Text(u.Sum.Name)), Text(": "+plural(u.Sum.ProjectUsage.Resources, "resource", "resources")))
+				return P(Class("sub"), B(Text(u.Sum.Name)),
+					Text(": "+plural(u.Sum.ProjectUsage.Resources, "resource", "resources")))
 			}),
 			Table(Class("list usage"), heads(append([]string{"Resource", "Datacenter"}, usedColumns...)...), TBody(
 				When(u.Sum != nil, func() Node {

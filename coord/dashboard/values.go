@@ -64,7 +64,8 @@ func (d runPages) asked(ctx context.Context, r *http.Request, parameter string) 
 }
 
 func noRunID(id writ.RunID) error {
-	return writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).WithHint("an id has 26 lower-case letters and digits")
+	return writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).
+		WithHint("an id has 26 lower-case letters and digits")
 }
 
 // firstOf returns the address of the first page of a list, "" on that page.

@@ -18,9 +18,11 @@ func (v valuesPage) html(*page) Node {
 		crumb(runPageOf(v.Run.ID), v.Run.Script),
 		Section(Class("panel"), Aria("label", "Output"),
 			H1(Text("Values of "+v.Run.Script)),
-			P(Class("sub"), Text("As the datacenter answered when the page was loaded. It is not verified: "), Code(Text("writ run show "+string(v.Run.ID)+" --values"))),
+			P(Class("sub"), Text("As the datacenter answered when the page was loaded. It is not verified: "),
+				Code(Text("writ run show "+string(v.Run.ID)+" --values"))),
 			H2(Text("Output")), output),
-		Section(Class("panel"), Aria("label", "Arguments and results"), H2(Text("Calls")), calls, between(v.First, v.Next, "More calls")),
+		Section(Class("panel"), Aria("label", "Arguments and results"), H2(Text("Calls")), calls,
+			between(v.First, v.Next, "More calls")),
 	}
 }
 
@@ -49,7 +51,8 @@ func (l logPage) html(*page) Node {
 		crumb(runPageOf(l.Run.ID), l.Run.Script),
 		Section(Class("panel"), Aria("label", "Log"),
 			H1(Text("Log of "+l.Run.Script)),
-			P(Class("sub"), Text("As the datacenter answered when the page was loaded. To follow it: "), Code(Text("writ run logs "+string(l.Run.ID)+" --follow"))),
+			P(Class("sub"), Text("As the datacenter answered when the page was loaded. To follow it: "),
+				Code(Text("writ run logs "+string(l.Run.ID)+" --follow"))),
 			lines, between(l.First, l.Next, "More lines")),
 	}
 }

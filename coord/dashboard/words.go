@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// duration formats a duration so that durations are easy to compare. static/dashboard.js does the same for running ones.
+// duration formats a duration so that durations are easy to compare. static/dashboard.js does the same for running
+// ones.
 func duration(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -39,7 +39,9 @@ type backoff struct {
 }
 
 func newBackoff() *backoff {
-	return &backoff{projects: map[writ.ProjectID]*pause{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{}}
+	return &backoff{
+		projects: map[writ.ProjectID]*pause{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{},
+	}
 }
 
 // done removes a submission from all pauses. Since the datacenter has answered, the other pauses end too.

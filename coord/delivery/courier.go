@@ -78,8 +78,8 @@ func (k *courier) run(ctx context.Context) {
 	}
 }
 
-// deliverAll delivers rosters and submissions for at most longestRound, and reports whether it reached the end of the list.
-// It does not wait for the last deliveries to finish.
+// deliverAll delivers rosters and submissions for at most longestRound, and reports whether it reached the end of the
+// list. It does not wait for the last deliveries to finish.
 func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 	if k.paused() {
 		return true, nil
@@ -113,7 +113,9 @@ func (k *courier) deliverAll(ctx context.Context) (all bool, err error) {
 
 // sendProject sends at most `most` waiting submissions of a project, from the position in passed, and returns their
 // number.
-func (k *courier) sendProject(ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int) (int, error) {
+func (k *courier) sendProject(
+	ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int,
+) (int, error) {
 	if k.projectPaused(project) {
 		return 0, nil
 	}

@@ -47,7 +47,8 @@ func (q *Quota) reserve(ctx context.Context, records ledger.Ledger, signer strin
 	}{{signer, signer, q.Signer}, {"all signers together", "", q.All}} {
 		have := q.waits[bound.key]
 		if then := have.Plus(one); then.Submissions > bound.most.Submissions || then.Bytes > bound.most.Bytes {
-			return writ.Errorf(writ.CodeRateLimited, "%d submissions (%d MiB) of %s wait for datacenters; the limit is %d (%d MiB)",
+			return writ.Errorf(writ.CodeRateLimited,
+				"%d submissions (%d MiB) of %s wait for datacenters; the limit is %d (%d MiB)",
 				have.Submissions, have.Bytes>>20, bound.who, bound.most.Submissions, bound.most.Bytes>>20).
 				WithHint("wait until datacenters have taken some (`writ run list --state waiting`), then submit again; they are counted again every %s", recountEvery)
 		}

@@ -57,7 +57,8 @@ func New(config Config, registry prometheus.Registerer) *Service {
 		Config: config,
 		Quota:  Quota{Signer: signerWaits, All: allWait},
 		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "writ_submissions_total", Help: "Submissions by outcome: accepted, repeated, delivered, refused, expired."}, []string{"outcome"}),
+			Name: "writ_submissions_total", Help: "Submissions by outcome: accepted, repeated, delivered, refused, expired."},
+			[]string{"outcome"}),
 		statements: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "writ_statements_total", Help: "Statements that datacenters carried out."}),
 	}

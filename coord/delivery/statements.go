@@ -18,7 +18,8 @@ func (s *Service) Forward(ctx context.Context, signed []byte, remote string) (li
 		s.Refusals.Record(ctx, log, "statement", err)
 		return link.StatementAnswer{}, err
 	}
-	log = log.With("subject", statement.Subject, "decision", statement.Decision, "signer", statement.Signer, "dc", statement.Datacenter)
+	log = log.With("subject", statement.Subject, "decision", statement.Decision, "signer", statement.Signer, "dc",
+		statement.Datacenter)
 	if err := s.awaitStatement(ctx, statement.Signer); err != nil {
 		s.Refusals.Record(ctx, log, "statement", err)
 		return link.StatementAnswer{}, err
@@ -40,7 +41,8 @@ func (s *Service) awaitStatement(ctx context.Context, signer string) error {
 	again, err := s.Signers.Wait(ctx, signer, 1, submitWithin)
 	if err == nil && again > 0 {
 		err = writ.Errorf(writ.CodeRateLimited, "%s signs more than %g statements a second", signer, s.Signers.PerSecond).
-			WithHint("try again in %s, or have the coordinator started with a higher --project-rate", again.Round(time.Second)+time.Second)
+			WithHint("try again in %s, or have the coordinator started with a higher --project-rate",
+				again.Round(time.Second)+time.Second)
 	}
 	return err
 }

@@ -76,8 +76,10 @@ const usualBytes = 16 << 10
 func (s *Service) awaitRate(ctx context.Context, p *identity.Payload, bytes int) error {
 	again, err := s.Projects.Wait(ctx, string(p.Project), 1+bytes/usualBytes, submitWithin)
 	if err == nil && again > 0 {
-		err = writ.Errorf(writ.CodeRateLimited, "the project %s hands in more than %g submissions of %d KiB a second", p.ProjectName, s.SubmissionsPerSecond, usualBytes>>10).
-			WithHint("submit again in %s, or have the coordinator started with a higher --project-rate", again.Round(time.Second)+time.Second)
+		err = writ.Errorf(writ.CodeRateLimited, "the project %s hands in more than %g submissions of %d KiB a second",
+			p.ProjectName, s.SubmissionsPerSecond, usualBytes>>10).
+			WithHint("submit again in %s, or have the coordinator started with a higher --project-rate",
+				again.Round(time.Second)+time.Second)
 	}
 	return err
 }
@@ -109,5 +111,7 @@ func (s *Service) unchecked(roster *identity.Roster, signed []byte) *identity.Ve
 		}
 	}
 	digest := writ.DigestOf(text)
-	return &identity.Verified{Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed}
+	return &identity.Verified{
+		Payload: payload, Digest: digest, Run: writ.RunIDOf(digest), Signer: payload.Signer, Signed: signed,
+	}
 }

@@ -55,7 +55,8 @@ func (k *courier) resubmit(ctx context.Context, open ledger.Run) error {
 		return err
 	case err != nil:
 		run = lost(open.Run, writ.AsError(err))
-		k.log.WarnContext(ctx, "run lost: the datacenter does not know it and no longer accepts it", "run", open.ID, "err", err)
+		k.log.WarnContext(ctx, "run lost: the datacenter does not know it and no longer accepts it", "run", open.ID,
+			"err", err)
 	}
 	if err := k.Ledger.Restate(ctx, k.dc, k.session.Hello.Journal, run); err != nil {
 		return err
@@ -68,7 +69,8 @@ func (k *courier) resubmit(ctx context.Context, open ledger.Run) error {
 func lost(run writ.Run, why *writ.Error) writ.Run {
 	run.State, run.Ended = writ.RunFailed, time.Now().UTC().Truncate(time.Microsecond)
 	run.Why, run.Reason = writ.Reason{}, ""
-	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost, "the datacenter does not know the run any more, and refuses it: %s", why.Message).
+	run.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeRunLost,
+		"the datacenter does not know the run any more, and refuses it: %s", why.Message).
 		WithHint("check the existing resources with writ resource list, then submit the script again")}
 	run.Failure.Proof = why.Proof // of the refusal
 	return run

@@ -42,13 +42,18 @@ func (d *Datacenters) List() (all []identity.Expiry) {
 // Ask requests the expiring items of all datacenters.
 func (d *Datacenters) Ask(ctx context.Context) {
 	now := d.Now()
-	ask(ctx, d, link.VerbTokens, link.Tokens{}, func(name string, all []writ.JoinToken) []identity.Expiry { return Tokens(name, all, now) })
-	ask(ctx, d, link.VerbBatches, link.Batches{}, func(name string, all []api.Batch) []identity.Expiry { return Batches(name, all, now) })
+	ask(ctx, d, link.VerbTokens, link.Tokens{},
+		func(name string, all []writ.JoinToken) []identity.Expiry { return Tokens(name, all, now) })
+	ask(ctx, d, link.VerbBatches, link.Batches{},
+		func(name string, all []api.Batch) []identity.Expiry { return Batches(name, all, now) })
 	ask(ctx, d, link.VerbCertificates, link.Certificates{}, Certificates)
 }
 
 // ask sends one request to all datacenters. A datacenter that does not answer keeps its previous items.
-func ask[T any](ctx context.Context, d *Datacenters, verb link.Verb, question any, endsOf func(name string, all []T) []identity.Expiry) {
+func ask[T any](
+	ctx context.Context, d *Datacenters, verb link.Verb, question any,
+	endsOf func(name string, all []T) []identity.Expiry,
+) {
 	answers, err := live.All[T](ctx, d.View, "", verb, question)
 	if err != nil {
 		return

@@ -22,7 +22,8 @@ func Tokens(datacenter string, all []writ.JoinToken, now time.Time) (ends []iden
 		if t.Uses == 0 && t.Expires.After(now) {
 			ends = append(ends, identity.Expiry{
 				What: fmt.Sprintf("the token %s of a boot server of %s", t.ID, datacenter), At: t.Expires,
-				Renew: fmt.Sprintf("writ token create --role boot-server --dc %s, and start the boot server with the new token", datacenter),
+				Renew: fmt.Sprintf("writ token create --role boot-server --dc %s, and start the boot server with the new token",
+					datacenter),
 			})
 		}
 	}
@@ -37,8 +38,11 @@ func Batches(datacenter string, all []api.Batch, now time.Time) (ends []identity
 			continue
 		}
 		ends = append(ends, identity.Expiry{
-			What: fmt.Sprintf("the batch %s of %s, which has admitted %d of %d nodes,", b.ID, datacenter, len(b.Admitted), b.Max), At: b.Until,
-			Renew: fmt.Sprintf("writ batch create --dc %s, with the serial numbers of the machines that are missing", datacenter),
+			What: fmt.Sprintf("the batch %s of %s, which has admitted %d of %d nodes,", b.ID, datacenter, len(b.Admitted),
+				b.Max),
+			At: b.Until,
+			Renew: fmt.Sprintf("writ batch create --dc %s, with the serial numbers of the machines that are missing",
+				datacenter),
 		})
 	}
 	return ends

@@ -112,7 +112,8 @@ func (w *Watch) certificateNotice(now time.Time) string {
 			return fmt.Sprintf("The certificate for browsers expired on %s: browsers warn of this page. An operator renews it: %s.",
 				e.At.UTC().Format(time.DateOnly), e.Renew)
 		case e.Stage(now) > 0:
-			return fmt.Sprintf("The certificate for browsers expires on %s. An operator renews it: %s.", e.At.UTC().Format(time.DateOnly), e.Renew)
+			return fmt.Sprintf("The certificate for browsers expires on %s. An operator renews it: %s.",
+				e.At.UTC().Format(time.DateOnly), e.Renew)
 		}
 	}
 	return ""

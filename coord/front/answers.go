@@ -21,7 +21,9 @@ func (f *Front) serveReader(w http.ResponseWriter, r *http.Request, next http.Ha
 			for _, name := range []string{"Content-Length", "Content-Encoding", "ETag", "Last-Modified"} {
 				w.Header().Del(name) // these describe the response that is not sent
 			}
-			f.Fail(w, r, writ.Errorf(writ.CodeRateLimited, "too many large answers are being sent at the same time").WithHint("read the answers, or try again in a second"))
+			f.Fail(w, r,
+				writ.Errorf(writ.CodeRateLimited, "too many large answers are being sent at the same time").
+					WithHint("read the answers, or try again in a second"))
 		},
 	}
 	next.ServeHTTP(metered, r)

@@ -49,7 +49,8 @@ func (f *Front) awaitReader(w http.ResponseWriter, r *http.Request, who *access.
 		return nil
 	}
 	w.Header().Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
-	return writ.Errorf(writ.CodeRateLimited, "too many requests by %s", login.Signer).WithHint("wait for the time in Retry-After; a program that polls should watch events instead")
+	return writ.Errorf(writ.CodeRateLimited, "too many requests by %s", login.Signer).
+		WithHint("wait for the time in Retry-After; a program that polls should watch events instead")
 }
 
 // deny answers a request that was not admitted: with a problem for the API, with a page that explains how to log in for

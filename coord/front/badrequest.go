@@ -15,7 +15,8 @@ func BadRequest(err error) error {
 		return WrongParameter(parameter.ParamName, "cannot be read")
 	}
 	if parameter, ok := errors.AsType[*apiserver.RequiredParamError](err); ok {
-		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).WithHint("set %s; /openapi.yaml lists the valid values", parameter.ParamName)
+		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).
+			WithHint("set %s; /openapi.yaml lists the valid values", parameter.ParamName)
 	}
 	if parameter, ok := errors.AsType[*apiserver.TooManyValuesForParamError](err); ok {
 		return writ.Errorf(writ.CodeBadRequest, "the parameter %q occurs %d times", parameter.ParamName, parameter.Count)
@@ -28,7 +29,8 @@ func BadRequest(err error) error {
 
 // WrongParameter is the error for a parameter with an invalid value.
 func WrongParameter(name, why string) error {
-	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("omit %s, or set a valid value; see /openapi.yaml", name)
+	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).
+		WithHint("omit %s, or set a valid value; see /openapi.yaml", name)
 }
 
 // RefusedBody returns TOO_LARGE if the body exceeds its limit, and RATE_LIMITED if the server holds too many bodies.

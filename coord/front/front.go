@@ -1,6 +1,6 @@
-// Package front holds what every request to a coordinator passes before its handler: a log line and counters, the limits
-// of rates and memory, the check of its origin and of its rights, and the check of its body. It must not know what
-// handlers do.
+// Package front holds what every request to a coordinator passes before its handler: a log line and counters, the
+// limits of rates and memory, the check of its origin and of its rights, and the check of its body. It must not know
+// what handlers do.
 package front
 
 import (
@@ -40,7 +40,8 @@ func New(registry prometheus.Registerer) *Front {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "writ_http_requests_total", Help: "Requests by route and status."}, []string{"method", "route", "status"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "writ_http_request_seconds", Help: "Duration of requests, except streams.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+			Name: "writ_http_request_seconds", Help: "Duration of requests, except streams.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"method", "route"}),
 	}
 	f.Strangers.Bodies.Size = strangersBodies

@@ -43,7 +43,10 @@ func (f *Front) Observe(next http.Handler) http.Handler {
 }
 
 // methods are the methods with their own metric label.
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodOptions,
+}
 
 // record writes the access log, at debug level. Changes and refusals have log lines of their own, because any client
 // can send any number of requests.
@@ -60,7 +63,8 @@ func (f *Front) record(r *http.Request, seen *recorder, took time.Duration) {
 	if !seen.endless {
 		f.durations.WithLabelValues(method, route).Observe(took.Seconds())
 	}
-	f.Log.DebugContext(r.Context(), "request", "request", access.RequestOf(r.Context()).ID, "method", r.Method, "path", r.URL.Path,
+	f.Log.DebugContext(r.Context(), "request", "request", access.RequestOf(r.Context()).ID, "method", r.Method,
+		"path", r.URL.Path,
 		"status", seen.status(), "bytes", seen.bytes, "took", took.Round(time.Microsecond), "remote", r.RemoteAddr)
 }
 

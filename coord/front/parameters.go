@@ -26,7 +26,8 @@ func CheckParameters(next apiserver.StrictHandlerFunc, _ string) apiserver.Stric
 		}
 		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query ignores what it cannot parse
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeBadRequest, "invalid query: %v", err).WithHint("escape special characters, like %%3B for a semicolon")
+			return nil, writ.Errorf(writ.CodeBadRequest, "invalid query: %v", err).
+				WithHint("escape special characters, like %%3B for a semicolon")
 		}
 		for name, values := range query {
 			value, ok := known[name]

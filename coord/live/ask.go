@@ -47,7 +47,9 @@ const askWithin = 5 * time.Second
 
 // All requests a list from all datacenters concurrently, or from only one. A datacenter that fails has an empty
 // list.
-func All[T any](ctx context.Context, v *View, only writ.DatacenterID, verb link.Verb, params any) ([]Reply[[]T], error) {
+func All[T any](
+	ctx context.Context, v *View, only writ.DatacenterID, verb link.Verb, params any,
+) ([]Reply[[]T], error) {
 	answers, err := Each[[]T](ctx, v, only, verb, params)
 	for i := range answers {
 		if answers[i].Answer == nil {
@@ -63,7 +65,9 @@ func Each[T any](ctx context.Context, v *View, only writ.DatacenterID, verb link
 }
 
 // EachWithin is Each with its own limit for the wait. The limit does not include the read of the ledger.
-func EachWithin[T any](ctx context.Context, v *View, within time.Duration, only writ.DatacenterID, verb link.Verb, params any) ([]Reply[T], error) {
+func EachWithin[T any](
+	ctx context.Context, v *View, within time.Duration, only writ.DatacenterID, verb link.Verb, params any,
+) ([]Reply[T], error) {
 	datacenters, err := v.Ledger.Datacenters(ctx)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ const (
 	maxReasonDepth = 4 // of causes
 )
 
-// bounded returns a reason without the parts that exceed the limits. It does not modify values that r points to. depth is
-// the number of reasons that may remain: r and its causes.
+// bounded returns a reason without the parts that exceed the limits. It does not modify values that r points to. depth
+// is the number of reasons that may remain: r and its causes.
 func bounded(r writ.Reason, depth int) writ.Reason {
 	clipNames(&r.Node, &r.State, &r.Call, &r.Resource, &r.Deployment, &r.Datacenter, &r.By)
 	r.Code = clipped(r.Code, maxReasonName)

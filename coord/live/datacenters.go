@@ -15,7 +15,8 @@ func (v *View) Datacenters(ctx context.Context) ([]api.Datacenter, error) {
 	views := make([]api.Datacenter, 0, len(all))
 	for _, d := range all {
 		shown := api.Datacenter{
-			ID: d.ID, Name: d.Name, Region: d.Region, Labels: d.Labels, Key: d.Key, Enabled: d.Enabled, Health: api.DatacenterHealthAway,
+			ID: d.ID, Name: d.Name, Region: d.Region, Labels: d.Labels, Key: d.Key, Enabled: d.Enabled,
+			Health: api.DatacenterHealthAway,
 		}
 		if s, connected := v.Links.Session(d.ID); connected {
 			shown.Health, shown.Version, shown.Roster, shown.Connected = api.DatacenterHealthHealthy, s.Hello.Version, s.Hello.Roster, s.Since.UTC()

@@ -22,7 +22,7 @@ func (v *View) Holds(ctx context.Context, only writ.DatacenterID) ([]api.Datacen
 
 func holdView(h link.Hold) api.Hold {
 	return api.Hold{
-		Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held, Exempt: h.Exempt,
-		Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
+		Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held,
+		Exempt: h.Exempt, Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
 	}
 }

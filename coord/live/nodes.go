@@ -22,8 +22,8 @@ type nodeKey struct {
 
 // Nodes lists nodes with the live state from their datacenters, which events do not carry: the last heartbeat, and the
 // nodes that wait for admission. Waiting nodes come with the first page, beyond its limit; so do nodes that were just
-// removed, if the filter asks for removed ones. A page omits nodes that the filter no longer selects. If a datacenter does
-// not answer, its nodes have their last reported state.
+// removed, if the filter asks for removed ones. A page omits nodes that the filter no longer selects. If a datacenter
+// does not answer, its nodes have their last reported state.
 func (v *View) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
 	list, err := v.Ledger.Nodes(ctx, filter, page)
 	if err != nil {
@@ -113,7 +113,8 @@ func (v *View) justRemoved(
 	return late, nil
 }
 
-// stored converts a node of the ledger. While its datacenter is disconnected, the liveness of an approved node is unknown.
+// stored converts a node of the ledger. While its datacenter is disconnected, the liveness of an approved node is
+// unknown.
 func (v *View) stored(n writ.Node) writ.Node {
 	_, connected := v.Links.Session(n.Datacenter)
 	if !connected && (n.Admission == writ.AdmissionApproved || n.Liveness == writ.LivenessReady) {

@@ -13,7 +13,9 @@ func (v *View) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
 	answers, err := v.QueuesWithAges(ctx)
 	return api.Views(answers, func(a Reply[[]link.QueueDepth]) api.DatacenterQueues {
 		depth := func(q link.QueueDepth) writ.QueueDepth { return q.QueueDepth }
-		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: api.Views(a.Answer, depth), Error: writ.AsError(a.Err)}
+		return api.DatacenterQueues{
+			Datacenter: a.ID, Name: a.Name, Queues: api.Views(a.Answer, depth), Error: writ.AsError(a.Err),
+		}
 	}), err
 }
 

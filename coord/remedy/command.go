@@ -19,7 +19,8 @@ const (
 	CancelRun       Verb = "run cancel"
 )
 
-// Command is a command line for a person, made of valid names only. Commands can be compared; the zero Command is empty.
+// Command is a command line for a person, made of valid names only. Commands can be compared; the zero Command is
+// empty.
 type Command struct {
 	Verb Verb
 	Line string // "writ node show n1 --dc ams1"
@@ -76,8 +77,8 @@ func Run(verb Verb, run writ.RunID) Command {
 	return Command{Verb: verb, Line: "writ " + string(verb) + " " + string(run)}
 }
 
-// ForNode returns the command for a node that takes no work: "writ node lost" if its state is lost or removed, otherwise
-// "writ node show". The state is a liveness or an admission.
+// ForNode returns the command for a node that takes no work: "writ node lost" if its state is lost or removed,
+// otherwise "writ node show". The state is a liveness or an admission.
 func ForNode(node, state, datacenter string) Command {
 	switch state {
 	case string(writ.LivenessLost), string(writ.AdmissionRemoved):

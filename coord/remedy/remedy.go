@@ -9,8 +9,8 @@ import (
 	"writ"
 )
 
-// For returns the command that helps a run or call waiting for a reason. It returns the zero Command if no command helps.
-// own is the id of the waiting run, and datacenter the name of its datacenter, which may be empty.
+// For returns the command that helps a run or call waiting for a reason. It returns the zero Command if no command
+// helps. own is the id of the waiting run, and datacenter the name of its datacenter, which may be empty.
 func For(why writ.Reason, own writ.RunID, datacenter string) Command {
 	switch why.Code {
 	case writ.ReasonAway, writ.ReasonFaulty, writ.ReasonConnect:
@@ -48,7 +48,8 @@ func release(h *writ.HoldReason) Command {
 
 // uncordon returns the command that opens the first closed node. Without one, only the list of nodes helps.
 func uncordon(unsuitable []writ.NodesReason, datacenter string) Command {
-	i := slices.IndexFunc(unsuitable, func(n writ.NodesReason) bool { return n.Code == writ.VerdictClosed && len(n.Names) > 0 })
+	i := slices.IndexFunc(unsuitable,
+		func(n writ.NodesReason) bool { return n.Code == writ.VerdictClosed && len(n.Names) > 0 })
 	if i < 0 {
 		return List(ListNodes)
 	}

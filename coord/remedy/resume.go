@@ -6,7 +6,8 @@ import (
 	"writ"
 )
 
-// ResumeHelps reports whether a resume of a failed run can end in another way than before. f is nil if its failure is unknown.
+// ResumeHelps reports whether a resume of a failed run can end in another way than before. f is nil if its failure is
+// unknown.
 func ResumeHelps(f *writ.Failure, deadline, now time.Time) bool {
 	switch {
 	case !deadline.IsZero() && !now.Before(deadline): // a resume does not move it
@@ -19,8 +20,8 @@ func ResumeHelps(f *writ.Failure, deadline, now time.Time) bool {
 	return resumeHelps(f.Code)
 }
 
-// EndsTheSameWay reports whether a run or call with this error fails again in every resume. The script, its signed header
-// or an existing resource must change first.
+// EndsTheSameWay reports whether a run or call with this error fails again in every resume. The script, its signed
+// header or an existing resource must change first.
 func EndsTheSameWay(code writ.Code) bool {
 	switch code {
 	case writ.CodeOperationNotAllowed, writ.CodeDestructiveDenied, writ.CodeArgumentsInvalid, writ.CodeTooLarge, writ.CodeScriptInvalid,

@@ -46,9 +46,10 @@ func (s *Store) PageAfter(ctx context.Context, caller string, after int) (Page, 
 		return Page{}, err
 	}
 	start := newest.Chain().PageStart(after)
-	return s.page(ctx, caller, fmt.Sprintf("%d/%d", start, newest.Version), newest, func(ctx context.Context) ([][]byte, error) {
-		return newest.Chain().Path(start, textOf(ctx, s.Ledger))
-	})
+	return s.page(ctx, caller, fmt.Sprintf("%d/%d", start, newest.Version), newest,
+		func(ctx context.Context) ([][]byte, error) {
+			return newest.Chain().Path(start, textOf(ctx, s.Ledger))
+		})
 }
 
 // NewestPage returns the page with the newest roster alone.
@@ -57,23 +58,29 @@ func (s *Store) NewestPage(ctx context.Context, caller string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	return s.page(ctx, caller, fmt.Sprintf("newest/%d", newest.Version), newest, func(ctx context.Context) ([][]byte, error) {
-		signed, err := s.Ledger.Roster(ctx, newest.Version)
-		return [][]byte{signed}, err
-	})
+	return s.page(ctx, caller, fmt.Sprintf("newest/%d", newest.Version), newest,
+		func(ctx context.Context) ([][]byte, error) {
+			signed, err := s.Ledger.Roster(ctx, newest.Version)
+			return [][]byte{signed}, err
+		})
 }
 
 // page returns the page of a key, and calls links if the page is not cached.
-func (s *Store) page(ctx context.Context, caller, key string, newest *identity.Roster, links func(context.Context) ([][]byte, error)) (Page, error) {
+func (s *Store) page(
+	ctx context.Context, caller, key string, newest *identity.Roster, links func(context.Context) ([][]byte, error),
+) (Page, error) {
 	lease, err := s.pages.Get(ctx, caller, key, func(ctx context.Context) ([]byte, error) {
 		signed, err := links(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(api.Rosters{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: signed})
+		return json.Marshal(api.Rosters{
+			Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: signed,
+		})
 	})
 	if errors.Is(err, pagecache.ErrBusy) {
-		err = writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")
+		err = writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").
+			WithHint("try again in a few seconds")
 	}
 	if err != nil {
 		return Page{}, err

@@ -61,7 +61,8 @@ func (s *Store) Newest(ctx context.Context) (*identity.Roster, error) {
 	defer s.adding.Unlock()
 	roster, err := s.load(ctx)
 	if err == nil && roster == nil {
-		err = writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster yet").WithHint("make a cluster with `writ init`")
+		err = writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster yet").
+			WithHint("make a cluster with `writ init`")
 	}
 	return roster, err
 }
@@ -141,7 +142,8 @@ func (s *Store) Add(ctx context.Context, link []byte) (version int, err error) {
 		return 0, err
 	}
 	s.adopt(previous, next)
-	s.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
+	s.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters),
+		"expires", next.Expires)
 	return next.Version, nil
 }
 
@@ -165,7 +167,8 @@ func (s *Store) verifyNext(previous *identity.Roster, link []byte) (*identity.Ro
 		return nil, err
 	}
 	if previous == nil && next.Cluster != s.Cluster {
-		return nil, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not accept the first roster of the cluster %s", next.Cluster).
+		return nil, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not accept the first roster of the cluster %s",
+			next.Cluster).
 			WithHint("start the coordinator with the cluster's id")
 	}
 	return next, nil

@@ -64,7 +64,8 @@ func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	}
 	o.step = began
 	r.Record(tracing.Span{
-		At: tracing.OfRun(id).Part(fmt.Sprintf("step %d", began.UnixMicro())), Name: "step", From: began, Until: written, Labels: map[string]string{"run": string(id)},
+		At: tracing.OfRun(id).Part(fmt.Sprintf("step %d", began.UnixMicro())), Name: "step", From: began, Until: written,
+		Labels: map[string]string{"run": string(id)},
 	})
 }
 
@@ -83,7 +84,8 @@ func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, why writ.Reas
 	}
 	if waited {
 		r.Record(tracing.Span{
-			At: at.Part(fmt.Sprintf("since %d", before.since.UnixMicro())), Name: causeOf(before.code), From: before.since, Until: now,
+			At: at.Part(fmt.Sprintf("since %d", before.since.UnixMicro())), Name: causeOf(before.code), From: before.since,
+			Until:  now,
 			Labels: map[string]string{"run": string(id), "reason": before.reason},
 		})
 		delete(o.waits, seq)

@@ -59,7 +59,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 // readOn records the events after one, and returns the last of them.
 func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	for {
-		events, more, err := r.Ledger.Events(ctx, after, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "call"}}, page)
+		events, more, err := r.Ledger.Events(ctx, after,
+			ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "call"}}, page)
 		if err != nil {
 			return after, err
 		}
@@ -91,7 +92,10 @@ func (r *Recorder) delivery(e *ledger.Event) {
 	in := e.Submission
 	s := tracing.Span{
 		At: tracing.OfRun(in.Run).Part("delivery"), Name: "deliver", From: in.Received, Until: e.Time,
-		Labels: map[string]string{"run": string(in.Run), "datacenter": r.DatacenterName(in.Datacenter), "signer": in.Signer, "state": string(in.State)},
+		Labels: map[string]string{
+			"run": string(in.Run), "datacenter": r.DatacenterName(in.Datacenter), "signer": in.Signer,
+			"state": string(in.State),
+		},
 	}
 	s.Fail(in.Error)
 	r.Record(s)
@@ -119,8 +123,8 @@ func (r *Recorder) run(e *ledger.Event) {
 	s := tracing.Span{
 		At: at, Name: run.Script, From: run.Accepted, Until: run.Ended,
 		Labels: map[string]string{
-			"run": string(run.ID), "datacenter": r.DatacenterName(e.Datacenter), "project": run.ProjectName, "deployment": run.Deployment,
-			"signer": run.Signer, "state": string(run.State),
+			"run": string(run.ID), "datacenter": r.DatacenterName(e.Datacenter), "project": run.ProjectName,
+			"deployment": run.Deployment, "signer": run.Signer, "state": string(run.State),
 		},
 	}
 	if f := run.Failure; f != nil {
@@ -157,8 +161,9 @@ func (r *Recorder) call(e *ledger.Event) {
 	s := tracing.Span{
 		At: at, Name: name, From: c.Planned, Until: c.Ended,
 		Labels: map[string]string{
-			"run": string(c.Run), "seq": strconv.Itoa(c.Seq), "operation": c.Operation, "position": c.Position, "state": string(c.State), "node": c.NodeName,
-			"driver": c.Driver, "attempt": strconv.Itoa(c.Attempt), "change": string(c.Change),
+			"run": string(c.Run), "seq": strconv.Itoa(c.Seq), "operation": c.Operation, "position": c.Position,
+			"state": string(c.State), "node": c.NodeName, "driver": c.Driver, "attempt": strconv.Itoa(c.Attempt),
+			"change": string(c.Change),
 		},
 	}
 	s.Fail(c.Error)
@@ -171,11 +176,15 @@ func (r *Recorder) call(e *ledger.Event) {
 	if taken.IsZero() {
 		taken = c.Ended
 	}
-	r.Record(tracing.Span{At: at.Part("queue"), Name: "queue", From: c.Queued, Until: taken, Labels: map[string]string{"node": c.NodeName}})
+	r.Record(tracing.Span{
+		At: at.Part("queue"), Name: "queue", From: c.Queued, Until: taken, Labels: map[string]string{"node": c.NodeName},
+	})
 	if !c.Started.IsZero() {
 		r.Record(tracing.Span{
 			At: attempt, Name: "carry out", From: c.Started, Until: c.Ended, Error: s.Error,
-			Labels: map[string]string{"node": c.NodeName, "attempt": strconv.Itoa(c.Attempt), "delivery": strconv.Itoa(c.Delivery)},
+			Labels: map[string]string{
+				"node": c.NodeName, "attempt": strconv.Itoa(c.Attempt), "delivery": strconv.Itoa(c.Delivery),
+			},
 		})
 	}
 }

@@ -28,7 +28,9 @@ type Config struct {
 // Ledger is the part of ledger.Events that streams read.
 type Ledger interface {
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
-	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error)
+	Events(
+		ctx context.Context, after int64, filter ledger.EventFilter, max int,
+	) (events []ledger.Event, more bool, err error)
 }
 
 // Server opens event streams.
@@ -43,7 +45,9 @@ type Server struct {
 func New(config Config) *Server {
 	return &Server{
 		Config: config, Streams: limit.Shares{Size: config.Max},
-		tail: &tail{ledger: config.Ledger, log: config.Log, stored: config.News.Next, limit: tailBytes, watched: make(chan struct{}, 1)},
+		tail: &tail{
+			ledger: config.Ledger, log: config.Log, stored: config.News.Next, limit: tailBytes, watched: make(chan struct{}, 1),
+		},
 	}
 }
 
@@ -51,7 +55,10 @@ func New(config Config) *Server {
 func (v *Server) Run(ctx context.Context) error { return v.tail.run(ctx) }
 
 // Open starts a stream after the event that the client named. Without one, standard chooses the position.
-func (v *Server) Open(ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64, standard func(oldest, newest int64) int64) (*Stream, error) {
+func (v *Server) Open(
+	ctx context.Context, filter ledger.EventFilter, topics []api.Topic, named *int64,
+	standard func(oldest, newest int64) int64,
+) (*Stream, error) {
 	for _, t := range topics {
 		if !t.Valid() {
 			return nil, writ.Errorf(writ.CodeBadRequest, "unknown topic %q", t).WithHint("topics are %v", ledger.Topics)

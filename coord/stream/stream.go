@@ -47,7 +47,8 @@ func (s *Stream) serve(w http.ResponseWriter) error {
 	leave, ok := s.server.Streams.Enter(remote)
 	if !ok {
 		// No number here: it would reveal the streams of other people.
-		return writ.Errorf(writ.CodeTooManyWatchers, "no more event streams for %s: too many are open", limit.NetworkOf(remote))
+		return writ.Errorf(writ.CodeTooManyWatchers, "no more event streams for %s: too many are open",
+			limit.NetworkOf(remote))
 	}
 	defer leave()
 	h := w.Header()
@@ -56,7 +57,8 @@ func (s *Stream) serve(w http.ResponseWriter) error {
 	h.Set("X-Accel-Buffering", "no") // otherwise a proxy buffers events
 	w.WriteHeader(http.StatusOK)
 	if err := s.flow(w); err != nil && s.ctx.Err() == nil {
-		s.server.Log.DebugContext(s.ctx, "event stream cut off", "request", access.RequestOf(s.ctx).ID, "after", s.after, "err", err)
+		s.server.Log.DebugContext(s.ctx, "event stream cut off", "request", access.RequestOf(s.ctx).ID, "after", s.after,
+			"err", err)
 	}
 	return nil
 }

@@ -94,7 +94,8 @@ func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // nodeKey.
 func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message {
 	switch {
-	case e.Submission != nil && (e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
+	case e.Submission != nil &&
+		(e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
 		return s.neverBegan(e)
 	case e.Run != nil && e.About != "" && e.Run.State.Ended():
 		return s.runEnded(e)
@@ -110,8 +111,9 @@ func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message 
 func (s *Sender) runEnded(e *ledger.Event) *Message {
 	r := e.Run
 	data := &Run{
-		ID: r.ID, State: ledger.State(r.State), Datacenter: s.DatacenterName(e.Datacenter), Project: s.ProjectName(e.Project), ProjectID: e.Project,
-		Deployment: r.Deployment, Script: r.Script, Signer: r.Signer, Started: r.Started, Ended: r.Ended, URL: s.PublicURL + "/runs/" + string(r.ID),
+		ID: r.ID, State: ledger.State(r.State), Datacenter: s.DatacenterName(e.Datacenter), Project: s.ProjectName(e.Project),
+		ProjectID: e.Project, Deployment: r.Deployment, Script: r.Script, Signer: r.Signer, Started: r.Started,
+		Ended: r.Ended, URL: s.PublicURL + "/runs/" + string(r.ID),
 	}
 	if f := r.Failure; f != nil {
 		data.Code, data.Error, data.Hint, data.Position = f.Code, f.Message, f.Hint, f.Position
@@ -123,8 +125,9 @@ func (s *Sender) runEnded(e *ledger.Event) *Message {
 func (s *Sender) neverBegan(e *ledger.Event) *Message {
 	in := e.Submission
 	data := &Run{
-		ID: in.Run, State: ledger.State(in.State), Datacenter: s.DatacenterName(in.Datacenter), Project: s.ProjectName(in.Project), ProjectID: in.Project,
-		Script: in.Script, Signer: in.Signer, Ended: e.Time.UTC(), URL: s.PublicURL + "/runs/" + string(in.Run),
+		ID: in.Run, State: ledger.State(in.State), Datacenter: s.DatacenterName(in.Datacenter),
+		Project: s.ProjectName(in.Project), ProjectID: in.Project, Script: in.Script, Signer: in.Signer, Ended: e.Time.UTC(),
+		URL: s.PublicURL + "/runs/" + string(in.Run),
 	}
 	if in.Error != nil {
 		data.Code, data.Error, data.Hint = in.Error.Code, in.Error.Message, in.Error.Hint
@@ -137,7 +140,10 @@ func (s *Sender) neverBegan(e *ledger.Event) *Message {
 // loss.
 func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Message {
 	n, key := e.Node, nodeKey(e.Datacenter, e.Node.ID)
-	data := &Node{ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat, URL: s.PublicURL + "/nodes/" + url.PathEscape(string(e.Datacenter)) + "/" + url.PathEscape(string(n.ID))}
+	data := &Node{
+		ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat,
+		URL: s.PublicURL + "/nodes/" + url.PathEscape(string(e.Datacenter)) + "/" + url.PathEscape(string(n.ID)),
+	}
 	since, was := lost[key]
 	switch {
 	case isLost(n):

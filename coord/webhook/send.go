@@ -50,7 +50,9 @@ const (
 
 // Ledger is the part of ledger.Ledger that a Sender needs.
 type Ledger interface {
-	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error)
+	Events(
+		ctx context.Context, after int64, filter ledger.EventFilter, max int,
+	) (events []ledger.Event, more bool, err error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
 	WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlace, error)
@@ -145,10 +147,12 @@ func (c *course) run(ctx context.Context) {
 		}
 		switch {
 		case errors.Is(err, errGone):
-			c.s.Log.ErrorContext(ctx, "webhook stopped until the coordinator restarts", "webhook", c.to.Name, "host", c.to.host(), "err", err)
+			c.s.Log.ErrorContext(ctx, "webhook stopped until the coordinator restarts", "webhook", c.to.Name,
+				"host", c.to.host(), "err", err)
 			return
 		case err != nil && ctx.Err() == nil:
-			c.s.Log.WarnContext(ctx, "read the events for a webhook; trying again", "webhook", c.to.Name, "err", err, "retry_in", lookAgain)
+			c.s.Log.WarnContext(ctx, "read the events for a webhook; trying again", "webhook", c.to.Name, "err", err,
+				"retry_in", lookAgain)
 		case more:
 			continue
 		}
@@ -181,7 +185,8 @@ func (c *course) begin(ctx context.Context) error {
 	case at != nil && at.Event >= oldest-1 && at.Event <= newest:
 		c.at = *at
 	case at != nil && at.Event < oldest-1:
-		c.s.Log.WarnContext(ctx, "a webhook missed events that the ledger has pruned", "webhook", c.to.Name, "events", oldest-1-at.Event)
+		c.s.Log.WarnContext(ctx, "a webhook missed events that the ledger has pruned", "webhook", c.to.Name,
+			"events", oldest-1-at.Event)
 		c.at = ledger.WebhookPlace{Event: oldest - 1, Lost: at.Lost}
 	default:
 		c.at.Event = newest
@@ -230,7 +235,8 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	events, more, err := c.s.Ledger.Events(ctx, c.at.Event, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "node"}}, page)
+	events, more, err := c.s.Ledger.Events(ctx, c.at.Event,
+		ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "node"}}, page)
 	if err != nil {
 		return false, err
 	}
@@ -303,7 +309,8 @@ func (c *course) tell(ctx context.Context, m *Message) error {
 		c.s.Tried(c.to.Name, Again)
 		pause = max(pause, c.s.pause(n))
 		if n == 1 || pause >= longest {
-			c.s.Log.WarnContext(ctx, "send to a webhook; trying again", "webhook", c.to.Name, "host", c.to.host(), "type", m.Type, "message", m.ID, "err", err, "retry_in", pause)
+			c.s.Log.WarnContext(ctx, "send to a webhook; trying again", "webhook", c.to.Name, "host", c.to.host(),
+				"type", m.Type, "message", m.ID, "err", err, "retry_in", pause)
 		}
 		if err := sleep.For(ctx, pause); err != nil {
 			return err

@@ -41,26 +41,31 @@ const secretPrefix = "whsec_"
 
 // ended lists the final states of a run.
 var ended = []ledger.State{
-	ledger.State(writ.RunSucceeded), ledger.State(writ.RunFailed), ledger.State(writ.RunCancelled), ledger.State(writ.RunExpired), ledger.StateRefused,
+	ledger.State(writ.RunSucceeded), ledger.State(writ.RunFailed), ledger.State(writ.RunCancelled),
+	ledger.State(writ.RunExpired), ledger.StateRefused,
 }
 
 // Read reads the endpoints and their secrets from a settings file of the operator (YAML). Unknown fields are errors.
 func Read(path string) ([]Endpoint, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the settings of webhooks cannot be read: %v", err).WithHint("docs/manual/webhooks.md shows such a file")
+		return nil, writ.Errorf(writ.CodeUsage, "the settings of webhooks cannot be read: %v", err).
+			WithHint("docs/manual/webhooks.md shows such a file")
 	}
 	var s settings
 	if err := yamltext.Decode(text, &s); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%s cannot be read: %v", path, err).WithHint("docs/manual/webhooks.md has all fields")
+		return nil, writ.Errorf(writ.CodeUsage, "%s cannot be read: %v", path, err).
+			WithHint("docs/manual/webhooks.md has all fields")
 	}
 	if len(s.Webhooks) == 0 {
-		return nil, writ.Errorf(writ.CodeUsage, "%s names no webhook", path).WithHint("docs/manual/webhooks.md shows such a file")
+		return nil, writ.Errorf(writ.CodeUsage, "%s names no webhook", path).
+			WithHint("docs/manual/webhooks.md shows such a file")
 	}
 	for i := range s.Webhooks {
 		e := &s.Webhooks[i]
 		if slices.ContainsFunc(s.Webhooks[:i], func(o Endpoint) bool { return o.Name == e.Name }) {
-			return nil, writ.Errorf(writ.CodeUsage, "%s names the webhook %q twice", path, e.Name).WithHint("give each a name of its own")
+			return nil, writ.Errorf(writ.CodeUsage, "%s names the webhook %q twice", path, e.Name).
+				WithHint("give each a name of its own")
 		}
 		if err := e.check(); err != nil {
 			return nil, err
@@ -75,23 +80,28 @@ func Read(path string) ([]Endpoint, error) {
 // check returns an error if a setting is invalid.
 func (e *Endpoint) check() error {
 	if !writ.ValidName(e.Name) {
-		return writ.Errorf(writ.CodeUsage, "%q is not the name of a webhook", e.Name).WithHint("use small letters, digits and hyphens, as in chat-ops")
+		return writ.Errorf(writ.CodeUsage, "%q is not the name of a webhook", e.Name).
+			WithHint("use small letters, digits and hyphens, as in chat-ops")
 	}
 	u, err := url.Parse(e.URL)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return writ.Errorf(writ.CodeUsage, "the webhook %s has no address that can be used", e.Name).WithHint("it looks like https://hooks.example.org/writ")
+		return writ.Errorf(writ.CodeUsage, "the webhook %s has no address that can be used", e.Name).
+			WithHint("it looks like https://hooks.example.org/writ")
 	case u.Scheme == "http" && !reach.Loopback(u.Hostname()), u.Scheme != "http" && u.Scheme != "https":
-		return writ.Errorf(writ.CodeUsage, "the webhook %s has an address without https", e.Name).WithHint("http:// is allowed on loopback only: other people could read the messages")
+		return writ.Errorf(writ.CodeUsage, "the webhook %s has an address without https", e.Name).
+			WithHint("http:// is allowed on loopback only: other people could read the messages")
 	}
 	for _, t := range e.Types {
 		if !slices.Contains(Types, t) || t == Test {
-			return writ.Errorf(writ.CodeUsage, "the webhook %s wants messages of the type %q", e.Name, t).WithHint("there are %s", typesText())
+			return writ.Errorf(writ.CodeUsage, "the webhook %s wants messages of the type %q", e.Name, t).
+				WithHint("there are %s", typesText())
 		}
 	}
 	for _, state := range e.States {
 		if !slices.Contains(ended, state) {
-			return writ.Errorf(writ.CodeUsage, "the webhook %s wants runs that end as %q", e.Name, state).WithHint("runs end as %v", ended)
+			return writ.Errorf(writ.CodeUsage, "the webhook %s wants runs that end as %q", e.Name, state).
+				WithHint("runs end as %v", ended)
 		}
 	}
 	return nil
@@ -101,7 +111,8 @@ func (e *Endpoint) check() error {
 func (e *Endpoint) readSecrets(dir string) error {
 	if e.SecretFile == "" {
 		return writ.Errorf(writ.CodeUsage, "the webhook %s has no secret_file", e.Name).
-			WithHint(`make one that only its owner reads: (umask 077; echo "whsec_$(openssl rand -base64 32)" > %s.secret)`, e.Name)
+			WithHint(`make one that only its owner reads: (umask 077; echo "whsec_$(openssl rand -base64 32)" > %s.secret)`,
+				e.Name)
 	}
 	path := e.SecretFile
 	if !filepath.IsAbs(path) {
@@ -112,7 +123,8 @@ func (e *Endpoint) readSecrets(dir string) error {
 		return writ.Errorf(writ.CodeUsage, "the secret of the webhook %s cannot be read: %v", e.Name, err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && info.Mode().IsRegular() && os.PathSeparator == '/' {
-		return writ.Errorf(writ.CodeUsage, "others can read the secret of the webhook %s in %s", e.Name, path).WithHint("chmod 600 %s", path)
+		return writ.Errorf(writ.CodeUsage, "others can read the secret of the webhook %s in %s", e.Name, path).
+			WithHint("chmod 600 %s", path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -123,12 +135,14 @@ func (e *Endpoint) readSecrets(dir string) error {
 		// 24 bytes, the minimum of Standard Webhooks.
 		if err != nil || !strings.HasPrefix(secret, secretPrefix) || len(secret) < len(secretPrefix)+32 {
 			return writ.Errorf(writ.CodeUsage, "%s has a secret of another form", path).
-				WithHint("it is %s and the base64 of 24 to 64 random bytes: echo \"%s$(openssl rand -base64 32)\"", secretPrefix, secretPrefix)
+				WithHint("it is %s and the base64 of 24 to 64 random bytes: echo \"%s$(openssl rand -base64 32)\"", secretPrefix,
+					secretPrefix)
 		}
 		e.secrets = append(e.secrets, signer)
 	}
 	if len(e.secrets) == 0 {
-		return writ.Errorf(writ.CodeUsage, "%s has no secret", path).WithHint("write a line for each: echo \"%s$(openssl rand -base64 32)\"", secretPrefix)
+		return writ.Errorf(writ.CodeUsage, "%s has no secret", path).
+			WithHint("write a line for each: echo \"%s$(openssl rand -base64 32)\"", secretPrefix)
 	}
 	return nil
 }
@@ -154,7 +168,8 @@ func (e *Endpoint) wants(m *Message) bool {
 	}
 	switch data := m.Data.(type) {
 	case *Run:
-		return (listed(e.Projects, data.Project) || listed(e.Projects, string(data.ProjectID))) && listed(e.Datacenters, data.Datacenter) && (len(e.States) == 0 || slices.Contains(e.States, data.State))
+		return (listed(e.Projects, data.Project) || listed(e.Projects, string(data.ProjectID))) &&
+			listed(e.Datacenters, data.Datacenter) && (len(e.States) == 0 || slices.Contains(e.States, data.State))
 	case *Node:
 		return listed(e.Datacenters, data.Datacenter)
 	default:

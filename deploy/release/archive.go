@@ -33,7 +33,9 @@ func (s *source) archive(b *builds, p program, target string) error {
 		if err != nil {
 			return fmt.Errorf("pack %s: %w", target, err)
 		}
-		if err := w.WriteHeader(&tar.Header{Name: path.Join(top, f.name), Size: int64(len(data)), Mode: f.mode, ModTime: s.made, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name: path.Join(top, f.name), Size: int64(len(data)), Mode: f.mode, ModTime: s.made, Format: tar.FormatPAX,
+		}); err != nil {
 			return fmt.Errorf("pack %s: %w", target, err)
 		}
 		if _, err := w.Write(data); err != nil {

@@ -51,7 +51,9 @@ type builds struct {
 }
 
 // compilers lists the C compilers for the drivers that need one. On other platforms, these drivers are not built in.
-var compilers = map[platform]string{{"linux", "amd64"}: "x86_64-linux-gnu-gcc", {"linux", "arm64"}: "aarch64-linux-gnu-gcc"}
+var compilers = map[platform]string{
+	{"linux", "amd64"}: "x86_64-linux-gnu-gcc", {"linux", "arm64"}: "aarch64-linux-gnu-gcc",
+}
 
 // build builds writ for each platform. The caller removes the directory.
 func (s *source) build(ctx context.Context, platforms []platform) (*builds, error) {
@@ -85,7 +87,8 @@ func (s *source) compile(ctx context.Context, p program) error {
 		flags += ` -linkmode external -extldflags "-static"`
 		environ = append(environ, "CGO_ENABLED=1", "CC="+compiler)
 	} else if p.OS == "linux" {
-		fmt.Fprintf(s.progress, "warning: %s is not on PATH, so writ for %s has no driver for btrfs\n", compilers[p.platform], p)
+		fmt.Fprintf(s.progress, "warning: %s is not on PATH, so writ for %s has no driver for btrfs\n", compilers[p.platform],
+			p)
 	}
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", p.path, "./cmd/writ")
 	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, environ, s.progress, s.progress

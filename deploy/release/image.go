@@ -61,8 +61,10 @@ func (s *source) imageOf(p program) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	image, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), mutate.Addendum{
-		Layer: layer, History: v1.History{Created: v1.Time{Time: s.made}, CreatedBy: "writ " + s.version}, MediaType: types.OCILayer,
+	image, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON), mutate.Addendum{
+		Layer: layer, History: v1.History{Created: v1.Time{Time: s.made}, CreatedBy: "writ " + s.version},
+		MediaType: types.OCILayer,
 	})
 	if err != nil {
 		return nil, err
@@ -74,11 +76,13 @@ func (s *source) imageOf(p program) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = p.OS, p.Arch, v1.Time{Time: s.made}
 	config.Config = v1.Config{
-		Entrypoint: []string{"/usr/bin/writ"}, User: fmt.Sprintf("%d:%d", containerUser, containerUser), WorkingDir: containerData,
-		Env:     []string{"PATH=/usr/bin", "HOME=" + containerData},
-		Volumes: map[string]struct{}{containerData: {}},
+		Entrypoint: []string{"/usr/bin/writ"}, User: fmt.Sprintf("%d:%d", containerUser, containerUser),
+		WorkingDir: containerData,
+		Env:        []string{"PATH=/usr/bin", "HOME=" + containerData},
+		Volumes:    map[string]struct{}{containerData: {}},
 		Labels: map[string]string{
-			"org.opencontainers.image.title": "writ", "org.opencontainers.image.version": s.bare(), "org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.title": "writ", "org.opencontainers.image.version": s.bare(),
+			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}
 	return mutate.ConfigFile(image, config)
@@ -100,7 +104,11 @@ func (s *source) layer(p program) (v1.Layer, error) {
 	}{
 		{"etc/", 0o755, 0, nil},
 		{"etc/group", 0o644, 0, fmt.Appendf(nil, "root:x:0:\nwrit:x:%d:\n", containerUser)},
-		{"etc/passwd", 0o644, 0, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nwrit:x:%d:%[1]d:writ:%s:/sbin/nologin\n", containerUser, containerData)},
+		{
+			"etc/passwd", 0o644, 0,
+			fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nwrit:x:%d:%[1]d:writ:%s:/sbin/nologin\n", containerUser,
+				containerData),
+		},
 		{"tmp/", 0o1777, 0, nil},
 		{"usr/", 0o755, 0, nil},
 		{"usr/bin/", 0o755, 0, nil},
@@ -109,7 +117,10 @@ func (s *source) layer(p program) (v1.Layer, error) {
 		{"var/lib/", 0o755, 0, nil},
 		{"var/lib/writ/", 0o700, containerUser, nil},
 	} {
-		header := &tar.Header{Name: f.name, Mode: f.mode, Uid: f.user, Gid: f.user, Size: int64(len(f.data)), ModTime: s.made, Format: tar.FormatPAX, Typeflag: tar.TypeReg}
+		header := &tar.Header{
+			Name: f.name, Mode: f.mode, Uid: f.user, Gid: f.user, Size: int64(len(f.data)), ModTime: s.made,
+			Format: tar.FormatPAX, Typeflag: tar.TypeReg,
+		}
 		if f.data == nil {
 			header.Typeflag = tar.TypeDir
 		}
@@ -123,7 +134,9 @@ func (s *source) layer(p program) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
 }
 
 // tarOf packs a directory, with files sorted by name.
@@ -142,7 +155,9 @@ func (s *source) tarOf(dir string) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: s.made, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: s.made, Format: tar.FormatPAX,
+		}); err != nil {
 			return err
 		}
 		_, err = w.Write(data)

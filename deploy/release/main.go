@@ -35,7 +35,8 @@ func run(ctx context.Context, args []string) error {
 	version := f.String("version", "", "version, like v1.2.3; the tag of the commit if not given")
 	source := f.String("source", ".", "directory of writ's source, a clone without changes")
 	out := f.String("out", "dist", "directory for the files, which must be empty or not exist")
-	platforms := f.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "operating systems and processors")
+	platforms := f.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64",
+		"operating systems and processors")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -42,14 +42,17 @@ func (s *source) hostPackage(b *builds, p program, format, target string) error 
 		return fmt.Errorf("list the files of %s: %w", target, err)
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
-		Name: "writ", Arch: p.Arch, Platform: p.OS, Version: s.version, VersionSchema: "semver", Section: "admin", Priority: "optional",
-		Maintainer: "The writ authors", License: "Apache-2.0", MTime: s.made, DisableGlobbing: true,
+		Name: "writ", Arch: p.Arch, Platform: p.OS, Version: s.version, VersionSchema: "semver", Section: "admin",
+		Priority: "optional", Maintainer: "The writ authors", License: "Apache-2.0", MTime: s.made, DisableGlobbing: true,
 		Description: "Runs signed scripts in your datacenters\nwrit runs virtual machines, containers, volumes, networks and databases from small scripts that people and\nCI jobs sign with their SSH keys. This package has its one program, and units for all daemons.",
 		Overridables: nfpm.Overridables{
 			Contents: contents,
 			Scripts:  scripts(scratch),
-			RPM:      nfpm.RPM{Group: "Applications/System", Summary: "Runs signed scripts in your datacenters", Compression: "zstd", BuildHost: "writ"},
-			Deb:      nfpm.Deb{Compression: "zstd"}, // supported since Debian 12
+			RPM: nfpm.RPM{
+				Group: "Applications/System", Summary: "Runs signed scripts in your datacenters", Compression: "zstd",
+				BuildHost: "writ",
+			},
+			Deb: nfpm.Deb{Compression: "zstd"}, // supported since Debian 12
 		},
 	})
 	if format == "deb" {
@@ -78,19 +81,28 @@ func (s *source) hostPackage(b *builds, p program, format, target string) error 
 // scripts returns paths of the scripts, because nfpm reads them from files.
 func scripts(scratch string) nfpm.Scripts {
 	path := func(name string) string { return filepath.Join(scratch, name+".sh") }
-	return nfpm.Scripts{PreInstall: path("preinstall"), PostInstall: path("postinstall"), PreRemove: path("preremove"), PostRemove: path("postremove")}
+	return nfpm.Scripts{
+		PreInstall: path("preinstall"), PostInstall: path("postinstall"), PreRemove: path("preremove"),
+		PostRemove: path("postremove"),
+	}
 }
 
 // installed lists the files of a package. Files that differ from the source are written to scratch.
 func (s *source) installed(b *builds, p program, scratch string) (files.Contents, error) {
-	for name, text := range map[string]string{"preinstall": preinstall, "postinstall": postinstall, "preremove": preremove, "postremove": postremove} {
+	for name, text := range map[string]string{
+		"preinstall": preinstall, "postinstall": postinstall, "preremove": preremove, "postremove": postremove,
+	} {
 		if err := os.WriteFile(filepath.Join(scratch, name+".sh"), []byte(text), 0o644); err != nil {
 			return nil, err
 		}
 	}
 	var list files.Contents
 	add := func(from, to, kind, owners string, mode os.FileMode) {
-		list = append(list, &files.Content{Source: from, Destination: to, Type: kind, FileInfo: &files.ContentFileInfo{Owner: "root", Group: owners, Mode: mode, MTime: s.made}})
+		list = append(list,
+			&files.Content{
+				Source: from, Destination: to, Type: kind,
+				FileInfo: &files.ContentFileInfo{Owner: "root", Group: owners, Mode: mode, MTime: s.made},
+			})
 	}
 	add(p.path, "/usr/bin/writ", "", "root", 0o755)
 	add("", "/etc/writ", files.TypeDir, group, 0o750)

@@ -198,14 +198,16 @@ func (c *Config) Missing(joined bool) error {
 	switch {
 	case len(c.Supervisors) == 0:
 		return writ.Errorf(writ.CodeUsage, "the address of the supervisor's node API is missing").
-			WithHint("%ssupervisor=https://HOST:7441 on the command line of the kernel, or `writ efi build --supervisor`", prefix)
+			WithHint("%ssupervisor=https://HOST:7441 on the command line of the kernel, or `writ efi build --supervisor`",
+				prefix)
 	case c.Redis == "":
 		return writ.Errorf(writ.CodeUsage, "the address of the datacenter's Redis is missing").
 			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`",
 				prefix)
 	case c.Join == "" && c.Cluster == "" && !joined:
 		return writ.Errorf(writ.CodeUsage, "the join token is missing").
-			WithHint("`writ token create` makes one; give it as %s=TOKEN in a credential, or give %s=ID and approve the machine", joinWord, clusterWord)
+			WithHint("`writ token create` makes one; give it as %s=TOKEN in a credential, or give %s=ID and approve the machine",
+				joinWord, clusterWord)
 	}
 	return nil
 }

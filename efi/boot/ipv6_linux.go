@@ -66,7 +66,10 @@ func (n *network) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 			return nil, fmt.Errorf("prepare %s for IPv6: %w", c.name(), err)
 		}
 	}
-	s := &ipv6Watch{network: n, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{}, taken: make(chan netip.Addr, 1)}
+	s := &ipv6Watch{
+		network: n, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{},
+		taken: make(chan netip.Addr, 1),
+	}
 	if err := s.subscribe(); err != nil {
 		return nil, fmt.Errorf("watch the addresses of %s: %w", c.name(), err)
 	}

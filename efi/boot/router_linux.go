@@ -33,7 +33,9 @@ type advertisement struct {
 // hearRouters returns the router advertisements that a card receives, until done is closed. The card may still be down.
 func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement, error) {
 	attrs := link.Attrs()
-	conn, _, err := ndp.Listen(&net.Interface{Index: attrs.Index, MTU: attrs.MTU, Name: attrs.Name, HardwareAddr: attrs.HardwareAddr}, ndp.Unspecified)
+	conn, _, err := ndp.Listen(&net.Interface{
+		Index: attrs.Index, MTU: attrs.MTU, Name: attrs.Name, HardwareAddr: attrs.HardwareAddr,
+	}, ndp.Unspecified)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,9 @@ func (n *network) enterVLAN(c *card) error {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.ParentIndex = fmt.Sprintf("%s.%d", c.name(), n.config.VLAN), c.link.Attrs().Index
-	if err := netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: n.config.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}); err != nil {
+	if err := netlink.LinkAdd(&netlink.Vlan{
+		LinkAttrs: attrs, VlanId: n.config.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q,
+	}); err != nil {
 		return vlanError(c.name(), n.config.VLAN, err)
 	}
 	inside, err := netlink.LinkByName(attrs.Name)

@@ -84,7 +84,9 @@ func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package
 }
 
 // eachFile calls do for each file of a member. compression is the suffix of the member's name.
-func eachFile(in io.Reader, member, compression string, do func(header *tar.Header, name string, content io.Reader) error) (err error) {
+func eachFile(
+	in io.Reader, member, compression string, do func(header *tar.Header, name string, content io.Reader) error,
+) (err error) {
 	switch compression {
 	case "":
 	case ".gz":
@@ -156,7 +158,9 @@ func (p *Package) readControl(_ *tar.Header, name string, content io.Reader) err
 }
 
 // unpack extracts a file or link if it is wanted.
-func (p *Package) unpack(header *tar.Header, name string, content io.Reader, into *os.Root, wanted func(string) bool) error {
+func (p *Package) unpack(
+	header *tar.Header, name string, content io.Reader, into *os.Root, wanted func(string) bool,
+) error {
 	if !slices.Contains(unpacked, header.Typeflag) || !wanted(name) {
 		return nil
 	}

@@ -31,7 +31,8 @@ func lackError(lacking []lack) error {
 			" ")+". If apt does not find a package, append t64 to its name")
 	}
 	if len(unknown) > 0 {
-		hints = append(hints, "`apt-file search "+unknown[0]+"` names the package of a library: download it to the directory of --packages")
+		hints = append(hints,
+			"`apt-file search "+unknown[0]+"` names the package of a library: download it to the directory of --packages")
 	}
 	return writ.Errorf(writ.CodeNotFound, "the packages lack libraries: %s", strings.Join(texts, ", ")).
 		WithHint("%s", strings.Join(hints, "; "))

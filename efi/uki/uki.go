@@ -106,7 +106,8 @@ func addSections(file []byte, more []section) ([]byte, error) {
 		}
 	}
 	head := binary.LittleEndian.Uint32(file[atPointer:]) // debug/pe has validated it
-	headers := head + atOptional + uint32(binary.LittleEndian.Uint16(file[head+atOptionalSize:])) + sectionHeaderLen*uint32(len(image.Sections))
+	headers := head + atOptional + uint32(binary.LittleEndian.Uint16(file[head+atOptionalSize:])) +
+		sectionHeaderLen*uint32(len(image.Sections))
 	if room := min(first, optional.SizeOfHeaders); headers+sectionHeaderLen*uint32(len(more)) > room {
 		return nil, badStub("its header has no room for %d more sections", len(more))
 	}

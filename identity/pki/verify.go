@@ -154,7 +154,8 @@ func (v *Verifier) within(name Name, from, until time.Time) error {
 	now := v.Now
 	switch {
 	case now.Before(from):
-		return writ.Errorf(writ.CodeCertificateNotYetValid, "the certificate of the %s begins at %s, and the clock of this machine says %s: one of the clocks is wrong by %s or more",
+		return writ.Errorf(writ.CodeCertificateNotYetValid,
+			"the certificate of the %s begins at %s, and the clock of this machine says %s: one of the clocks is wrong by %s or more",
 			name.Role, clock(from), clock(now), from.Sub(now).Round(time.Minute)).
 			WithHint("set the clock of this machine or of the peer")
 	case !now.Before(until):

@@ -103,7 +103,8 @@ func Open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
 	value, err := open(ciphertext, label, reader)
 	if err != nil {
 		e := writ.Errorf(writ.CodeSecretUnreadable, "the secret %s cannot be opened", label).
-			WithHint("`writ secret set %s` encrypts it again; a node that cannot open it has lost its key and must join again", label.Name)
+			WithHint("`writ secret set %s` encrypts it again; a node that cannot open it has lost its key and must join again",
+				label.Name)
 		e.Err = err
 		return "", e
 	}

@@ -73,7 +73,8 @@ func (c *check) packages() {
 			case !ours && folder == "." && !isStandard(imp.path):
 				c.report("%s: the root package imports %s; it may import the standard library only", imp.at, imp.path)
 			case ours && !c.plan.allows(from, folder, target):
-				c.report("%s: %s imports %s, which the row of %s does not allow", imp.at, display(folder), display(target), display(from.name()))
+				c.report("%s: %s imports %s, which the row of %s does not allow", imp.at, display(folder), display(target),
+					display(from.name()))
 			}
 		}
 	}
@@ -103,7 +104,8 @@ func (c *check) outside() {
 				}
 				i := slices.IndexFunc(rule.onlyIn, func(place string) bool { return under(folder, place) })
 				if i < 0 {
-					c.report("%s: %s imports %s, which is for %s only", imp.at, display(folder), imp.path, strings.Join(rule.onlyIn, ", "))
+					c.report("%s: %s imports %s, which is for %s only", imp.at, display(folder), imp.path,
+						strings.Join(rule.onlyIn, ", "))
 					continue
 				}
 				place := rule.onlyIn[i]
@@ -115,7 +117,8 @@ func (c *check) outside() {
 		}
 		for _, importing := range files {
 			if rule.oneFile && len(importing) > 1 {
-				c.report("%s is imported by %s; it belongs into one file", rule.what, strings.Join(slices.Sorted(maps.Keys(importing)), " and "))
+				c.report("%s is imported by %s; it belongs into one file", rule.what,
+					strings.Join(slices.Sorted(maps.Keys(importing)), " and "))
 			}
 		}
 	}

@@ -72,7 +72,8 @@ func readPlan(tree fs.FS) (*plan, error) {
 			return nil, fmt.Errorf("%s: the row %q of Outside is not: imports, folders, why", planFile, cells[0])
 		}
 		for _, what := range names(cells[0]) {
-			p.outside = append(p.outside, rule{what: what, onlyIn: names(cells[1]), oneFile: strings.Contains(cells[1], "one file")})
+			p.outside = append(p.outside,
+				rule{what: what, onlyIn: names(cells[1]), oneFile: strings.Contains(cells[1], "one file")})
 		}
 	}
 	if len(p.rows) == 0 || len(p.outside) == 0 {

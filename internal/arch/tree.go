@@ -116,7 +116,10 @@ func readSource(tree fs.FS) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{}, proofs: map[string][]Proof{}}
+	s := &source{
+		tree: tree, module: modfile.ModulePath(mod), packages: map[string]*pkg{}, tests: map[string][]string{},
+		proofs: map[string][]Proof{},
+	}
 	if s.module == "" {
 		return nil, errors.New("go.mod names no module")
 	}

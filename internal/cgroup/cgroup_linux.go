@@ -81,7 +81,8 @@ func (g *Groups) Bound(group string, b Bounds) error {
 	}
 	for _, f := range g.files(group, b) {
 		err := os.WriteFile(f.path, []byte(f.text), 0)
-		if err != nil && !(f.lax && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EINVAL))) {
+		if err != nil &&
+			!(f.lax && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EINVAL))) {
 			return err
 		}
 	}

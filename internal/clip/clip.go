@@ -1,5 +1,5 @@
-// Package clip shortens texts that another process, a script or a person chose, before they are stored or shown. It does
-// not escape them.
+// Package clip shortens texts that another process, a script or a person chose, before they are stored or shown. It
+// does not escape them.
 package clip
 
 import "strings"
@@ -16,8 +16,8 @@ func Text(text string, limit int) string {
 	return Prefix(text, limit) + mark
 }
 
-// Prefix shortens a text to the complete characters in its first limit bytes. It also drops invalid bytes of a text that
-// it shortens. A text within the limit is returned unchanged.
+// Prefix shortens a text to the complete characters in its first limit bytes. It also drops invalid bytes of a text
+// that it shortens. A text within the limit is returned unchanged.
 func Prefix(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -216,7 +216,8 @@ func (a *Accounts) Mapped() error {
 func (a *Accounts) mapped(text string) bool {
 	for line := range strings.Lines(text) {
 		var inside, outside, count uint64
-		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && inside <= uint64(a.SharedGroup) && uint64(a.Last) < inside+count {
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && inside <= uint64(a.SharedGroup) &&
+			uint64(a.Last) < inside+count {
 			return true
 		}
 	}
@@ -244,7 +245,8 @@ func Usable(programs, devices []string) error {
 			}
 		}
 		if err != nil {
-			faults, fixes = append(faults, err.Error()), append(fixes, "put "+name+" where every user may execute it: /usr/local/bin")
+			faults, fixes = append(faults,
+				err.Error()), append(fixes, "put "+name+" where every user may execute it: /usr/local/bin")
 		}
 	}
 	for _, path := range devices {
@@ -263,7 +265,8 @@ func Usable(programs, devices []string) error {
 func DeviceFix(path string) string {
 	name := filepath.Base(path)
 	if path == "/dev/net/tun" {
-		return "chmod 666 " + path + "; where no udev does that at each start: echo 'c! " + path + " 0666 root root - 10:200' > /etc/tmpfiles.d/" + name + ".conf"
+		return "chmod 666 " + path + "; where no udev does that at each start: echo 'c! " + path +
+			" 0666 root root - 10:200' > /etc/tmpfiles.d/" + name + ".conf"
 	}
 	return fmt.Sprintf("groupadd -rf %[1]s; chgrp %[1]s %[2]s; chmod 660 %[2]s; so that it stays: echo 'KERNEL==\"%[1]s\", GROUP=\"%[1]s\", MODE=\"0660\"' > /etc/udev/rules.d/65-%[1]s.rules", name, path)
 }

@@ -40,5 +40,8 @@ func (a *Accounts) Claim(path string) (io.Closer, error) {
 
 // lock returns a lock on the bytes of the numbers.
 func (a *Accounts) lock() *unix.Flock_t {
-	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: int64(a.SharedGroup), Len: int64(a.Last) - int64(a.SharedGroup) + 1}
+	return &unix.Flock_t{
+		Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: int64(a.SharedGroup),
+		Len: int64(a.Last) - int64(a.SharedGroup) + 1,
+	}
 }

@@ -70,7 +70,9 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 		}
 	}
 	if in.User != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.SharedGroup)}
+		cmd.SysProcAttr.Credential = &syscall.Credential{
+			Uid: in.User, Gid: in.User, Groups: append(deviceGroups(in.Devices), in.SharedGroup),
+		}
 	}
 	if in.User != 0 || in.Sandbox != nil {
 		if err := dropCapabilities(); err != nil {

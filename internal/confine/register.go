@@ -18,7 +18,9 @@ type Register struct {
 // Choose returns a user for a name. The user has no other name: neither in the records, nor in a choice that is not
 // recorded yet, nor as the group of a directory in dir (which has one per name), nor as the user of a running process
 // of this host.
-func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]string, error), dir string) (uint32, error) {
+func (r *Register) Choose(
+	a *Accounts, name string, recorded func() (map[uint32]string, error), dir string,
+) (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	used, err := recorded()

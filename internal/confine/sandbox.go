@@ -36,5 +36,6 @@ type Limits struct {
 
 // libraries are the library directories of systems. Missing ones are ignored.
 var libraries = []string{
-	"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
+	"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store",
+	"/etc/ld.so.cache",
 }

@@ -160,7 +160,8 @@ func allow(rules int, path string, handled uint64) error {
 
 func allowAt(rules, at int, access uint64) error {
 	rule := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(at)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH,
+		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -177,7 +178,10 @@ func (l Limits) wrap(cmd *exec.Cmd, user uint32) {
 	for _, limit := range []struct {
 		flag  string
 		value uint64
-	}{{"d", (l.Memory + 1023) / 1024}, {"f", (l.FileSize + block - 1) / block}, {"t", uint64((l.CPU + time.Second - 1) / time.Second)}, {"n", l.Files}} {
+	}{
+		{"d", (l.Memory + 1023) / 1024}, {"f", (l.FileSize + block - 1) / block},
+		{"t", uint64((l.CPU + time.Second - 1) / time.Second)}, {"n", l.Files},
+	} {
 		if limit.value > 0 {
 			script += fmt.Sprintf(" && ulimit -%s %d", limit.flag, limit.value)
 		}

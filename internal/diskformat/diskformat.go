@@ -49,11 +49,26 @@ var signatures = []signature{
 	{0, "070702", Format{"a cpio archive", "use it as the initramfs of a machine, not as a disk", true}},
 	{0x202, "HdrS", Format{"a Linux kernel", "use it as the kernel of a machine, not as a disk", true}},
 	{0, "\x7fELF", Format{"an ELF program", "use it as the kernel of a machine, not as a disk", true}},
-	{257, "ustar", Format{"a tar archive", "unpack it (tar xf FILE), and fetch the disk in it with its own SHA-256", false}},
-	{0, "PK\x03\x04", Format{"a zip archive", "unpack it (unzip FILE), and fetch the disk in it with its own SHA-256", false}},
-	{0, "7z\xbc\xaf\x27\x1c", Format{"a 7z archive", "unpack it (7z x FILE), and fetch the disk in it with its own SHA-256", false}},
-	{0, "Rar!\x1a\x07", Format{"a rar archive", "unpack it (unrar x FILE), and fetch the disk in it with its own SHA-256", false}},
-	{0, "MSCF\x00\x00\x00\x00", Format{"a cabinet archive", "unpack it (cabextract FILE), and fetch the disk in it with its own SHA-256", false}},
+	{
+		257, "ustar",
+		Format{"a tar archive", "unpack it (tar xf FILE), and fetch the disk in it with its own SHA-256", false},
+	},
+	{
+		0, "PK\x03\x04",
+		Format{"a zip archive", "unpack it (unzip FILE), and fetch the disk in it with its own SHA-256", false},
+	},
+	{
+		0, "7z\xbc\xaf\x27\x1c",
+		Format{"a 7z archive", "unpack it (7z x FILE), and fetch the disk in it with its own SHA-256", false},
+	},
+	{
+		0, "Rar!\x1a\x07",
+		Format{"a rar archive", "unpack it (unrar x FILE), and fetch the disk in it with its own SHA-256", false},
+	},
+	{
+		0, "MSCF\x00\x00\x00\x00",
+		Format{"a cabinet archive", "unpack it (cabextract FILE), and fetch the disk in it with its own SHA-256", false},
+	},
 	{0, "!<arch>\n", Format{"a Debian package or an ar archive", software, false}},
 	{0, "\xed\xab\xee\xdb", Format{"an RPM package", software, false}},
 	{0, "%PDF-", Format{"a PDF document", lookAtIt, false}},
@@ -61,7 +76,13 @@ var signatures = []signature{
 	{0, "\x3a\xff\x26\xed", Format{"an Android sparse image", unpack + "simg2img FILE disk.raw", false}},
 	{0, "partclone-image", Format{"a partclone image", unpack + "partclone.restore -s FILE -o disk.raw", false}},
 	{0, "EVF\x09\x0d\x0a\xff\x00", Format{"an EnCase image", unpack + "ewfexport FILE", false}},
-	{0, "VMA\x00", Format{"a backup of Proxmox", "extract it (vma extract FILE DIRECTORY), and fetch the disk in it with its own SHA-256", false}},
+	{
+		0, "VMA\x00",
+		Format{
+			"a backup of Proxmox", "extract it (vma extract FILE DIRECTORY), and fetch the disk in it with its own SHA-256",
+			false,
+		},
+	},
 	{0, "QFI\xfb", Format{"a qcow2 disk", `say format: "qcow2"`, false}},
 	{0, "QED\x00", Format{"a QED disk", convert, false}},
 	{0, "KDMV", Format{"a VMDK disk", convert, false}},
@@ -102,7 +123,8 @@ func Recognise(file io.ReaderAt, size int64) (Format, bool, error) {
 	}
 	if last := lastSector(start); last >= 0 && (last+1)*sector > size {
 		return Format{
-			Name:   fmt.Sprintf("a disk that was cut off: it has %d bytes, and its partition table (GPT) is for %d", size, (last+1)*sector),
+			Name: fmt.Sprintf("a disk that was cut off: it has %d bytes, and its partition table (GPT) is for %d", size,
+				(last+1)*sector),
 			Remedy: "download it again from its origin, and compare the published SHA-256",
 		}, true, nil
 	}
@@ -142,8 +164,8 @@ func markup(start []byte) bool {
 	return true
 }
 
-// lastSector returns the number of the last sector that a GPT covers, or -1 without a GPT. It ignores the GPT of optical
-// disk images, which is often wrong although they boot.
+// lastSector returns the number of the last sector that a GPT covers, or -1 without a GPT. It ignores the GPT of
+// optical disk images, which is often wrong although they boot.
 func lastSector(start []byte) int64 {
 	const header = sector // the table is in the second sector
 	iso := len(start) >= startBytes && string(start[0x8001:]) == "CD001"

@@ -116,15 +116,18 @@ const (
 	RecordRemoved Point = "file/record-removed"
 )
 
-// Places lists all places. A test compares them with the code, and the sweep in cmd/writ/internal/test/sweep ends a process
-// at each.
+// Places lists all places. A test compares them with the code, and the sweep in cmd/writ/internal/test/sweep ends a
+// process at each.
 var Places = []Place{
 	{Point: StoreUpgraded, Kind: Move, Says: "A store gets the tables that it lacks."},
 
 	{Point: JournalMade, Kind: Commit, Says: "A new journal gets its id."},
 	{Point: JournalForgotten, Kind: Commit, Says: "Old runs, events and statements are forgotten."},
 	{Point: JournalProbed, Kind: Commit, Says: "A supervisor looks whether its journal can be written again."},
-	{Point: GenerationBegun, Kind: Commit, Functions: 2, Says: "A journal that came from a backup tells all that stands under a new name."},
+	{
+		Point: GenerationBegun, Kind: Commit, Functions: 2,
+		Says: "A journal that came from a backup tells all that stands under a new name.",
+	},
 	{Point: EpochBegun, Kind: Commit, Says: "A supervisor takes the lease and a new epoch."},
 	{Point: LeaseRenewed, Kind: Commit, Says: "A supervisor on a shared journal keeps its lease."},
 	{Point: LeaseReleased, Kind: Commit, Says: "A supervisor that is told to end gives its lease back."},
@@ -170,7 +173,10 @@ var Places = []Place{
 	{Point: LedgerProbed, Kind: Commit, Says: "A coordinator looks whether its ledger can be written."},
 	{Point: LedgerRoster, Kind: Commit, Says: "A coordinator adopts a roster."},
 	{Point: RegistrationKept, Kind: Commit, Says: "A supervisor asks for a place in the roster."},
-	{Point: RegistrationsForgotten, Kind: Commit, Says: "Registrations of supervisors that were not accepted are forgotten."},
+	{
+		Point: RegistrationsForgotten, Kind: Commit,
+		Says: "Registrations of supervisors that were not accepted are forgotten.",
+	},
 	{Point: SubmissionKept, Kind: Commit, Says: "A submission waits for its datacenter."},
 	{Point: SubmissionDelivered, Kind: Commit, Says: "A datacenter has a submission."},
 	{Point: SubmissionRejected, Kind: Commit, Says: "A datacenter refused a submission, or it has expired."},
@@ -182,7 +188,10 @@ var Places = []Place{
 
 	{Point: JobSent, Kind: Send, Says: "A job goes into a node's queue alone."},
 	{Point: JobsSent, Kind: Send, Says: "Several jobs go into a node's queue with one script; torn, none does."},
-	{Point: JobsWithdrawn, Kind: Send, Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back."},
+	{
+		Point: JobsWithdrawn, Kind: Send,
+		Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back.",
+	},
 	{Point: EpochSent, Kind: Send, Functions: 2, Says: "A node is told the epoch."},
 	{Point: RosterSent, Kind: Send, Says: "A node is told of a newer roster."},
 	{Point: AcksSent, Kind: Send, Says: "A node is told that its results are on disk."},
@@ -228,10 +237,19 @@ var Places = []Place{
 
 	{Point: "file/node.key", Kind: File, files: "node.key", Says: "A node's key, made once."},
 	{Point: "file/age.key", Kind: File, files: "age.key", Says: "The key for secrets of a node, made once."},
-	{Point: "file/member.json", Kind: File, files: "member.json", Says: "What a node belongs to, with the rosters that it believes."},
+	{
+		Point: "file/member.json", Kind: File, files: "member.json",
+		Says: "What a node belongs to, with the rosters that it believes.",
+	},
 	{Point: "file/supervisor.key", Kind: File, files: "supervisor.key", Says: "A supervisor's key, made once."},
-	{Point: "file/journal.protected", Kind: File, files: "journal.protected", Says: "That a supervisor's journal carries authentication codes, made once."},
-	{Point: "file/journal.mark", Kind: File, files: "journal.mark", Says: "How far the journal of a supervisor has come, beside its key."},
+	{
+		Point: "file/journal.protected", Kind: File, files: "journal.protected",
+		Says: "That a supervisor's journal carries authentication codes, made once.",
+	},
+	{
+		Point: "file/journal.mark", Kind: File, files: "journal.mark",
+		Says: "How far the journal of a supervisor has come, beside its key.",
+	},
 	{Point: "file/supervisor.pub", Kind: File, files: "supervisor.pub", Says: "Its public half, for people."},
 	{Point: "file/roster", Kind: File, files: "*.roster", Says: "A roster that a supervisor joined by."},
 	{Point: "file/lock", Kind: Move, files: "*.lock", Says: "A process takes a store for itself."},

@@ -9,7 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// IsUnsafe reports whether output must escape a character: hidden characters and control characters, except tabs and LF.
+// IsUnsafe reports whether output must escape a character: hidden characters and control characters, except tabs and
+// LF.
 func IsUnsafe(r rune) bool { return Is(r) || IsControl(r) }
 
 // EscapeText returns s with each unsafe character written as an escape, `\u202e`. CR stays: it ends lines of scripts.
@@ -38,8 +39,8 @@ func escape(s string, unsafe func(rune) bool) string {
 	return b.String()
 }
 
-// EscapeJSON escapes each unsafe character in the strings of a JSON text, so the value stays the same. Package json does
-// not escape DEL, the control characters above it and most hidden characters. The whitespace between tokens stays.
+// EscapeJSON escapes each unsafe character in the strings of a JSON text, so the value stays the same. Package json
+// does not escape DEL, the control characters above it and most hidden characters. The whitespace between tokens stays.
 func EscapeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, unsafeInJSON) {
 		return text

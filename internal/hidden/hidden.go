@@ -10,8 +10,9 @@ import (
 // fillers are characters without a glyph that Unicode does not classify as format characters.
 var fillers = &unicode.RangeTable{
 	R16: []unicode.Range16{
-		{0x034f, 0x034f, 1}, {0x115f, 0x1160, 1}, {0x17b4, 0x17b5, 1}, {0x180b, 0x180f, 1}, {0x2028, 0x2029, 1}, {0x2060, 0x206f, 1},
-		{0x2800, 0x2800, 1}, {0x3164, 0x3164, 1}, {0xfe00, 0xfe0e, 1}, {0xffa0, 0xffa0, 1}, {0xfff0, 0xfff8, 1},
+		{0x034f, 0x034f, 1}, {0x115f, 0x1160, 1}, {0x17b4, 0x17b5, 1}, {0x180b, 0x180f, 1}, {0x2028, 0x2029, 1},
+		{0x2060, 0x206f, 1}, {0x2800, 0x2800, 1}, {0x3164, 0x3164, 1}, {0xfe00, 0xfe0e, 1}, {0xffa0, 0xffa0, 1},
+		{0xfff0, 0xfff8, 1},
 	},
 	R32: []unicode.Range32{{0x1bca0, 0x1bca3, 1}, {0x1d173, 0x1d17a, 1}, {0xe0000, 0xe0fff, 1}},
 }
@@ -28,7 +29,8 @@ func IsControl(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '
 
 // Turns reports whether a character changes the text direction.
 func Turns(r rune) bool {
-	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' ||
+		r == '\u061c'
 }
 
 // likeLatin lists letters of other scripts that look like a Latin letter in most fonts.

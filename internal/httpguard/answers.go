@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// LargeAnswer is the size of a write that counts for MeteredWriter. Smaller writes fit into the buffers of their connection.
+// LargeAnswer is the size of a write that counts for MeteredWriter. Smaller writes fit into the buffers of their
+// connection.
 const LargeAnswer = 64 << 10
 
 // errNoRoom means that slow readers hold the memory for answers.
 var errNoRoom = errors.New("too many large answers are being sent")
 
-// MeteredWriter counts the bytes of large answers until the client has read them. It sends the status with the first byte of the answer, so
-// that an answer without room can still be refused.
+// MeteredWriter counts the bytes of large answers until the client has read them. It sends the status with the first
+// byte of the answer, so that an answer without room can still be refused.
 type MeteredWriter struct {
 	http.ResponseWriter
 	Reserve func(bytes int) (release func(), ok bool)
@@ -34,7 +35,8 @@ func (m *MeteredWriter) WriteHeader(status int) {
 	}
 }
 
-// Write implements io.Writer. An answer without room is refused. If a part of it was sent before, the connection is broken.
+// Write implements io.Writer. An answer without room is refused. If a part of it was sent before, the connection is
+// broken.
 func (m *MeteredWriter) Write(b []byte) (int, error) {
 	if m.refused {
 		return len(b), nil

@@ -77,7 +77,8 @@ func (g *Guard) crossOrigin(r *http.Request) bool {
 // named reports whether an origin is one of the server's URLs. A proxy may have changed the Host header.
 func (g *Guard) named(origin *url.URL) bool {
 	for _, name := range g.Names {
-		if u, err := url.Parse(name); err == nil && u.Host != "" && u.Scheme == origin.Scheme && strings.EqualFold(u.Host, origin.Host) {
+		if u, err := url.Parse(name); err == nil && u.Host != "" && u.Scheme == origin.Scheme &&
+			strings.EqualFold(u.Host, origin.Host) {
 			return true
 		}
 	}

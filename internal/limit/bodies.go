@@ -13,8 +13,8 @@ import (
 // small server most of its memory. Without a limit, slow clients on 8,192 connections could fill 4.5 GiB.
 const DefaultBodies = 64 << 20
 
-// Bodies limits the total size of the request bodies or answers in a server's memory. Networks or people share the bytes like the places
-// of Shares. The zero value is ready to use.
+// Bodies limits the total size of the request bodies or answers in a server's memory. Networks or people share the
+// bytes like the places of Shares. The zero value is ready to use.
 type Bodies struct {
 	Size int // bytes; 0 means DefaultBodies
 
@@ -41,12 +41,14 @@ type meteredBody struct {
 func (m *meteredBody) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
 	if n > 0 && !m.charge(n) {
-		return 0, writ.Errorf(writ.CodeRateLimited, "the server is receiving too many request bodies").WithHint("try again in a second")
+		return 0, writ.Errorf(writ.CodeRateLimited, "the server is receiving too many request bodies").
+			WithHint("try again in a second")
 	}
 	return n, err
 }
 
-// Reserve counts the bytes of a body for a network or person. Without room for them, ok is false. The bytes count until release is called.
+// Reserve counts the bytes of a body for a network or person. Without room for them, ok is false. The bytes count until
+// release is called.
 func (b *Bodies) Reserve(name string, bytes int) (release func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -99,7 +99,9 @@ func (r *rates) of(key string, perSecond float64, atOnce int, now time.Time) *ra
 }
 
 // reserve counts an action of a key and returns its waiting time, unless that exceeds most.
-func (r *rates) reserve(key string, perSecond float64, atOnce, cost int, most time.Duration, now time.Time) (wait time.Duration, ok bool) {
+func (r *rates) reserve(
+	key string, perSecond float64, atOnce, cost int, most time.Duration, now time.Time,
+) (wait time.Duration, ok bool) {
 	of := r.of(key, perSecond, atOnce, now)
 	r.mu.Lock() // otherwise a concurrent reservation would miss the budget returned by a cancelled one
 	defer r.mu.Unlock()
@@ -108,7 +110,9 @@ func (r *rates) reserve(key string, perSecond float64, atOnce, cost int, most ti
 
 // reserveEach counts costs until the waiting time of one exceeds most. It returns their number and the waiting time of
 // the last.
-func (r *rates) reserveEach(key string, perSecond float64, atOnce int, costs []int, most time.Duration, now time.Time) (counted int, wait time.Duration) {
+func (r *rates) reserveEach(
+	key string, perSecond float64, atOnce int, costs []int, most time.Duration, now time.Time,
+) (counted int, wait time.Duration) {
 	of := r.of(key, perSecond, atOnce, now)
 	r.mu.Lock()
 	defer r.mu.Unlock()

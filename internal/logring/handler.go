@@ -25,14 +25,17 @@ type record struct {
 
 // NewHandler returns a handler for records at or above a level. boot identifies the boot of the machine. Attributes
 // pass through replace, as in slog.HandlerOptions.
-func NewHandler(ring *Ring, boot string, level slog.Level, replace func(groups []string, a slog.Attr) slog.Attr) *Handler {
+func NewHandler(
+	ring *Ring, boot string, level slog.Level, replace func(groups []string, a slog.Attr) slog.Attr,
+) *Handler {
 	to := &record{ring: ring, boot: boot}
-	return &Handler{slog.NewTextHandler(&to.text, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
-			return slog.Attr{} // stored as fields of the line
-		}
-		return replace(groups, a)
-	}}), to}
+	return &Handler{slog.NewTextHandler(&to.text,
+		&slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
+				return slog.Attr{} // stored as fields of the line
+			}
+			return replace(groups, a)
+		}}), to}
 }
 
 // Handle adds a record.
@@ -43,7 +46,9 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if err := h.Handler.Handle(ctx, r); err != nil {
 		return err
 	}
-	h.to.ring.Add(Line{Time: r.Time, Boot: h.to.boot, Level: levelOf(r.Level), Text: strings.TrimSuffix(h.to.text.String(), "\n")})
+	h.to.ring.Add(Line{
+		Time: r.Time, Boot: h.to.boot, Level: levelOf(r.Level), Text: strings.TrimSuffix(h.to.text.String(), "\n"),
+	})
 	return nil
 }
 

@@ -79,7 +79,8 @@ func (r *Ring) Add(l Line) {
 		return
 	}
 	if r.lost > 0 {
-		r.waiting = append(r.waiting, Line{l.Time, l.Boot, "warn", fmt.Sprintf("%d lines are lost here: the disk was too slow", r.lost)})
+		r.waiting = append(r.waiting,
+			Line{l.Time, l.Boot, "warn", fmt.Sprintf("%d lines are lost here: the disk was too slow", r.lost)})
 		r.lost = 0
 	}
 	r.waiting = append(r.waiting, l.clean())

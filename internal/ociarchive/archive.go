@@ -43,7 +43,8 @@ func Check(ctx context.Context, file *os.File) error { return check(ctx, file, m
 func check(ctx context.Context, file *os.File, most int64) error {
 	a := &archive{
 		file: file, most: most, left: most, machine: platforms.Default(),
-		texts: map[string][]byte{}, blobs: map[digest.Digest]blob{}, looked: map[look]bool{}, unpacked: map[digest.Digest]digest.Digest{},
+		texts: map[string][]byte{}, blobs: map[digest.Digest]blob{}, looked: map[look]bool{},
+		unpacked: map[digest.Digest]digest.Digest{},
 	}
 	if err := a.scan(ctx); err != nil {
 		return err
@@ -175,7 +176,8 @@ func (a *archive) digest(ctx context.Context, named digest.Digest, size int64, r
 func (a *archive) checkLayout() error {
 	text, ok := a.texts[ocispec.ImageLayoutFile]
 	if !ok && a.docker {
-		return noArchive("it is a Docker archive").WithHint("make an OCI archive: skopeo copy docker-archive:IN oci-archive:OUT")
+		return noArchive("it is a Docker archive").
+			WithHint("make an OCI archive: skopeo copy docker-archive:IN oci-archive:OUT")
 	}
 	if !ok {
 		return noArchive("it has no %s", ocispec.ImageLayoutFile)
@@ -185,7 +187,8 @@ func (a *archive) checkLayout() error {
 		return noArchive("its %s cannot be read: %v", ocispec.ImageLayoutFile, err)
 	}
 	if layout.Version != ocispec.ImageLayoutVersion {
-		return noArchive("its %s has the version %q, not %s", ocispec.ImageLayoutFile, layout.Version, ocispec.ImageLayoutVersion)
+		return noArchive("its %s has the version %q, not %s", ocispec.ImageLayoutFile, layout.Version,
+			ocispec.ImageLayoutVersion)
 	}
 	if _, ok := a.texts[ocispec.ImageIndexFile]; !ok {
 		return noArchive("it has no %s", ocispec.ImageIndexFile)

@@ -79,7 +79,8 @@ func unpack(layer io.Reader) (io.ReadCloser, error) {
 	case bytes.HasPrefix(start, []byte{0x1f, 0x8b, 0x08}):
 		return gzip.NewReader(b)
 	case isZstd(start):
-		d, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		d, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, err
 		}

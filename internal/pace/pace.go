@@ -19,7 +19,12 @@ type Pace struct {
 
 // Keep adjusts the collector of this process now and after each of its cycles.
 func (p Pace) Keep() {
-	k := &keeper{pace: p, found: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}}
+	k := &keeper{
+		pace: p,
+		found: []metrics.Sample{
+			{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
+		},
+	}
 	k.set()
 	k.afterCycle()
 }

@@ -52,7 +52,9 @@ func (c *Cache) init() {
 // Get returns the page of a key for a remote address ("host:port"). If the page is missing, build creates it. Networks
 // take turns to build, so that one network cannot make another wait for long. The error is ErrBusy, the error of build
 // or the error of the context.
-func (c *Cache) Get(ctx context.Context, remote, key string, build func(context.Context) ([]byte, error)) (*Lease, error) {
+func (c *Cache) Get(
+	ctx context.Context, remote, key string, build func(context.Context) ([]byte, error),
+) (*Lease, error) {
 	c.init()
 	network := limit.NetworkOf(remote)
 	if lease := c.find(network, key); lease != nil {
@@ -96,7 +98,9 @@ func (c *Cache) find(network, key string) *Lease {
 func (c *Cache) lease(p *page, network string) *Lease {
 	c.clock++
 	p.used = c.clock
-	l := &Lease{Body: p.body, cache: c, page: p, network: network, began: time.Now(), order: c.clock, revoked: make(chan struct{})}
+	l := &Lease{
+		Body: p.body, cache: c, page: p, network: network, began: time.Now(), order: c.clock, revoked: make(chan struct{}),
+	}
 	p.leases[l] = struct{}{}
 	c.inUse[p] = struct{}{}
 	return l
@@ -176,7 +180,8 @@ func (c *Cache) victim() (victim *page) {
 			continue
 		}
 		for l := range p.leases {
-			if oldest == nil || held[l.network] > held[oldest.network] || held[l.network] == held[oldest.network] && l.order < oldest.order {
+			if oldest == nil || held[l.network] > held[oldest.network] ||
+				held[l.network] == held[oldest.network] && l.order < oldest.order {
 				victim, oldest = p, l
 			}
 		}

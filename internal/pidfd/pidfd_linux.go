@@ -1,5 +1,5 @@
-// Package pidfd refers to processes by file descriptors, because the kernel reuses process numbers. It must not know the
-// purpose of the processes.
+// Package pidfd refers to processes by file descriptors, because the kernel reuses process numbers. It must not know
+// the purpose of the processes.
 package pidfd
 
 import (
@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a process that was alive when it was opened. It need not be a child. One goroutine at a time may wait for it.
+// Process is a process that was alive when it was opened. It need not be a child. One goroutine at a time may wait for
+// it.
 type Process struct{ file *os.File }
 
 // Open returns the process with a number, or nil if it does not exist.
@@ -48,7 +49,8 @@ func readable(fd uintptr) bool {
 	return n > 0
 }
 
-// Wait returns nil when the process has ended, or the error of ctx. It waits in the runtime's poller and needs no thread.
+// Wait returns nil when the process has ended, or the error of ctx. It waits in the runtime's poller and needs no
+// thread.
 func (p *Process) Wait(ctx context.Context) error {
 	raw, err := p.file.SyscallConn()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package serveraddr parses the addresses of servers that may contain a password. It must not know the protocols of these servers.
+// Package serveraddr parses the addresses of servers that may contain a password. It must not know the protocols of
+// these servers.
 package serveraddr
 
 import (
@@ -15,10 +16,12 @@ var (
 	errUnescaped = errors.New("it has an @ after the host; the password may not be escaped")
 )
 
-// Parse parses an address. Its errors contain no part of the address: the errors of url.Parse do, and may show a password up to its first slash.
+// Parse parses an address. Its errors contain no part of the address: the errors of url.Parse do, and may show a
+// password up to its first slash.
 //
-// It rejects an address with an "@" behind the authority. url.Parse reads redis://user:12/rest@host as the port 12 of the host "user", and later
-// errors would show the rest of the password as a path. An address without an authority, such as unix:///run/redis@1.sock, may have an "@".
+// It rejects an address with an "@" behind the authority. url.Parse reads redis://user:12/rest@host as the port 12 of
+// the host "user", and later errors would show the rest of the password as a path. An address without an authority,
+// such as unix:///run/redis@1.sock, may have an "@".
 func Parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {

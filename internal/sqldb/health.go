@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// minFree is the free space in bytes below which the disk counts as full. On a full disk SQLite still writes for a while,
-	// into the existing part of its write-ahead log.
+	// minFree is the free space in bytes below which the disk counts as full. On a full disk SQLite still writes for a
+	// while, into the existing part of its write-ahead log.
 	minFree = 64 << 10
 	// openExamination limits how long Open examines a file. Larger files are examined further by Check.
 	openExamination = 5 * time.Second
 	// checkExamination limits one examination by Check.
 	checkExamination = 2 * time.Second
-	// examinePause is the shortest time between two examinations. It is longer for large files: they take at most one part in
-	// examineShare of the time.
+	// examinePause is the shortest time between two examinations. It is longer for large files: they take at most one part
+	// in examineShare of the time.
 	examinePause = 10 * time.Second
 	examineShare = 200
 )
@@ -39,8 +39,8 @@ type health struct {
 	next   time.Time
 }
 
-// Check returns STORE_DAMAGED or STORE_FULL if the store cannot be used. It examines the whole file from time to time, so
-// it also finds damage in pages that are never read. For a store that is not a file it returns nil.
+// Check returns STORE_DAMAGED or STORE_FULL if the store cannot be used. It examines the whole file from time to time,
+// so it also finds damage in pages that are never read. For a store that is not a file it returns nil.
 func (db *DB) Check(ctx context.Context) error { return db.health.check(ctx) }
 
 func (h *health) check(ctx context.Context) error {
@@ -94,8 +94,8 @@ func (h *health) room() error {
 	return full(h.path, errors.New("less than 64 KiB of the disk are free"))
 }
 
-// hasReserve reports whether root can still write minFree bytes to a disk without free space for other users. The counts
-// of the file system do not show this: ext4 counts blocks as free that not even root can use.
+// hasReserve reports whether root can still write minFree bytes to a disk without free space for other users. The
+// counts of the file system do not show this: ext4 counts blocks as free that not even root can use.
 func hasReserve(dir string) bool {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -118,8 +118,8 @@ func (h *health) note(err error) error {
 	return err
 }
 
-// examine returns STORE_DAMAGED if the pages of a SQLite file are inconsistent. It uses a new connection, because a cache
-// may hide the damage, and gives up after limit.
+// examine returns STORE_DAMAGED if the pages of a SQLite file are inconsistent. It uses a new connection, because a
+// cache may hide the damage, and gives up after limit.
 func examine(ctx context.Context, path string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -150,16 +150,24 @@ func named(path string) string {
 }
 
 func damaged(path string, err error) error {
-	return (&writ.Error{Code: writ.CodeStoreDamaged, Message: fmt.Sprintf("the store%s is damaged: %v", named(path), err), Err: err}).
+	return (&writ.Error{
+		Code: writ.CodeStoreDamaged, Message: fmt.Sprintf("the store%s is damaged: %v", named(path), err), Err: err,
+	}).
 		WithHint("stop the daemon, move its data directory away and keep it, and run `writ restore --data DIR FILE`; docs/manual/runbook.md has the steps for nodes and without a backup")
 }
 
 func full(path string, err error) error {
-	return (&writ.Error{Code: writ.CodeStoreFull, Message: fmt.Sprintf("the store%s cannot be written, its disk is full: %v", named(path), err), Err: err}).
+	return (&writ.Error{
+		Code:    writ.CodeStoreFull,
+		Message: fmt.Sprintf("the store%s cannot be written, its disk is full: %v", named(path), err), Err: err,
+	}).
 		WithHint("free disk space; writ continues by itself")
 }
 
 func readOnly(path string, err error) error {
-	return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: fmt.Sprintf("the store%s cannot be written, it is read-only: %v", named(path), err), Err: err}).
+	return (&writ.Error{
+		Code:    writ.CodeStoreReadOnly,
+		Message: fmt.Sprintf("the store%s cannot be written, it is read-only: %v", named(path), err), Err: err,
+	}).
 		WithHint("make the file and its disk writable for the user of the daemon; writ continues by itself")
 }

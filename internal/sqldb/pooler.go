@@ -38,7 +38,8 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 	defer one.Close(context.WithoutCancel(ctx))
 	var backend uint32
 	var lock, check string
-	err = one.QueryRow(ctx, `SELECT pg_backend_pid(), current_setting('lock_timeout'), current_setting('client_connection_check_interval')`).
+	err = one.QueryRow(ctx,
+		`SELECT pg_backend_pid(), current_setting('lock_timeout'), current_setting('client_connection_check_interval')`).
 		Scan(&backend, &lock, &check)
 	switch {
 	case err != nil:
@@ -54,7 +55,8 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 // checkOwnConnection checks that two connections are two sessions of the server. A proxy that only forwards bytes
 // passes.
 func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Conn) error {
-	const mark, read = `SELECT set_config('writ.connection', $1, false)`, `SELECT coalesce(current_setting('writ.connection', true), '')`
+	const mark, read = `SELECT set_config('writ.connection', $1, false)`,
+		`SELECT coalesce(current_setting('writ.connection', true), '')`
 	own := writ.NewUUID()
 	if _, err := one.Exec(ctx, mark, own); err != nil {
 		return err

@@ -96,7 +96,8 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 	case have > newest:
 		return newerSchema(have, newest)
 	case have < newest:
-		return writ.Errorf(writ.CodeConflict, "the store has schema version %d, this program reads version %d", have, newest).WithHint("use the version of writ that the store's process has")
+		return writ.Errorf(writ.CodeConflict, "the store has schema version %d, this program reads version %d", have, newest).
+			WithHint("use the version of writ that the store's process has")
 	}
 	db.connect(config, newest)
 	return nil
@@ -105,7 +106,8 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 // configOf parses an address. It rejects an address on another machine without TLS.
 func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 	if _, err := serveraddr.Parse(address); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the address of the store cannot be used: %v", err).WithHint("%s", serveraddr.Hint)
+		return nil, writ.Errorf(writ.CodeUsage, "the address of the store cannot be used: %v", err).
+			WithHint("%s", serveraddr.Hint)
 	}
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
@@ -116,7 +118,10 @@ func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	config.ConnectTimeout = min(config.ConnectTimeout, connectTimeout)
-	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: giveUpOnSilence}).DialContext
+	config.DialFunc = (&net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3},
+		Control:         giveUpOnSilence,
+	}).DialContext
 	return config, nil
 }
 
@@ -126,7 +131,9 @@ func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
 	db.sql.SetMaxOpenConns(maxReaders)
 	db.sql.SetMaxIdleConns(idleConnections)
 	db.sql.SetConnMaxIdleTime(idleReaders)
-	db.server = &postgres{pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID(), schema: schema}
+	db.server = &postgres{
+		pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID(), schema: schema,
+	}
 	db.server.pool.SetMaxOpenConns(1)
 	db.server.pool.SetMaxIdleConns(1)
 }
@@ -166,7 +173,8 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 		return 0, err
 	}
 	defer alone.Close()
-	if _, err := alone.ExecContext(ctx, `SELECT pg_advisory_lock(hashtextextended('writ migrates ' || current_schema(), 0))`); err != nil {
+	if _, err := alone.ExecContext(ctx,
+		`SELECT pg_advisory_lock(hashtextextended('writ migrates ' || current_schema(), 0))`); err != nil {
 		return 0, err
 	}
 	if err := checkOrder(ctx, alone); err != nil {
@@ -204,7 +212,9 @@ func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest
 	for _, s := range provider.ListSources() {
 		newest = max(newest, s.Version)
 	}
-	if err := pool.QueryRowContext(ctx, `SELECT to_regclass('writ_store') IS NOT NULL AND to_regclass('goose_db_version') IS NOT NULL`).Scan(&claimed); err != nil || !claimed {
+	if err := pool.QueryRowContext(ctx,
+		`SELECT to_regclass('writ_store') IS NOT NULL AND to_regclass('goose_db_version') IS NOT NULL`).Scan(&claimed); err !=
+		nil || !claimed {
 		return 0, newest, err
 	}
 	mine, err := kindOf(migrations)
@@ -226,7 +236,9 @@ func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest
 // update of the system's libraries could silently corrupt every index.
 func checkOrder(ctx context.Context, conn *sql.Conn) error {
 	var encoding, order string
-	err := conn.QueryRowContext(ctx, `SELECT pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database()`).Scan(&encoding, &order)
+	err := conn.QueryRowContext(ctx,
+		`SELECT pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database()`).Scan(
+		&encoding, &order)
 	if err != nil {
 		return err
 	}
@@ -246,7 +258,8 @@ func claim(ctx context.Context, conn *sql.Conn, migrations fs.FS) error {
 	if err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, `INSERT INTO writ_store (kind) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM writ_store)`, mine); err != nil {
+	if _, err := conn.ExecContext(ctx,
+		`INSERT INTO writ_store (kind) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM writ_store)`, mine); err != nil {
 		return err
 	}
 	return checkKind(ctx, conn, mine)
@@ -273,7 +286,8 @@ func checkKind(ctx context.Context, conn asker, mine string) error {
 		return err
 	}
 	if kind != mine {
-		return writ.Errorf(writ.CodeConflict, "the database holds a %s, not a %s", kind, mine).WithHint("give each store a database of its own")
+		return writ.Errorf(writ.CodeConflict, "the database holds a %s, not a %s", kind, mine).
+			WithHint("give each store a database of its own")
 	}
 	return nil
 }
@@ -286,7 +300,8 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('writ writes ' || current_schema(), 0))`); err != nil {
+	if _, err := tx.ExecContext(ctx,
+		`SELECT pg_advisory_xact_lock(hashtextextended('writ writes ' || current_schema(), 0))`); err != nil {
 		tx.Rollback()
 		return nil, err
 	}
@@ -295,7 +310,9 @@ func (p *postgres) begin(ctx context.Context) (*sql.Tx, error) {
 
 // attempt implements DB.attempt. If the result of a commit is lost, it retries until it knows the outcome, or until
 // stop is closed.
-func (p *postgres) attempt(tx *Tx, group []*change, apart bool, stop <-chan struct{}) (errs []error, begun bool, err error) {
+func (p *postgres) attempt(
+	tx *Tx, group []*change, apart bool, stop <-chan struct{},
+) (errs []error, begun bool, err error) {
 	ctx := context.Background()
 	on, err := p.begin(ctx)
 	if err != nil {
@@ -331,7 +348,8 @@ func (p *postgres) outcome(lost error, stop <-chan struct{}) error {
 		}
 		select {
 		case <-stop:
-			return writ.Errorf(writ.CodeStoreUnavailable, "PostgreSQL disconnected during a commit; its outcome is known when PostgreSQL is back")
+			return writ.Errorf(writ.CodeStoreUnavailable,
+				"PostgreSQL disconnected during a commit; its outcome is known when PostgreSQL is back")
 		case <-time.After(pause):
 		}
 	}

@@ -15,7 +15,9 @@ func giveUpOnSilence(network, _ string, c syscall.RawConn) error {
 		return nil
 	}
 	var err error
-	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, silence) }); e != nil {
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, silence)
+	}); e != nil {
 		return e
 	}
 	return err

@@ -102,11 +102,15 @@ func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, err
 }
 
 func newDB(local localHosts) *DB {
-	return &DB{changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{}), local: local}
+	return &DB{
+		changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{}), local: local,
+	}
 }
 
 // upgrade applies the missing migrations, and returns the version of the newest.
-func upgrade(ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []Before) (int64, error) {
+func upgrade(
+	ctx context.Context, dialect goose.Dialect, pool *sql.DB, migrations fs.FS, before []Before,
+) (int64, error) {
 	provider, err := goose.NewProvider(dialect, pool, migrations)
 	if err != nil {
 		return 0, err
@@ -196,7 +200,8 @@ func (db *DB) Read(ctx context.Context, do func(tx *Tx) error) error {
 func (db *DB) readError(err error) error {
 	select {
 	case <-db.stop:
-		if _, ok := errors.AsType[*writ.Error](err); err != nil && !ok && !errors.Is(err, sql.ErrNoRows) && !errors.Is(err, context.Canceled) {
+		if _, ok := errors.AsType[*writ.Error](err); err != nil && !ok && !errors.Is(err, sql.ErrNoRows) &&
+			!errors.Is(err, context.Canceled) {
 			return errClosed
 		}
 	default:
@@ -225,7 +230,9 @@ func storeError(err error, path string) error {
 		return err
 	}
 	if postgresUnkept(err) {
-		return &writ.Error{Code: writ.CodeBadRequest, Message: "a text has a character that PostgreSQL cannot keep, such as NUL", Err: err}
+		return &writ.Error{
+			Code: writ.CodeBadRequest, Message: "a text has a character that PostgreSQL cannot keep, such as NUL", Err: err,
+		}
 	}
 	if known := conditionOf(err, path); known != nil {
 		return known
@@ -253,7 +260,8 @@ func conditionOf(err error, path string) error {
 		return damaged(path, err)
 	case errors.Is(err, syscall.ENOSPC), sqliteCode(err) == sqlite3.SQLITE_FULL:
 		return full(path, err)
-	case errors.Is(err, fs.ErrPermission) && path != "", errors.Is(err, syscall.EROFS), sqliteCode(err) == sqlite3.SQLITE_READONLY:
+	case errors.Is(err, fs.ErrPermission) && path != "", errors.Is(err, syscall.EROFS),
+		sqliteCode(err) == sqlite3.SQLITE_READONLY:
 		return readOnly(path, err)
 	}
 	return postgresCondition(err)

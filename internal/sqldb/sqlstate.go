@@ -62,7 +62,9 @@ func postgresCondition(err error) error {
 		return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: "PostgreSQL rejects writes: " + e.Message, Err: err}).
 			WithHint("use the address of the primary, or make the server writable; writ continues by itself")
 	case "XX001", "XX002":
-		return (&writ.Error{Code: writ.CodeStoreDamaged, Message: "PostgreSQL found that its data is damaged: " + e.Message, Err: err}).
+		return (&writ.Error{
+			Code: writ.CodeStoreDamaged, Message: "PostgreSQL found that its data is damaged: " + e.Message, Err: err,
+		}).
 			WithHint("check the database with pg_amcheck, and restore it from a backup: docs/manual/postgresql.md")
 	}
 	return nil

@@ -34,7 +34,8 @@ func checkTransport(config *pgx.ConnConfig, local localHosts) error {
 		return writ.Errorf(writ.CodeUsage, "the address of the store has hostaddr=%s, which writ does not know", address).
 			WithHint("name the machine with host only, by the name that its certificate has")
 	}
-	ways := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+	ways := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}},
+		config.Fallbacks...)
 	for _, way := range ways {
 		if local(way.Host) {
 			continue
@@ -93,11 +94,14 @@ func distrust(err error) (what, hint string) {
 	case name:
 		return "its certificate is for another name", "use the name that the certificate has in the address"
 	case invalid:
-		return "its certificate has expired, or is not valid yet, or not for a server", "renew it, and check the clocks of both machines"
+		return "its certificate has expired, or is not valid yet, or not for a server",
+			"renew it, and check the clocks of both machines"
 	case tlsfault.OldProtocol(err):
-		return "it does not speak TLS 1.3", "remove ssl_max_protocol_version from its postgresql.conf; PostgreSQL needs OpenSSL 1.1.1 or later for that"
+		return "it does not speak TLS 1.3",
+			"remove ssl_max_protocol_version from its postgresql.conf; PostgreSQL needs OpenSSL 1.1.1 or later for that"
 	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"): // pgx has only this text
-		return "it does not speak TLS", "set ssl = on in its postgresql.conf, with a certificate for its name (docs/manual/postgresql.md)"
+		return "it does not speak TLS",
+			"set ssl = on in its postgresql.conf, with a certificate for its name (docs/manual/postgresql.md)"
 	}
 	return "", ""
 }

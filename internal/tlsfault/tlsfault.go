@@ -1,5 +1,5 @@
-// Package tlsfault recognises causes of failed TLS connections for which crypto/tls exports no type. It does not explain
-// them: the remedy depends on the server.
+// Package tlsfault recognises causes of failed TLS connections for which crypto/tls exports no type. It does not
+// explain them: the remedy depends on the server.
 package tlsfault
 
 import (
@@ -35,8 +35,8 @@ func Expired(err error) bool {
 	return ok && invalid.Reason == x509.Expired
 }
 
-// alert returns the text of the alert that the other side sent. The type of such an alert is not exported, but its text is
-// that of the tls.AlertError with the same number.
+// alert returns the text of the alert that the other side sent. The type of such an alert is not exported, but its text
+// is that of the tls.AlertError with the same number.
 func alert(err error) (text string, ok bool) {
 	failed, ok := errors.AsType[*net.OpError](err)
 	if !ok || failed.Op != "remote error" {

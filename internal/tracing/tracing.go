@@ -55,10 +55,12 @@ func Open(ctx context.Context, s Settings) (*Exporter, error) {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--traces is not the address of a trace collector").WithHint("an example is http://127.0.0.1:4318, without a password")
+		return nil, writ.Errorf(writ.CodeUsage, "--traces is not the address of a trace collector").
+			WithHint("an example is http://127.0.0.1:4318, without a password")
 	}
 	if !(s.Ratio >= 0 && s.Ratio <= 1) {
-		return nil, writ.Errorf(writ.CodeUsage, "--trace-ratio must be between 0 and 1, got %g", s.Ratio).WithHint("1 traces all runs, 0.01 one of a hundred")
+		return nil, writ.Errorf(writ.CodeUsage, "--trace-ratio must be between 0 and 1, got %g", s.Ratio).
+			WithHint("1 traces all runs, 0.01 one of a hundred")
 	}
 	if u.Path = strings.TrimSuffix(u.Path, "/"); u.Path == "" {
 		u.Path = "/v1/traces"
@@ -78,7 +80,8 @@ func Open(ctx context.Context, s Settings) (*Exporter, error) {
 		sdktrace.WithIDGenerator(givenIDs{}),
 		// Depends only on the id, so all processes select the same runs.
 		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(s.Ratio)),
-		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", s.Service), attribute.String("service.version", s.Version))),
+		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", s.Service),
+			attribute.String("service.version", s.Version))),
 	)
 	return &Exporter{provider, provider.Tracer("writ"), exporter}, nil
 }
@@ -183,7 +186,8 @@ func (e *Exporter) Record(s Span) {
 	}
 	ctx := context.WithValue(context.Background(), idKey{}, s.At)
 	if s.At.parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.At.trace, SpanID: s.At.parent, Remote: true}))
+		ctx = trace.ContextWithRemoteSpanContext(ctx,
+			trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.At.trace, SpanID: s.At.parent, Remote: true}))
 	}
 	labels := make([]attribute.KeyValue, 0, len(s.Labels))
 	for name, value := range s.Labels {

@@ -95,7 +95,8 @@ func mapped(user *os.File, path string) (tree int, err error) {
 	}
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(user.Fd())}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, attr); err != nil {
-		return -1, errors.Join(fmt.Errorf("show %s as other users have it (an idmapped mount): %w", path, err), unix.Close(tree))
+		return -1, errors.Join(fmt.Errorf("show %s as other users have it (an idmapped mount): %w", path, err),
+			unix.Close(tree))
 	}
 	return tree, nil
 }
@@ -107,7 +108,8 @@ func within(first uint32, kinds uintptr, do func(process string) error) error {
 	defer runtime.UnlockOSThread()
 	numbers := []syscall.SysProcIDMap{{HostID: int(first), Size: Many}}
 	held, err := os.StartProcess("/proc/self/exe", []string{"writ-namespace"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | kinds, UidMappings: numbers, GidMappings: numbers, GidMappingsEnableSetgroups: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
+		Cloneflags: unix.CLONE_NEWUSER | kinds, UidMappings: numbers, GidMappings: numbers, GidMappingsEnableSetgroups: true,
+		Ptrace: true, Pdeathsig: syscall.SIGKILL,
 	}})
 	if err != nil {
 		return err

@@ -21,7 +21,8 @@ func nextJSON(d *json.Decoder) (any, error) {
 		return nil, err
 	}
 	if s, ok := token.(string); ok && strings.ContainsRune(s, utf8.RuneError) {
-		return nil, fmt.Errorf("%q has an escape that is not a character", s) // package json replaced half of a surrogate pair
+		// package json replaced half of a surrogate pair
+		return nil, fmt.Errorf("%q has an escape that is not a character", s)
 	}
 	switch token {
 	case json.Delim('['):

@@ -1,8 +1,9 @@
 // Package yamltext reads YAML and JSON files without changing a value.
 //
-// YAML parsers resolve unquoted words: 2026-01-31 becomes a time, 0755 becomes 493, 1.10 becomes 1.1. This package keeps the text of the
-// file: a number is a json.Number with its digits as written, a date is a string. Forms of numbers that JSON does not have are refused,
-// as are a second document, a repeated key, merge keys and tags. The package must not know the meaning of a file.
+// YAML parsers resolve unquoted words: 2026-01-31 becomes a time, 0755 becomes 493, 1.10 becomes 1.1. This package
+// keeps the text of the file: a number is a json.Number with its digits as written, a date is a string. Forms of
+// numbers that JSON does not have are refused, as are a second document, a repeated key, merge keys and tags. The
+// package must not know the meaning of a file.
 package yamltext
 
 import (
@@ -22,15 +23,18 @@ import (
 // maxValues bounds the values of one file, because an alias may repeat a value that contains aliases.
 const maxValues = 100_000
 
-// Read returns the only document of a YAML or JSON file: nil, bool, string, json.Number, []any or map[string]any. An empty file is nil.
+// Read returns the only document of a YAML or JSON file: nil, bool, string, json.Number, []any or map[string]any. An
+// empty file is nil.
 func Read(text []byte) (any, error) {
-	if first := bytes.TrimSpace(text); len(first) > 0 && (first[0] == '{' || first[0] == '[') && utf8.Valid(text) && json.Valid(text) {
+	if first := bytes.TrimSpace(text); len(first) > 0 && (first[0] == '{' || first[0] == '[') && utf8.Valid(text) &&
+		json.Valid(text) {
 		return readJSON(text)
 	}
 	return readYAML(text)
 }
 
-// Decode reads the only document of a YAML or JSON file into a value with json tags. It refuses fields that the value does not have.
+// Decode reads the only document of a YAML or JSON file into a value with json tags. It refuses fields that the value
+// does not have.
 func Decode(text []byte, into any) error {
 	v, err := Read(text)
 	if err != nil || v == nil {
@@ -70,7 +74,8 @@ func readYAML(text []byte) (any, error) {
 	return r.value(&document)
 }
 
-// Shape returns what the only document of a YAML file is: "map", "list" or "text", or "" if it is empty. It accepts all of YAML.
+// Shape returns what the only document of a YAML file is: "map", "list" or "text", or "" if it is empty. It accepts all
+// of YAML.
 func Shape(text []byte) (string, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
@@ -145,7 +150,9 @@ func (r *reader) mapping(n *yaml.Node) (any, error) {
 		key := n.Content[i]
 		switch _, repeated := all[key.Value]; {
 		case key.Kind == yaml.MappingNode:
-			return nil, fmt.Errorf("line %d: a key must be text; a template such as {{ name }} must be filled in, or be in quotes", key.Line)
+			return nil,
+				fmt.Errorf("line %d: a key must be text; a template such as {{ name }} must be filled in, or be in quotes",
+					key.Line)
 		case key.Kind != yaml.ScalarNode:
 			return nil, fmt.Errorf("line %d: a key must be text", key.Line)
 		case key.ShortTag() == "!!merge":
@@ -174,11 +181,13 @@ var remedies = []struct{ part, remedy string }{
 	{"unknown anchor", "a text that begins with * needs quotes"},
 }
 
-// placed completes an error of the parser, which names no remedy, and no line if that is the first one. Errors about the encoding have no
-// line.
+// placed completes an error of the parser, which names no remedy, and no line if that is the first one. Errors about
+// the encoding have no line.
 func placed(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if inFile := strings.Contains(text, "UTF-") || strings.Contains(text, "character"); !strings.HasPrefix(text, "line ") && (!inFile || strings.Contains(text, "token")) {
+	if inFile := strings.Contains(text, "UTF-") ||
+		strings.Contains(text, "character"); !strings.HasPrefix(text, "line ") &&
+		(!inFile || strings.Contains(text, "token")) {
 		text = "line 1: " + text
 	}
 	for _, r := range remedies {
@@ -218,7 +227,8 @@ func scalar(n *yaml.Node) (any, error) {
 		return n.Value == "true", nil
 	case "!!int", "!!float":
 		if !json.Valid([]byte(n.Value)) {
-			return nil, fmt.Errorf("line %d: %s is not a plain decimal number; as text it needs quotes: %s", n.Line, n.Value, strconv.Quote(n.Value))
+			return nil, fmt.Errorf("line %d: %s is not a plain decimal number; as text it needs quotes: %s", n.Line, n.Value,
+				strconv.Quote(n.Value))
 		}
 		return json.Number(n.Value), nil
 	}

@@ -25,21 +25,35 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 		{shop, "api", writ.KindMachine}, {bank, "web", writ.KindVolume},
 	} {
 		id := writ.ResourceID{Project: of.project, Kind: of.kind, Name: fmt.Sprint("r", n)}
-		news = append(news, writ.Event{Resource: &writ.Resource{ResourceID: id, Deployment: of.deployment, Node: writ.NodeID(fmt.Sprint("n", n%2))}})
+		news = append(news,
+			writ.Event{
+				Resource: &writ.Resource{ResourceID: id, Deployment: of.deployment, Node: writ.NodeID(fmt.Sprint("n", n%2))},
+			})
 	}
 	store(t, l, east, events(1, news...))
 	store(t, l, west, events(1, news[0]))
-	api, web, banks := ledger.Deployment{Datacenter: east, Project: shop, Name: "api", Resources: 1}, ledger.Deployment{Datacenter: east, Project: shop, Name: "web", Resources: 3}, ledger.Deployment{Datacenter: east, Project: bank, Name: "web", Resources: 1}
+	api, web, banks := ledger.Deployment{Datacenter: east, Project: shop, Name: "api", Resources: 1}, ledger.Deployment{
+		Datacenter: east, Project: shop, Name: "web", Resources: 3,
+	}, ledger.Deployment{Datacenter: east, Project: bank, Name: "web", Resources: 1}
 	farWeb := ledger.Deployment{Datacenter: west, Project: shop, Name: "web", Resources: 1}
 	for _, tt := range []struct {
 		filter ledger.ResourceFilter
 		want   []ledger.Deployment
 		counts map[writ.ResourceKind]int
 	}{
-		{ledger.ResourceFilter{}, []ledger.Deployment{api, web, banks, farWeb}, map[writ.ResourceKind]int{writ.KindVolume: 5, writ.KindMachine: 2}},
-		{ledger.ResourceFilter{Projects: []writ.ProjectID{bank}}, []ledger.Deployment{banks}, map[writ.ResourceKind]int{writ.KindVolume: 1}},
+		{
+			ledger.ResourceFilter{}, []ledger.Deployment{api, web, banks, farWeb},
+			map[writ.ResourceKind]int{writ.KindVolume: 5, writ.KindMachine: 2},
+		},
+		{
+			ledger.ResourceFilter{Projects: []writ.ProjectID{bank}}, []ledger.Deployment{banks},
+			map[writ.ResourceKind]int{writ.KindVolume: 1},
+		},
 		{ledger.ResourceFilter{Datacenter: west}, []ledger.Deployment{farWeb}, map[writ.ResourceKind]int{writ.KindVolume: 1}},
-		{ledger.ResourceFilter{Datacenter: east, Deployment: "web", Projects: []writ.ProjectID{shop}}, []ledger.Deployment{web}, map[writ.ResourceKind]int{writ.KindVolume: 2, writ.KindMachine: 1}},
+		{
+			ledger.ResourceFilter{Datacenter: east, Deployment: "web", Projects: []writ.ProjectID{shop}},
+			[]ledger.Deployment{web}, map[writ.ResourceKind]int{writ.KindVolume: 2, writ.KindMachine: 1},
+		},
 		{ledger.ResourceFilter{Node: "n9"}, nil, map[writ.ResourceKind]int{}},
 	} {
 		for size := 1; size <= 5; size += 2 {

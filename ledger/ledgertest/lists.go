@@ -44,7 +44,10 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 		run := runOf(in, writ.RunRunning)
 		if n == 3 {
 			run = runOf(in, writ.RunFailed)
-			run.Failure = &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "node-7 has 512 MiB, and Volume data_1 needs more"}, Position: "web.tengo:14:11"}
+			run.Failure = &writ.Failure{
+				Error:    writ.Error{Code: writ.CodeNoCapacity, Message: "node-7 has 512 MiB, and Volume data_1 needs more"},
+				Position: "web.tengo:14:11",
+			}
 		}
 		call := writ.Call{
 			Run: in.Run, Seq: 1, Operation: "machine.create", Kind: writ.KindMachine, Name: fmt.Sprintf("web-%d", n),
@@ -109,7 +112,13 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		{"projects", ledger.RunFilter{Projects: []writ.ProjectID{shop, bank}}, []int{4, 3, 2, 1}},
 		{"projects without runs", ledger.RunFilter{Projects: []writ.ProjectID{"x", "y"}}, nil},
 		{"signer", ledger.RunFilter{Signer: "bob"}, []int{4, 3}},
-		{"all of them", ledger.RunFilter{States: []ledger.State{"waiting"}, Datacenter: west, Projects: []writ.ProjectID{bank}, Signer: "bob"}, []int{3}},
+		{
+			"all of them",
+			ledger.RunFilter{
+				States: []ledger.State{"waiting"}, Datacenter: west, Projects: []writ.ProjectID{bank}, Signer: "bob",
+			},
+			[]int{3},
+		},
 		{"nobody", ledger.RunFilter{Signer: "x' OR '1'='1"}, nil},
 		{"script", ledger.RunFilter{Script: "web.tengo"}, []int{4, 3, 2, 1}},
 		{"another script", ledger.RunFilter{Script: "web"}, nil},
@@ -117,7 +126,14 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		{"another deployment", ledger.RunFilter{Deployment: "we"}, nil},
 		{"since", ledger.RunFilter{Since: at(3)}, []int{4, 3}},
 		{"since, of a project", ledger.RunFilter{Since: at(2), Projects: []writ.ProjectID{shop}}, []int{2}},
-		{"all of them at once", ledger.RunFilter{Script: "web.tengo", Deployment: "web", Since: at(2), States: []ledger.State{"running"}, Projects: []writ.ProjectID{shop}}, []int{2}},
+		{
+			"all of them at once",
+			ledger.RunFilter{
+				Script: "web.tengo", Deployment: "web", Since: at(2), States: []ledger.State{"running"},
+				Projects: []writ.ProjectID{shop},
+			},
+			[]int{2},
+		},
 	} {
 		if diff := cmp.Diff(tt.want, names(t, l, tt.filter, known)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
@@ -135,7 +151,8 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{}, ledger.Page{}); err != nil || len(list.Items) != 0 {
 		t.Errorf("removed nodes are listed: %v, %v", list, err)
 	}
-	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{Admission: writ.AdmissionRemoved}, ledger.Page{}); err != nil || len(list.Items) != 1 {
+	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{Admission: writ.AdmissionRemoved}, ledger.Page{}); err != nil ||
+		len(list.Items) != 1 {
 		t.Errorf("selected removed nodes: %v, %v", list, err)
 	}
 }
@@ -328,7 +345,11 @@ func testPages(t *testing.T, l ledger.Ledger) {
 			news = append(news,
 				callEvent(writ.Call{Run: writ.RunID(here), Seq: n + 1}),
 				writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n%3)}},
-				writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
+				writ.Event{
+					Resource: &writ.Resource{
+						ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)},
+					},
+				})
 		}
 		store(t, l, here, events(1, news...))
 		disturb := func() { // newer runs are added while older ones are read

@@ -65,7 +65,8 @@ func testRosterRows(t *testing.T, l ledger.Ledger) {
 		t.Errorf("regions: %v\n%s", err, diff)
 	}
 	projects, err := l.Projects(ctx)
-	if diff := cmp.Diff([]identity.Project{{ID: bank, Name: "bank"}, {ID: shop, Name: "web-shop"}}, projects); err != nil || diff != "" {
+	if diff := cmp.Diff([]identity.Project{{ID: bank, Name: "bank"}, {ID: shop, Name: "web-shop"}}, projects); err !=
+		nil || diff != "" {
 		t.Errorf("projects: %v\n%s", err, diff)
 	}
 }

@@ -35,7 +35,10 @@ func testRepeating(t *testing.T, l ledger.Ledger) {
 	planned := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for seq := 1; seq <= ledger.LoopCalls+1; seq++ {
 		call := func(n int, position string, planned time.Time) {
-			all = append(all, callEvent(writ.Call{Run: in[n].Run, Seq: seq, State: writ.CallSucceeded, Operation: "node.ping", Position: position, Planned: planned}))
+			all = append(all,
+				callEvent(writ.Call{
+					Run: in[n].Run, Seq: seq, State: writ.CallSucceeded, Operation: "node.ping", Position: position, Planned: planned,
+				}))
 		}
 		at := planned.Add(time.Duration(seq) * time.Second)
 		call(looping, "poll.tengo:3:2", at)

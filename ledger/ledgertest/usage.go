@@ -44,16 +44,29 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 		{"project", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.Usage{
 			item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0),
 		}},
-		{"until", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
-		{"from", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
-		{"half a month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(-time.Minute), Until: hour.Add(time.Minute)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
+		{
+			"until", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, Until: hour.Add(time.Hour)},
+			[]ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)},
+		},
+		{
+			"from", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(time.Hour)},
+			[]ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)},
+		},
+		{
+			"half a month",
+			ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(-time.Minute), Until: hour.Add(time.Minute)},
+			[]ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)},
+		},
 		{"one month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0,
 			time.UTC), Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour,
 			2, 0)}},
 		{"two months", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0,
 			time.UTC), Until: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}, []ledger.Usage{item("a", hour,
 			hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
-		{"projects", ledger.UsageFilter{Projects: []writ.ProjectID{shop, bank}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
+		{
+			"projects", ledger.UsageFilter{Projects: []writ.ProjectID{shop, bank}, From: hour.Add(time.Hour)},
+			[]ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)},
+		},
 		{"a project without usage", ledger.UsageFilter{Projects: []writ.ProjectID{"x"}}, []ledger.Usage{}},
 		{"elsewhere", ledger.UsageFilter{Datacenter: west}, []ledger.Usage{}},
 	} {
@@ -129,7 +142,8 @@ func testImpossibleUsage(t *testing.T, l ledger.Ledger) {
 		}}
 	}
 	store(t, l, east, events(1,
-		of("a", "n1", hour, all(math.MaxInt64)), of("a", "n2", hour, all(math.MaxInt64)), of("a", "n1", hour.Add(time.Hour), all(math.MaxInt64)), of("b", "n1", hour, all(math.MaxInt64))))
+		of("a", "n1", hour, all(math.MaxInt64)), of("a", "n2", hour, all(math.MaxInt64)),
+		of("a", "n1", hour.Add(time.Hour), all(math.MaxInt64)), of("b", "n1", hour, all(math.MaxInt64))))
 	store(t, l, west, events(1, of("c", "n1", hour, all(7))))
 	month := ledger.UsageFilter{From: hour, Until: hour.AddDate(0, 1, 0)}
 	hours := ledger.UsageFilter{From: hour.Add(-time.Minute)}

@@ -21,7 +21,8 @@ func lineOf(call writ.Call) string {
 // with fewer calls it reads only the primary key, for others LoopCalls rows.
 var repeats = fmt.Sprintf(`EXISTS (SELECT 1 FROM calls WHERE calls.run = runs.id AND seq >= %[1]d)
 AND %[1]d = (SELECT CASE WHEN MIN(line) = MAX(line) AND MIN(line) <> '' THEN COUNT(DISTINCT planned) ELSE 0 END
-FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT %[1]d) AS newest)`, ledger.LoopCalls)
+FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT %[1]d) AS newest)`,
+	ledger.LoopCalls)
 
 // Repeated returns the repeated call of each run that repeats one.
 func (s *Store) Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error) {

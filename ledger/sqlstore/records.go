@@ -46,7 +46,8 @@ func storeFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Dat
 	_, err = tx.ExecContext(ctx, `
 		UPDATE runs
 		SET failed_operation = $1
-		WHERE id = $2 AND datacenter = $3 AND failure <> ''`, selectable(calls[0].Operation), string(run.ID), string(datacenter))
+		WHERE id = $2 AND datacenter = $3 AND failure <> ''`, selectable(calls[0].Operation), string(run.ID),
+		string(datacenter))
 	return err
 }
 
@@ -171,7 +172,8 @@ func storeCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name, line = excluded.line,
 			planned = excluded.planned`,
-		string(call.Run), call.Seq, string(call.State), encode(call), selectable(call.Name), lineOf(call), micros(call.Planned))
+		string(call.Run), call.Seq, string(call.State), encode(call), selectable(call.Name), lineOf(call),
+		micros(call.Planned))
 	return err
 }
 

@@ -169,7 +169,8 @@ func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) erro
 			INSERT INTO registrations (id, key_text, token, name, nonce, proof, url, network, received)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 			ON CONFLICT (id) DO NOTHING`,
-			r.ID().String(), keyText(r.Key), r.Token, r.Name, blob(r.Nonce), blob(r.Proof), r.URL, r.Network, micros(r.Received)))
+			r.ID().String(), keyText(r.Key), r.Token, r.Name, blob(r.Nonce), blob(r.Proof), r.URL, r.Network,
+			micros(r.Received)))
 		if err != nil || !added {
 			return err
 		}

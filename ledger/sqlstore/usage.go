@@ -18,7 +18,10 @@ var usedColumns = []string{"cpu_seconds", "memory_mib_seconds", "disk_gib_second
 
 // mostUsed is more than a resource can use in an hour: 4,096 CPUs, 64 TiB of memory, 16 PiB of disk, and 800 Gbit/s in
 // each direction. Supervisors apply the same limit to the reports of nodes.
-var mostUsed = writ.Used{CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600, Sent: 100e9 * 3600}
+var mostUsed = writ.Used{
+	CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600,
+	Sent: 100e9 * 3600,
+}
 
 // mostSum caps sums. A supervisor may report any number of resources, nodes and hours. A sum that overflows would fail
 // each page that contains it, and on PostgreSQL also the events that add to it. Several capped sums can still be added.
@@ -78,10 +81,12 @@ var addToMonthText = func() string {
 		"last = CASE WHEN excluded.last > usage_of_months.last THEN excluded.last ELSE usage_of_months.last END",
 	}
 	for _, c := range usedColumns {
-		sets = append(sets, fmt.Sprintf("%[1]s = CASE WHEN usage_of_months.%[1]s < %[2]d - excluded.%[1]s THEN usage_of_months.%[1]s + excluded.%[1]s ELSE %[2]d END", c, mostSum))
+		sets = append(sets,
+			fmt.Sprintf("%[1]s = CASE WHEN usage_of_months.%[1]s < %[2]d - excluded.%[1]s THEN usage_of_months.%[1]s + excluded.%[1]s ELSE %[2]d END", c, mostSum))
 	}
 	return `
-		INSERT INTO usage_of_months (month, project, kind, name, uid, datacenter, first, last, ` + strings.Join(usedColumns, ", ") + `)
+		INSERT INTO usage_of_months (month, project, kind, name, uid, datacenter, first, last, ` + strings.Join(usedColumns,
+		", ") + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (month, project, kind, name, uid, datacenter) DO UPDATE SET ` + strings.Join(sets, ", ")
 }()
@@ -171,7 +176,8 @@ func (s *Store) Usage(
 		var u ledger.Usage
 		err := rows.Scan(&project, &kind, &u.Name, &uid, &datacenter, &first, &last,
 			&u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent)
-		u.Project, u.Kind, u.UID, u.Datacenter = writ.ProjectID(project), writ.ResourceKind(kind), writ.UID(uid), writ.DatacenterID(datacenter)
+		u.Project, u.Kind, u.UID, u.Datacenter = writ.ProjectID(project), writ.ResourceKind(
+			kind), writ.UID(uid), writ.DatacenterID(datacenter)
 		u.First, u.Last = sqldb.Time(first), sqldb.Time(last)
 		return u, []any{project, kind, u.Name, uid, datacenter}, err
 	})

@@ -291,7 +291,8 @@ func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) 
 func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, began bool) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-		job.Run, job.Seq, job.Attempt, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now), sqldb.Micros(job.Until()), began)
+		job.Run, job.Seq, job.Attempt, job.Operation, digest[:], incarnation, sqldb.Micros(tx.Now), sqldb.Micros(job.Until()),
+		began)
 	return err
 }
 
@@ -301,7 +302,8 @@ func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) 
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began, result)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, $9)"+
 		" ON CONFLICT (run, seq, try) DO UPDATE SET result = COALESCE(jobs.result, excluded.result)",
-		job.Run, job.Seq, job.Attempt, job.Operation, result.Job[:], result.Incarnation, sqldb.Micros(time.UnixMilli(result.Started)), sqldb.Micros(job.Until()), encoded)
+		job.Run, job.Seq, job.Attempt, job.Operation, result.Job[:], result.Incarnation,
+		sqldb.Micros(time.UnixMilli(result.Started)), sqldb.Micros(job.Until()), encoded)
 	return err
 }
 

@@ -87,7 +87,8 @@ func (j *Journal) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
 // UnacknowledgedUsage returns at most max rows of usage that changed since they were acknowledged, oldest first, with
 // their versions.
 func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
-	rows, err := j.db.Query(ctx, `SELECT uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version
+	rows, err := j.db.Query(ctx,
+		`SELECT uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version
 		FROM usage WHERE version > told ORDER BY hour, uid LIMIT $1`, max)
 	if err != nil {
 		return nil, nil, err

@@ -344,7 +344,9 @@ func publicError(err error) *writ.Error {
 		return nil
 	}
 	e := writ.AsError(err)
-	return &writ.Error{Code: e.Code, Message: clip.Prefix(e.Message, maxErrorText), Hint: clip.Prefix(e.Hint, maxErrorText)}
+	return &writ.Error{
+		Code: e.Code, Message: clip.Prefix(e.Message, maxErrorText), Hint: clip.Prefix(e.Hint, maxErrorText),
+	}
 }
 
 // tail drops the first skip bytes, then sends the answer and the rest. The dropped bytes must be produced for the

@@ -101,6 +101,7 @@ func containerOperations() []*Operation {
 		declare[LogPart, ContainerLogs](container.with("logs", Look, 2*time.Minute,
 			"Reads the log of a container with both of its outputs: the last lines, or the lines after an earlier call.").reads().aside()),
 		declare[ContainerDelete, ContainerDeleted](container.with("delete", Remove, 5*time.Minute,
-			"Stops and deletes a container and its data outside its volumes.").destroys("The container and its data outside its volumes.")),
+			"Stops and deletes a container and its data outside its volumes.").destroys(
+			"The container and its data outside its volumes.")),
 	}
 }

@@ -30,6 +30,7 @@ func imageOperations() []*Operation {
 		declare[Nothing, Image](image.with("get", Find, time.Minute,
 			"Finds an image that an earlier run fetched.").reads()),
 		declare[Nothing, Identity](image.with("delete", Remove, time.Minute,
-			"Deletes an image from its node. Volumes created from it stay.").destroys("The image. Resources created from it stay.")),
+			"Deletes an image from its node. Volumes created from it stay.").destroys(
+			"The image. Resources created from it stay.")),
 	}
 }

@@ -89,7 +89,8 @@ func machineOperations() []*Operation {
 		declare[MachineAttach, Machine](machine.with("attach", Alter, time.Minute,
 			"Attaches a volume to a machine.").uses("The machine's programs can write to the volume.")),
 		declare[MachineDetach, Machine](machine.with("detach", Alter, time.Minute,
-			"Detaches a volume from a machine, except the boot volume.").uses("The machine's programs lose the volume; its content stays.")),
+			"Detaches a volume from a machine, except the boot volume.").uses(
+			"The machine's programs lose the volume; its content stays.")),
 		declare[LogPart, MachineConsole](machine.with("console", Look, 2*time.Minute,
 			"Reads the console output of a machine: the last lines, or the lines after an earlier call.").reads().aside()),
 		declare[Nothing, Identity](machine.with("delete", Remove, 5*time.Minute,

@@ -53,7 +53,9 @@ func (o *Operation) Errors() []writ.Code {
 // Facts returns short phrases about the operation: "makes a resource of kind volume", "adds data", "at most 1m by
 // default".
 func (o *Operation) Facts() []string {
-	facts := []string{map[Effect]string{Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds"}[o.Effect]}
+	facts := []string{
+		map[Effect]string{Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds"}[o.Effect],
+	}
 	if o.Named() {
 		facts[0] += fmt.Sprintf(" a resource of kind %s", o.Kind)
 	}

@@ -78,7 +78,8 @@ func (p *partCheck) leaf(kind string, header textproto.MIMEHeader, body io.Reade
 		return
 	}
 	first, _, _ := strings.Cut(strings.TrimLeft(string(text), " \t\r\n"), "\n")
-	isConfig := kind == "text/cloud-config" && !strings.HasPrefix(first, "## template:") || kind == "text/plain" && configHeader.MatchString(first)
+	isConfig := kind == "text/cloud-config" && !strings.HasPrefix(first, "## template:") ||
+		kind == "text/plain" && configHeader.MatchString(first)
 	if why := uselessCloudConfig(string(text)); isConfig && why != "" {
 		p.why = fmt.Sprintf("of its part %d (%s), %s", p.parts, kind, why)
 	}

@@ -89,10 +89,12 @@ func volumeOperations() []*Operation {
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
 			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").adds().once().measured()),
 		declare[VolumeDiscard, Volume](volume.with("discard", Alter, 5*time.Minute,
-			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").destroys("The archive.")),
+			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").destroys(
+			"The archive.")),
 		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,
 			"Creates a volume from an archive in the node's backup directory.").adds()),
 		declare[Nothing, Identity](volume.with("delete", Remove, 5*time.Minute,
-			"Deletes a volume, its content and its snapshots. Its archives stay.").destroys("The volume, its content and its snapshots.")),
+			"Deletes a volume, its content and its snapshots. Its archives stay.").destroys(
+			"The volume, its content and its snapshots.")),
 	}
 }

@@ -241,7 +241,8 @@ func (k *keeping) keepAwake(ctx context.Context) {
 	if said := complaint(k.dir); said != "" {
 		why += "; the last error of its process is: " + said
 	}
-	k.drifted(false, "its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
+	k.drifted(false,
+		"its guest has given no sign of life since it was started %s ago, neither on its console nor by using a device%s",
 		since.Round(time.Second), why)
 }
 
@@ -262,7 +263,9 @@ func (k *keeping) keepTaps() {
 		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
 			continue
 		}
-		k.drifted(false, "its tap %s was deleted, so it is disconnected from the network %s; machine.stop and machine.start reconnect it", p.Device, p.Network.Name)
+		k.drifted(false,
+			"its tap %s was deleted, so it is disconnected from the network %s; machine.stop and machine.start reconnect it",
+			p.Device, p.Network.Name)
 	}
 }
 
@@ -360,7 +363,8 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	rebooted, why := own.Process != nil && own.Process.Boot != boot, k.whyEnded()
 	switch {
 	case own.Power == paused:
-		k.drifted(false, "its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
+		k.drifted(false,
+			"its process has ended, and the memory of the paused machine is lost; machine.start starts it from its disks")
 		return nil
 	case rebooted:
 		own.Past = past{}

@@ -22,9 +22,15 @@ func (d *Driver) Needs() []needs.Need {
 			Name: "the program cloud-hypervisor", Use: none, Vital: true, Look: d.checkProgram,
 			Fix: "put cloud-hypervisor v53 or newer on the PATH of the runner: https://github.com/cloud-hypervisor/cloud-hypervisor/releases",
 		},
-		{Name: "networks on this host", Use: none, Fix: "see the needs of networks", Vital: true, Look: needs.Given(d.Networks != nil)},
+		{
+			Name: "networks on this host", Use: none, Fix: "see the needs of networks", Vital: true,
+			Look: needs.Given(d.Networks != nil),
+		},
 		{Name: "KVM", Use: none, Vital: true, Look: d.checkKVM, Fix: kvmFix},
-		{Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: checkHardware, Fix: kvmFix},
+		{
+			Name: "KVM by the processor", Use: "machines start only with kernels that are built for it", Look: checkHardware,
+			Fix: kvmFix,
+		},
 		{
 			Name: "controllers cpu, memory, pids", Use: "the processes of machines have no resource limits",
 			Fix:  needs.ControllersFix,

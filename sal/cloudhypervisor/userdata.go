@@ -117,7 +117,8 @@ func setsResolver(given []byte) bool {
 		return true
 	}
 	message := mimeMessage(given)
-	return message != nil && partSetsResolver(message.Header.Get("Content-Type"), message.Header.Get("Content-Transfer-Encoding"), message.Body)
+	return message != nil &&
+		partSetsResolver(message.Header.Get("Content-Type"), message.Header.Get("Content-Transfer-Encoding"), message.Body)
 }
 
 // partSetsResolver is setsResolver for a part of a message and its nested parts.

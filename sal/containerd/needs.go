@@ -25,8 +25,14 @@ func (d *Driver) Needs() []needs.Need {
 		{Name: "root", Use: "there are no containers", Fix: "run the node as root", Vital: true, Look: needs.Root},
 		{Name: "the socket of containerd", Use: "there are no containers", Fix: install +
 			"; or writ runner --containerd SOCKET", Vital: true, Look: d.checkSocket},
-		{Name: "containerd", Use: "containers are neither made nor changed until it answers", Fix: install, Look: d.checkDaemon},
-		{Name: "the program runc", Use: "containers do not start", Fix: "apt-get install -y runc", Look: needs.Program("runc", "", "--version")},
+		{
+			Name: "containerd", Use: "containers are neither made nor changed until it answers", Fix: install,
+			Look: d.checkDaemon,
+		},
+		{
+			Name: "the program runc", Use: "containers do not start", Fix: "apt-get install -y runc",
+			Look: needs.Program("runc", "", "--version"),
+		},
 		{
 			Name: "a snapshotter", Use: "containers are not made", Look: d.checkSnapshotter,
 			Fix: "put the root of containerd's config.toml on btrfs, or on ext4 or xfs with overlayfs: modprobe overlay",
@@ -36,7 +42,10 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments",
 		},
 		d.needIDs(),
-		{Name: "networks on this host", Use: "containers are on no network", Fix: "see the needs of networks", Look: needs.Given(d.Networks != nil)},
+		{
+			Name: "networks on this host", Use: "containers are on no network", Fix: "see the needs of networks",
+			Look: needs.Given(d.Networks != nil),
+		},
 	}
 }
 

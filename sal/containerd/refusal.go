@@ -24,7 +24,9 @@ func notStarted(doing string, err error) error {
 }
 
 // noProgram lists the errors about a program that the container cannot run.
-var noProgram = []string{"executable file not found", "no such file or directory", "permission denied", "is a directory", "exec format error"}
+var noProgram = []string{
+	"executable file not found", "no such file or directory", "permission denied", "is a directory", "exec format error",
+}
 
 // badTree lists the errors about files of an image that block a mount or the working directory. A missing file is not
 // among them: a volume may have been deleted meanwhile.

@@ -52,7 +52,8 @@ func inspect(ctx context.Context, daemon *client.Client, id string) (containerSt
 	if gone(err) {
 		return containerState{known: true}, nil
 	}
-	return containerState{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("inspect the container's process", err)
+	return containerState{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed(
+		"inspect the container's process", err)
 }
 
 // prepare makes the process of a container, up to the start of its program.

@@ -67,7 +67,8 @@ var engines = []engine{
 		weak: "it shows its secret among the arguments of its process and listens on every IPv4 address",
 		ipv4: true, ends: syscall.SIGINT,
 		arguments: func(in instance) []string {
-			return []string{"--data-dir", in.path("data"), "--socket", in.path("run/socket"), "--port", strconv.FormatInt(in.own.Port, 10),
+			return []string{"--data-dir", in.path("data"), "--socket", in.path("run/socket"), "--port",
+				strconv.FormatInt(in.own.Port, 10),
 				"--encryption-key=" + in.access.Driver, "--admin-secret=" + in.access.Secret}
 		},
 		login: func(a access) []string { return []string{a.Secret} },
@@ -118,7 +119,8 @@ func (d *Driver) choose(ctx context.Context, names []string, version string) (pr
 		case d.refused(p) != "":
 			why = append(why, fmt.Sprintf("%s %s, which does not serve here: %s", name, p.version, d.refused(p)))
 			if !slices.Contains(d.Offered(), name) {
-				where = append(where, name+": enable it with writ runner --engines "+strings.Join(append(slices.Clone(d.Offered()), name), ","))
+				where = append(where,
+					name+": enable it with writ runner --engines "+strings.Join(append(slices.Clone(d.Offered()), name), ","))
 			}
 		case !(writ.Engine{Version: p.version}).IsVersion(version):
 			why = append(why, fmt.Sprintf("%s %s instead of %s", name, p.version, version))

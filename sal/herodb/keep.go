@@ -126,10 +126,15 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	switch {
 	case err != nil && !errors.Is(err, exec.ErrNotFound):
 	case err != nil:
-		drift = append(drift, sal.Drift{What: fmt.Sprintf("the node has no %s any more; the database is served by the copy of %s that was kept", r.Own.Engine, r.Own.Version)})
+		drift = append(drift,
+			sal.Drift{
+				What: fmt.Sprintf("the node has no %s any more; the database is served by the copy of %s that was kept",
+					r.Own.Engine, r.Own.Version),
+			})
 	case p.version != r.Own.Version:
-		drift = append(drift, sal.Drift{What: fmt.Sprintf("the node has %s %s now, and the database stays with %s until herodb.create asks for another version",
-			r.Own.Engine, p.version, r.Own.Version)})
+		drift = append(drift,
+			sal.Drift{What: fmt.Sprintf("the node has %s %s now, and the database stays with %s until herodb.create asks for another version",
+				r.Own.Engine, p.version, r.Own.Version)})
 	}
 	in, err := j.instance(r)
 	if err != nil || in.process == (pid{}) || in.engine.live.reload == nil {

@@ -23,15 +23,19 @@ func (d *Driver) Needs() []needs.Need {
 			Fix: "install them, or omit them from writ runner --engines",
 		},
 		{
-			Name: "controllers memory, pids", Use: "only the engine itself limits the memory of databases, and the number of their processes is unlimited",
-			Fix: needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
+			Name: "controllers memory, pids",
+			Use:  "only the engine itself limits the memory of databases, and the number of their processes is unlimited",
+			Fix:  needs.ControllersFix, Look: needs.Controllers(d.groups(), "memory", "pids"),
 		},
 		{
 			Name: "users of their own", Use: "engines run as the user of the runner, usually root",
 			Fix:  needs.AccountsFix,
 			Look: needs.Accounts(d.Accounts),
 		},
-		{Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node", Fix: "see the needs of networks", Look: needs.Given(d.Networks != nil)},
+		{
+			Name: "networks on this host", Use: "databases are on no network, and listen on an address of the node",
+			Fix: "see the needs of networks", Look: needs.Given(d.Networks != nil),
+		},
 	}
 }
 

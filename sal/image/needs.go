@@ -17,13 +17,24 @@ const roomForImages = 2 << 30
 // Needs returns the requirements of the driver.
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
-		{Name: "disk space", Use: "images soon fail with DISK_FULL", Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages)},
-		{Name: "directories of images", Use: "images cannot be made from files of the node, or not from files below the named directory",
+		{
+			Name: "disk space", Use: "images soon fail with DISK_FULL",
+			Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages),
+		},
+		{Name: "directories of images",
+			Use: "images cannot be made from files of the node, or not from files below the named directory",
 			Fix: "create the directory of --image-dir, or name another one", Look: d.lookDirs},
-		{Name: "authorities", Use: "images cannot be fetched over https", Fix: "apt-get install -y ca-certificates", Look: needs.Authorities},
-		{Name: "the program qemu-img", Use: "images of format qcow2 are refused", Fix: "apt-get install -y qemu-utils", Look: needs.Program("qemu-img", "", "--version")},
-		{Name: "Landlock", Use: "qemu-img can read files that all users can read; without separate users for processes, images of " +
-			"format qcow2 are refused",
+		{
+			Name: "authorities", Use: "images cannot be fetched over https", Fix: "apt-get install -y ca-certificates",
+			Look: needs.Authorities,
+		},
+		{
+			Name: "the program qemu-img", Use: "images of format qcow2 are refused", Fix: "apt-get install -y qemu-utils",
+			Look: needs.Program("qemu-img", "", "--version"),
+		},
+		{Name: "Landlock",
+			Use: "qemu-img can read files that all users can read; without separate users for processes, images of " +
+				"format qcow2 are refused",
 			Fix: "boot Linux 5.13 or newer with landlock among the security modules (lsm= among the kernel's " +
 				"arguments)", Look: lookLandlock},
 	}

@@ -16,11 +16,15 @@ func (n *Node) Needs() []needs.Need {
 	const alone = "networks of this node do not reach other nodes"
 	return []needs.Need{
 		{
-			Name: "the program mycelium", Use: alone, Fix: "put mycelium 0.7 or newer on the PATH of the runner: https://github.com/threefoldtech/mycelium/releases",
+			Name: "the program mycelium", Use: alone,
+			Fix:  "put mycelium 0.7 or newer on the PATH of the runner: https://github.com/threefoldtech/mycelium/releases",
 			Look: needs.Program(cmp.Or(n.Binary, "mycelium"), "0.7", "--version"),
 		},
 		{Name: "tunnels", Use: alone, Fix: "modprobe tun", Look: needs.Openable("/dev/net/tun")},
-		{Name: "the daemon's port", Use: alone, Fix: "end the other daemon: systemctl disable --now mycelium", Look: n.lookPort},
+		{
+			Name: "the daemon's port", Use: alone, Fix: "end the other daemon: systemctl disable --now mycelium",
+			Look: n.lookPort,
+		},
 	}
 }
 

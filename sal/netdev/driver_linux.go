@@ -172,7 +172,9 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 	if bridge == nil {
 		h.repaired("the bridge %s was missing", name)
 		quiet := false // without queries, snooping would break neighbour discovery
-		bridge, err = h.createLink(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet}, r.UID)
+		bridge, err = h.createLink(&netlink.Bridge{
+			LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet,
+		}, r.UID)
 		if err != nil {
 			return nil, err
 		}

@@ -314,7 +314,10 @@ func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding
 func (h *host) newLink(name string, told sal.Port, owner writ.UID, namespace string) (netlink.Link, error) {
 	attrs := netlink.LinkAttrs{Name: name, TxQLen: -1}
 	if namespace == "" {
-		return h.createLink(&netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE}, owner)
+		return h.createLink(&netlink.Tuntap{
+			LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP,
+			Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE,
+		}, owner)
 	}
 	f, err := os.Open(namespace)
 	if err != nil {

@@ -204,9 +204,11 @@ func networkPiece(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkR
 		})
 		outside := append(family(unix.NFPROTO_IPV4), within(networkAt(12, 4), v4)...)
 		outside = append(outside, metaNot(expr.MetaKeyOIFNAME, ifname(device))...)
-		p.chains = append(p.chains, chain{inet, natChain(device), &hook{nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}, []rule{
-			{says: v4.String() + " goes out as the host", match: outside, then: []expr.Any{&expr.Masq{}}},
-		}})
+		p.chains = append(p.chains,
+			chain{inet, natChain(device),
+				&hook{nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}, []rule{
+					{says: v4.String() + " goes out as the host", match: outside, then: []expr.Any{&expr.Masq{}}},
+				}})
 	}
 	from.rules = append(from.rules, rule{says: "from elsewhere", then: drop(spoofedCounter(device))})
 	p.chains = append(p.chains, allow, into, from) // chains that are jumped to come first

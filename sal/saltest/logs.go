@@ -111,7 +111,9 @@ func (h *host) logging() sal.Logging {
 // excerpt reads a part of the subject's log.
 func (h *host) excerpt(after string, kib int64) catalog.LogText {
 	h.Helper()
-	v := h.must(h.step(Step{Operation: h.suite.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib}})).Values
+	v := h.must(h.step(Step{
+		Operation: h.suite.Log.Operation, Args: map[string]any{"after": after, "lines": int64(1000), "max_kib": kib},
+	})).Values
 	return catalog.LogText{
 		Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool),
 	}

@@ -332,16 +332,18 @@ var treeCalls = []struct {
 		trees sal.Trees) error {
 		return trees.Snapshot(ctx, "a", "one")
 	}},
-	{name: "another snapshot", want: "second", after: "third", snapshots: []string{"one", "two"}, do: func(ctx context.Context, trees sal.Trees) error {
-		return trees.Snapshot(ctx, "a", "two")
-	}},
+	{name: "another snapshot", want: "second", after: "third", snapshots: []string{"one", "two"},
+		do: func(ctx context.Context, trees sal.Trees) error {
+			return trees.Snapshot(ctx, "a", "two")
+		}},
 	{name: "restore", want: "first", after: "fourth", snapshots: []string{"one", "two"}, do: func(ctx context.Context,
 		trees sal.Trees) error {
 		return trees.Restore(ctx, "a", "one")
 	}},
-	{name: "remove a snapshot", want: "fourth", after: "fifth", snapshots: []string{"two"}, do: func(ctx context.Context, trees sal.Trees) error {
-		return trees.RemoveSnapshot(ctx, "a", "one")
-	}},
+	{name: "remove a snapshot", want: "fourth", after: "fifth", snapshots: []string{"two"},
+		do: func(ctx context.Context, trees sal.Trees) error {
+			return trees.RemoveSnapshot(ctx, "a", "one")
+		}},
 	{name: "remove", gone: true, do: func(ctx context.Context,
 		trees sal.Trees) error {
 		return trees.Remove(ctx, "a")

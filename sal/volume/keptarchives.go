@@ -103,7 +103,8 @@ func (j *job) projectRoom(bytes int64) error {
 	if err != nil || have+bytes <= most && count < maxProjectArchives {
 		return err
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d archives with %d MiB on the node, and the new one has %d MiB: the limits are %d archives, and %d GiB with its volumes",
+	return writ.Errorf(writ.CodeQuotaExceeded,
+		"the project has %d archives with %d MiB on the node, and the new one has %d MiB: the limits are %d archives, and %d GiB with its volumes",
 		count, have>>20, (bytes+1<<20-1)>>20, maxProjectArchives, most>>30).
 		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v",
 			j.Resource.Name, j.unowned(records))

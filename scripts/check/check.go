@@ -1,5 +1,5 @@
-// Package check finds the mistakes of a script without running it: errors of the compiler, violations of the catalogue of
-// operations, and code that is probably not meant. It also reports what a script may do, for the people who sign it.
+// Package check finds the mistakes of a script without running it: errors of the compiler, violations of the catalogue
+// of operations, and code that is probably not meant. It also reports what a script may do, for the people who sign it.
 package check
 
 import (
@@ -97,7 +97,8 @@ type paramRead struct {
 
 func newChecker(a *syntax.Analysis) *checker {
 	return &checker{
-		Analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool), misdeclared: make(map[string]bool),
+		Analysis: a, operations: make(map[string]bool), secrets: make(map[string]bool), seen: make(map[parser.Expr]bool),
+		misdeclared: make(map[string]bool),
 	}
 }
 
@@ -149,7 +150,8 @@ func (c *checker) value(e parser.Expr) {
 	if module == "" || c.seen[e] || !ofOperations(module) {
 		return
 	}
-	c.At(diagnostic.CodeModuleAsValue, e, "the module %q is used as a value", module).Help = "use it as " + module + ".operation(…)"
+	c.At(diagnostic.CodeModuleAsValue, e, "the module %q is used as a value", module).Help = "use it as " + module +
+		".operation(…)"
 }
 
 // module returns the built-in module that an expression denotes, or "" if it denotes none or is not statically known.
@@ -221,7 +223,8 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if op := c.handle(base); op != nil {
 		fields := interpreter.HandleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != interpreter.FieldName) {
-			c.At(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(meant.Member("it", key.Value, fields))
+			c.At(diagnostic.CodeHandleField, key, "the result of %s has no field %q", op.Name(), key.Value).SetHelp(
+				meant.Member("it", key.Value, fields))
 		}
 	}
 }
@@ -237,7 +240,8 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		return
 	}
 	if _, ok := interpreter.LookupMember(module, key.Value); !ok {
-		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(meant.Member("it", key.Value, interpreter.MemberNames(module)))
+		c.At(diagnostic.CodeUnknownMember, key, "module %s has no %q", module, key.Value).SetHelp(
+			meant.Member("it", key.Value, interpreter.MemberNames(module)))
 	}
 }
 
@@ -356,7 +360,8 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 		}
 		options, problems := operation.Options(op, given, nil)
 		if len(problems) == 0 && options.Timeout > 0 {
-			c.timeouts = append(c.timeouts, Timeout{op.Name(), scripts.Printable(c.Files.Position(arg.Pos()).String()), options.Timeout})
+			c.timeouts = append(c.timeouts,
+				Timeout{op.Name(), scripts.Printable(c.Files.Position(arg.Pos()).String()), options.Timeout})
 		}
 		for _, p := range problems {
 			c.optionProblem(arg, p)
@@ -376,7 +381,8 @@ func misspelt(missing catalog.Problem, problems []catalog.Problem) bool {
 func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 	if s, ok := e.(*parser.StringLit); ok {
 		if !writ.ValidName(s.Value) {
-			c.At(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value, op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
+			c.At(diagnostic.CodeResourceName, e, "%q cannot name a %s", s.Value,
+				op.Kind).Help = "1 to 63 lower-case letters, digits and hyphens"
 		}
 		return
 	}
@@ -385,7 +391,8 @@ func (c *checker) resourceName(op *catalog.Operation, e parser.Expr) {
 		return
 	}
 	if made := c.handle(e); made != nil && made.Kind != op.Kind {
-		c.At(diagnostic.CodeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(), op.Kind, made.Name())
+		c.At(diagnostic.CodeArgument, e, "%s takes the name of a %s or a handle to one, not the result of %s", op.Name(),
+			op.Kind, made.Name())
 		return
 	}
 	switch v, complete := syntax.LiteralValue(e); v.(type) {
@@ -466,7 +473,8 @@ func (c *checker) problem(op *catalog.Operation, spec parser.Expr, p catalog.Pro
 	key, value := syntax.NodeAt(spec, p.Path)
 	switch {
 	case p.Reason == catalog.UnknownField && key != nil:
-		c.Add(diagnostic.CodeUnknownField, key.KeyPos, syntax.KeyWidth(key), "%s has %s", op.Name(), p.Message).Suggest(p.Suggestion)
+		c.Add(diagnostic.CodeUnknownField, key.KeyPos, syntax.KeyWidth(key), "%s has %s", op.Name(), p.Message).Suggest(
+			p.Suggestion)
 	case p.Reason == catalog.SecretMisplaced:
 		c.At(diagnostic.CodeSecretPlace, value, "%s: %s", op.Name(), p.Message)
 	case p.Reason == catalog.MissingField:

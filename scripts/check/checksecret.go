@@ -60,7 +60,8 @@ func (c *checker) secretName(e parser.Expr) {
 	case !isText:
 		c.At(diagnostic.CodeArgument, e, "run.secret takes the name of a secret")
 	case !writ.ValidName(name):
-		c.At(diagnostic.CodeSecretName, e, "%q cannot name a secret", name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
+		c.At(diagnostic.CodeSecretName, e, "%q cannot name a secret",
+			name).Help = "1 to 63 lower-case letters, digits and hyphens, without a version"
 	default:
 		c.secrets[name] = true
 	}

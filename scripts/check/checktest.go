@@ -23,18 +23,21 @@ func (c *checker) checkTests() {
 			continue
 		}
 		if name, ok := assign.LHS[0].(*parser.Ident); ok && name.Name == paramsName {
-			c.At(diagnostic.CodeTestShape, name, "tests have no parameters").Help = "give them to the script: t.run(\"web.tengo\", {params: {…}})"
+			c.At(diagnostic.CodeTestShape, name,
+				"tests have no parameters").Help = "give them to the script: t.run(\"web.tengo\", {params: {…}})"
 		}
 	}
 	for _, u := range c.Units {
 		for _, i := range u.Imports {
 			if ofOperations(i.ModuleName) {
-				c.At(diagnostic.CodeTestOperation, i, "tests call no operations, so %q cannot be imported", i.ModuleName).Help = "run a script: t.run(\"web.tengo\")"
+				c.At(diagnostic.CodeTestOperation, i, "tests call no operations, so %q cannot be imported",
+					i.ModuleName).Help = "run a script: t.run(\"web.tengo\")"
 			}
 		}
 	}
 	if len(c.Tests) == 0 && !c.Failed() {
-		c.Add(diagnostic.CodeTestShape, parser.Pos(c.Main.File.Base), 1, "this file contains no test").Help = "write test_name := func(t) { … }"
+		c.Add(diagnostic.CodeTestShape, parser.Pos(c.Main.File.Base), 1,
+			"this file contains no test").Help = "write test_name := func(t) { … }"
 	}
 }
 
@@ -46,7 +49,8 @@ func (c *checker) ofTest(t *syntax.Symbol, n parser.Node) {
 	if e, ok := n.(parser.Expr); ok {
 		if base, key := selected(e); key != nil && c.is(base, t) {
 			if _, ok := interpreter.TestMember(key.Value); !ok {
-				c.At(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(meant.Member("it", key.Value, interpreter.TestMembers()))
+				c.At(diagnostic.CodeTestMember, key, "t has no %q", key.Value).SetHelp(
+					meant.Member("it", key.Value, interpreter.TestMembers()))
 			}
 		}
 	}

@@ -17,11 +17,17 @@ const paramsName = "params"
 
 // paramSchema describes the declaration of one parameter.
 var paramSchema = catalog.Schema{
-	{Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"}, Help: "the type of the value"},
+	{
+		Name: "type", Type: catalog.String, Required: true, Enum: []string{"string", "bool", "int", "list"},
+		Help: "the type of the value",
+	},
 	{Name: "of", Type: catalog.String, Enum: []string{"string", "bool", "int"}, Help: "the type of a list's elements"},
 	{Name: "min", Type: catalog.Int, Help: "least value of an int, bytes of a string, elements of a list"},
 	{Name: "max", Type: catalog.Int, Help: "greatest value of an int, bytes of a string, elements of a list"},
-	{Name: "pattern", Type: catalog.String, Max: new(int64(scripts.MaxPattern)), Help: "the pattern (RE2) that a whole string, or each element of a list, must match"},
+	{
+		Name: "pattern", Type: catalog.String, Max: new(int64(scripts.MaxPattern)),
+		Help: "the pattern (RE2) that a whole string, or each element of a list, must match",
+	},
 	{Name: "help", Type: catalog.String, Help: "a description for people"},
 	// The type of default and enum is that of the parameter.
 	{Name: "default", Help: "the value of an omitted parameter; without it the parameter is required"},
@@ -66,7 +72,8 @@ func (c *checker) declaration() *parser.MapLit {
 			return nil
 		}
 		if _, complete := syntax.LiteralValue(literal); !complete {
-			c.At(diagnostic.CodeParamsLiteral, unreadable(literal), "params must be a literal; this depends on running the script")
+			c.At(diagnostic.CodeParamsLiteral, unreadable(literal),
+				"params must be a literal; this depends on running the script")
 			c.undeclared = true
 			return nil
 		}
@@ -113,7 +120,8 @@ func (c *checker) param(e *parser.MapElementLit) (scripts.Param, bool) {
 		return scripts.Param{}, false
 	}
 	if len(e.Key) > 63 || !scripts.ValidParamName(e.Key) {
-		c.Add(diagnostic.CodeParamSchema, e.KeyPos, syntax.KeyWidth(e), "%q cannot name a parameter: letters, digits and underscores, not beginning with a digit", e.Key)
+		c.Add(diagnostic.CodeParamSchema, e.KeyPos, syntax.KeyWidth(e),
+			"%q cannot name a parameter: letters, digits and underscores, not beginning with a digit", e.Key)
 	}
 	c.duplicates(given)
 	v, _ := syntax.LiteralValue(given)
@@ -130,7 +138,8 @@ func (c *checker) param(e *parser.MapElementLit) (scripts.Param, bool) {
 			c.Add(diagnostic.CodeParamSchema, e.KeyPos, syntax.KeyWidth(e), "parameter %q: %s", e.Key, problem.Message)
 			continue
 		}
-		report(diagnostic.CodeParamSchema, problem.Path, "parameter %q: %s", e.Key, problem.Message).Suggest(problem.Suggestion)
+		report(diagnostic.CodeParamSchema, problem.Path, "parameter %q: %s", e.Key, problem.Message).Suggest(
+			problem.Suggestion)
 	}
 	if len(c.List) > before {
 		return scripts.Param{}, false

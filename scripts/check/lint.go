@@ -47,7 +47,10 @@ type loop struct {
 
 // lint checks the script and its modules.
 func (c *checker) lint(params scripts.Params) {
-	l := &linter{checker: c, read: make(map[*syntax.Symbol]bool), loose: make(map[*syntax.Symbol]bool), kept: make(map[*parser.FuncLit]bool)}
+	l := &linter{
+		checker: c, read: make(map[*syntax.Symbol]bool), loose: make(map[*syntax.Symbol]bool),
+		kept: make(map[*parser.FuncLit]bool),
+	}
 	for _, u := range c.Units {
 		if u.Tree == nil || u.Source.Name == "enum" { // not written by the author
 			continue
@@ -379,8 +382,10 @@ func (l *linter) compared(n *parser.BinaryExpr, e, with parser.Expr) {
 		return
 	}
 	base, key := selected(e)
-	if _, isUndefined := with.(*parser.UndefinedLit); key != nil && key.Value == interpreter.FieldErr && l.handle(base) != nil && !isUndefined {
-		l.warn(diagnostic.CodeNeverEqual, n, "err is undefined or a map: this is %s true", always).Help = "compare err.code or err.message"
+	if _, isUndefined := with.(*parser.UndefinedLit); key != nil && key.Value == interpreter.FieldErr &&
+		l.handle(base) != nil && !isUndefined {
+		l.warn(diagnostic.CodeNeverEqual, n, "err is undefined or a map: this is %s true",
+			always).Help = "compare err.code or err.message"
 	}
 }
 
@@ -428,7 +433,8 @@ func (l *linter) unusedNames() {
 		case !isImport:
 			l.warn(diagnostic.CodeUnusedVariable, s.Name, "%q is never read", s.Name.Name)
 		case scripts.BuiltIn(i.ModuleName):
-			l.warn(diagnostic.CodeUnusedImport, s.Name, "the module %q is imported and not used", i.ModuleName).Help = "remove it"
+			l.warn(diagnostic.CodeUnusedImport, s.Name, "the module %q is imported and not used",
+				i.ModuleName).Help = "remove it"
 		}
 	}
 }
@@ -445,7 +451,8 @@ func (l *linter) unusedParams(params scripts.Params) {
 	for _, e := range literal.Elements {
 		_, declared := params.Named(e.Key)
 		if declared && !slices.ContainsFunc(l.reads, func(r paramRead) bool { return r.name == e.Key }) {
-			l.Add(diagnostic.CodeUnusedParam, e.KeyPos, syntax.KeyWidth(e), "the parameter %q is never read", e.Key).Help = "read it as run.params." + e.Key
+			l.Add(diagnostic.CodeUnusedParam, e.KeyPos, syntax.KeyWidth(e), "the parameter %q is never read",
+				e.Key).Help = "read it as run.params." + e.Key
 		}
 	}
 }
@@ -457,7 +464,8 @@ func (l *linter) missingKeys() {
 			return
 		}
 		literal, ok := f.of.Init.(*parser.MapLit)
-		if !ok || f.of.Assigned || l.loose[f.of] || f.of == l.paramsSymbol || syntax.ElementNamed(literal, f.key.Value) != nil {
+		if !ok || f.of.Assigned || l.loose[f.of] || f.of == l.paramsSymbol ||
+			syntax.ElementNamed(literal, f.key.Value) != nil {
 			continue
 		}
 		keys := make([]string, len(literal.Elements))

@@ -31,7 +31,8 @@ func (l *linter) tooManyCalls(tree *parser.File) {
 		c.add(s, c.stmt(s))
 	}
 	if c.over != nil {
-		l.warn(diagnostic.CodeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count, scripts.MaxCalls).Help =
+		l.warn(diagnostic.CodeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count,
+			scripts.MaxCalls).Help =
 			"split the work: a parameter can select the part that one run does"
 	}
 }
@@ -142,7 +143,8 @@ func (c *callCounter) rounds(s *parser.ForStmt) int {
 	name, isName := init.LHS[0].(*parser.Ident)
 	from, isNumber := intLiteral(init.RHS[0])
 	cond, isBinary := s.Cond.(*parser.BinaryExpr)
-	if !isName || !isNumber || !isBinary || !c.isVariable(cond.LHS, c.Symbols[name]) || c.changes(s.Body, c.Symbols[name]) {
+	if !isName || !isNumber || !isBinary || !c.isVariable(cond.LHS, c.Symbols[name]) ||
+		c.changes(s.Body, c.Symbols[name]) {
 		return 0
 	}
 	to, isNumber := intLiteral(cond.RHS)

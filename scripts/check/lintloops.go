@@ -71,7 +71,8 @@ func (l *linter) lateVariables(f *parser.FuncLit, n parser.Node, seen map[*synta
 			if !l.shared(s) {
 				return
 			}
-			l.warn(diagnostic.CodeLateVariable, name, "the function sees the last value of %q when it is called after the loop", name.Name)
+			l.warn(diagnostic.CodeLateVariable, name, "the function sees the last value of %q when it is called after the loop",
+				name.Name)
 		}
 	}
 	syntax.Children(n, func(c parser.Node) { l.lateVariables(f, c, seen) })
@@ -99,7 +100,8 @@ func (l *linter) sameEachRound(n *parser.CallExpr) {
 	name, ok := n.Args[0].(*parser.StringLit)
 	again := slices.ContainsFunc(l.loops, func(o loop) bool { return o.here })
 	if ok && again && !slices.ContainsFunc(l.loops, func(o loop) bool { return o.here && o.ends }) {
-		l.warn(diagnostic.CodeSameEachRound, name, "each round creates the same %s", op.Kind).Help = "derive its name from the loop's variable"
+		l.warn(diagnostic.CodeSameEachRound, name, "each round creates the same %s",
+			op.Kind).Help = "derive its name from the loop's variable"
 	}
 }
 

@@ -21,7 +21,8 @@ func (o *orderer) compare(c *orderedCall) {
 	if c.op.Verb != "start" && c.op.Verb != "attach" {
 		return
 	}
-	stopped := slices.IndexFunc(o.calls, func(earlier orderedCall) bool { return earlier.resource == c.resource && earlier.op.Verb == "stop" })
+	stopped := slices.IndexFunc(o.calls,
+		func(earlier orderedCall) bool { return earlier.resource == c.resource && earlier.op.Verb == "stop" })
 	list, known := o.parts[c.resource]
 	known = known && list.complete
 	for i, work := range slices.Backward(o.calls) {
@@ -72,7 +73,8 @@ func (o *orderer) reportOnce(i int, later *orderedCall) {
 	if _, ok := earlier.op.Result.Field("state"); ok {
 		field = "state"
 	}
-	o.warn(diagnostic.CodeUnordered, later.at, "%s does not wait for %s in line %d: calls about different resources run at the same time",
+	o.warn(diagnostic.CodeUnordered, later.at,
+		"%s does not wait for %s in line %d: calls about different resources run at the same time",
 		later.op.Name(), earlier.op.Name(), o.line(earlier.at)).
 		Help = "read a result before it, as in " + earlier.op.Name() + "(…)." + field
 }

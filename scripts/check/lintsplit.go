@@ -128,7 +128,8 @@ func (s *splitter) maybe(n parser.Stmt) {
 func (s *splitter) loop(n parser.Node, body *parser.BlockStmt) {
 	s.body(body.Stmts)
 	for symbol, h := range s.holds {
-		if h.first != nil && n.Pos() <= h.first.call.Pos() && h.first.call.Pos() < n.End() && symbol.Name != nil && symbol.Name.Pos() < n.Pos() {
+		if h.first != nil && n.Pos() <= h.first.call.Pos() && h.first.call.Pos() < n.End() && symbol.Name != nil &&
+			symbol.Name.Pos() < n.Pos() {
 			h.many = h.many || !h.handle
 			s.holds[symbol] = h
 		}
@@ -199,7 +200,8 @@ func (s *splitter) part(e parser.Expr) held {
 	case s.handle(base) == nil && !of.handle: // a member
 		of.handle = of.first != nil
 		return of
-	case !written || field.Value == interpreter.FieldName || s.mute || of.first != nil && of.first.read && !of.many && of.second == nil:
+	case !written || field.Value == interpreter.FieldName || s.mute ||
+		of.first != nil && of.first.read && !of.many && of.second == nil:
 		return held{} // no wait, or an earlier read has waited already
 	}
 	if of.first != nil {
@@ -255,7 +257,9 @@ func (s *splitter) isAnchored(op *catalog.Operation, e *parser.CallExpr) bool {
 		return false
 	}
 	options, literal := e.Args[optionsAt(op)].(*parser.MapLit)
-	return !literal || slices.ContainsFunc(options.Elements, func(o *parser.MapElementLit) bool { return o.Key == "node" || o.Key == "labels" })
+	return !literal ||
+		slices.ContainsFunc(options.Elements,
+			func(o *parser.MapElementLit) bool { return o.Key == "node" || o.Key == "labels" })
 }
 
 // splitBy reports a read that splits the arguments of a call.
@@ -264,9 +268,11 @@ func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.Ca
 		return
 	}
 	s.reported[read] = true
-	s.warn(diagnostic.CodeSplitGroup, read, "this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
-		"their resources on one node",
-		op.Name(), s.line(e)).Help = "make all linked calls first and read results after them, or give each call the option node"
+	s.warn(diagnostic.CodeSplitGroup, read,
+		"this waits for a result: earlier calls get their nodes now, but %s in line %d needs several of "+
+			"their resources on one node",
+		op.Name(),
+		s.line(e)).Help = "make all linked calls first and read results after them, or give each call the option node"
 }
 
 // line returns the line of a node.

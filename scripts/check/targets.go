@@ -92,7 +92,8 @@ func (c *checker) nameOf(e parser.Expr) (prefix string, whole bool) {
 			return value, known
 		}
 	case *parser.CallExpr:
-		if name, ok := e.Func.(*parser.Ident); ok && len(e.Args) > 0 && name.Name == "format" && c.Symbols[name] != nil && c.Symbols[name].Builtin {
+		if name, ok := e.Func.(*parser.Ident); ok && len(e.Args) > 0 && name.Name == "format" && c.Symbols[name] != nil &&
+			c.Symbols[name].Builtin {
 			form, all := c.nameOf(e.Args[0])
 			prefix, _, cut := strings.Cut(form, "%")
 			return prefix, all && !cut

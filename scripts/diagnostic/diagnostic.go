@@ -1,5 +1,5 @@
-// Package diagnostic describes what a check finds in a script: one finding with its place, lists of them, and the table of
-// all codes. It formats them for terminals and as errors. It does not find anything itself.
+// Package diagnostic describes what a check finds in a script: one finding with its place, lists of them, and the table
+// of all codes. It formats them for terminals and as errors. It does not find anything itself.
 package diagnostic
 
 import (
@@ -43,10 +43,12 @@ func (d Diagnostic) Position() string { return fmt.Sprintf("%s:%d:%d", d.File, d
 // String formats the diagnostic for a terminal, without colours: message, place, line and marked span.
 func (d Diagnostic) String() string {
 	if d.Text == "" {
-		return strings.TrimRight(fmt.Sprintf("%s[%s]: %s\n--> %s  %s", d.Severity, d.Code, d.Message, d.Position(), d.Help), " ") + "\n"
+		return strings.TrimRight(fmt.Sprintf("%s[%s]: %s\n--> %s  %s", d.Severity, d.Code, d.Message, d.Position(), d.Help),
+			" ") + "\n"
 	}
 	margin := strings.Repeat(" ", len(strconv.Itoa(d.Line)))
-	return fmt.Sprintf("%s[%s]: %s\n%s--> %s\n%s |\n%s\n", d.Severity, d.Code, d.Message, margin, d.Position(), margin, d.Excerpt())
+	return fmt.Sprintf("%s[%s]: %s\n%s--> %s\n%s |\n%s\n", d.Severity, d.Code, d.Message, margin, d.Position(), margin,
+		d.Excerpt())
 }
 
 // Excerpt returns the source line, and below it carets and the help.
@@ -68,7 +70,9 @@ func (d Diagnostic) equals(other Diagnostic) bool { return d.kind() == other.kin
 
 // kind returns a diagnostic without its place.
 func (d Diagnostic) kind() Diagnostic {
-	return Diagnostic{Code: d.Code, Severity: d.Severity, Message: d.Message, Help: d.Help, File: d.File, Operation: d.Operation}
+	return Diagnostic{
+		Code: d.Code, Severity: d.Severity, Message: d.Message, Help: d.Help, File: d.File, Operation: d.Operation,
+	}
 }
 
 // Suggest sets the help to a suggestion, unless it is empty.

@@ -190,7 +190,9 @@ func (c *child) compiled(program writ.Digest, size int) {
 }
 
 // compile asks the child to compile a program, and returns the CPU time. After an error the caller must end the child.
-func (c *child) compile(ctx context.Context, program writ.Digest, bundle *scripts.Bundle) (took time.Duration, err error) {
+func (c *child) compile(
+	ctx context.Context, program writ.Digest, bundle *scripts.Bundle,
+) (took time.Duration, err error) {
 	r := request{Program: program, Bundle: bundle, Compile: true}
 	err = c.ask(ctx, []request{r}, nil, func(_ int, a *answer) error {
 		if a.Outcome != nil || a.Plan != nil || a.Stopped {
@@ -220,8 +222,8 @@ func (c *child) fit(w *waiter, heavy bool) (points int) {
 	return points
 }
 
-// hasJournal reports whether the child has the journal of a run. Unlike the other methods it is safe to call while the child
-// works.
+// hasJournal reports whether the child has the journal of a run. Unlike the other methods it is safe to call while the
+// child works.
 func (c *child) hasJournal(run writ.RunID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +232,9 @@ func (c *child) hasJournal(run writ.RunID) bool {
 
 // plan requests a plan, and returns its CPU time. The plan is nil if it was stopped: see round. After an error the
 // caller must end the child.
-func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan *scripts.Plan, took time.Duration, err error) {
+func (c *child) plan(
+	ctx context.Context, r request, crowded func() bool,
+) (plan *scripts.Plan, took time.Duration, err error) {
 	r.Yields = crowded != nil
 	err = c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
 		plan, took = a.Plan, a.Took
@@ -243,7 +247,9 @@ func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan 
 }
 
 // ask writes requests and reads the answer to each of them, in order.
-func (c *child) ask(ctx context.Context, requests []request, crowded func() bool, answered func(i int, a *answer) error) error {
+func (c *child) ask(
+	ctx context.Context, requests []request, crowded func() bool, answered func(i int, a *answer) error,
+) error {
 	frame, err := appendFrame(requests)
 	if err != nil {
 		return err

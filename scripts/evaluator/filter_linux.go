@@ -73,7 +73,9 @@ func filter() (Layer, error) {
 		layer.Missing = "the kernel lacks it"
 		return layer, nil
 	}
-	err = seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: policy(calls, os.Getpid())})
+	err = seccomp.LoadFilter(seccomp.Filter{
+		NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: policy(calls, os.Getpid()),
+	})
 	if err != nil {
 		return layer, fmt.Errorf("load the seccomp filter: %w", err)
 	}

@@ -66,7 +66,8 @@ func appendFrame(v any) ([]byte, error) {
 	return append(frame, body...), nil
 }
 
-var errFrameTooBig = writ.Errorf(writ.CodeScriptLimit, "a pass needs more than %d bytes of journal and script", maxFrame)
+var errFrameTooBig = writ.Errorf(writ.CodeScriptLimit, "a pass needs more than %d bytes of journal and script",
+	maxFrame)
 
 // frameSize decodes the length of a frame's body from its head.
 func frameSize(head []byte) (int, error) {

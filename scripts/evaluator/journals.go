@@ -45,8 +45,11 @@ const maxInputs = 4 << 10
 // same reports whether in equals the stored inputs.
 func (k keptInputs) same(in *scripts.Inputs) bool {
 	a := k.those
-	return a == in || a != nil && a.Run == in.Run && a.Project == in.Project && a.Datacenter == in.Datacenter && a.DatacenterName == in.DatacenterName &&
-		a.MaxCalls == in.MaxCalls && slices.Equal(a.Allow, in.Allow) && slices.Equal(a.Secrets, in.Secrets) && sameMap(a.Params, in.Params)
+	return a == in ||
+		a != nil && a.Run == in.Run && a.Project == in.Project && a.Datacenter == in.Datacenter && a.DatacenterName ==
+			in.DatacenterName &&
+			a.MaxCalls == in.MaxCalls && slices.Equal(a.Allow, in.Allow) && slices.Equal(a.Secrets, in.Secrets) && sameMap(
+			a.Params, in.Params)
 }
 
 // storeInputs stores the inputs of the pass whose journal was stored last.
@@ -188,7 +191,8 @@ func inOrder(journal []scripts.Entry) bool {
 }
 
 func sameEntry(a, b *scripts.Entry) bool {
-	return a.Seq == b.Seq && a.Hash == b.Hash && a.State == b.State && sameError(a.Error, b.Error) && sameMap(a.Values, b.Values)
+	return a.Seq == b.Seq && a.Hash == b.Hash && a.State == b.State && sameError(a.Error, b.Error) &&
+		sameMap(a.Values, b.Values)
 }
 
 func sameError(a, b *writ.Error) bool {

@@ -68,7 +68,9 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 // Pass implements scripts.Evaluator. If ctx ends during the pass, the pool ends the child. The caller must not change
 // inputs and journal afterwards: the pool compares them with those of the run's next pass, and sends only the
 // difference to the child.
-func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+func (p *Pool) Pass(
+	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry,
+) (scripts.Outcome, error) {
 	one := newPassing(&bundle, &inputs, journal)
 	for !one.over {
 		place, err := p.enter(ctx, inputs.Project, one)
@@ -113,8 +115,8 @@ func (p *Pool) compile(ctx context.Context, one *passing, place *slot) {
 	place.cost = c.spent()
 }
 
-// runRound runs a pass and others that wait. If the child ends during several passes, those without an answer are repeated,
-// each alone. A pass that takes long is repeated in the slow class.
+// runRound runs a pass and others that wait. If the child ends during several passes, those without an answer are
+// repeated, each alone. A pass that takes long is repeated in the slow class.
 func (p *Pool) runRound(ctx context.Context, first *passing, place *slot) {
 	if ctx.Err() != nil {
 		first.fail(context.Cause(ctx))
@@ -171,7 +173,8 @@ func (p *Pool) crowdOf(place *slot) func() bool {
 func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	r := request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs, Plan: true}
 	for {
-		place, err := p.wait(ctx, &waiter{project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *slot, 1)})
+		place, err := p.wait(ctx,
+			&waiter{project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *slot, 1)})
 		if err != nil {
 			return scripts.Plan{}, err
 		}
@@ -281,9 +284,12 @@ func (p *Pool) endFailed(ctx context.Context, place *slot, run writ.RunID, err e
 		reason, kind = "it recursed without end", "stack"
 	}
 	if times, say := p.ends.Say(kind, time.Now()); say && p.Log != nil { // scripts can end one child per pass
-		p.Log.Warn("evaluator child ended", "run", run, "code", writ.CodeEvaluatorCrashed, "err", err, "state", c.cmd.ProcessState.String(), "words", words, "times", times)
+		p.Log.Warn("evaluator child ended", "run", run, "code", writ.CodeEvaluatorCrashed, "err", err,
+			"state", c.cmd.ProcessState.String(), "words", words, "times", times)
 	}
-	return &writ.Error{Code: writ.CodeEvaluatorCrashed, Message: "evaluating the script ended its process: " + reason, Err: err}
+	return &writ.Error{
+		Code: writ.CodeEvaluatorCrashed, Message: "evaluating the script ended its process: " + reason, Err: err,
+	}
 }
 
 // Close waits for running passes and ends all children. A Pool can be used again afterwards.

@@ -77,7 +77,9 @@ type InProcess struct {
 var _ scripts.Evaluator = (*InProcess)(nil)
 
 // Pass implements scripts.Evaluator.
-func (e *InProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+func (e *InProcess) Pass(
+	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry,
+) (scripts.Outcome, error) {
 	digest := bundle.Digest()
 	c := e.programs.find(digest)
 	if c == nil {

@@ -65,8 +65,8 @@ func (one *passing) end() {
 	}
 }
 
-// joinRound removes passes from the queue that share a round with the first one: the child has their journals, or no idle
-// child does, and together they take little time. The shortest one comes first.
+// joinRound removes passes from the queue that share a round with the first one: the child has their journals, or no
+// idle child does, and together they take little time. The shortest one comes first.
 func (p *Pool) joinRound(c *child, first *passing, class class) (all []*passing) {
 	all = append(all, first)
 	p.mu.Lock()
@@ -97,7 +97,8 @@ func (p *Pool) joinRound(c *child, first *passing, class class) (all []*passing)
 // fitsBest reports whether no idle child fits a pass better. The caller holds the lock.
 func (p *Pool) fitsBest(one *passing, c *child) bool {
 	run := one.request.Run
-	return c.hasJournal(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.hasJournal(run) })
+	return c.hasJournal(run) ||
+		!slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.hasJournal(run) })
 }
 
 // retry puts unfinished passes at the front of the queue. The caller of the first one does that itself. One of the

@@ -161,7 +161,9 @@ func (r *pieceReader) classify(p *piece, pos parser.Pos, operand bool) {
 		top.head, top.broken = true, true
 	case token.LParen:
 		p.opens = inList
-		p.tight = operand || !p.statement && r.last != nil && slices.Contains([]token.Token{token.Func, token.Import, token.Error, token.Immutable}, r.last.tok)
+		p.tight = operand ||
+			!p.statement && r.last != nil &&
+				slices.Contains([]token.Token{token.Func, token.Import, token.Error, token.Immutable}, r.last.tok)
 	case token.LBrack:
 		p.opens = inLiteral
 		if operand {

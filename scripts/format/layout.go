@@ -96,7 +96,8 @@ func (w *layoutWriter) put(p *piece) {
 		case inFunction:
 			outer = w.head
 		}
-		w.frames = append(w.frames, writeFrame{enclosure: p.opens, inner: outer + 1, outer: outer, broken: p.broken, next: !p.opens.block()})
+		w.frames = append(w.frames,
+			writeFrame{enclosure: p.opens, inner: outer + 1, outer: outer, broken: p.broken, next: !p.opens.block()})
 	case p.tok == token.Comma:
 		top.next = !top.block()
 	case p.tok == token.Func:
@@ -130,7 +131,8 @@ func (w *layoutWriter) breaks(before, p *piece) bool {
 // joined reports whether two pieces stay on one line even if the author broke the line there.
 func joined(before, p *piece) bool {
 	switch before.tok {
-	case token.If, token.For, token.In, token.Else, token.Func, token.Import, token.Error, token.Immutable, token.Semicolon:
+	case token.If, token.For, token.In, token.Else, token.Func, token.Import, token.Error, token.Immutable,
+		token.Semicolon:
 		return true
 	}
 	return before.unary || p.opens.block() || before.opens != 0 && p.closes != 0

@@ -76,7 +76,8 @@ func Build(a *syntax.Analysis, plan bool) (program *Program, err error) {
 			Type: &parser.FuncType{FuncPos: at, Params: &parser.IdentList{}},
 			Body: &parser.BlockStmt{Stmts: u.Tree.Stmts, LBrace: at},
 		})
-		bytecode, _, err := getter.compile(u.File, &parser.File{InputFile: u.File, Stmts: []parser.Stmt{&parser.ExprStmt{Expr: body}}}, constants)
+		bytecode, _, err := getter.compile(u.File,
+			&parser.File{InputFile: u.File, Stmts: []parser.Stmt{&parser.ExprStmt{Expr: body}}}, constants)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +134,9 @@ type importer struct {
 	compiled map[string]*tengo.CompiledFunction
 }
 
-func (im *importer) compile(file *parser.SourceFile, tree *parser.File, constants []tengo.Object) (*tengo.Bytecode, int, error) {
+func (im *importer) compile(
+	file *parser.SourceFile, tree *parser.File, constants []tengo.Object,
+) (*tengo.Bytecode, int, error) {
 	table := tengo.NewSymbolTable()
 	c := tengo.NewCompiler(file, table, constants, im, nil)
 	if err := c.Compile(tree); err != nil {

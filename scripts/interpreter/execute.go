@@ -1,5 +1,6 @@
-// Package interpreter compiles scripts and evaluates passes, plans and tests. Each of them is bounded in work, memory, depth
-// and output, and equal inputs give equal outcomes. A pass has no access to a clock, randomness, files or the network.
+// Package interpreter compiles scripts and evaluates passes, plans and tests. Each of them is bounded in work, memory,
+// depth and output, and equal inputs give equal outcomes. A pass has no access to a clock, randomness, files or the
+// network.
 package interpreter
 
 import (
@@ -42,9 +43,11 @@ type pass struct {
 }
 
 var (
-	errCalls = writ.Errorf(writ.CodeScriptLimit, "the script makes more than %d calls, the most of a run", scripts.MaxCalls).
-			WithHint("divide the work among several runs: a parameter can select the part that one run does")
-	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all", scripts.MaxJournal)
+	errCalls = writ.Errorf(writ.CodeScriptLimit, "the script makes more than %d calls, the most of a run",
+		scripts.MaxCalls).
+		WithHint("divide the work among several runs: a parameter can select the part that one run does")
+	errJournal = writ.Errorf(writ.CodeScriptLimit, "the arguments and results of a run may have %d bytes in all",
+		scripts.MaxJournal)
 )
 
 // Pass evaluates the program against a journal: all calls of the run so far, in any order. The outcome is a function of
@@ -106,7 +109,8 @@ func (p *pass) evaluate(ctx context.Context, program *Program) (err error) {
 	case err != nil:
 		return err
 	case p.seq < len(p.entries):
-		return writ.Errorf(writ.CodeNonDeterminism, "the script ended after %d calls; the journal has %d", p.seq, len(p.entries))
+		return writ.Errorf(writ.CodeNonDeterminism, "the script ended after %d calls; the journal has %d", p.seq,
+			len(p.entries))
 	}
 	return nil
 }
@@ -215,13 +219,14 @@ func (p *pass) outcome(err error) scripts.Outcome {
 	return o
 }
 
-// missingCalls returns an error if the pass waits before it has made all calls of the journal: an earlier pass made more
-// calls with fewer results.
+// missingCalls returns an error if the pass waits before it has made all calls of the journal: an earlier pass made
+// more calls with fewer results.
 func (p *pass) missingCalls() error {
 	if p.seq >= len(p.entries) {
 		return nil
 	}
-	return writ.Errorf(writ.CodeNonDeterminism, "the script waits after %d calls; the journal has %d", p.seq, len(p.entries))
+	return writ.Errorf(writ.CodeNonDeterminism, "the script waits after %d calls; the journal has %d", p.seq,
+		len(p.entries))
 }
 
 // failure converts an error to the failure of the script, with its position.

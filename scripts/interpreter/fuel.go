@@ -9,7 +9,8 @@ import (
 	"writ/scripts"
 )
 
-var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work", scripts.MaxFuel).
+var errFuel = writ.Errorf(writ.CodeScriptLimit, "the script does too much in one pass: it has %d units of work",
+	scripts.MaxFuel).
 	WithHint("a script describes work and leaves it to nodes; look for a loop that does not end")
 
 // burn uses 1 + n units of fuel.

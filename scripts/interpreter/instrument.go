@@ -46,7 +46,9 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 		if s.Token == token.Inc { // x++ on a text appends to it
 			one := &parser.IntLit{Value: 1, ValuePos: s.TokenPos}
 			sum := in.binary(&parser.BinaryExpr{LHS: s.Expr, RHS: one, Token: token.Add, TokenPos: s.TokenPos})
-			return &parser.AssignStmt{LHS: []parser.Expr{s.Expr}, RHS: []parser.Expr{sum}, Token: token.Assign, TokenPos: s.TokenPos}
+			return &parser.AssignStmt{
+				LHS: []parser.Expr{s.Expr}, RHS: []parser.Expr{sum}, Token: token.Assign, TokenPos: s.TokenPos,
+			}
 		}
 	case *parser.ExprStmt:
 		s.Expr = in.expr(s.Expr)
@@ -86,7 +88,9 @@ func (in *instrumenter) stmt(s parser.Stmt) parser.Stmt {
 			return &parser.EmptyStmt{Semicolon: s.ExportPos, Implicit: true} // as Tengo does
 		}
 		// A module is compiled as a function that returns its export.
-		return &parser.ReturnStmt{ReturnPos: s.ExportPos, Result: &parser.ImmutableExpr{Expr: in.expr(s.Result), ErrorPos: s.ExportPos}}
+		return &parser.ReturnStmt{
+			ReturnPos: s.ExportPos, Result: &parser.ImmutableExpr{Expr: in.expr(s.Result), ErrorPos: s.ExportPos},
+		}
 	}
 	return s
 }
@@ -133,7 +137,9 @@ func cost(n parser.Node) int {
 func (in *instrumenter) assign(s *parser.AssignStmt) parser.Stmt {
 	s.RHS[0] = in.expr(s.RHS[0])
 	in.target(s.LHS[0])
-	operator := map[token.Token]token.Token{token.AddAssign: token.Add, token.QuoAssign: token.Quo, token.RemAssign: token.Rem}[s.Token]
+	operator := map[token.Token]token.Token{
+		token.AddAssign: token.Add, token.QuoAssign: token.Quo, token.RemAssign: token.Rem,
+	}[s.Token]
 	if in.plan {
 		operator = compound[s.Token]
 	}
@@ -147,9 +153,9 @@ func (in *instrumenter) assign(s *parser.AssignStmt) parser.Stmt {
 
 // compound maps each assignment token to its operator.
 var compound = map[token.Token]token.Token{
-	token.AddAssign: token.Add, token.SubAssign: token.Sub, token.MulAssign: token.Mul, token.QuoAssign: token.Quo, token.RemAssign: token.Rem,
-	token.AndAssign: token.And, token.OrAssign: token.Or, token.XorAssign: token.Xor, token.AndNotAssign: token.AndNot,
-	token.ShlAssign: token.Shl, token.ShrAssign: token.Shr,
+	token.AddAssign: token.Add, token.SubAssign: token.Sub, token.MulAssign: token.Mul, token.QuoAssign: token.Quo,
+	token.RemAssign: token.Rem, token.AndAssign: token.And, token.OrAssign: token.Or, token.XorAssign: token.Xor,
+	token.AndNotAssign: token.AndNot, token.ShlAssign: token.Shl, token.ShrAssign: token.Shr,
 }
 
 // target instruments the left side of an assignment.

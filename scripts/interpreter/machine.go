@@ -27,7 +27,8 @@ func (p *Program) machine(run *pass) *machine {
 	if m == nil {
 		const noBoundOfObjects = -1 // fuel bounds them
 		m = &machine{constants: slices.Clone(p.constants), globals: make([]tengo.Object, p.globals), files: *p.files}
-		m.vm = tengo.NewVM(&tengo.Bytecode{FileSet: &m.files, MainFunction: p.main, Constants: m.constants}, m.globals, noBoundOfObjects)
+		m.vm = tengo.NewVM(&tengo.Bytecode{FileSet: &m.files, MainFunction: p.main, Constants: m.constants}, m.globals,
+			noBoundOfObjects)
 	}
 	callables := make([]callable, len(p.bindings))
 	for i, b := range p.bindings {

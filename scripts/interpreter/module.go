@@ -90,7 +90,8 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	found, ok := goModules[m.name][key.Value]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value, meant.Member("it", key.Value, MemberNames(m.name)))
+		return nil, fmt.Errorf("module %s has no %q; %s", m.name, key.Value,
+			meant.Member("it", key.Value, MemberNames(m.name)))
 	case found.read != nil:
 		return found.read(m.pass)
 	case found.value != nil:

@@ -33,7 +33,9 @@ func PlanOf(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (
 // Foresee returns a plan like PlanOf, but with given results of some calls, by sequence number: of calls that will find
 // everything in place. It covers more than the plan, but is valid only for these results. Its digest is not that of the
 // plan, and no run can be bound to it.
-func Foresee(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, given map[int]map[string]any) (scripts.Plan, error) {
+func Foresee(
+	ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, given map[int]map[string]any,
+) (scripts.Plan, error) {
 	a := syntax.Analyse(bundle)
 	var program *Program
 	err := a.Err()
@@ -45,7 +47,9 @@ func Foresee(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, 
 			return newPlanning().plan(nil, failure(err)), nil
 		}
 		// The additions of a plan exceed a limit that the program itself meets.
-		return newPlanning().plan(&scripts.Horizon{Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned"}, nil), nil
+		return newPlanning().plan(&scripts.Horizon{
+			Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned",
+		}, nil), nil
 	}
 	run := &pass{inputs: inputs, fuel: scripts.MaxFuel, plan: newPlanning()}
 	run.plan.given = given
@@ -111,7 +115,8 @@ func (p *planning) end(err error) (*scripts.Horizon, *writ.Failure) {
 var errPlanWork = writ.Errorf(writ.CodeScriptLimit, "too many values depend on unknown ones")
 
 func countedWithStandIns(err error) bool {
-	return slices.ContainsFunc([]error{errPlanWork, errFuel, errArguments, errJournal, errOutput}, func(limit error) bool { return err == limit })
+	return slices.ContainsFunc([]error{errPlanWork, errFuel, errArguments, errJournal, errOutput},
+		func(limit error) bool { return err == limit })
 }
 
 // authorPosition returns the innermost position in a source of the author.
@@ -149,7 +154,9 @@ func (p *planning) unknown(after []int) *unknown {
 // add appends a call to the plan.
 func (p *planning) add(r *request, asked writ.Digest, call *scripts.NewCall) {
 	slices.Sort(p.waits)
-	planned := scripts.PlannedCall{Seq: call.Seq, Operation: call.Operation, After: call.After, Waits: p.waits, Position: call.Position}
+	planned := scripts.PlannedCall{
+		Seq: call.Seq, Operation: call.Operation, After: call.After, Waits: p.waits, Position: call.Position,
+	}
 	p.waits = nil
 	if !r.unknown {
 		planned.Hash = asked

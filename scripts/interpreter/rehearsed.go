@@ -28,7 +28,8 @@ func rehearsedValue(r *scripttest.Rehearsed) map[string]any {
 	for i, c := range r.Calls {
 		call := map[string]any{
 			"seq": int64(c.Seq), "operation": c.Operation, "name": c.Name, "args": readable(orEmptyMap(c.Args), labels),
-			"state": string(c.State), "change": string(c.Change), "code": nil, "message": nil, "tries": int64(c.Attempt), "node": c.NodeName,
+			"state": string(c.State), "change": string(c.Change), "code": nil, "message": nil, "tries": int64(c.Attempt),
+			"node":   c.NodeName,
 			"values": orEmptyMap(c.Values),
 		}
 		if c.Error != nil && c.State != writ.CallSucceeded {
@@ -47,7 +48,8 @@ func rehearsedValue(r *scripttest.Rehearsed) map[string]any {
 // planValue returns a plan in the form for tests. An unknown value is a text like "(known after volume.create web-0)".
 func planValue(p *scripts.Plan) map[string]any {
 	v := map[string]any{
-		"digest": p.Digest.String(), "complete": p.Horizon == nil && p.Failure == nil, "horizon": nil, "code": nil, "message": nil, "position": nil,
+		"digest": p.Digest.String(), "complete": p.Horizon == nil && p.Failure == nil, "horizon": nil, "code": nil,
+		"message": nil, "position": nil,
 		"logs": textList(p.Logs),
 	}
 	if p.Failure != nil {
@@ -57,7 +59,8 @@ func planValue(p *scripts.Plan) map[string]any {
 	calls, steps := make([]any, len(p.Calls)), make([]any, len(p.Calls))
 	for i, c := range p.Calls {
 		name, _ := readable(withUnknownTexts(c.Name, targets), nil).(string)
-		labels[c.Seq], targets[c.Seq] = handleText(c.Operation, name, c.Seq), scripttest.Target{Operation: c.Operation, Name: name}.String()
+		labels[c.Seq], targets[c.Seq] = handleText(c.Operation, name,
+			c.Seq), scripttest.Target{Operation: c.Operation, Name: name}.String()
 		calls[i] = map[string]any{
 			"seq": int64(c.Seq), "operation": c.Operation, "name": name, "position": c.Position,
 			"args":    readable(withUnknownTexts(orEmptyMap(c.Args), targets), labels),

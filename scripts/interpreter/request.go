@@ -67,7 +67,8 @@ func (r *request) encode(p *pass, buf []byte) ([]byte, error) {
 		}
 		e.reference(name)
 	default:
-		return nil, fmt.Errorf("%s takes the name of a %s or a handle to one, not a %s", r.op.Name(), r.op.Kind, name.TypeName())
+		return nil, fmt.Errorf("%s takes the name of a %s or a handle to one, not a %s", r.op.Name(), r.op.Kind,
+			name.TypeName())
 	}
 	for i, part := range []tengo.Object{r.spec, r.options} {
 		if part == nil {

@@ -41,7 +41,8 @@ func runSecret(p *pass, args []tengo.Object) (tengo.Object, error) {
 	}
 	i := slices.IndexFunc(p.inputs.Secrets, func(ref string) bool { return strings.HasPrefix(ref, name.Value+"@") })
 	if i < 0 || !writ.ValidName(name.Value) {
-		return nil, writ.Errorf(writ.CodeSecretUnknown, "the signed header names no secret %q", scripts.Printable(name.Value)).
+		return nil, writ.Errorf(writ.CodeSecretUnknown, "the signed header names no secret %q",
+			scripts.Printable(name.Value)).
 			WithHint("literal names are added automatically; sign others with --secret %s", scripts.Printable(name.Value))
 	}
 	return &secret{name: catalog.Secret(p.inputs.Secrets[i])}, p.burn(8)

@@ -28,7 +28,8 @@ type TestFile struct {
 func CompileTests(bundle scripts.Bundle) (*TestFile, error) {
 	a := syntax.Analyse(bundle)
 	if !scripts.IsTest(bundle.Main.Name) {
-		return nil, writ.Errorf(writ.CodeScriptInvalid, "%s is not a test file: its name does not end with %s", bundle.Main.Name, scripts.TestEnding)
+		return nil, writ.Errorf(writ.CodeScriptInvalid, "%s is not a test file: its name does not end with %s",
+			bundle.Main.Name, scripts.TestEnding)
 	}
 	if err := a.Err(); err != nil {
 		return nil, err

@@ -98,9 +98,11 @@ var unknownRules = map[string]unknownRule{
 	nativeIterate: ends("the number of rounds"),
 	nativeWeigh:   carries,
 	nativeIndex:   ends("the key or index"),
-	nativeElement: func(p *planning, args []tengo.Object) (*unknown, error) { return ends("the key or index")(p, args[1:]) },
-	nativeSpread:  ends("the number of arguments"),
-	nativeSlice:   flat,
+	nativeElement: func(p *planning, args []tengo.Object) (*unknown, error) {
+		return ends("the key or index")(p, args[1:])
+	},
+	nativeSpread: ends("the number of arguments"),
+	nativeSlice:  flat,
 	nativeAdd: func(p *planning, args []tengo.Object) (*unknown, error) {
 		if _, text := args[0].(*tengo.String); text { // the other operand is printed
 			return flows(p, args)
@@ -117,9 +119,10 @@ var unknownRules = map[string]unknownRule{
 		return ends("the changed value")(p, args[:min(3, len(args))])
 	},
 
-	nativeBuiltin + "type_name": flat, nativeBuiltin + "is_int": flat, nativeBuiltin + "is_float": flat, nativeBuiltin + "is_string": flat,
-	nativeBuiltin + "is_bool": flat, nativeBuiltin + "is_char": flat, nativeBuiltin + "is_bytes": flat, nativeBuiltin + "is_array": flat,
-	nativeBuiltin + "is_immutable_array": flat, nativeBuiltin + "is_map": flat, nativeBuiltin + "is_immutable_map": flat,
-	nativeBuiltin + "is_iterable": flat, nativeBuiltin + "is_time": flat, nativeBuiltin + "is_error": flat,
-	nativeBuiltin + "is_undefined": flat, nativeBuiltin + "is_function": flat, nativeBuiltin + "is_callable": flat,
+	nativeBuiltin + "type_name": flat, nativeBuiltin + "is_int": flat, nativeBuiltin + "is_float": flat,
+	nativeBuiltin + "is_string": flat, nativeBuiltin + "is_bool": flat, nativeBuiltin + "is_char": flat,
+	nativeBuiltin + "is_bytes": flat, nativeBuiltin + "is_array": flat, nativeBuiltin + "is_immutable_array": flat,
+	nativeBuiltin + "is_map": flat, nativeBuiltin + "is_immutable_map": flat, nativeBuiltin + "is_iterable": flat,
+	nativeBuiltin + "is_time": flat, nativeBuiltin + "is_error": flat, nativeBuiltin + "is_undefined": flat,
+	nativeBuiltin + "is_function": flat, nativeBuiltin + "is_callable": flat,
 }

@@ -12,7 +12,8 @@ import (
 // impossibleNodes returns the options of a call that no node can match. The call would wait forever.
 func impossibleNodes(options map[string]any) (problems []catalog.Problem) {
 	add := func(at catalog.Path, format string, args ...any) {
-		problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongValue, Message: fmt.Sprintf(format, args...)})
+		problems = append(problems,
+			catalog.Problem{Path: at, Reason: catalog.WrongValue, Message: fmt.Sprintf(format, args...)})
 	}
 	if node, ok := options["node"].(string); ok && !writ.ValidName(node) && !writ.ValidUUID(node) {
 		add(catalog.Path{"node"}, "node must be the name or id of a node such as \"n1\", not %q", node)

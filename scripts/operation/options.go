@@ -1,5 +1,5 @@
-// Package operation reads the form of a call: the arguments of an operation and the options of a call. It is pure data and
-// rules; it knows neither the values of the interpreter nor the journal.
+// Package operation reads the form of a call: the arguments of an operation and the options of a call. It is pure data
+// and rules; it knows neither the values of the interpreter nor the journal.
 package operation
 
 import (
@@ -32,7 +32,9 @@ var OptionSchema = catalog.Schema{
 			"waits for the signed loss of the node and moves to another one. A call that never started moves to another node, or waits if it needs this one"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the name or id of the node for the call"},
-	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
+	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)),
+		Key:  &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))},
+		Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
 		Help: "labels that the node must have"},
 	{Name: "idempotent", Type: catalog.Bool,
 		Help: "repeating the operation is harmless, so it may be repeated if its outcome is unknown"},
@@ -58,7 +60,9 @@ const OnLossReplace = "replace"
 
 // Options reads the options of a call like parseOptions, and also reports options that make no sense for its
 // operation.
-func Options(op *catalog.Operation, given map[string]any, isHandle catalog.IsHandle) (writ.CallOptions, []catalog.Problem) {
+func Options(
+	op *catalog.Operation, given map[string]any, isHandle catalog.IsHandle,
+) (writ.CallOptions, []catalog.Problem) {
 	o, problems := ParseOptions(given, isHandle)
 	if why := Irreplaceable(op, o); len(problems) == 0 && o.OnLoss == OnLossReplace && why != "" {
 		problems = []catalog.Problem{{Path: catalog.Path{"on_loss"}, Reason: catalog.WrongValue,

@@ -88,15 +88,20 @@ func (r *Rehearsal) parseTargets(key string, m map[string]any, isHandle catalog.
 		given, ok := m[text].(map[string]any)
 		switch {
 		case !ok && key == "fail":
-			problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongType, Message: `a failure is a map like {code: "NO_CAPACITY", times: 1}`})
+			problems = append(problems,
+				catalog.Problem{
+					Path: at, Reason: catalog.WrongType, Message: `a failure is a map like {code: "NO_CAPACITY", times: 1}`,
+				})
 		case !ok:
-			problems = append(problems, catalog.Problem{Path: at, Reason: catalog.WrongType, Message: "a result is a map of its fields"})
+			problems = append(problems,
+				catalog.Problem{Path: at, Reason: catalog.WrongType, Message: "a result is a map of its fields"})
 		case key == "fail":
 			fault, more := parseFault(target, given, isHandle)
 			r.Faults = append(r.Faults, fault)
 			problems = append(problems, below(at, more)...)
 		default:
-			more := slices.DeleteFunc(op.Result.Check(given, isHandle), func(p catalog.Problem) bool { return p.Reason == catalog.MissingField })
+			more := slices.DeleteFunc(op.Result.Check(given, isHandle),
+				func(p catalog.Problem) bool { return p.Reason == catalog.MissingField })
 			r.Results = append(r.Results, Substitute{Target: target, Values: given})
 			problems = append(problems, below(at, more)...)
 		}

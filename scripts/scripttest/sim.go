@@ -1,5 +1,5 @@
-// Package scripttest describes tests of scripts: the rehearsal of a run, its faults and results, and the verdict of a test.
-// Package interpreter runs tests; a Sim evaluates the runs that they rehearse.
+// Package scripttest describes tests of scripts: the rehearsal of a run, its faults and results, and the verdict of a
+// test. Package interpreter runs tests; a Sim evaluates the runs that they rehearse.
 package scripttest
 
 import (

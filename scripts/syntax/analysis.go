@@ -1,5 +1,5 @@
-// Package syntax parses the sources of a script within its limits, resolves their names, and collects what is wrong with
-// them. It knows no operations and runs nothing.
+// Package syntax parses the sources of a script within its limits, resolves their names, and collects what is wrong
+// with them. It knows no operations and runs nothing.
 package syntax
 
 import (
@@ -56,7 +56,8 @@ func Analyse(bundle scripts.Bundle) *Analysis {
 	a.Main = a.unit(bundle.Main)
 	a.Main.Main = true
 	if total > scripts.MaxBundle {
-		a.Add(diagnostic.CodeTooBig, parser.Pos(a.Main.File.Base), 1, "the script and its modules have %d bytes; at most %d are possible", total, scripts.MaxBundle)
+		a.Add(diagnostic.CodeTooBig, parser.Pos(a.Main.File.Base), 1,
+			"the script and its modules have %d bytes; at most %d are possible", total, scripts.MaxBundle)
 		return a
 	}
 	a.named(a.Main)
@@ -84,7 +85,8 @@ var sourceName = regexp.MustCompile(`^[A-Za-z0-9_./@+-]{1,128}$`)
 
 func (a *Analysis) named(u *Unit) {
 	if !sourceName.MatchString(u.Source.Name) {
-		d := a.Add(diagnostic.CodeReservedModule, parser.Pos(u.File.Base), 1, "%q cannot name a script or module", u.Source.Name)
+		d := a.Add(diagnostic.CodeReservedModule, parser.Pos(u.File.Base), 1, "%q cannot name a script or module",
+			u.Source.Name)
 		d.Help = "1 to 128 letters, digits and _./@+-"
 	}
 }
@@ -139,7 +141,8 @@ func (a *Analysis) unknownModule(i *parser.ImportExpr) {
 	if !strings.HasPrefix(name, library.Prefix) {
 		d := a.At(diagnostic.CodeUnknownModule, i, "unknown module %q", name)
 		if d.Help = foreignModules[name]; d.Help == "" {
-			d.Help = "modules are " + strings.Join(scripts.Modules(), ", ") + ", and files beside the script: import(\"NAME\") of NAME.tengo"
+			d.Help = "modules are " + strings.Join(scripts.Modules(), ", ") +
+				", and files beside the script: import(\"NAME\") of NAME.tengo"
 			known := a.importable()
 			if file := strings.TrimSuffix(path.Clean(name), ".tengo"); slices.Contains(known, file) {
 				d.Suggest(file)

@@ -120,7 +120,8 @@ func (b *brackets) close(i int) {
 	if b.misfit == nil && paired.line < l.line && l.indent < paired.indent && b.first(i) {
 		b.misfit = &paired
 	}
-	if before := b.before(i); paired.list && before >= 0 && b.all[before].tok == token.Comma && b.all[before].offset > paired.offset {
+	if before := b.before(i); paired.list && before >= 0 && b.all[before].tok == token.Comma &&
+		b.all[before].offset > paired.offset {
 		if first := b.all[before-1]; closing(first.tok) == token.Illegal && first.tok != token.Comma {
 			b.trailing = append(b.trailing, b.all[before].offset)
 		}
@@ -184,7 +185,8 @@ func (f *Findings) reportBracket(u *Unit, b *brackets, found parser.ErrorList) (
 		return at, true
 	case b.extra != nil:
 		at = parser.Pos(u.File.Base + b.extra.offset)
-		f.Add(diagnostic.CodeSyntax, at, 1, "this %s has no opening bracket", b.extra.text).Help = "remove it, or add the bracket that it closes"
+		f.Add(diagnostic.CodeSyntax, at, 1, "this %s has no opening bracket",
+			b.extra.text).Help = "remove it, or add the bracket that it closes"
 		return at, true
 	default:
 		return 0, false

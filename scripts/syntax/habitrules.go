@@ -26,7 +26,9 @@ var foreignRunes = map[string]string{
 
 // habitOfLine returns the construct that the whole line with a syntax error reveals, or nil.
 func habitOfLine(line []lexeme, message string) *habit {
-	for _, rule := range []func([]lexeme, string) *habit{habitOfLoop, habitOfFunction, habitOfIf, habitOfWord, habitOfAssignment} {
+	for _, rule := range []func([]lexeme, string) *habit{
+		habitOfLoop, habitOfFunction, habitOfIf, habitOfWord, habitOfAssignment,
+	} {
 		if h := rule(line, message); h != nil {
 			return h
 		}
@@ -45,9 +47,11 @@ func habitOfLoop(line []lexeme, message string) *habit {
 	}
 	for i, l := range line[1:] {
 		switch {
-		case l.tok == token.Ident && l.text == "of" && line[i].tok == token.Ident, l.tok == token.Ident && l.text == "range" && line[i].tok == token.Define:
+		case l.tok == token.Ident && l.text == "of" && line[i].tok == token.Ident,
+			l.tok == token.Ident && l.text == "range" && line[i].tok == token.Define:
 			return &habit{at: i + 1, help: "a loop over a list is written for x in list { … }"}
-		case l.tok == token.Float && line[i].tok == token.Float, l.tok == token.Float && line[i].tok == token.Period, l.tok == token.Ellipsis:
+		case l.tok == token.Float && line[i].tok == token.Float, l.tok == token.Float && line[i].tok == token.Period,
+			l.tok == token.Ellipsis:
 			return &habit{at: i + 1, help: insteadOfRange}
 		}
 	}
@@ -75,7 +79,10 @@ func habitOfIf(line []lexeme, message string) *habit {
 		return nil
 	}
 	if in := find(line, token.In); in > 0 && !strings.HasPrefix(message, "expected '}'") {
-		return &habit{at: in, help: "in belongs to loops: text.contains(text, part) searches a text, is_undefined(map[key]) a map, a loop a list"}
+		return &habit{
+			at:   in,
+			help: "in belongs to loops: text.contains(text, part) searches a text, is_undefined(map[key]) a map, a loop a list",
+		}
 	}
 	if message == "missing condition in if statement" && find(line, token.LBrace) < 0 {
 		return &habit{help: insteadOfColon}
@@ -87,7 +94,8 @@ func habitOfIf(line []lexeme, message string) *habit {
 func habitOfWord(line []lexeme, message string) *habit {
 	for i, l := range line {
 		switch {
-		case l.tok == token.Ident && i > 0 && foreignExpressions[l.text] != "" && (followsWord(line, i) || strings.HasSuffix(message, "found '{'")):
+		case l.tok == token.Ident && i > 0 && foreignExpressions[l.text] != "" &&
+			(followsWord(line, i) || strings.HasSuffix(message, "found '{'")):
 			return &habit{at: i, message: fmt.Sprintf("no expression begins with %q", l.text), help: foreignExpressions[l.text]}
 		case l.tok == token.Illegal && foreignRunes[l.text] != "":
 			return &habit{at: i, help: "write " + foreignRunes[l.text]}
@@ -108,7 +116,8 @@ func followsWord(line []lexeme, i int) bool {
 		return false
 	}
 	switch line[i+1].tok {
-	case token.Ident, token.Int, token.Float, token.String, token.Char, token.True, token.False, token.Undefined, token.Func, token.Not:
+	case token.Ident, token.Int, token.Float, token.String, token.Char, token.True, token.False, token.Undefined,
+		token.Func, token.Not:
 		return true
 	}
 	return false
@@ -127,7 +136,8 @@ func habitOfAssignment(line []lexeme, message string) *habit {
 	case len(line) > 1 && line[0].tok == token.Ident && line[1].tok == token.Colon && message == "expected ';', found ':'":
 		return &habit{help: insteadOfVariable}
 	}
-	if first := find(line, token.Define, token.Assign); first >= 0 && (message == "expected ';', found '='" || message == "expected ';', found ':='") {
+	if first := find(line, token.Define, token.Assign); first >= 0 &&
+		(message == "expected ';', found '='" || message == "expected ';', found ':='") {
 		if second := find(line[first+1:], token.Define, token.Assign); second >= 0 {
 			return &habit{at: first + 1 + second, help: "a statement assigns once; == compares two values"}
 		}

@@ -86,12 +86,15 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 		return &habit{message: "a text in single quotes", help: insteadOfText}
 	case l.tok == token.Illegal && l.text == "$":
 		return &habit{help: "names of variables have no $"}
-	case l.tok == token.Ident && slices.Contains([]string{"f", "F", "r", "b", "u", "rf", "fr"}, l.text) && next(line, i, token.String):
+	case l.tok == token.Ident && slices.Contains([]string{"f", "F", "r", "b", "u", "rf", "fr"}, l.text) &&
+		next(line, i, token.String):
 		return &habit{help: "write \"web-\" + name, or format(\"web-%d\", n)"}
 	case l.tok == token.Import && i+1 < len(line) && line[i+1].tok != token.LParen:
 		return &habit{help: insteadOfImport}
 	case (l.tok == token.Int || l.tok == token.Float) && next(line, i, token.Ident):
-		return &habit{message: fmt.Sprintf("%s%s is not a value", l.text, line[i+1].text), help: unitHelp(l.text, line[i+1].text)}
+		return &habit{
+			message: fmt.Sprintf("%s%s is not a value", l.text, line[i+1].text), help: unitHelp(l.text, line[i+1].text),
+		}
 	case l.tok == token.String && i+1 < len(line) && line[i+1].tok == token.String:
 		return &habit{help: "texts are joined with +"}
 	case l.tok == token.Ident && i > 0 && foreignOperator(line, i):
@@ -128,7 +131,8 @@ func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
 	if first.tok == token.RBrace && len(line) > 1 {
 		first, at = line[1], 1
 	}
-	head := first.tok == token.If || first.tok == token.For || first.tok == token.Else || first.text == "while" || first.text == "elif"
+	head := first.tok == token.If || first.tok == token.For || first.tok == token.Else || first.text == "while" ||
+		first.text == "elif"
 	switch {
 	case first.tok == token.Dec && first.offset == line[0].offset:
 		return &habit{help: insteadOfComment}
@@ -142,7 +146,8 @@ func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
 	case first.tok == token.Return && strings.Contains(message, "found ','"):
 		return &habit{help: "a function returns one value: return [a, b]"}
 	case first.tok == token.Func || first.tok == token.Ident || first.tok == token.Import:
-		if help := otherLanguages[first.text]; help != "" && len(line) > at+1 && !isUsed(line[at+1].tok) && !strings.HasPrefix(message, "expected map") {
+		if help := otherLanguages[first.text]; help != "" && len(line) > at+1 && !isUsed(line[at+1].tok) &&
+			!strings.HasPrefix(message, "expected map") {
 			h := &habit{at: at, help: help}
 			if first.tok == token.Ident {
 				h.message = fmt.Sprintf("no statement begins with %q", first.text)
@@ -277,7 +282,8 @@ func guess(message string) string {
 	return ""
 }
 
-// beginsValue reports whether the last part of a message of the parser is a name or a literal. The parser quotes only tokens.
+// beginsValue reports whether the last part of a message of the parser is a name or a literal. The parser quotes only
+// tokens.
 func beginsValue(found string) bool {
 	return found != "" && found != "newline" && found[0] != '\''
 }

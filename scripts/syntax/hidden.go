@@ -45,9 +45,11 @@ func (f *Findings) Disguises(u *Unit) {
 		mixed = mixed || inWord && r >= utf8.RuneSelf
 		switch {
 		case r == '\r' && at+1 < len(text) && text[at+1] == '\n':
-			report(diagnostic.CodeControl, at, size, "the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
+			report(diagnostic.CodeControl, at, size,
+				"the line ends with CR LF, as on Windows").Help = "`writ fmt -w` writes lines of Unix; `*.tengo text eol=lf` in .gitattributes keeps them"
 		case hidden.IsControl(r) && r != 0: // the parser reports NUL
-			report(diagnostic.CodeControl, at, size, "the character %U is a control character; only tabs and ends of lines are possible", r)
+			report(diagnostic.CodeControl, at, size,
+				"the character %U is a control character; only tabs and ends of lines are possible", r)
 		case hidden.Turns(r):
 			report(diagnostic.CodeHidden, at, size, "the character %U changes the direction of the following text", r)
 		case hidden.Is(r):

@@ -71,10 +71,12 @@ func (f *Findings) resolve(u *Unit, symbols map[*parser.Ident]*Symbol) {
 		r.stmt(s)
 	}
 	if fn := r.scope.fn; fn != nil && fn.locals > maxLocals {
-		f.Add(diagnostic.CodeTooManyVariables, parser.Pos(u.File.Base), 1, "the module has %d variables; at most %d are possible", fn.locals, maxLocals)
+		f.Add(diagnostic.CodeTooManyVariables, parser.Pos(u.File.Base), 1,
+			"the module has %d variables; at most %d are possible", fn.locals, maxLocals)
 	}
 	if r.globals > maxGlobals {
-		f.Add(diagnostic.CodeTooManyVariables, parser.Pos(u.File.Base), 1, "%d variables at the top level; at most %d are possible", r.globals, maxGlobals)
+		f.Add(diagnostic.CodeTooManyVariables, parser.Pos(u.File.Base), 1,
+			"%d variables at the top level; at most %d are possible", r.globals, maxGlobals)
 	}
 }
 
@@ -205,7 +207,8 @@ func (r *resolver) stmt(s parser.Stmt) {
 		r.branch(s)
 	case *parser.ReturnStmt:
 		if r.scope.fn == nil {
-			r.At(diagnostic.CodeMisplaced, s, "return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, and run.fail(\"why\") ends it as failed"
+			r.At(diagnostic.CodeMisplaced, s,
+				"return outside of a function").Help = "a script ends with its last line; run.output({…}) sets its outputs, and run.fail(\"why\") ends it as failed"
 		}
 		if s.Result != nil {
 			r.expr(s.Result)
@@ -355,9 +358,11 @@ func (r *resolver) funcLit(e *parser.FuncLit) {
 	}
 	r.stmt(e.Body)
 	if fn.locals > maxLocals {
-		r.Add(diagnostic.CodeTooManyVariables, e.Pos(), len("func"), "the function has %d variables; at most %d are possible", fn.locals, maxLocals)
+		r.Add(diagnostic.CodeTooManyVariables, e.Pos(), len("func"), "the function has %d variables; at most %d are possible",
+			fn.locals, maxLocals)
 	}
 	if len(fn.captured) > maxCaptured {
-		r.Add(diagnostic.CodeTooManyVariables, e.Pos(), len("func"), "the function uses %d variables of outer functions; at most %d are possible", len(fn.captured), maxCaptured)
+		r.Add(diagnostic.CodeTooManyVariables, e.Pos(), len("func"),
+			"the function uses %d variables of outer functions; at most %d are possible", len(fn.captured), maxCaptured)
 	}
 }

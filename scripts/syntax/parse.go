@@ -25,7 +25,8 @@ type Unit struct {
 // Parse parses the source of u, if it is within the limits of parser and compiler.
 func (f *Findings) Parse(u *Unit) {
 	if len(u.Source.Text) > scripts.MaxSource {
-		f.Add(diagnostic.CodeTooBig, parser.Pos(u.File.Base), 1, "%s has %d bytes; at most %d are possible", u.Source.Name, len(u.Source.Text), scripts.MaxSource)
+		f.Add(diagnostic.CodeTooBig, parser.Pos(u.File.Base), 1, "%s has %d bytes; at most %d are possible", u.Source.Name,
+			len(u.Source.Text), scripts.MaxSource)
 		return
 	}
 	if pos := tooDeep(u); pos.IsValid() {
@@ -145,7 +146,8 @@ func (m *measure) node(n parser.Node, depth, terms int) {
 		}
 	case *parser.FuncLit:
 		if len(n.Type.Params.List) > MaxCallArguments {
-			m.refuse(diagnostic.CodeTooManyArguments, n, "%d parameters; at most %d are possible", len(n.Type.Params.List), MaxCallArguments)
+			m.refuse(diagnostic.CodeTooManyArguments, n, "%d parameters; at most %d are possible", len(n.Type.Params.List),
+				MaxCallArguments)
 		}
 	case *parser.ForInStmt:
 		if n.Key == nil || n.Value == nil {
@@ -192,7 +194,8 @@ func (m *measure) target(e parser.Expr) {
 			e = t.Expr
 		default:
 			if n > MaxCallArguments {
-				m.refuse(diagnostic.CodeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n, MaxCallArguments)
+				m.refuse(diagnostic.CodeTooDeep, e, "an element of an element, %d deep; at most %d are possible", n,
+					MaxCallArguments)
 				m.deep = true
 			}
 			return

@@ -25,7 +25,8 @@ func (a *Analysis) findTests() {
 		fn, ok := assign.RHS[0].(*parser.FuncLit)
 		switch {
 		case !ok || len(fn.Type.Params.List) != 1 || fn.Type.Params.VarArgs:
-			a.At(diagnostic.CodeTestShape, name, "%s is not a test: a test is a function of one argument, t", name.Name).Help = "write " + name.Name + " := func(t) { … }"
+			a.At(diagnostic.CodeTestShape, name, "%s is not a test: a test is a function of one argument, t",
+				name.Name).Help = "write " + name.Name + " := func(t) { … }"
 		case a.Symbols[name] != nil && a.Symbols[name].Assigned:
 			a.At(diagnostic.CodeTestShape, name, "%s is assigned again below, so its test function is unclear", name.Name)
 		default:

@@ -77,11 +77,13 @@ func Path(class, d string) Node {
 }
 
 func Circle(x, y, radius, dashes string) Node {
-	return leaf("circle", "/>", Group{given("cx", x), given("cy", y), given("r", radius), given("stroke-dasharray", dashes)})
+	return leaf("circle", "/>",
+		Group{given("cx", x), given("cy", y), given("r", radius), given("stroke-dasharray", dashes)})
 }
 
 func Rect(class, x, y, width, height string) Node {
-	return leaf("rect", "/>", Group{given("class", class), given("x", x), given("width", width), given("y", y), given("height", height)})
+	return leaf("rect", "/>",
+		Group{given("class", class), given("x", x), given("width", width), given("y", y), given("height", height)})
 }
 
 // These two are not inlined: pages call them a thousand times, and each inlined copy would include the code that builds

@@ -34,7 +34,8 @@ func Outside(t testing.TB) Targets {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	x := Targets{
-		File: filepath.Join(dir, "secret"), Dir: filepath.Join(dir, "open"), Unix: filepath.Join(dir, "s"), Abstract: "@" + dir, PID: os.Getpid(),
+		File: filepath.Join(dir, "secret"), Dir: filepath.Join(dir, "open"), Unix: filepath.Join(dir, "s"),
+		Abstract: "@" + dir, PID: os.Getpid(),
 	}
 	err = errors.Join(os.WriteFile(x.File, []byte("secret"), 0o666), os.Mkdir(x.Dir, 0o777),
 		os.Chmod(x.File, 0o666), os.Chmod(x.Dir, 0o777), os.Chmod(dir, 0o755))
@@ -56,7 +57,8 @@ func Outside(t testing.TB) Targets {
 		t.Fatal(err)
 	}
 	for name, try := range x.attempts() {
-		if err := try(); err != nil && name != "become root" && name != "make a namespace" && name != "read the memory of a process" {
+		if err := try(); err != nil && name != "become root" && name != "make a namespace" &&
+			name != "read the memory of a process" {
 			t.Fatalf("cannot %s without a sandbox, so a sandbox proves nothing: %v", name, err)
 		}
 	}
@@ -90,17 +92,24 @@ func (x Targets) attempts() map[string]func() error {
 		}
 	}
 	return map[string]func() error{
-		"read a file":                 func() error { _, err := os.ReadFile(x.File); return err },
-		"write a file":                func() error { return os.WriteFile(x.File, []byte("secret"), 0o666) },
-		"make a file":                 func() error { return x.made(func(path string) error { return os.WriteFile(path, nil, 0o600) }) },
-		"make a link":                 func() error { return x.made(func(path string) error { return os.Symlink(x.File, path) }) },
-		"list a directory":            func() error { _, err := os.ReadDir(x.Dir); return err },
-		"read a process' environment": func() error { _, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", x.PID)); return err },
-		"look around in /proc":        func() error { _, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", x.PID)); return err },
-		"connect by TCP":              dial("tcp", x.TCP),
-		"send by UDP":                 dial("udp", x.TCP),
-		"connect to a path":           dial("unix", x.Unix),
-		"connect to a name":           dial("unix", x.Abstract),
+		"read a file":  func() error { _, err := os.ReadFile(x.File); return err },
+		"write a file": func() error { return os.WriteFile(x.File, []byte("secret"), 0o666) },
+		"make a file": func() error {
+			return x.made(func(path string) error { return os.WriteFile(path, nil, 0o600) })
+		},
+		"make a link": func() error {
+			return x.made(func(path string) error { return os.Symlink(x.File, path) })
+		},
+		"list a directory": func() error { _, err := os.ReadDir(x.Dir); return err },
+		"read a process' environment": func() error {
+			_, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", x.PID))
+			return err
+		},
+		"look around in /proc": func() error { _, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", x.PID)); return err },
+		"connect by TCP":       dial("tcp", x.TCP),
+		"send by UDP":          dial("udp", x.TCP),
+		"connect to a path":    dial("unix", x.Unix),
+		"connect to a name":    dial("unix", x.Abstract),
 		"listen": func() error {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err == nil {

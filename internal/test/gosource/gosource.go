@@ -1,5 +1,6 @@
-// Package gosource finds the functions and constants of this module in its syntax trees, so that tests can name code without its file or line.
-// It reads every Go file of the program, whatever its build constraints. It does not read tests, generated files or tools.
+// Package gosource finds the functions and constants of this module in its syntax trees, so that tests can name code
+// without its file or line. It reads every Go file of the program, whatever its build constraints. It does not read
+// tests, generated files or tools.
 package gosource
 
 import (
@@ -127,7 +128,8 @@ type Function struct {
 // String returns the name with its package: "supervisor.watcher.miss".
 func (f Function) String() string { return f.File.Syntax.Name.Name + "." + f.Name }
 
-// Directive returns the text behind //NAME in the comment of a function: "the caller named it" for "//failpoint:none the caller named it".
+// Directive returns the text behind //NAME in the comment of a function: "the caller named it" for "//failpoint:none
+// the caller named it".
 func (f Function) Directive(name string) (text string, found bool) {
 	if f.Decl.Doc == nil {
 		return "", false

@@ -79,7 +79,8 @@ func (p *Program) Mutate(edits ...Edit) (*Mutant, error) {
 // Overlaps reports whether two mutants change the same text, so that one program cannot have both.
 func (m *Mutant) Overlaps(other *Mutant) bool {
 	return slices.ContainsFunc(m.changes, func(a change) bool {
-		return slices.ContainsFunc(other.changes, func(b change) bool { return a.file == b.file && a.begin < b.end && b.begin < a.end })
+		return slices.ContainsFunc(other.changes,
+			func(b change) bool { return a.file == b.file && a.begin < b.end && b.begin < a.end })
 	})
 }
 
@@ -149,10 +150,12 @@ func (p *Program) find(e Edit) (change, error) {
 	case e.Nth == 0 && len(found) == 1:
 		return e.replace(fn.File, found[0])
 	case len(found) > 1 && e.Nth == 0:
-		return change{}, fmt.Errorf("%s has %d nodes like %s; choose one with Names or Nth:%s", e.In, len(found), e.spot(), show(fn.File, found))
+		return change{}, fmt.Errorf("%s has %d nodes like %s; choose one with Names or Nth:%s", e.In, len(found), e.spot(),
+			show(fn.File, found))
 	default:
-		return change{}, fmt.Errorf("%s (%s) has %d nodes like %s; correct Names or Nth, or In if the code moved to another function. Of this kind it has:%s",
-			e.In, fn.File.At(fn.Decl), len(found), e.spot(), show(fn.File, all))
+		return change{},
+			fmt.Errorf("%s (%s) has %d nodes like %s; correct Names or Nth, or In if the code moved to another function. Of this kind it has:%s",
+				e.In, fn.File.At(fn.Decl), len(found), e.spot(), show(fn.File, all))
 	}
 }
 
@@ -212,7 +215,9 @@ func (p *Program) function(in string) (gosource.Function, error) {
 	for _, fn := range candidates {
 		list = append(list, fmt.Sprintf("%s (%s)", fn, fn.File.At(fn.Decl)))
 	}
-	return gosource.Function{}, fmt.Errorf("%d functions are called %s; set In to the new name of the function. Similar: %s", len(exact), in, strings.Join(list, ", "))
+	return gosource.Function{},
+		fmt.Errorf("%d functions are called %s; set In to the new name of the function. Similar: %s", len(exact), in,
+			strings.Join(list, ", "))
 }
 
 func last(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
@@ -258,7 +263,8 @@ func (e Edit) replace(f *gosource.File, n node) (change, error) {
 		case i <= len(n.parts):
 			return f.Source(n.parts[i-1])
 		default:
-			failed = fmt.Errorf("%s of %s has no part %s; correct Becomes (%q) of the %s at %s", e.spot(), e.In, part, e.Becomes, e.Node, f.At(n.whole))
+			failed = fmt.Errorf("%s of %s has no part %s; correct Becomes (%q) of the %s at %s", e.spot(), e.In, part, e.Becomes,
+				e.Node, f.At(n.whole))
 			return ""
 		}
 	})

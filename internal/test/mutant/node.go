@@ -72,11 +72,15 @@ func match(n ast.Node, kind Kind) (node, bool) {
 	return node{}, false
 }
 
-var comparisons = map[token.Token]bool{token.EQL: true, token.NEQ: true, token.LSS: true, token.LEQ: true, token.GTR: true, token.GEQ: true}
+var comparisons = map[token.Token]bool{
+	token.EQL: true, token.NEQ: true, token.LSS: true, token.LEQ: true, token.GTR: true, token.GEQ: true,
+}
 
 // withoutBody returns the condition of an if, with the statement before it.
 func withoutBody(n *ast.IfStmt) ast.Node {
-	return &ast.IfStmt{If: n.If, Init: n.Init, Cond: n.Cond, Body: &ast.BlockStmt{Lbrace: n.Cond.End(), Rbrace: n.Cond.End()}}
+	return &ast.IfStmt{
+		If: n.If, Init: n.Init, Cond: n.Cond, Body: &ast.BlockStmt{Lbrace: n.Cond.End(), Rbrace: n.Cond.End()},
+	}
 }
 
 func expressions(list []ast.Expr) (all []ast.Node) {

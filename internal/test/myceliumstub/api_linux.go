@@ -48,7 +48,9 @@ func (d *daemon) api() http.Handler {
 	handle("GET /api/v1/admin/routes/queried", nothing)
 	handle("GET /api/v1/messages", d.awaitMessage)
 	handle("/api/v1/", func(*http.Request) (int, any) { return http.StatusNotFound, nil })
-	for _, path := range []string{"admin", "admin/peers", "admin/routes/selected", "admin/routes/fallback", "admin/routes/queried", "messages"} {
+	for _, path := range []string{
+		"admin", "admin/peers", "admin/routes/selected", "admin/routes/fallback", "admin/routes/queried", "messages",
+	} {
 		handle("/api/v1/"+path, func(*http.Request) (int, any) { return http.StatusMethodNotAllowed, nil })
 	}
 	return mux
@@ -68,7 +70,8 @@ func (d *daemon) listPeers(*http.Request) (int, any) {
 	for at, p := range d.peers {
 		all = append(all, map[string]any{
 			"endpoint": map[string]any{"proto": p.proto, "addr": map[string]any{"socket": at.String()}},
-			"type":     p.kind, "connectionState": p.state(), "txBytes": p.sent, "rxBytes": p.received, "discovered": 0, "lastConnected": nil,
+			"type":     p.kind, "connectionState": p.state(), "txBytes": p.sent, "rxBytes": p.received, "discovered": 0,
+			"lastConnected": nil,
 		})
 	}
 	return http.StatusOK, all
@@ -84,7 +87,8 @@ func (d *daemon) addPeer(r *http.Request) (int, any) {
 		return http.StatusBadRequest, "Failed to parse the request body as JSON: " + err.Error()
 	}
 	if asked.Endpoint == nil {
-		return http.StatusUnprocessableEntity, "Failed to deserialize the JSON body into the target type: missing field `endpoint`"
+		return http.StatusUnprocessableEntity,
+			"Failed to deserialize the JSON body into the target type: missing field `endpoint`"
 	}
 	at, err := endpoint(*asked.Endpoint)
 	if err != nil {
@@ -120,7 +124,10 @@ func (d *daemon) listRoutes(*http.Request) (int, any) {
 		if time.Since(r.heard) > deadAfter {
 			metric = "infinite"
 		}
-		all = append(all, map[string]any{"subnet": netip.PrefixFrom(subnet, 64), "nextHop": "TCP a <-> " + r.via.String(), "metric": metric, "seqno": 0})
+		all = append(all,
+			map[string]any{
+				"subnet": netip.PrefixFrom(subnet, 64), "nextHop": "TCP a <-> " + r.via.String(), "metric": metric, "seqno": 0,
+			})
 	}
 	return http.StatusOK, all
 }

@@ -63,7 +63,8 @@ func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
 	for tick := time.NewTicker(beaconEach); ; {
 		links, _ := net.Interfaces() // after an error, the next tick retries
 		for _, l := range links {
-			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast || l.Name == d.options.tun || hardware(l.Name) || !d.searches(l.Name) {
+			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast ||
+				l.Name == d.options.tun || hardware(l.Name) || !d.searches(l.Name) {
 				continue
 			}
 			if !joined[l.Index] {

@@ -182,7 +182,10 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	d := &daemon{options: o, log: log, began: time.Now(), public: key.PublicKey().Bytes(), peers: map[netip.AddrPort]*peer{}, routes: map[netip.Addr]route{}}
+	d := &daemon{
+		options: o, log: log, began: time.Now(), public: key.PublicKey().Bytes(), peers: map[netip.AddrPort]*peer{},
+		routes: map[netip.Addr]route{},
+	}
 	d.address = addressOf(d.public)
 	if o.inspect {
 		if o.json {
@@ -297,7 +300,10 @@ func endpoint(text string) (place, error) {
 
 // makeTun makes the interface, which exists until its file is closed.
 func makeTun(name string, address netip.Addr) (*os.File, error) {
-	l := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TUN, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_TUN_EXCL, Queues: 1, NonPersist: true}
+	l := &netlink.Tuntap{
+		LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TUN,
+		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_TUN_EXCL, Queues: 1, NonPersist: true,
+	}
 	if err := netlink.LinkAdd(l); err != nil {
 		return nil, fmt.Errorf("make %s: %w", name, err)
 	}

@@ -102,7 +102,8 @@ func makeArchive(busybox string, more map[string]any, changed []LayerEntry) ([]b
 	file("etc/passwd", 0o644, "root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/sh\n")
 	file("etc/group", 0o644, "root:x:0:\nweb:x:34:\nlog:x:7:web\n")
 	for name := range strings.FieldsSeq("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
-		entries = append(entries, LayerEntry{Header: tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}})
+		entries = append(entries,
+			LayerEntry{Header: tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}})
 	}
 	o := NewOCI()
 	var layers []map[string]any
@@ -118,7 +119,10 @@ func makeArchive(busybox string, more map[string]any, changed []LayerEntry) ([]b
 		layers, diffs = append(layers, o.Blob(LayerType, layer)), append(diffs, DigestOf(layer))
 	}
 
-	config := map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}}
+	config := map[string]any{
+		"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"},
+		"Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`},
+	}
 	maps.Copy(config, more)
 	manifest := o.Image(map[string]any{
 		"architecture": "amd64", "os": "linux",

@@ -48,7 +48,8 @@ func NewBtrfs(t testing.TB, dir string, mib int64) *Disk {
 // mount creates a file system and mounts it. mkfs is the command line without the file.
 func mount(t testing.TB, dir, image string, mib int64, mkfs ...string) *Disk {
 	t.Helper()
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib<<20), os.MkdirAll(dir, 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib<<20), os.MkdirAll(dir, 0o700)); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if said, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {

@@ -122,7 +122,8 @@ func killIf(number string, meant func(proc string) bool) {
 // namesOne reports whether an argument of a process names a file in one of the directories.
 func namesOne(proc string, dirs []string) bool {
 	arguments, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-	return err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return bytes.Contains(arguments, []byte(dir+"/")) })
+	return err == nil &&
+		slices.ContainsFunc(dirs, func(dir string) bool { return bytes.Contains(arguments, []byte(dir+"/")) })
 }
 
 // orphaned reports whether the test process that started a process has ended. proc is the process's directory in /proc.

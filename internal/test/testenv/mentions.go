@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Mentions reports whether a text contains each of some words: names, numbers, codes, commands. It is for the facts of a message whose wording
-// may change. A word inside a longer one does not count, nor does a command of writ to which more flags are added.
+// Mentions reports whether a text contains each of some words: names, numbers, codes, commands. It is for the facts of
+// a message whose wording may change. A word inside a longer one does not count, nor does a command of writ to which
+// more flags are added.
 func Mentions(text string, words ...string) bool {
 	for _, word := range words {
 		if !mentions(text, word) {

@@ -42,7 +42,8 @@ func Describe(mediaType string, text []byte) map[string]any {
 
 // File adds a file.
 func (o *OCI) File(name string, text []byte) *OCI {
-	o.err = errors.Join(o.err, o.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))}))
+	o.err = errors.Join(o.err,
+		o.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))}))
 	_, err := o.tar.Write(text)
 	o.err = errors.Join(o.err, err)
 	return o

@@ -11,8 +11,9 @@ import (
 // ImagePackages lists the Debian packages with the programs of node images and the libraries that these need. The
 // manual has the same list. A kernel package and ImageParts complete it.
 var ImagePackages = []string{
-	"containerd", "runc", "btrfs-progs", "e2fsprogs", "redis-tools", "libatomic1", "libblkid1", "libc6", "libcap2", "libcom-err2", "libext2fs2", "libgcc-s1", "libgcrypt20",
-	"libgpg-error0", "libjemalloc2", "liblz4-1", "liblzf1", "liblzma5", "libseccomp2", "libssl3", "libstdc++6", "libsystemd0", "libudev1", "libuuid1", "libzstd1",
+	"containerd", "runc", "btrfs-progs", "e2fsprogs", "redis-tools", "libatomic1", "libblkid1", "libc6", "libcap2",
+	"libcom-err2", "libext2fs2", "libgcc-s1", "libgcrypt20", "libgpg-error0", "libjemalloc2", "liblz4-1", "liblzf1",
+	"liblzma5", "libseccomp2", "libssl3", "libstdc++6", "libsystemd0", "libudev1", "libuuid1", "libzstd1",
 }
 
 // ImageParts lists the further packages of each node image, except the kernel.

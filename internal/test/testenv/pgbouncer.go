@@ -28,7 +28,8 @@ func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 	}
 	lines := append([]string{
 		"[databases]", fmt.Sprintf("postgres = host=%s port=%s user=writ", host, serverPort),
-		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =", "auth_type = any",
+		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =",
+		"auth_type = any",
 	}, settings...)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -36,7 +37,10 @@ func (p *PostgresServer) Pooler(t testing.TB, settings ...string) string {
 	}
 	p.own(file)
 	startPooler(t, path, file, p.runAs)
-	u := url.URL{Scheme: "postgres", User: url.User("writ"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres"}
+	u := url.URL{
+		Scheme: "postgres", User: url.User("writ"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		Path: "/postgres",
+	}
 	return u.String()
 }
 

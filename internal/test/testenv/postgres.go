@@ -89,7 +89,8 @@ func (p *PostgresServer) prepare() {
 		p.runAs = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
 	p.make(p.dir)
-	initdb := p.command("initdb", "--pgdata", p.dir+"/data", "--username=writ", "--auth=trust", "--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C")
+	initdb := p.command("initdb", "--pgdata", p.dir+"/data", "--username=writ", "--auth=trust", "--no-sync",
+		"--no-instructions", "--encoding=UTF8", "--locale=C")
 	if said, err := initdb.CombinedOutput(); err != nil {
 		p.t.Fatalf("initdb: %v\n%s", err, said)
 	}
@@ -110,8 +111,8 @@ func (p *PostgresServer) start() error {
 	}
 	defer log.Close()
 	args := []string{"-D", p.dir + "/data", "-p", strconv.Itoa(p.port), "-c", "listen_addresses=127.0.0.1",
-		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=16MB", "-c", "dynamic_shared_memory_type=mmap",
-		"-c", "logging_collector=off", "-c", "lc_messages=C"}
+		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=16MB", "-c",
+		"dynamic_shared_memory_type=mmap", "-c", "logging_collector=off", "-c", "lc_messages=C"}
 	cmd := p.command("postgres", append(args, p.settings...)...)
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
@@ -169,7 +170,10 @@ func (p *PostgresServer) Start() {
 func (p *PostgresServer) UseTLS(certificate, key []byte, more ...string) {
 	p.t.Helper()
 	p.Kill()
-	p.settings = []string{"-c", "ssl=on", "-c", "ssl_cert_file=" + p.file("server.pem", certificate), "-c", "ssl_key_file=" + p.file("server.key", key)}
+	p.settings = []string{
+		"-c", "ssl=on", "-c", "ssl_cert_file=" + p.file("server.pem", certificate), "-c",
+		"ssl_key_file=" + p.file("server.key", key),
+	}
 	for _, setting := range more {
 		p.settings = append(p.settings, "-c", setting)
 	}
@@ -199,7 +203,8 @@ func (p *PostgresServer) Store() string {
 // SQL runs statements as the superuser and returns their output.
 func (p *PostgresServer) SQL(text string) string {
 	p.t.Helper()
-	said, err := p.command("psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command="+text, p.URL("postgres")).CombinedOutput()
+	said, err := p.command("psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command="+text,
+		p.URL("postgres")).CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("%s: %v\n%s", text, err, said)
 	}
@@ -235,7 +240,9 @@ func (p *PostgresServer) own(path string) {
 
 // URL returns the address of a database.
 func (p *PostgresServer) URL(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User("writ"), Host: p.Addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+	u := url.URL{
+		Scheme: "postgres", User: url.User("writ"), Host: p.Addr, Path: "/" + database, RawQuery: "sslmode=disable",
+	}
 	return u.String()
 }
 

@@ -60,9 +60,18 @@ var Tools = []Tool{
 	{Name: "ctr", Package: "containerd"},
 	{Name: "runc", Dirs: "/usr/sbin", Package: "runc"},
 	{Name: "busybox", Package: "busybox-static"},
-	{Name: "schemathesis", Missing: "it is a program of Python: `pip install schemathesis==4.32.5`, in an environment of its own"},
-	{Name: "temporal", Missing: "it is built with `go install github.com/temporalio/cli/cmd/temporal@v1.5.1`, in some minutes"},
-	{Name: "cloud-hypervisor", Missing: "it is published as a binary of a release only; without it the stub alone is tried"},
+	{
+		Name:    "schemathesis",
+		Missing: "it is a program of Python: `pip install schemathesis==4.32.5`, in an environment of its own",
+	},
+	{
+		Name:    "temporal",
+		Missing: "it is built with `go install github.com/temporalio/cli/cmd/temporal@v1.5.1`, in some minutes",
+	},
+	{
+		Name:    "cloud-hypervisor",
+		Missing: "it is published as a binary of a release only; without it the stub alone is tried",
+	},
 	{Name: "mycelium", Missing: "it is published as a binary of a release only; without it the stub alone is tried"},
 	{Name: "herodb", Missing: "it is built from source only"},
 	{Name: "hero_redis", Missing: "it is built with `cargo install hero_redis --features server`, in some minutes"},

@@ -41,7 +41,8 @@ func Unpacked(t testing.TB, file string) string {
 			return path
 		}
 	}
-	text := fmt.Sprintf("%s is not in %s: .ci/run unpacks %v there, or apt-get download them, and dpkg -x", file, dir, UnpackedPackages)
+	text := fmt.Sprintf("%s is not in %s: .ci/run unpacks %v there, or apt-get download them, and dpkg -x", file, dir,
+		UnpackedPackages)
 	if os.Getenv(RequireVar) == "all" && runtime.GOARCH == "amd64" {
 		t.Fatal(text)
 	}

@@ -26,7 +26,8 @@ func startWatcher() (pid int) {
 	}
 	defer ends.Close()
 	cmd := exec.Command(program)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, MakerVar+"=") }), watchVar+"="+strconv.Itoa(os.Getpid()))
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, MakerVar+"=") }),
+		watchVar+"="+strconv.Itoa(os.Getpid()))
 	cmd.Stdin, cmd.SysProcAttr = ends, &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		_ = open.Close()

@@ -63,7 +63,8 @@ type Release = vmm.Release
 var Releases = []Release{vmm.V53, vmm.V54}
 
 // played is the default release of tests.
-var played = flag.Int("vmmstub.version", int(vmm.V53), "the release of cloud-hypervisor that vmmstub simulates, 53 or 54")
+var played = flag.Int("vmmstub.version", int(vmm.V53),
+	"the release of cloud-hypervisor that vmmstub simulates, 53 or 54")
 
 // Played returns the release of the flag -vmmstub.version.
 func Played() Release { return Release(*played) }

@@ -99,7 +99,9 @@ func (q *Queue) Save() Saved {
 	s := q.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	saved := Saved{waiting: map[writ.NodeID][]queue.Task{}, streams: map[queue.Stream][]queue.Message{}, generation: s.generation}
+	saved := Saved{
+		waiting: map[writ.NodeID][]queue.Task{}, streams: map[queue.Stream][]queue.Message{}, generation: s.generation,
+	}
 	for _, tasks := range []map[writ.NodeID][]*item{s.active, s.waiting} {
 		for node, items := range tasks {
 			for _, i := range items {

@@ -101,7 +101,9 @@ func (b *burst) put(ctx context.Context, client *redis.Client) error {
 
 // pushTogether calls do for 0 to n-1. The tasks that the calls would add with the given context, one script each, are
 // added with few scripts. It returns the first error.
-func pushTogether(ctx context.Context, client *redis.Client, n int, do func(ctx context.Context, i int) error) (first error) {
+func pushTogether(
+	ctx context.Context, client *redis.Client, n int, do func(ctx context.Context, i int) error,
+) (first error) {
 	b := &burst{}
 	joint := context.WithValue(ctx, burstKey{}, b)
 	for i := range n {

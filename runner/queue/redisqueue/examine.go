@@ -40,7 +40,9 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	text, err := q.client.Info(ctx).Result()
 	if err != nil {
 		if redis.IsPermissionError(err) {
-			return "", []Finding{{"its settings cannot be read", "let the supervisor's user at Redis read them: ACL SETUSER name +info"}}, nil
+			return "", []Finding{
+				{"its settings cannot be read", "let the supervisor's user at Redis read them: ACL SETUSER name +info"},
+			}, nil
 		}
 		return "", nil, away(ctx, err)
 	}
@@ -50,7 +52,11 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	if major, err := strconv.Atoi(first); err != nil {
 		return version, []Finding{{"its version is unknown", "use a Redis or Valkey of version 7 or later"}}, nil
 	} else if major < minMajor {
-		found = append(found, Finding{fmt.Sprintf("its version is %s; nodes have accounts of their own from version %d on", version, minMajor), "upgrade it"})
+		found = append(found,
+			Finding{
+				fmt.Sprintf("its version is %s; nodes have accounts of their own from version %d on", version, minMajor),
+				"upgrade it",
+			})
 	}
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 		found = append(found, Finding{
@@ -65,13 +71,15 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 		})
 	}
 	// Skipped without the right to read settings.
-	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil && limit["maxmemory-clients"] == "0" {
+	if limit, err := q.client.ConfigGet(ctx, "maxmemory-clients").Result(); err == nil &&
+		limit["maxmemory-clients"] == "0" {
 		found = append(found, Finding{
 			"maxmemory-clients is 0: a node that sends many requests and never reads can fill its memory with answers",
 			"redis-cli CONFIG SET maxmemory-clients 256mb, and the same in redis.conf",
 		})
 	}
-	if limit, err := q.client.ConfigGet(ctx, "proto-max-bulk-len").Result(); err == nil && number(limit["proto-max-bulk-len"]) > mostString {
+	if limit, err := q.client.ConfigGet(ctx, "proto-max-bulk-len").Result(); err == nil &&
+		number(limit["proto-max-bulk-len"]) > mostString {
 		found = append(found, Finding{
 			"proto-max-bulk-len is more than 16mb: a node can fill its memory beyond maxmemory at once, with names that are as long",
 			"redis-cli CONFIG SET proto-max-bulk-len 16mb, and the same in redis.conf",
@@ -80,7 +88,8 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 	for _, log := range []string{"acllog-max-len", "slowlog-max-len"} {
 		if limit, err := q.client.ConfigGet(ctx, log).Result(); err == nil && number(limit[log]) > mostEntries {
 			found = append(found, Finding{
-				log + " is more than 8: a node can fill its memory beyond maxmemory at once, as each entry has a copy of the name of its connection",
+				log +
+					" is more than 8: a node can fill its memory beyond maxmemory at once, as each entry has a copy of the name of its connection",
 				"redis-cli CONFIG SET " + log + " 8, and the same in redis.conf",
 			})
 		}

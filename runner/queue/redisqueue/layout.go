@@ -115,7 +115,8 @@ func (q *Queue) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) (
 	var err error
 	for some := range slices.Chunk(ids, maxMoved) { // each script scans a list whose length the node controls
 		withdraw := func() (err error) {
-			withdrawn, err = withdrawScript.Run(ctx, q.client, []string{key(node, "pending")}, arguments(node, some)...).StringSlice()
+			withdrawn, err = withdrawScript.Run(ctx, q.client, []string{key(node, "pending")},
+				arguments(node, some)...).StringSlice()
 			return err
 		}
 		if err = q.mended(ctx, node, some, withdraw(), withdraw); err != nil {
@@ -274,7 +275,8 @@ func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *prefetcher, id
 	by.done(ids...)
 	// An attacker with access to Redis can add any number of such tasks under any name.
 	if times, say := q.unreadable.Say("", time.Now()); say {
-		q.log().WarnContext(ctx, "unreadable tasks were removed from the queue", "code", writ.CodeBadRequest, "node", node, "tasks", len(ids), "times", times)
+		q.log().WarnContext(ctx, "unreadable tasks were removed from the queue", "code", writ.CodeBadRequest, "node", node,
+			"tasks", len(ids), "times", times)
 	}
 	return nil
 }

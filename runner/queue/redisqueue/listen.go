@@ -45,7 +45,8 @@ func (q *Queue) Listen(ctx context.Context, l Listening) error {
 		return err
 	}
 	if have["port"] != "0" { // bind applies to both ports
-		return writ.Errorf(writ.CodeUsage, "Redis listens on port %s without TLS, and would also do so on %s", have["port"], l.Address).
+		return writ.Errorf(writ.CodeUsage, "Redis listens on port %s without TLS, and would also do so on %s", have["port"],
+			l.Address).
 			WithHint("write `port 0` into redis.conf, and give the supervisor a socket: --redis unix:///run/redis/redis.sock")
 	}
 	want, err := l.settings(have)
@@ -66,7 +67,8 @@ func (q *Queue) Listen(ctx context.Context, l Listening) error {
 func (l Listening) settings(have map[string]string) ([]string, error) {
 	host, port, err := net.SplitHostPort(l.Address)
 	if err != nil || host == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is not a listen address for Redis", l.Address).WithHint("it looks like 10.0.0.2:6379")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is not a listen address for Redis", l.Address).
+			WithHint("it looks like 10.0.0.2:6379")
 	}
 	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // the default of Redis
 	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host }) {

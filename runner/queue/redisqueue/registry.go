@@ -43,5 +43,6 @@ func forRegistry(cmd redis.Cmder) bool {
 		return false
 	}
 	key, _ := args[place].(string)
-	return strings.HasPrefix(key, "asynq:servers") || strings.HasPrefix(key, "asynq:workers") || strings.HasSuffix(key, "}:aggregation_sets")
+	return strings.HasPrefix(key, "asynq:servers") || strings.HasPrefix(key, "asynq:workers") ||
+		strings.HasSuffix(key, "}:aggregation_sets")
 }

@@ -90,14 +90,17 @@ func (s Server) WithoutLogin() Server {
 func (s Server) check(options *redis.Options) error {
 	switch {
 	case options.TLSConfig == nil && s.CA+s.Certificate+s.Key != "":
-		return writ.Errorf(writ.CodeUsage, "certificates are set for a Redis without TLS").WithHint("with TLS, its URL begins with rediss://")
+		return writ.Errorf(writ.CodeUsage, "certificates are set for a Redis without TLS").
+			WithHint("with TLS, its URL begins with rediss://")
 	case (s.Certificate == "") != (s.Key == ""):
 		return writ.Errorf(writ.CodeUsage, "a certificate for Redis needs its key, and a key its certificate")
 	case options.TLSConfig == nil && options.Network != "unix" && !isLoopback(options.Addr):
-		return writ.Errorf(writ.CodeUsage, "the Redis at %s is not on this machine, and its URL is without TLS: others on the network can read jobs and passwords", options.Addr).
+		return writ.Errorf(writ.CodeUsage,
+			"the Redis at %s is not on this machine, and its URL is without TLS: others on the network can read jobs and passwords", options.Addr).
 			WithHint("use rediss:// (docs/manual/redis.md shows how), or the address on this machine of a tunnel that leads there")
 	case options.TLSConfig != nil && options.TLSConfig.InsecureSkipVerify:
-		return writ.Errorf(writ.CodeUsage, "with skip_verify any server could pose as this Redis").WithHint("name its CA with --redis-ca instead")
+		return writ.Errorf(writ.CodeUsage, "with skip_verify any server could pose as this Redis").
+			WithHint("name its CA with --redis-ca instead")
 	case options.TLSConfig == nil:
 		return nil
 	}
@@ -165,7 +168,8 @@ func (s Server) explain(err error) error {
 	case known != nil:
 		what, hint = known.Message, known.Hint
 	case has[x509.UnknownAuthorityError](err):
-		what, hint = "its certificate is not signed by "+cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
+		what, hint = "its certificate is not signed by "+
+			cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
 	case has[x509.HostnameError](err):
 		what, hint = "its certificate is for another name", "use the name that the certificate has in the URL"
 	case tlsfault.Expired(err):
@@ -179,7 +183,9 @@ func (s Server) explain(err error) error {
 	if what == "" {
 		return err
 	}
-	return &writ.Error{Code: writ.CodeQueueUnavailable, Message: "this Redis is not trusted: " + what, Hint: hint, Err: err}
+	return &writ.Error{
+		Code: writ.CodeQueueUnavailable, Message: "this Redis is not trusted: " + what, Hint: hint, Err: err,
+	}
 }
 
 // explainAlert returns the remedy if Redis rejected the certificate of this process. This error appears only with the

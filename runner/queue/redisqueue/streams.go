@@ -273,7 +273,8 @@ func (q *Queue) hold(ctx context.Context, stream queue.Stream, messages []redis.
 		q.offences.add(queue.Finding{Node: stream.Node, Offence: queue.TooFast, Count: 1})
 	}
 	if len(gone) > 0 {
-		q.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node, "stream", stream.Direction, "count", len(gone))
+		q.log().DebugContext(ctx, "messages were dropped before they were read", "node", stream.Node,
+			"stream", stream.Direction, "count", len(gone))
 		// Otherwise they come once more after a restart, and are handled in the same way.
 		_ = q.client.XAck(ctx, streamKey(stream), group, gone...).Err()
 	}

@@ -168,7 +168,9 @@ func (s *sweep) begin(used int64) (scripts int) {
 	s.began, s.before = min(s.began, used), min(s.before, used)
 	fast := s.fast || used > s.before+queue.BudgetBytes
 	if s.cursor == "" || s.cursor == "0" || fast && !s.fast {
-		*s = sweep{cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before, keys: s.keys, others: s.others}
+		*s = sweep{
+			cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before, keys: s.keys, others: s.others,
+		}
 	}
 	if s.fast = fast; fast {
 		return fastScripts
@@ -190,7 +192,8 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 		}
 		s.sum += number(one[1])
 		h := s.has[node]
-		h.bytes, h.items, h.keys, h.long = h.bytes+number(one[1]), h.items+number(one[2]), h.keys+number(one[3]), h.long+number(one[4])
+		h.bytes, h.items, h.keys, h.long = h.bytes+
+			number(one[1]), h.items+number(one[2]), h.keys+number(one[3]), h.long+number(one[4])
 		if f, is := h.over(node); is {
 			over, h = append(over, f), belongings{}
 		}
@@ -292,6 +295,6 @@ func (q *Queue) mended(ctx context.Context, node writ.NodeID, tasks []string, er
 	return again()
 }
 
-// isWrongType reports whether a command or a script in Redis found a key of another type than required. Before version 7,
-// Redis puts the code of a script's error behind other words.
+// isWrongType reports whether a command or a script in Redis found a key of another type than required. Before version
+// 7, Redis puts the code of a script's error behind other words.
 func isWrongType(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }

@@ -105,7 +105,8 @@ func endingOf(cmd redis.Cmder) *ending {
 		*into, _ = args[keys+1+i].(string)
 	}
 	e.id, _ = args[keys+6].(string)
-	if !strings.HasSuffix(e.active, ":active") || !strings.HasSuffix(e.lease, ":lease") || e.id == "" || !strings.HasSuffix(e.task, ":"+taskKey+e.id) {
+	if !strings.HasSuffix(e.active, ":active") || !strings.HasSuffix(e.lease, ":lease") || e.id == "" ||
+		!strings.HasSuffix(e.task, ":"+taskKey+e.id) {
 		return nil
 	}
 	return e

@@ -60,7 +60,8 @@ func AtLeast(names ...string) cobra.PositionalArgs {
 			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s", usageHint(cmd))
 		}
 		if i := slices.Index(args, ""); i >= 0 && len(names) > 0 {
-			return writ.Errorf(writ.CodeUsage, "%s is empty", names[min(i, len(names)-1)]).WithHint("a variable may not be set; %s --help", cmd.CommandPath())
+			return writ.Errorf(writ.CodeUsage, "%s is empty", names[min(i, len(names)-1)]).
+				WithHint("a variable may not be set; %s --help", cmd.CommandPath())
 		}
 		return nil
 	}

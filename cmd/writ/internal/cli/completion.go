@@ -22,8 +22,8 @@ const completeWithin = 2 * time.Second
 // show it.
 type Suggestions func(ctx context.Context, c *client.Client) []string
 
-// Completion returns the completion of a first argument by the words that ask suggests. Without a coordinator it suggests
-// no words.
+// Completion returns the completion of a first argument by the words that ask suggests. Without a coordinator it
+// suggests no words.
 func (e *Env) Completion(ask Suggestions) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 || e.FillFlags(cmd) != nil { // completion does not run the hook that fills the flags
@@ -42,9 +42,10 @@ func (e *Env) Completion(ask Suggestions) cobra.CompletionFunc {
 // CompleteFlag registers suggestions for the value of a flag.
 func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, ask Suggestions) {
 	complete := e.Completion(ask)
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return complete(cmd, nil, word)
-	})
+	err := cmd.RegisterFlagCompletionFunc(flag,
+		func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return complete(cmd, nil, word)
+		})
 	if err != nil {
 		panic(err) // the flag was defined by the caller
 	}
@@ -102,8 +103,8 @@ func SuggestDeployments(ctx context.Context, c *client.Client) []string {
 	return slices.Sorted(maps.Keys(owners))
 }
 
-// SafeCompletions omits completions with unsafe characters, which a shell would show and insert unchanged, and cleans the
-// descriptions of the others.
+// SafeCompletions omits completions with unsafe characters, which a shell would show and insert unchanged, and cleans
+// the descriptions of the others.
 func SafeCompletions(all []string) (safe []string) {
 	for _, one := range all {
 		word, description, has := strings.Cut(one, "\t")

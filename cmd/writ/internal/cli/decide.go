@@ -19,7 +19,8 @@ func Agree(env *Env, what string, yes bool) error {
 	case yes:
 		return nil
 	case !env.Interactive():
-		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
+		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).
+			WithHint("--yes signs without asking")
 	}
 	return ConfirmSigning(env, what, "")
 }
@@ -53,7 +54,9 @@ func Decide(ctx context.Context, env *Env, c *client.Client, s identity.Statemen
 }
 
 // DecideIn is decide for a statement about an object in the datacenter with a name or id, or in the only datacenter.
-func DecideIn(ctx context.Context, env *Env, nameOrID string, about func(*identity.Datacenter) identity.Statement) error {
+func DecideIn(
+	ctx context.Context, env *Env, nameOrID string, about func(*identity.Datacenter) identity.Statement,
+) error {
 	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return err
@@ -68,7 +71,9 @@ func DecideIn(ctx context.Context, env *Env, nameOrID string, about func(*identi
 }
 
 // Decision signs and submits a statement. It returns the result that the supervisor has signed, and its time.
-func Decision(ctx context.Context, env *Env, c *client.Client, s identity.Statement) (api.StatementAnswer, time.Time, error) {
+func Decision(
+	ctx context.Context, env *Env, c *client.Client, s identity.Statement,
+) (api.StatementAnswer, time.Time, error) {
 	roster, err := env.Roster(ctx, c)
 	if err != nil {
 		return api.StatementAnswer{}, time.Time{}, err

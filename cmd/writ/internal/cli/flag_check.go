@@ -27,7 +27,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return e.WithHint("%s --help", cmd.CommandPath())
 	}
 	if value.GetFlag().Value.Type() == "duration" {
-		e = writ.Errorf(writ.CodeUsage, "--%s must be a duration such as 30s, 5m or 2h; got %q", value.GetFlag().Name, value.GetValue())
+		e = writ.Errorf(writ.CodeUsage, "--%s must be a duration such as 30s, 5m or 2h; got %q", value.GetFlag().Name,
+			value.GetValue())
 	}
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, unparsed(value.GetFlag(), number))
@@ -77,7 +78,8 @@ func mayBeEmpty(cmd *cobra.Command, flag string) bool {
 // exclude each other.
 func CheckFlags(cmd *cobra.Command) error {
 	if name := emptyFlag(cmd); name != "" {
-		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).WithHint("give a value, or leave the flag out; a variable may not be set")
+		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).
+			WithHint("give a value, or leave the flag out; a variable may not be set")
 	}
 	if err := checkValues(cmd.Flags()); err != nil {
 		return err
@@ -93,7 +95,8 @@ func CheckFlags(cmd *cobra.Command) error {
 	case 1:
 		return writ.Errorf(writ.CodeUsage, "%s is missing", missing[0]).WithHint("%s", usageHint(cmd))
 	default:
-		return writ.Errorf(writ.CodeUsage, "%s are missing", strings.Join(missing, " and ")).WithHint("%s --help", cmd.CommandPath())
+		return writ.Errorf(writ.CodeUsage, "%s are missing", strings.Join(missing, " and ")).
+			WithHint("%s --help", cmd.CommandPath())
 	}
 	err := cmd.ValidateFlagGroups()
 	if err == nil {

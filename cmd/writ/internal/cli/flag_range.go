@@ -53,7 +53,8 @@ func (r *ranged[N]) Set(text string) error {
 		return err
 	}
 	if within := *r.value >= r.least && *r.value <= r.most; !within {
-		return writ.Errorf(writ.CodeUsage, "--%s: %s is not %s", r.flag.Name, text, r.Possible()).WithHint("--%s: %s", r.flag.Name, r.flag.Usage)
+		return writ.Errorf(writ.CodeUsage, "--%s: %s is not %s", r.flag.Name, text, r.Possible()).
+			WithHint("--%s: %s", r.flag.Name, r.flag.Usage)
 	}
 	return nil
 }

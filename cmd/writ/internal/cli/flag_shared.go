@@ -37,12 +37,14 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 func NewLog(env *Env, l LogFlags) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--log-level: unknown level %q", l.Level).WithHint("%s", cmp.Or(meant.Question(l.Level, logLevels), "use debug, info, warn or error"))
+		return nil, writ.Errorf(writ.CodeUsage, "--log-level: unknown level %q", l.Level).
+			WithHint("%s", cmp.Or(meant.Question(l.Level, logLevels), "use debug, info, warn or error"))
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	switch l.Format {
 	case "text":
-		return slog.New(slog.NewTextHandler(hidden.Writer(env.Err, func(line []byte) []byte { return []byte(hidden.EscapeText(string(line))) }), options)), nil
+		return slog.New(slog.NewTextHandler(hidden.Writer(env.Err,
+			func(line []byte) []byte { return []byte(hidden.EscapeText(string(line))) }), options)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(hidden.Writer(env.Err, hidden.EscapeJSON), options)), nil
 	default:
@@ -53,8 +55,10 @@ func NewLog(env *Env, l LogFlags) (*slog.Logger, error) {
 // TracesFlags add the flags of the trace exporter.
 func TracesFlags(c *cobra.Command, s *tracing.Settings) {
 	f := c.Flags()
-	f.StringVar(&s.URL, "traces", "", "address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it, no traces are made")
-	f.Float64Var(&s.Ratio, "trace-ratio", 1, "part of the runs that are traced, chosen by their ids: 0.01 is one of a hundred")
+	f.StringVar(&s.URL, "traces", "",
+		"address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it, no traces are made")
+	f.Float64Var(&s.Ratio, "trace-ratio", 1,
+		"part of the runs that are traced, chosen by their ids: 0.01 is one of a hundred")
 	InRange(f, "trace-ratio", &s.Ratio, 0, 1)
 	FromEnvironment(f, "traces", "trace-ratio")
 }

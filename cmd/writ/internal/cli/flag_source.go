@@ -78,7 +78,9 @@ func fillFromEnvironment(flags *pflag.FlagSet) (failed error) {
 
 // IsTyped reports whether a flag was set on the command line, and not by its environment variable.
 func IsTyped(f *pflag.Flag) bool {
-	return f.Changed && !slices.ContainsFunc(f.Annotations[environmentMark], func(variable string) bool { return os.Getenv(variable) == f.Value.String() })
+	return f.Changed &&
+		!slices.ContainsFunc(f.Annotations[environmentMark],
+			func(variable string) bool { return os.Getenv(variable) == f.Value.String() })
 }
 
 // settingsFlag names the file with a daemon's flags. Daemons have no contexts, so the name does not conflict with the
@@ -108,13 +110,15 @@ func (e *Env) fillFromFile(cmd *cobra.Command, path string) error {
 	}
 	settings, ok := read.(map[string]any)
 	if !ok && read != nil {
-		return writ.Errorf(writ.CodeUsage, "the settings in %s are not names with values", path).WithHint("write a line for each: listen: 127.0.0.1:7440")
+		return writ.Errorf(writ.CodeUsage, "the settings in %s are not names with values", path).
+			WithHint("write a line for each: listen: 127.0.0.1:7440")
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		value := settings[name]
 		f := cmd.LocalNonPersistentFlags().Lookup(name)
 		if f == nil || name == settingsFlag {
-			return writ.Errorf(writ.CodeUsage, "%s: %s has no setting %q", path, cmd.CommandPath(), name).WithHint("%s --help", cmd.CommandPath())
+			return writ.Errorf(writ.CodeUsage, "%s: %s has no setting %q", path, cmd.CommandPath(), name).
+				WithHint("%s --help", cmd.CommandPath())
 		}
 		if f.Changed {
 			continue

@@ -47,7 +47,8 @@ func (r *ReasonFlag) Set(reason string) error {
 
 // HoldsSecret returns the error for a secret in a field that other users can read.
 func HoldsSecret(what string) error {
-	return writ.Errorf(writ.CodeUsage, "%s holds a private key, a token or a password, and others can read it for ever", what).
+	return writ.Errorf(writ.CodeUsage, "%s holds a private key, a token or a password, and others can read it for ever",
+		what).
 		WithHint("leave it out; `writ secret set NAME` keeps one for scripts, encrypted to the supervisor")
 }
 
@@ -91,7 +92,8 @@ type ModuleFlags struct{ Words []string }
 
 // Add adds the flag to a command.
 func (m *ModuleFlags) Add(c *cobra.Command) {
-	c.Flags().StringArrayVar(&m.Words, "module", nil, "module of your own as NAME=FILE, for import(\"NAME\"); others are looked for beside the script (repeatable)")
+	c.Flags().StringArrayVar(&m.Words, "module", nil,
+		"module of your own as NAME=FILE, for import(\"NAME\"); others are looked for beside the script (repeatable)")
 }
 
 // Modules returns the modules that the flag names.

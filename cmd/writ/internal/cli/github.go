@@ -16,7 +16,8 @@ func Annotate(env *Env, report check.Report) {
 		if d.Help != "" {
 			text += " (" + d.Help + ")"
 		}
-		Annotation(env, string(d.Severity), d.Code, text, "file", d.File, "line", d.Line, "col", d.Column, "endColumn", d.Column+d.Width)
+		Annotation(env, string(d.Severity), d.Code, text, "file", d.File, "line", d.Line, "col", d.Column, "endColumn",
+			d.Column+d.Width)
 	}
 }
 

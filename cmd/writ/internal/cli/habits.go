@@ -34,10 +34,11 @@ var Habits = map[string]string{
 
 // sameWords maps words of other tools to subcommands of writ, the best first.
 var sameWords = map[string][]string{
-	"get": {"show", "list"}, "describe": {"show", "list"}, "inspect": {"show", "list"}, "info": {"show", "list"}, "status": {"show", "list"}, "ls": {"list"},
-	"rm": {"remove", "revoke"}, "delete": {"remove", "revoke"}, "del": {"remove", "revoke"}, "destroy": {"remove", "revoke"},
-	"new": {"create", "add"}, "make": {"create", "add"}, "create": {"add", "set"}, "add": {"create", "set"}, "update": {"set"}, "edit": {"set"},
-	"stop": {"cancel"}, "kill": {"cancel"}, "abort": {"cancel"}, "retry": {"resume"}, "restart": {"resume"},
+	"get": {"show", "list"}, "describe": {"show", "list"}, "inspect": {"show", "list"}, "info": {"show", "list"},
+	"status": {"show", "list"}, "ls": {"list"}, "rm": {"remove", "revoke"}, "delete": {"remove", "revoke"},
+	"del": {"remove", "revoke"}, "destroy": {"remove", "revoke"}, "new": {"create", "add"}, "make": {"create", "add"},
+	"create": {"add", "set"}, "add": {"create", "set"}, "update": {"set"}, "edit": {"set"}, "stop": {"cancel"},
+	"kill": {"cancel"}, "abort": {"cancel"}, "retry": {"resume"}, "restart": {"resume"},
 }
 
 // kinds of resources that other tools have as commands.

@@ -32,7 +32,8 @@ var modes = []string{"orphans", "nodes", "by", "limit", "why"}
 func UnlessSelected(cmd *cobra.Command, none string) string {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if own := cmd.LocalNonPersistentFlags().Lookup(f.Name) != nil; (own || f.Name == "project") && !slices.Contains(modes, f.Name) {
+		if own := cmd.LocalNonPersistentFlags().Lookup(f.Name) != nil; (own || f.Name == "project") &&
+			!slices.Contains(modes, f.Name) {
 			given = append(given, "--"+f.Name)
 		}
 	})

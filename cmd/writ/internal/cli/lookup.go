@@ -38,17 +38,21 @@ func EachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datac
 // NoNode returns the error for a name or id without a node.
 func NoNode(nameOrID string, nodes []writ.Node) error {
 	return writ.Errorf(writ.CodeNotFound, "unknown node %q", nameOrID).
-		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
+		WithHint("%s",
+			meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
 // SeveralNodes returns the error for a name that several nodes have.
 func SeveralNodes(nameOrID string, count int) error {
-	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
+	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).
+		WithHint("add --dc, or use the id; `writ node list -o wide` shows it")
 }
 
 // ResourcesNamed returns the resources with a name among those that params select. There can be several, in different
 // projects or datacenters. If there are none, hint suggests another name.
-func ResourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) (named []writ.Resource, hint string, err error) {
+func ResourcesNamed(
+	ctx context.Context, c *client.Client, params api.ListResourcesParams, name string,
+) (named []writ.Resource, hint string, err error) {
 	all, err := c.Resources(ctx, params)
 	for _, r := range all {
 		if r.Name == name {
@@ -56,7 +60,8 @@ func ResourcesNamed(ctx context.Context, c *client.Client, params api.ListResour
 		}
 	}
 	if len(named) == 0 {
-		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name }, "`writ resource list` shows the resources")
+		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name },
+			"`writ resource list` shows the resources")
 	}
 	return named, hint, err
 }
@@ -77,7 +82,8 @@ func SinceTime(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q", text)
+	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q",
+		text)
 }
 
 // DatacenterNames maps the ids of datacenters to their names.

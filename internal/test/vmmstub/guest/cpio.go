@@ -28,7 +28,8 @@ func (a *archive) device(name string, major, minor int) { a.add(name, kindDevice
 func (a *archive) add(name string, mode int, content []byte, major, minor int) {
 	a.inos++
 	const links, none = 1, 0
-	fmt.Fprintf(&a.b, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", a.inos, mode, none, none, links, none, len(content), none, none,
+	fmt.Fprintf(&a.b, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", a.inos, mode, none, none, links, none,
+		len(content), none, none,
 		major, minor, len(name)+1, none)
 	a.b.WriteString(name + "\x00")
 	a.align()

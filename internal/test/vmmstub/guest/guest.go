@@ -16,7 +16,8 @@ import (
 )
 
 // modules are the modules of the initramfs, in load order.
-var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk",
+var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci",
+	"virtio_blk",
 	"failover", "net_failover", "virtio_net", "button", "evdev", "nls_cp437", "nls_ascii", "fat", "vfat"}
 
 // Cmdline is the minimal command line of a kernel: quiet, console on the serial port, no reboot after a panic. It

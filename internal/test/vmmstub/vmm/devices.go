@@ -84,7 +84,8 @@ func (v *vmm) newMachine(memory string) (vm *machine, err error) {
 		return vm, err
 	}
 	if err := vm.lock(); err != nil {
-		vm.guest, vm.fault = newSimulatedGuest(v, nil, true), wrap("Error locking disk images: Another instance likely holds a lock", err)
+		vm.guest, vm.fault = newSimulatedGuest(v, nil,
+			true), wrap("Error locking disk images: Another instance likely holds a lock", err)
 		return vm, nil
 	}
 	vm.guest, err = v.newGuest(vm, memory)
@@ -118,7 +119,9 @@ func (d *device) lock() error {
 	if errors.Is(err, errLocked) {
 		why = "The file is already locked"
 	}
-	return chain{"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, why}
+	return chain{
+		"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, why,
+	}
 }
 
 // add gives a device a slot on the bus.
@@ -190,7 +193,10 @@ func (vm *machine) addNet(net *netConfig) (*device, error) {
 	}
 	tap, err := openTap(*net.Tap, net.HostMAC, net.MTU)
 	if err != nil {
-		return nil, chain{"Error from device manager", "Cannot create virtio-net device", "Failed to open taps", "Open tap device failed", cause(err).Error()}
+		return nil, chain{
+			"Error from device manager", "Cannot create virtio-net device", "Failed to open taps", "Open tap device failed",
+			cause(err).Error(),
+		}
 	}
 	d, err := vm.add(vm.name("_net", &net.pciCommon))
 	if err != nil {
@@ -292,7 +298,8 @@ func (v *vmm) addNet(body []byte) (any, error) {
 	if f := decodeBody(body, net); f != nil {
 		return nil, f
 	}
-	return v.attach(func(c *vmConfig) { c.Net = append(c.Net, net) }, func(vm *machine) (*device, error) { return vm.addNet(net) })
+	return v.attach(func(c *vmConfig) { c.Net = append(c.Net, net) },
+		func(vm *machine) (*device, error) { return vm.addNet(net) })
 }
 
 // removeDevice removes a device from the configuration and asks the guest to release it. An event reports the release.

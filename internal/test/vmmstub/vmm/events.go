@@ -35,7 +35,8 @@ func (m *monitor) tell(source, event string, properties ...string) {
 		Source     string            `json:"source"`
 		Event      string            `json:"event"`
 		Properties map[string]string `json:"properties"`
-	}{map[string]int64{"secs": int64(since / time.Second), "nanos": int64(since % time.Second)}, source, event, pairs}, "", "  ")
+	}{map[string]int64{"secs": int64(since / time.Second), "nanos": int64(since % time.Second)}, source, event, pairs}, "",
+		"  ")
 	if err != nil {
 		return
 	}

@@ -94,7 +94,9 @@ func misfit(causes ...string) error {
 
 // unknownDevice returns the error of a missing device.
 func unknownDevice(id string) error {
-	return graded{chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + id}, 404}
+	return graded{
+		chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + id}, 404,
+	}
 }
 
 // cause returns a system error in the real program's words, without the path that Go adds.

@@ -100,7 +100,8 @@ func setUp(name string, mac *string, mtu *uint16) error {
 		r := hardwareRequest{family: unix.ARPHRD_ETHER}
 		copy(r.name[:unix.IFNAMSIZ-1], name)
 		copy(r.mac[:], address)
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCSIFHWADDR, uintptr(unsafe.Pointer(&r))); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCSIFHWADDR, uintptr(unsafe.Pointer(&r))); errno !=
+			0 {
 			return errno
 		}
 	}

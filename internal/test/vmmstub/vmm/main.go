@@ -53,7 +53,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	release := releaseOf(program)
 	switch f.show {
 	case "version":
-		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, for this is vmmstub and no hypervisor\n", release)
+		fmt.Fprintf(stdout, "cloud-hypervisor %s\nMigration Protocol Versions: none, for this is vmmstub and no hypervisor\n",
+			release)
 		return 0
 	case "help":
 		fmt.Fprintf(stdout, help, QEMUVar, SettingsName)
@@ -72,7 +73,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 
 func parse(args []string) (f flags, err error) {
 	var ignored string
-	values := map[string]*string{"--api-socket": &f.socket, "--event-monitor": &f.events, "--log-file": &f.logFile, "--seccomp": &ignored}
+	values := map[string]*string{
+		"--api-socket": &f.socket, "--event-monitor": &f.events, "--log-file": &f.logFile, "--seccomp": &ignored,
+	}
 	for i := 0; i < len(args); i++ {
 		name, value, given := strings.Cut(args[i], "=")
 		if into := values[name]; into != nil {

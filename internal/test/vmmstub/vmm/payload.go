@@ -36,7 +36,9 @@ func (p *payloadConfig) load(memory *memoryConfig) error {
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && uint64(info.Size()) >= memory.Size {
-			return chain{"Cannot determine initramfs load address", "Could not find a place for the initramfs in the guest's memory"}
+			return chain{
+				"Cannot determine initramfs load address", "Could not find a place for the initramfs in the guest's memory",
+			}
 		}
 	}
 	if p.Cmdline != nil && strings.ContainsFunc(*p.Cmdline, func(r rune) bool { return r > unicode.MaxASCII || r < ' ' }) {
@@ -72,7 +74,9 @@ func loadKernel(path, text string, memory uint64) error {
 	case len(head) >= 0x206 && string(head[0x202:0x206]) == "HdrS":
 		return nil
 	}
-	return chain{"Cannot load the kernel into memory", "Kernel Loader: failed to load bzImage kernel image: Invalid bzImage binary"}
+	return chain{
+		"Cannot load the kernel into memory", "Kernel Loader: failed to load bzImage kernel image: Invalid bzImage binary",
+	}
 }
 
 // hasEntry reports whether an ELF file has a Xen note of type 18, the 32-bit entry point.
@@ -91,7 +95,8 @@ func hasEntry(f io.ReaderAt, head []byte) bool {
 			continue
 		}
 		notes := make([]byte, min(binary.LittleEndian.Uint64(program[32:]), 1<<16))
-		if n, _ := f.ReadAt(notes, int64(binary.LittleEndian.Uint64(program[8:]))); n > 0 && bytes.Contains(notes[:n], []byte("\x12\x00\x00\x00Xen\x00")) {
+		if n, _ := f.ReadAt(notes, int64(binary.LittleEndian.Uint64(program[8:]))); n > 0 &&
+			bytes.Contains(notes[:n], []byte("\x12\x00\x00\x00Xen\x00")) {
 			return true
 		}
 	}

@@ -114,10 +114,12 @@ func (g *qemu) driven(name string) bool {
 			Statuses []string `json:"statuses"`
 		} `json:"status"`
 	}
-	if g.qmp.ask("x-query-virtio-status", map[string]any{"path": "/machine/peripheral/" + name + "/virtio-backend"}, &answer) != nil {
+	if g.qmp.ask("x-query-virtio-status", map[string]any{"path": "/machine/peripheral/" + name + "/virtio-backend"},
+		&answer) != nil {
 		return false
 	}
-	return slices.ContainsFunc(answer.Status.Statuses, func(s string) bool { return strings.HasPrefix(s, "VIRTIO_CONFIG_S_DRIVER_OK") })
+	return slices.ContainsFunc(answer.Status.Statuses,
+		func(s string) bool { return strings.HasPrefix(s, "VIRTIO_CONFIG_S_DRIVER_OK") })
 }
 
 // follow waits until QEMU has ended. If neither the stub nor the guest caused the end, it is a crash.
@@ -174,9 +176,9 @@ func (g *qemu) until(command string, done func(status string) (bool, error)) err
 func (g *qemu) arguments(vm *machine, memory string, files []*os.File) ([]string, []*os.File) {
 	c := g.v.config
 	args := []string{
-		"-name", "guest of vmmstub", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-action", "panic=none", "-S",
-		"-machine", "pc", "-accel", accelerator(), "-cpu", "max", "-smp", fmt.Sprint(c.CPUs.Boot), "-m", fmt.Sprintf("size=%dk", c.Memory.Size>>10),
-		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
+		"-name", "guest of vmmstub", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-action",
+		"panic=none", "-S", "-machine", "pc", "-accel", accelerator(), "-cpu", "max", "-smp", fmt.Sprint(c.CPUs.Boot), "-m",
+		fmt.Sprintf("size=%dk", c.Memory.Size>>10), "-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
 		"-kernel", *c.Payload.Kernel, "-device", "virtio-rng-pci",
 	}
 	if c.Payload.Initramfs != nil {
@@ -189,7 +191,8 @@ func (g *qemu) arguments(vm *machine, memory string, files []*os.File) ([]string
 		args = append(args, "-chardev", appendTo("serial", *c.Serial.File), "-serial", "chardev:serial")
 	}
 	if c.Console.Mode == "File" {
-		args = append(args, "-chardev", appendTo("console", *c.Console.File), "-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console")
+		args = append(args, "-chardev", appendTo("console", *c.Console.File), "-device", "virtio-serial-pci", "-device",
+			"virtconsole,chardev=console")
 	}
 	if c.Pvpanic {
 		args = append(args, "-device", "pvpanic")
@@ -348,7 +351,10 @@ func (g *qemu) counters(d *device) map[string]uint64 {
 	}
 	for _, one := range all {
 		if strings.Contains(one.Device, "/"+d.name()+"/") {
-			return map[string]uint64{"read_bytes": one.Stats.ReadBytes, "write_bytes": one.Stats.WriteBytes, "read_ops": one.Stats.ReadOps, "write_ops": one.Stats.WriteOps}
+			return map[string]uint64{
+				"read_bytes": one.Stats.ReadBytes, "write_bytes": one.Stats.WriteBytes, "read_ops": one.Stats.ReadOps,
+				"write_ops": one.Stats.WriteOps,
+			}
 		}
 	}
 	return nil

@@ -37,17 +37,22 @@ var actions = map[string]action{
 	"vm.pause":        {http.MethodPut, false, false, 204, "The VM could not be paused", (*vmm).pause},
 	"vm.resume":       {http.MethodPut, false, false, 204, "The VM could not resume", (*vmm).resume},
 
-	"vm.resize":        {http.MethodPut, true, false, 204, "The VM could not be resized", (*vmm).resize},
-	"vm.resize-disk":   {http.MethodPut, true, false, 204, "The disk could not be resized", (*vmm).resizeDisk},
-	"vm.add-disk":      {http.MethodPut, true, false, 204, "The disk could not be added to the VM", (*vmm).addDisk},
-	"vm.add-net":       {http.MethodPut, true, false, 204, "The network device could not be added to the VM", (*vmm).addNet},
-	"vm.remove-device": {http.MethodPut, true, false, 204, "The device could not be removed from the VM", (*vmm).removeDevice},
-	"vm.snapshot":      {http.MethodPut, true, false, 204, "The VM could not be snapshotted", (*vmm).snapshot},
-	"vm.restore":       {http.MethodPut, true, false, 204, "The VM could not be restored", (*vmm).restore},
+	"vm.resize":      {http.MethodPut, true, false, 204, "The VM could not be resized", (*vmm).resize},
+	"vm.resize-disk": {http.MethodPut, true, false, 204, "The disk could not be resized", (*vmm).resizeDisk},
+	"vm.add-disk":    {http.MethodPut, true, false, 204, "The disk could not be added to the VM", (*vmm).addDisk},
+	"vm.add-net": {
+		http.MethodPut, true, false, 204, "The network device could not be added to the VM", (*vmm).addNet,
+	},
+	"vm.remove-device": {
+		http.MethodPut, true, false, 204, "The device could not be removed from the VM", (*vmm).removeDevice,
+	},
+	"vm.snapshot": {http.MethodPut, true, false, 204, "The VM could not be snapshotted", (*vmm).snapshot},
+	"vm.restore":  {http.MethodPut, true, false, 204, "The VM could not be restored", (*vmm).restore},
 }
 
 // unplayed are paths of the real program that the stub rejects.
-var unplayed = []string{"vm.add-device", "vm.add-fs", "vm.add-generic-vhost-user", "vm.add-pmem", "vm.add-user-device", "vm.add-vdpa",
+var unplayed = []string{"vm.add-device", "vm.add-fs", "vm.add-generic-vhost-user", "vm.add-pmem", "vm.add-user-device",
+	"vm.add-vdpa",
 	"vm.add-vsock", "vm.receive-migration", "vm.resize-zone", "vm.send-migration"}
 
 // answer executes one request. The caller must hold the thread.
@@ -59,7 +64,8 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 		return 0, nil, refusal(v.release, "vmmstub does not play "+name, errors.New("it is no hypervisor"))
 	case !inside || !known:
 		return 0, nil, notFound
-	case method != http.MethodGet && method != http.MethodPut, name == "vm.create" && method == http.MethodPut && len(asked) == 0:
+	case method != http.MethodGet && method != http.MethodPut,
+		name == "vm.create" && method == http.MethodPut && len(asked) == 0:
 		return 0, nil, &failure{Status: 400}
 	case method != a.method, a.body && len(asked) == 0, !a.body && !a.lax && len(asked) > 0:
 		return 0, nil, badRequest

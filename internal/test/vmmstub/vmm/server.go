@@ -20,7 +20,8 @@ const (
 )
 
 // fullText is the answer to a connection over the limit. Its server name is the first user of the library.
-const fullText = "HTTP/1.1 503\r\nServer: Firecracker API\r\nConnection: close\r\nContent-Length: 40\r\n\r\n" + `{ "error": "Too many open connections" }`
+const fullText = "HTTP/1.1 503\r\nServer: Firecracker API\r\nConnection: close\r\nContent-Length: 40\r\n\r\n" +
+	`{ "error": "Too many open connections" }`
 
 // server speaks HTTP on the API socket. In the real program one thread accepts, reads and answers, so no connection is
 // accepted or answered while an action runs.
@@ -152,7 +153,8 @@ func readBody(request *http.Request, release Release) ([]byte, error) {
 	case request.ContentLength < 0:
 		return nil, errorf("Invalid request.")
 	case request.ContentLength > most:
-		return nil, errorf("Request payload with size %d is larger than the limit of %d allowed by server.", request.ContentLength, maxBody)
+		return nil, errorf("Request payload with size %d is larger than the limit of %d allowed by server.",
+			request.ContentLength, maxBody)
 	}
 	return io.ReadAll(request.Body)
 }

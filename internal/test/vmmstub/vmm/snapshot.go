@@ -27,7 +27,9 @@ func (v *vmm) snapshot(body []byte) (any, error) {
 	}
 	v.event("vm", "snapshotting")
 	if v.vm.state != statePaused {
-		return nil, chain{"Cannot snapshot VM", "Failed to snapshot migratable component", "Trying to snapshot while VM is running"}
+		return nil, chain{
+			"Cannot snapshot VM", "Failed to snapshot migratable component", "Trying to snapshot while VM is running",
+		}
 	}
 	v.event("vm", "snapshotted")
 	dir, err := directory(asked.URL)

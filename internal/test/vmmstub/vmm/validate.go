@@ -60,7 +60,8 @@ func (p *payloadConfig) validate() error {
 	case p == nil || p.Firmware == nil && p.Kernel == nil:
 		return misfit("Payload configuration is not bootable", "No bootitem provided: neither firmware nor kernel")
 	case p.Firmware != nil && p.Kernel != nil:
-		return misfit("Payload configuration is not bootable", "Specifying a kernel is not supported when a firmware is provided")
+		return misfit("Payload configuration is not bootable",
+			"Specifying a kernel is not supported when a firmware is provided")
 	case p.Firmware != nil:
 		p.Cmdline, p.Initramfs = nil, nil // with only a warning
 	}
@@ -75,7 +76,8 @@ func (d *diskConfig) validate(c *vmConfig) error {
 		return invalid("Using vhost-user requires using shared memory or huge pages")
 	case d.VhostUser && d.VhostSocket == nil:
 		return invalid("No socket provided when using vhost-user")
-	case d.RateLimitGroup != nil && !slices.ContainsFunc(c.RateLimitGroups, func(g rateGroup) bool { return g.ID == *d.RateLimitGroup }):
+	case d.RateLimitGroup != nil &&
+		!slices.ContainsFunc(c.RateLimitGroups, func(g rateGroup) bool { return g.ID == *d.RateLimitGroup }):
 		return invalid("Invalid rate-limiter group")
 	case d.NumQueues > uint(c.CPUs.Boot):
 		return invalid("Queue count (%d) must not exceed boot vCPUs (%d)", d.NumQueues, c.CPUs.Boot)

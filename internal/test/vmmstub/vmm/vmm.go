@@ -327,7 +327,10 @@ func (v *vmm) resume([]byte) (any, error) {
 }
 
 func transition(verb, from, to string) error {
-	return chain{"Failed to " + verb + " migratable component", fmt.Sprintf("Invalid transition: InvalidStateTransition(%s, %s)", from, to)}
+	return chain{
+		"Failed to " + verb + " migratable component",
+		fmt.Sprintf("Invalid transition: InvalidStateTransition(%s, %s)", from, to),
+	}
 }
 
 // powerButton presses the power button. It succeeds even if the guest ignores it.

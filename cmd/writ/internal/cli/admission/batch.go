@@ -29,7 +29,8 @@ type batchFlags struct {
 }
 
 func batchCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("batch", "Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
+	return cli.Family("batch",
+		"Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
 		batchCreateCommand(env), batchListCommand(env), batchRevokeCommand(env))
 }
 
@@ -70,7 +71,8 @@ func createBatch(ctx context.Context, env *cli.Env, flags batchFlags) error {
 		return err
 	}
 	return cli.DecideIn(ctx, env, flags.datacenter, func(dc *identity.Datacenter) identity.Statement {
-		env.Note("signing: a batch of %s admits at most %s to %s until %s", cli.Count(len(b.Serials), "serial number"), cli.Count(b.Most, "node"), dc.Name, cli.Clock(b.Until))
+		env.Note("signing: a batch of %s admits at most %s to %s until %s", cli.Count(len(b.Serials), "serial number"),
+			cli.Count(b.Most, "node"), dc.Name, cli.Clock(b.Until))
 		env.Note("%s", identity.BatchWarning)
 		s := identity.Statement{Reason: string(flags.reason)}
 		b.Statement(&s)
@@ -89,7 +91,10 @@ func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 		return none, writ.Errorf(writ.CodeUsage, "--max %d is not possible", flags.most).
 			WithHint("the list has %s, and each admits one node", cli.Count(len(serials), "serial number"))
 	}
-	b := identity.Batch{ID: identity.NewBatchID(), Serials: serials, Most: flags.most, Until: time.Now().Add(flags.validity).UTC().Truncate(time.Second)}
+	b := identity.Batch{
+		ID: identity.NewBatchID(), Serials: serials, Most: flags.most,
+		Until: time.Now().Add(flags.validity).UTC().Truncate(time.Second),
+	}
 	if b.Most == 0 {
 		b.Most = len(serials)
 	}
@@ -99,7 +104,8 @@ func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 // readSerials reads a list of serial numbers and returns them sorted.
 func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 	if name == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
+		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").
+			WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
 	}
 	text, err := readListed(name, in)
 	if err != nil {
@@ -117,7 +123,8 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 			return nil, cli.HoldsSecret(fmt.Sprintf("line %d of %s", n, name))
 		case !identity.ValidSerial(serial):
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is not a serial number of one machine", name, n, serial).
-				WithHint("one has %d to %d visible characters; texts such as \"Default string\" stand on many machines", identity.MinSerial, identity.MaxSerial)
+				WithHint("one has %d to %d visible characters; texts such as \"Default string\" stand on many machines",
+					identity.MinSerial, identity.MaxSerial)
 		case slices.Contains(all, serial):
 			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is listed twice", name, n, serial)
 		}
@@ -127,7 +134,8 @@ func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "read %s: %v", name, err)
 	}
 	if len(all) < 1 || len(all) > identity.MaxBatchSerials {
-		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, cli.Count(len(all), "serial number")).WithHint("a batch has 1 to %d", identity.MaxBatchSerials)
+		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, cli.Count(len(all), "serial number")).
+			WithHint("a batch has 1 to %d", identity.MaxBatchSerials)
 	}
 	slices.Sort(all)
 	return all, nil
@@ -167,11 +175,13 @@ has reported yet are not shown, because each of them admits a node.`,
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.BatchList](c.API.ListBatches(cmd.Context(), &api.ListBatchesParams{Datacenter: api.Given(datacenter)}))
+			list, err := api.Answer[api.BatchList](c.API.ListBatches(cmd.Context(),
+				&api.ListBatchesParams{Datacenter: api.Given(datacenter)}))
 			if err != nil {
 				return err
 			}
-			asked, err := cli.Answered(env, list.Items, func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
+			asked, err := cli.Answered(env, list.Items,
+				func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
 			if err != nil {
 				return err
 			}
@@ -181,7 +191,8 @@ has reported yet are not shown, because each of them admits a node.`,
 				names[d.Datacenter] = d.Name
 				batches = append(batches, d.Batches...)
 			}
-			return env.PrintList(batchTable(list, batches, names), cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
+			return env.PrintList(batchTable(list, batches, names),
+				cli.UnlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only batches of this datacenter")
@@ -247,7 +258,8 @@ admitted stay. You need the role admin.`,
 		Args:    cli.Exactly("BATCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !identity.ValidTokenID(args[0]) { // batch ids have the same form
-				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a batch", args[0]).WithHint("`writ batch list` shows the ids")
+				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a batch", args[0]).
+					WithHint("`writ batch list` shows the ids")
 			}
 			return cli.DecideIn(cmd.Context(), env, datacenter, func(*identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "batch/" + args[0], Decision: identity.DecisionRevoke, Reason: string(reason)}

@@ -39,7 +39,8 @@ type tokenFlags struct {
 }
 
 func tokenCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("token", "Make, list and revoke tokens for nodes to join", tokenCreateCommand(env), tokenListCommand(env), tokenRevokeCommand(env))
+	return cli.Family("token", "Make, list and revoke tokens for nodes to join", tokenCreateCommand(env),
+		tokenListCommand(env), tokenRevokeCommand(env))
 }
 
 func tokenCreateCommand(env *cli.Env) *cobra.Command {
@@ -74,7 +75,8 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "purpose of the token: node or boot-server")
 	cli.OneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
-	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
+	c.Flags().DurationVar(&flags.validity, "valid", 0,
+		"how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
 	cli.InRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
 	cli.InRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
@@ -88,10 +90,12 @@ func handOver(ctx context.Context, env *cli.Env, t newToken) error {
 		return nil
 	}
 	if failed := revokeUnseen(ctx, env, t); failed != nil {
-		return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), and is open: it could not be revoked (%v)", t.ID, err, failed).
+		return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), and is open: it could not be revoked (%v)",
+			t.ID, err, failed).
 			WithHint("writ token revoke %s --dc %s", t.ID, t.Datacenter)
 	}
-	return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), so it was revoked", t.ID, err).WithHint("print another one to a place that can be written")
+	return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), so it was revoked", t.ID, err).
+		WithHint("print another one to a place that can be written")
 }
 
 // revokeUnseen revokes a token. It prints no result, because the output is broken.
@@ -115,7 +119,8 @@ func revocation(id, reason string) identity.Statement {
 func (f *tokenFlags) check() error {
 	most := identity.MaxTokenValidityOf(f.role)
 	if most == 0 {
-		return writ.Errorf(writ.CodeUsage, "--role %q is not possible", f.role).WithHint("%s or %s", identity.TokenRoleNode, identity.TokenRoleBoot)
+		return writ.Errorf(writ.CodeUsage, "--role %q is not possible", f.role).
+			WithHint("%s or %s", identity.TokenRoleNode, identity.TokenRoleBoot)
 	}
 	ofBoot := f.role == identity.TokenRoleBoot
 	if f.validity == 0 {
@@ -153,12 +158,15 @@ func createToken(ctx context.Context, env *cli.Env, flags tokenFlags) (newToken,
 		return newToken{}, err
 	}
 	defer by.Close()
-	token, expires, err := c.CreateToken(ctx, by, id, client.NewToken{Role: flags.role, Validity: flags.validity, Uses: flags.uses})
+	token, expires, err := c.CreateToken(ctx, by, id,
+		client.NewToken{Role: flags.role, Validity: flags.validity, Uses: flags.uses})
 	if err != nil {
 		return newToken{}, err
 	}
 	dc := roster.Datacenter(id)
-	made := newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: flags.role, Expires: expires, Uses: flags.uses}
+	made := newToken{
+		Token: token.String(), ID: token.ID, Datacenter: id, Role: flags.role, Expires: expires, Uses: flags.uses,
+	}
 	if flags.role == identity.TokenRoleBoot {
 		env.Done("with the token %s a boot server reports to %s until %s", token.ID, dc.Name, cli.Clock(expires))
 		return made, nil
@@ -184,7 +192,8 @@ supervisor has not signed, it lists none and says so.`,
 			if err != nil {
 				return err
 			}
-			asked, untrue := cli.Answered(env, list.Items, func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
+			asked, untrue := cli.Answered(env, list.Items,
+				func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
 			if len(asked) == 0 && untrue != nil {
 				return untrue
 			}
@@ -265,7 +274,8 @@ has admitted stay. A boot server does not report any more with its token, and wh
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
 			if strings.Contains(id, ".") {
-				return writ.Errorf(writ.CodeUsage, "that is a token, not the id of one").WithHint("the id is its part between the first two dots; `writ token list` shows it")
+				return writ.Errorf(writ.CodeUsage, "that is a token, not the id of one").
+					WithHint("the id is its part between the first two dots; `writ token list` shows it")
 			}
 			if !identity.ValidTokenID(id) {
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a token", id).WithHint("`writ token list` shows the ids")

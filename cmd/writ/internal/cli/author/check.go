@@ -50,7 +50,8 @@ In GitHub Actions it annotates the files besides.`,
 			return checkFiles(env, args, own, stdin, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the script from standard input; FILE sets only its name and the directory of its modules")
+	cmd.Flags().BoolVar(&stdin, "stdin", false,
+		"read the script from standard input; FILE sets only its name and the directory of its modules")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
 	own.Add(cmd)
 	return cmd
@@ -98,7 +99,8 @@ func checkFiles(env *cli.Env, paths []string, own cli.ModuleFlags, stdin, strict
 		found = append(found, cli.Count(warnings, "warning"))
 	}
 	if len(found) > 0 {
-		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "), strings.Join(badNames(all), ", ")).
+		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "),
+			strings.Join(badNames(all), ", ")).
 			WithHint("%s", explainHint(all))
 	}
 	return nil
@@ -194,7 +196,8 @@ func destroys(r check.Report) string {
 	case targets == "":
 		return "yes: targets that depend on parameters or results; --destructive is required, and may have to name them"
 	default:
-		return "yes: " + targets + ", and targets that depend on parameters or results; --destructive is required, and may have to name them"
+		return "yes: " + targets +
+			", and targets that depend on parameters or results; --destructive is required, and may have to name them"
 	}
 }
 

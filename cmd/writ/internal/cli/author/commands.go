@@ -10,5 +10,6 @@ import (
 
 // Commands returns the commands of this group.
 func Commands(env *cli.Env) []*cobra.Command {
-	return cli.InGroup(cli.Everyday, checkCommand(env), fmtCommand(env), testCommand(env), explainCommand(env), libraryCommand(env))
+	return cli.InGroup(cli.Everyday, checkCommand(env), fmtCommand(env), testCommand(env), explainCommand(env),
+		libraryCommand(env))
 }

@@ -96,7 +96,9 @@ func explainCode(code string) (explanation, bool) {
 		}, true
 	}
 	if c, ok := diagnostic.Lookup(code); ok {
-		e := explanation{Code: code, Severity: string(c.Severity), Title: c.Title, Explain: c.Explain, Wrong: c.Wrong, Right: c.Right}
+		e := explanation{
+			Code: code, Severity: string(c.Severity), Title: c.Title, Explain: c.Explain, Wrong: c.Wrong, Right: c.Right,
+		}
 		if c.Severity == diagnostic.SeverityError {
 			e.Exit = writ.CodeScriptInvalid.Info().Exit
 		}
@@ -111,7 +113,8 @@ func (e explanation) view(width int) terminal.View {
 		var b strings.Builder
 		text := terminal.Hanging("", 0, width, e.Explain)
 		if e.Title != "" {
-			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\nWrong:\n\n%s\n\nRight:\n\n%s\n", e.Code, e.Severity, e.Title, text, indented(e.Wrong), indented(e.Right))
+			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\nWrong:\n\n%s\n\nRight:\n\n%s\n", e.Code, e.Severity, e.Title, text,
+				indented(e.Wrong), indented(e.Right))
 			return b.String()
 		}
 		again := "the same request will fail again"

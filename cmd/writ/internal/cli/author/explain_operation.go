@@ -54,7 +54,8 @@ func explainOperation(op *catalog.Operation) operationText {
 	own := op.Errors()
 	t := operationText{
 		Operation: op.Name(), Help: op.Help, Call: op.Call(), Facts: op.Facts(), Destructive: op.Destructive, Risk: op.Risk,
-		Arguments: fieldTexts(op.Args, ""), Options: []string{}, Result: fieldTexts(op.Result, ""), Errors: append(own, catalog.CommonErrors()...), Example: op.Example(),
+		Arguments: fieldTexts(op.Args, ""), Options: []string{}, Result: fieldTexts(op.Result, ""),
+		Errors: append(own, catalog.CommonErrors()...), Example: op.Example(),
 		own: len(own),
 	}
 	if op.Effect != catalog.Find {

@@ -141,13 +141,16 @@ func testFiles(paths []string) ([]string, error) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).WithHint("give a file that ends with _test.tengo, or a directory that has one")
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).
+				WithHint("give a file that ends with _test.tengo, or a directory that has one")
 		case info.IsDir():
 			if err := testFilesBelow(path, add); err != nil {
-				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).WithHint("give a file that ends with _test.tengo, or a directory that has one")
+				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).
+					WithHint("give a file that ends with _test.tengo, or a directory that has one")
 			}
 		case !scripts.IsTest(path):
-			return nil, writ.Errorf(writ.CodeUsage, "%s is not a file with tests: its name does not end with %s", path, scripts.TestEnding).
+			return nil, writ.Errorf(writ.CodeUsage, "%s is not a file with tests: its name does not end with %s", path,
+				scripts.TestEnding).
 				WithHint("the tests of web.tengo are in web%s", scripts.TestEnding)
 		default:
 			add(path)
@@ -212,7 +215,8 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 		report.broken(script.Report)
 		return nil
 	}
-	if !slices.ContainsFunc(script.Report.Tests, func(test scripttest.Test) bool { return t.wanted.MatchString(test.Name) }) {
+	if !slices.ContainsFunc(script.Report.Tests,
+		func(test scripttest.Test) bool { return t.wanted.MatchString(test.Name) }) {
 		return nil
 	}
 	file, err := interpreter.CompileTests(script.Bundle)
@@ -254,13 +258,15 @@ func (t *tester) enough(ctx context.Context, report *testReport) bool {
 
 // one runs one test, in its own simulated datacenter.
 func (t *tester) one(ctx context.Context, file *interpreter.TestFile, i int, dir string) scripttest.Verdict {
-	ctx, stop := context.WithTimeoutCause(ctx, t.flags.timeout, writ.Errorf(writ.CodeTimeout, "the test did not end in %s", t.flags.timeout))
+	ctx, stop := context.WithTimeoutCause(ctx, t.flags.timeout,
+		writ.Errorf(writ.CodeTimeout, "the test did not end in %s", t.flags.timeout))
 	defer stop()
 	sim := &rehearsal.Sim{Dir: dir, Modules: t.modules, Evaluator: t.evaluator, Log: t.log}
 	verdict := file.Run(ctx, i, sim)
 	if err := sim.Close(); err != nil {
 		verdict.Outcome = scripttest.Failed
-		verdict.Notes = append(verdict.Notes, scripttest.Note{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
+		verdict.Notes = append(verdict.Notes,
+			scripttest.Note{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
 	}
 	return verdict
 }

@@ -88,7 +88,9 @@ func (r *testReport) start(test scripttest.Test) {
 }
 
 // words maps outcomes to their display form.
-var words = map[scripttest.Outcome]string{scripttest.Passed: "PASS", scripttest.Failed: "FAIL", scripttest.Skipped: "SKIP"}
+var words = map[scripttest.Outcome]string{
+	scripttest.Passed: "PASS", scripttest.Failed: "FAIL", scripttest.Skipped: "SKIP",
+}
 
 // done records the result of the last test.
 func (r *testReport) done(v scripttest.Verdict, took time.Duration) {
@@ -246,11 +248,15 @@ func (f *testedFile) suite() junit.Suite {
 	if f.errors > 0 {
 		s.Cases = append(s.Cases, junit.Case{
 			Name: "check", Class: class, File: f.File,
-			Error: &junit.Problem{Message: cli.Count(f.errors, "error"), Text: check.Report{Diagnostics: f.Diagnostics}.String()},
+			Error: &junit.Problem{
+				Message: cli.Count(f.errors, "error"), Text: check.Report{Diagnostics: f.Diagnostics}.String(),
+			},
 		})
 	}
 	for _, t := range f.Tests {
-		c := junit.Case{Name: t.Test, Class: class, File: f.File, Line: t.Line, Took: time.Duration(t.Seconds * float64(time.Second))}
+		c := junit.Case{
+			Name: t.Test, Class: class, File: f.File, Line: t.Line, Took: time.Duration(t.Seconds * float64(time.Second)),
+		}
 		text := strings.TrimPrefix(f.notesText(t.Notes, ""), "\n")
 		switch t.Outcome {
 		case scripttest.Failed:

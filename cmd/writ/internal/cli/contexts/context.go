@@ -19,7 +19,8 @@ import (
 )
 
 func contextCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("context", "Choose between clusters", contextListCommand(env), contextUseCommand(env), contextAddCommand(env),
+	return cli.Family("context", "Choose between clusters", contextListCommand(env), contextUseCommand(env),
+		contextAddCommand(env),
 		contextExportCommand(env), contextImportCommand(env))
 }
 
@@ -48,9 +49,13 @@ func contextListCommand(env *cli.Env) *cobra.Command {
 			return env.PrintList(terminal.List(all, all, func(c contextView) string { return c.Name },
 				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return cli.Mark(c.Current) }},
 				terminal.Column[contextView]{Title: "NAME", Cell: func(c contextView) string { return c.Name }},
-				terminal.Column[contextView]{Title: "SERVERS", Cell: func(c contextView) string { return strings.Join(c.Servers, " ") }},
+				terminal.Column[contextView]{
+					Title: "SERVERS", Cell: func(c contextView) string { return strings.Join(c.Servers, " ") },
+				},
 				terminal.Column[contextView]{Title: "PROJECT", Cell: func(c contextView) string { return c.Project }},
-				terminal.Column[contextView]{Title: "CLUSTER", Wide: true, Cell: func(c contextView) string { return string(c.Cluster) }},
+				terminal.Column[contextView]{
+					Title: "CLUSTER", Wide: true, Cell: func(c contextView) string { return string(c.Cluster) },
+				},
 				terminal.Column[contextView]{Title: "KEY", Wide: true, Cell: func(c contextView) string { return c.Key }},
 			), "no contexts in "+file.Path+": `writ context add` or `writ context import` adds the first")
 		},
@@ -79,7 +84,8 @@ func contextUseCommand(env *cli.Env) *cobra.Command {
 				return err
 			}
 			if file.Context(args[0]) == nil {
-				return writ.Errorf(writ.CodeNotFound, "unknown context %q in %s", args[0], file.Path).WithHint("%s", file.Meant(args[0]))
+				return writ.Errorf(writ.CodeNotFound, "unknown context %q in %s", args[0], file.Path).
+					WithHint("%s", file.Meant(args[0]))
 			}
 			file.Current = args[0]
 			if err := file.Save(); err != nil {
@@ -101,7 +107,8 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 		Args:    cli.Exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !writ.ValidName(args[0]) {
-				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", args[0]).WithHint("use lower-case letters, digits and hyphens")
+				return writ.Errorf(writ.CodeUsage, "%q is not a valid name", args[0]).
+					WithHint("use lower-case letters, digits and hyphens")
 			}
 			file, err := config.Load(env.Flags.Config)
 			if err != nil {
@@ -123,7 +130,8 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 				return err
 			}
 			if c.Cluster == "" {
-				return writ.Errorf(writ.CodeUsage, "--cluster is missing").WithHint("client.yaml of the founder of the cluster has its id")
+				return writ.Errorf(writ.CodeUsage, "--cluster is missing").
+					WithHint("client.yaml of the founder of the cluster has its id")
 			}
 			if err := file.Put(c); err != nil {
 				return err
@@ -180,7 +188,9 @@ a chain of rosters that leads from the id through this version. Send it on a way
 			if err != nil {
 				return err
 			}
-			return env.Print(terminal.View{Data: one, Names: []string{one.Name}, Text: func(bool) string { return string(text) }})
+			return env.Print(terminal.View{
+				Data: one, Names: []string{one.Name}, Text: func(bool) string { return string(text) },
+			})
 		},
 	}
 }
@@ -208,7 +218,8 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 				return err
 			}
 			if len(in.Contexts) != 1 || in.Contexts[0].Cluster == "" || len(in.Contexts[0].Servers) == 0 {
-				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).WithHint("`writ context export` on a machine that has it writes one")
+				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).
+					WithHint("`writ context export` on a machine that has it writes one")
 			}
 			one := in.Contexts[0]
 			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(env.Flags.Project, one.Project)
@@ -223,7 +234,8 @@ same cluster. It becomes the current one if there is none. --project chooses ano
 				return err
 			}
 			if have := file.Context(one.Name); have != nil && have.Cluster != one.Cluster {
-				return writ.Errorf(writ.CodeConflict, "the context %q is of another cluster", one.Name).WithHint("give this one another name with --as")
+				return writ.Errorf(writ.CodeConflict, "the context %q is of another cluster", one.Name).
+					WithHint("give this one another name with --as")
 			}
 			if err := file.Put(one); err != nil {
 				return err

@@ -84,7 +84,8 @@ Programs of packages do not have this command: build writ from its source.`,
 	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean interval at which bare asynq polls its empty queue")
 	cli.InRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, cli.Longest)
-	f.StringVar(&s.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
+	f.StringVar(&s.Data, "data", "",
+		"directory for all files, which is kept; by default a temporary one, which is removed")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.Add(c, "error")
 	c.AddCommand(benchWaitingCommand(env), benchSupervisorCommand(env), benchRunnerCommand(env), benchAsynqCommand(env))
@@ -100,7 +101,9 @@ func checkSpeed(s bench.Speed) error {
 		}
 	}
 	if _, err := exec.LookPath("redis-server"); s.TLS && err != nil {
-		return writ.Errorf(writ.CodeUsage, "--tls needs redis-server, which is not on PATH: the stand-in does not support TLS").WithHint("apt-get install -y redis-server")
+		return writ.Errorf(writ.CodeUsage,
+			"--tls needs redis-server, which is not on PATH: the stand-in does not support TLS").WithHint(
+			"apt-get install -y redis-server")
 	}
 	return nil
 }
@@ -156,12 +159,14 @@ It fails if the supervisor ever had more memory than the limit.`,
 	f := c.Flags()
 	f.IntVar(&w.Runs, "runs", 100_000, "how many runs wait")
 	cli.InRange(f, "runs", &w.Runs, 1, cli.Most)
-	f.StringVar(&w.Data, "data", "", "directory for all files, which is kept; by default a temporary one, which is removed")
+	f.StringVar(&w.Data, "data", "",
+		"directory for all files, which is kept; by default a temporary one, which is removed")
 	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "the most memory that the supervisor may have, in MiB")
 	cli.InRange(f, "limit-mib", &limit, 1, cli.Most)
 	f.DurationVar(&w.Idle, "idle", 20*time.Second, "duration of the CPU measurement without load")
 	cli.InRange(f, "idle", &w.Idle, time.Millisecond, cli.Longest)
-	f.StringVar(&w.Profile, "cpuprofile", "", "file for a profile of the first supervisor's CPU; it is not killed then, but stopped")
+	f.StringVar(&w.Profile, "cpuprofile", "",
+		"file for a profile of the first supervisor's CPU; it is not killed then, but stopped")
 	l.Add(c, "error")
 	return c
 }
@@ -192,19 +197,37 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 	return []terminal.Field{
 		{Title: "machine", Value: machineText(r.Machine)},
 		{Title: "Redis", Value: r.Redis},
-		{Title: "runs that wait", Value: fmt.Sprintf("%d (%d for capacity of a node, %d for a resource, %d for their deployment)",
-			r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
-		{Title: "accepted", Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.WaitingSeconds))},
+		{Title: "runs that wait",
+			Value: fmt.Sprintf("%d (%d for capacity of a node, %d for a resource, %d for their deployment)",
+				r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
+		{
+			Title: "accepted",
+			Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.WaitingSeconds)),
+		},
 		{Title: "CPU of the supervisor", Value: seconds(r.CPUPerRun) + " for a run until it waits"},
 		{Title: "memory, at its most", Value: mib(r.RSSPeak)},
-		{Title: "memory, when all wait", Value: fmt.Sprintf("%s; %s after a collection of garbage (%s reachable)", mib(r.RSS), mib(r.RSSCollected), mib(r.Heap))},
+		{
+			Title: "memory, when all wait",
+			Value: fmt.Sprintf("%s; %s after a collection of garbage (%s reachable)", mib(r.RSS), mib(r.RSSCollected),
+				mib(r.Heap)),
+		},
 		{Title: "goroutines", Value: fmt.Sprint(r.Goroutines)},
 		{Title: "evaluators", Value: mib(r.EvaluatorsRSS) + " in processes of their own"},
 		{Title: "journal", Value: mib(r.JournalBytes) + " on disk"},
 		{Title: "when idle", Value: cores(r.IdleCPU)},
-		{Title: "one more run", Value: fmt.Sprintf("p50 %s, p90 %s, max %s from submission to result", seconds(r.OneMore.P50), seconds(r.OneMore.P90), seconds(r.OneMore.Max))},
-		{Title: "after SIGKILL", Value: fmt.Sprintf("serves after %s, first result after %s", seconds(r.RestartReady), seconds(r.RestartFirst))},
-		{Title: "memory then", Value: fmt.Sprintf("%s; %s at its most; %s", mib(r.RestartRSS), mib(r.RestartPeak), cores(r.RestartIdleCPU))},
+		{
+			Title: "one more run",
+			Value: fmt.Sprintf("p50 %s, p90 %s, max %s from submission to result", seconds(r.OneMore.P50),
+				seconds(r.OneMore.P90), seconds(r.OneMore.Max)),
+		},
+		{
+			Title: "after SIGKILL",
+			Value: fmt.Sprintf("serves after %s, first result after %s", seconds(r.RestartReady), seconds(r.RestartFirst)),
+		},
+		{
+			Title: "memory then",
+			Value: fmt.Sprintf("%s; %s at its most; %s", mib(r.RestartRSS), mib(r.RestartPeak), cores(r.RestartIdleCPU)),
+		},
 	}
 }
 
@@ -256,7 +279,9 @@ func benchRunnerCommand(env *cli.Env) *cobra.Command {
 
 // benchDaemon returns a hidden command for a part of a benchmark that runs in its own process. It calls prepare after
 // the flags are parsed.
-func benchDaemon(env *cli.Env, name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error)) *cobra.Command {
+func benchDaemon(
+	env *cli.Env, name string, prepare func(*slog.Logger) (run func(context.Context, func()) error, err error),
+) *cobra.Command {
 	var profile string
 	c := &cobra.Command{
 		Use: name, Hidden: true, Args: cli.Exactly(),

@@ -26,7 +26,8 @@ func seconds(s float64) string {
 
 // machineText describes the machine of a benchmark in one line.
 func machineText(m bench.Machine) string {
-	return fmt.Sprintf("%d cores (%s), %s, kernel %s, %s, fsync p50 %s", m.CPUs, cmp.Or(m.CPU, "model unknown"), m.OS, m.Kernel, m.Go, seconds(m.Fsync.P50))
+	return fmt.Sprintf("%d cores (%s), %s, kernel %s, %s, fsync p50 %s", m.CPUs, cmp.Or(m.CPU, "model unknown"), m.OS,
+		m.Kernel, m.Go, seconds(m.Fsync.P50))
 }
 
 // speedRow is a row of the speed table: one workload of one system.
@@ -81,13 +82,17 @@ func speedText(r bench.SpeedReport, wideTable bool) string {
 		terminal.Field{Title: "Redis", Value: r.Redis},
 		terminal.Field{Title: "node", Value: fmt.Sprintf("%d slots; bare asynq looks every %g ms", r.Slots, r.AsynqPollMS)},
 		terminal.Field{Title: "machine", Value: machineText(r.Machine)},
-		terminal.Field{Title: "figures", Value: fmt.Sprintf("medians of %d rounds; times of all of them, from submission to result", r.Rounds)})
+		terminal.Field{
+			Title: "figures",
+			Value: fmt.Sprintf("medians of %d rounds; times of all of them, from submission to result", r.Rounds),
+		})
 	return b.String() + "\n" + terminal.Fields(fields, false)
 }
 
 // cpuText lists the CPU share of each process, largest first.
 func cpuText(parts map[string]float64) string {
-	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int { return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(parts),
+		func(a, b string) int { return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %.0f", name, parts[name])
 	}

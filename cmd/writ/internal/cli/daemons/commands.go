@@ -14,7 +14,8 @@ import (
 func Commands(env *cli.Env) []*cobra.Command {
 	return slices.Concat(
 		cli.InGroup(cli.Administration, backupCommand(env), restoreCommand(env)),
-		cli.InGroup(cli.Daemons, demoCommand(env), devCommand(env), coordCommand(env), supervisorCommand(env), runnerCommand(env), webhookCommand(env)),
+		cli.InGroup(cli.Daemons, demoCommand(env), devCommand(env), coordCommand(env), supervisorCommand(env),
+			runnerCommand(env), webhookCommand(env)),
 		cli.InGroup(cli.Daemons, benchCommands(env)...),
 	)
 }

@@ -35,7 +35,8 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		Example: "  writ init --data ./cluster\n  writ coord --data ./cluster",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		if !(projectRate >= 0) {
-			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is not a number of submissions per second", projectRate).WithHint("0 is for no bound")
+			return writ.Errorf(writ.CodeUsage, "--project-rate: %g is not a number of submissions per second", projectRate).
+				WithHint("0 is for no bound")
 		}
 		signed, cluster, err := daemon.RostersFor(data, rosters)
 		if err != nil {
@@ -51,28 +52,37 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		}
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
-			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
+			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed,
+			Cluster: cluster, AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks,
+			Traces: traces, Keyless: keyless, Version: env.Version, Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
 	f := c.Flags()
 	cli.DataFlag(c, &data)
-	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
+	f.StringVar(&ledger, "ledger", "",
+		"postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
-	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
-	f.StringVar(&tlsCert, "tls-cert", "", "file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
+	f.StringVar(&publicURL, "public-url", "",
+		"how supervisors and browsers reach it; the address it listens on if not given")
+	f.StringVar(&tlsCert, "tls-cert", "",
+		"file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
 	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")
-	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
+	f.StringSliceVar(&rosters, "roster", nil,
+		"files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
-	f.StringSliceVar(&hosts, "allowed-host", nil, "names at which clients and browsers reach it, in addition to --public-url")
-	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, in bursts of twice that number. More wait for up to 5 s and are then refused. 0: no bound")
+	f.StringSliceVar(&hosts, "allowed-host", nil,
+		"names at which clients and browsers reach it, in addition to --public-url")
+	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond,
+		"submissions of 16 KiB per second of one project, in bursts of twice that number. More wait for up to 5 s and are then refused. 0: no bound")
 	cli.InRange(f, "project-rate", &projectRate, 0, cli.Most)
-	f.Int64Var(&shareGiB, "datacenter-share", 0, "most GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
+	f.Int64Var(&shareGiB, "datacenter-share", 0,
+		"most GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
 	cli.InRange(f, "datacenter-share", &shareGiB, 0, cli.Most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with webhooks: see docs/manual/webhooks.md")
-	f.BoolVar(&keyless, "keyless", false, "serve on loopback without coordinator.key and without a login, although the roster names coordinators: to give a coordinator a new key")
+	f.BoolVar(&keyless, "keyless", false,
+		"serve on loopback without coordinator.key and without a login, although the roster names coordinators: to give a coordinator a new key")
 	cli.TracesFlags(c, &traces)
 	cli.FromEnvironment(f, "ledger", "listen", "public-url", "tls-cert", "tls-key", "webhooks")
 	return c
@@ -125,22 +135,32 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	serve.RedisFlags(c, &s.Redis)
-	f.StringVar(&s.RedisListen, "redis-listen", "", "address at which Redis listens for nodes, with TLS and a certificate that the supervisor renews")
-	f.StringVar(&s.RedisTLSDir, "redis-tls-dir", "", "directory for that certificate, which Redis can read; redis-tls in --data if not given")
-	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
+	f.StringVar(&s.RedisListen, "redis-listen", "",
+		"address at which Redis listens for nodes, with TLS and a certificate that the supervisor renews")
+	f.StringVar(&s.RedisTLSDir, "redis-tls-dir", "",
+		"directory for that certificate, which Redis can read; redis-tls in --data if not given")
+	f.StringVar(&s.Journal, "journal", "",
+		"postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
 	serve.MetricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
-	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names at which nodes reach it, in addition to addresses and the name of this machine")
-	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
+	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil,
+		"names at which nodes reach it, in addition to addresses and the name of this machine")
+	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns,
+		"how many runs of a project may be open at a time; more are refused")
 	cli.InRange(f, "max-open-runs", &s.MaxOpenRuns, 1, cli.Most)
-	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
+	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls,
+		"how many calls of a project may be open before its next run is refused")
 	cli.InRange(f, "max-open-calls", &s.MaxOpenCalls, 1, cli.Most)
-	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
+	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns,
+		"how long a run is kept after its end, with its calls, results and lines")
 	cli.InRange(f, "keep-runs", &s.KeepRuns, time.Second, cli.LongestGrant)
-	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
-	f.BoolVar(&s.Held, "held", false, "begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
-	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
-		"node can stop the queue")
+	f.StringToIntVar(&s.Weights, "project-weight", nil,
+		"NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
+	f.BoolVar(&s.Held, "held", false,
+		"begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
+	f.BoolVar(&s.OlderRunners, "older-runners", false,
+		"let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
+			"node can stop the queue")
 	cli.FromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
 	return c
 }
@@ -165,7 +185,8 @@ log says which drivers there are, and why.`,
 		}
 		r.Version, r.Log = env.Version, log
 		if len(r.Supervisor) == 0 {
-			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
+			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").
+				WithHint("the supervisor logs the address of its node API")
 		}
 		if err := serve.FindRedis(&r.Redis); err != nil {
 			return err
@@ -190,22 +211,28 @@ log says which drivers there are, and why.`,
 	cli.DataFlag(c, &r.Data)
 	f.StringVar(&r.Name, "name", serve.HostName(), "name of the node")
 	f.Lookup("name").DefValue = "the name of this host"
-	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "addresses of the node APIs of the datacenter's supervisors, including standbys")
-	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file, which only the first start needs")
+	f.StringSliceVar(&r.Supervisor, "supervisor", nil,
+		"addresses of the node APIs of the datacenter's supervisors, including standbys")
+	f.StringVar(&join, "join", "",
+		"token of writ token create; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	serve.RedisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time. 0: the default")
 	cli.InRange(f, "slots", &r.Slots, 0, cli.Most)
 	serve.CapacityFlags(c, &r.Capacity, "0: the capacity of the host")
-	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes. Without it they get none")
-	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
-		"Without it, it fetches copies from the internet only")
-	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
+	f.StringVar(&r.Transfers, "transfers", "",
+		"address to listen on for other nodes that fetch copies of volumes. Without it they get none")
+	f.StringSliceVar(&r.Peers, "transfer-allow", nil,
+		"range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
+			"Without it, it fetches copies from the internet only")
+	f.StringVar(&r.Public, "public-transfers", "",
+		"HOST:PORT at which other nodes reach --transfers, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
 	cli.InRange(f, "transfer-rate", &r.RateMiB, 0, cli.Most)
 	serve.MetricsFlag(c, &metrics, "It is on loopback only")
 	serve.DriverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	cli.TracesFlags(c, &r.Traces)
-	cli.FromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
+	cli.FromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow",
+		"public-transfers", "transfer-rate")
 	return c
 }

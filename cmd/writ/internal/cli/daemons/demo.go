@@ -117,12 +117,15 @@ func showDemo(ctx context.Context, env *cli.Env, cluster daemon.DevCluster, keep
 	result, err := runExample(within, env, cluster)
 	if err != nil {
 		if within.Err() != nil && ctx.Err() == nil {
-			return writ.Errorf(writ.CodeTimeout, "the demo did not end in %s", demoWithin).WithHint("is this machine very busy? --log-level info shows more")
+			return writ.Errorf(writ.CodeTimeout, "the demo did not end in %s", demoWithin).
+				WithHint("is this machine very busy? --log-level info shows more")
 		}
 		return err
 	}
 	result.Dashboard = cluster.URL
-	err = env.Print(terminal.View{Data: result, Names: []string{string(result.Run.ID)}, Text: func(bool) string { return demoText(result, keep) }})
+	err = env.Print(terminal.View{
+		Data: result, Names: []string{string(result.Run.ID)}, Text: func(bool) string { return demoText(result, keep) },
+	})
 	if err != nil || !keep {
 		return err
 	}
@@ -221,5 +224,6 @@ func demoText(r demoResult, keep bool) string {
 		{Title: "run", Value: string(r.Run.ID)},
 		{Title: "state", Value: string(r.Run.State) + ", signed by the datacenter's supervisor and verified"},
 		{Title: "took", Value: runview.TookRun(r.Run)},
-	}, false) + "\n" + calls.Text(false) + "\noutput\n" + runview.OutputText(r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
+	}, false) + "\n" + calls.Text(false) + "\noutput\n" + runview.OutputText(
+		r.Run.Output) + "\ndashboard: " + r.Dashboard + gone + "\n"
 }

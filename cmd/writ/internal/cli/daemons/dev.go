@@ -75,7 +75,8 @@ func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
 			WithHint("at most %d nodes in all", maxDevNodes)
 	}
 	if drivers == daemon.DriversHost && datacenters*nodes > 1 {
-		return writ.Errorf(writ.CodeUsage, "--drivers host allows one node: two nodes on one host would treat each other's resources as orphans").
+		return writ.Errorf(writ.CodeUsage,
+			"--drivers host allows one node: two nodes on one host would treat each other's resources as orphans").
 			WithHint("use --dcs 1 --nodes 1")
 	}
 	return nil
@@ -98,7 +99,8 @@ In another shell:
 		words = append(words, cli.ShellWord(dir))
 	}
 	if len(words) > 0 {
-		env.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
+		env.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s",
+			len(words), strings.Join(words, " "))
 	}
 	if len(words) > 0 && cluster.Nodes == 0 {
 		env.Bad("no nodes are left, so scripts cannot run: do that, or start with another --data. Ctrl-C ends it")

@@ -35,7 +35,9 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 				i := slices.IndexFunc(endpoints, func(e webhook.Endpoint) bool { return e.Name == args[0] })
 				if i < 0 {
 					return writ.Errorf(writ.CodeNotFound, "%s names no webhook %q", file, args[0]).
-						WithHint("%s", meant.Among(args[0], endpoints, func(e webhook.Endpoint) string { return e.Name }, "leave the name out to try all"))
+						WithHint("%s",
+							meant.Among(args[0], endpoints, func(e webhook.Endpoint) string { return e.Name },
+								"leave the name out to try all"))
 				}
 				endpoints = endpoints[i : i+1]
 			}
@@ -44,8 +46,9 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 			for i := range endpoints {
 				name := endpoints[i].Name
 				if err := sender.SendTest(cmd.Context(), &endpoints[i]); err != nil {
-					failed = append(failed, writ.Errorf(writ.CodeUnreachable, "the webhook %s did not take the message: %v", name, err).
-						WithHint("compare the address, the secret and the certificate with the settings of the receiver"))
+					failed = append(failed,
+						writ.Errorf(writ.CodeUnreachable, "the webhook %s did not take the message: %v", name, err).
+							WithHint("compare the address, the secret and the certificate with the settings of the receiver"))
 					continue
 				}
 				env.Done("%s took the message", name)

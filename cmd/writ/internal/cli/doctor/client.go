@@ -12,8 +12,8 @@ import (
 	"writ/identity"
 )
 
-// examineClient checks the configuration, the coordinators, the roster and the signing key. If no cluster is configured, it skips these
-// checks and returns one finding.
+// examineClient checks the configuration, the coordinators, the roster and the signing key. If no cluster is
+// configured, it skips these checks and returns one finding.
 func examineClient(ctx context.Context, env *cli.Env) []finding {
 	if f, skip := unconfigured(env); skip {
 		return []finding{f}
@@ -33,7 +33,8 @@ func examineClient(ctx context.Context, env *cli.Env) []finding {
 	return append(found, examineKey(ctx, env, c, roster))
 }
 
-// unconfigured reports whether neither the configuration nor a flag or variable names a cluster, a coordinator or a key, as on a new machine.
+// unconfigured reports whether neither the configuration nor a flag or variable names a cluster, a coordinator or a
+// key, as on a new machine.
 func unconfigured(env *cli.Env) (finding, bool) {
 	file, err := env.Configuration()
 	if err != nil || !cli.NamesNothing(file, env.Flags.Context, env.Flags.Overrides()) {
@@ -58,7 +59,8 @@ func examineConfig(env *cli.Env) (*client.Client, finding) {
 		f.Detail, f.Fix = err.Error(), writ.AsError(err).Hint
 		return nil, f
 	}
-	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
+	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name,
+		strings.Join(c.Context.Servers, " "))
 	if c.Context.Cluster == "" {
 		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to trust", file.Path)
 		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"

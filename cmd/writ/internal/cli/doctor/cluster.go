@@ -14,7 +14,8 @@ import (
 	"writ/coord/remedy"
 )
 
-// stuckAfter is the silence after which the doctor counts an open run as stuck, as the first page of the dashboard does.
+// stuckAfter is the silence after which the doctor counts an open run as stuck, as the first page of the dashboard
+// does.
 const stuckAfter = 5 * time.Minute
 
 // examineNodes reports the nodes that need attention, as the coordinator knows them. Readers of some projects only get
@@ -52,7 +53,8 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		case n.Fault != "":
 			f.Detail = "takes no work: " + n.Fault
 		case n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB:
-			f.State, f.Detail = suspect, fmt.Sprintf("its disk is full: %d of %d GiB are reserved", n.Used.DiskGiB, n.Capacity.DiskGiB)
+			f.State, f.Detail = suspect, fmt.Sprintf("its disk is full: %d of %d GiB are reserved", n.Used.DiskGiB,
+				n.Capacity.DiskGiB)
 		case n.AlmostFullDisk() != nil:
 			f.State, f.Detail = suspect, fmt.Sprintf("a disk is almost full: %s", n.AlmostFullDisk())
 		default:
@@ -69,7 +71,8 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		found = append(found, finding{Check: "nodes", State: suspect, Detail: detail, Fix: "writ dc list"})
 	}
 	if len(found) == 0 && admitted > 0 {
-		found = append(found, finding{Check: "nodes", State: healthy, Detail: fmt.Sprintf("%s, all ready", cli.Count(admitted, "node"))})
+		found = append(found,
+			finding{Check: "nodes", State: healthy, Detail: fmt.Sprintf("%s, all ready", cli.Count(admitted, "node"))})
 	}
 	return found
 }
@@ -87,5 +90,8 @@ func examineRuns(ctx context.Context, c *client.Client) []finding {
 		text = "more than " + text
 	}
 	minutes := strings.TrimSuffix(stuckAfter.String(), "0s")
-	return []finding{{Check: "stuck runs", State: suspect, Detail: text + " without news for " + minutes, Fix: "writ run list --stuck " + minutes}}
+	return []finding{{
+		Check: "stuck runs", State: suspect, Detail: text + " without news for " + minutes,
+		Fix: "writ run list --stuck " + minutes,
+	}}
 }

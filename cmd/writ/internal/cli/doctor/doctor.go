@@ -91,7 +91,8 @@ func findingsText(found []finding, width int) string {
 	return b.String()
 }
 
-// withoutDoctor returns a fix with the next step in place of the doctor, which has just run. Hints of errors name the doctor.
+// withoutDoctor returns a fix with the next step in place of the doctor, which has just run. Hints of errors name the
+// doctor.
 func withoutDoctor(fix string) string {
 	return strings.ReplaceAll(fix, "(`writ doctor`)", "(its host starts it with `writ coord --data DIR`)")
 }
@@ -133,7 +134,8 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 				found = append(found, examineRedis(cmd.Context(), redis)...)
 			}
 			if records != "" {
-				found = append(found, examineJournal(cmd.Context(), records, func() { _ = sleep.For(cmd.Context(), betweenLooks) })...)
+				found = append(found,
+					examineJournal(cmd.Context(), records, func() { _ = sleep.For(cmd.Context(), betweenLooks) })...)
 			}
 			for i, f := range found { // they may quote a configuration or a flag
 				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(withoutDoctor(f.Fix))
@@ -160,8 +162,10 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 		},
 	}
 	serve.RedisFlags(c, &redis)
-	c.Flags().StringVar(&data, "data", config.DefaultData(), "directory in which a node on this host keeps its state, or would")
-	c.Flags().StringVar(&records, "journal", "", "journal of a supervisor, to be examined: a file, a postgres:// address, or @FILE with one")
+	c.Flags().StringVar(&data, "data", config.DefaultData(),
+		"directory in which a node on this host keeps its state, or would")
+	c.Flags().StringVar(&records, "journal", "",
+		"journal of a supervisor, to be examined: a file, a postgres:// address, or @FILE with one")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", serve.ProcessUsers)
@@ -245,7 +249,8 @@ func get(ctx context.Context, by *http.Client, url string) (*http.Response, erro
 
 // readiness decodes the answer of a coordinator. It returns the error of a coordinator that is not ready.
 func readiness(r *http.Response) (ready api.Readiness, err error) {
-	if r.StatusCode == http.StatusServiceUnavailable && strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+	if r.StatusCode == http.StatusServiceUnavailable &&
+		strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		defer r.Body.Close()
 		return ready, json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ready)
 	}
@@ -323,7 +328,8 @@ func examineRoster(ctx context.Context, c *client.Client) (*identity.Roster, fin
 // examineAge checks the expiry of a verified roster.
 func examineAge(roster *identity.Roster, now time.Time) finding {
 	f := finding{
-		Check: "roster", State: healthy, Detail: fmt.Sprintf("version %d, until %s, verified", roster.Version, roster.Expires.Format(time.DateOnly)),
+		Check: "roster", State: healthy,
+		Detail: fmt.Sprintf("version %d, until %s, verified", roster.Version, roster.Expires.Format(time.DateOnly)),
 	}
 	switch {
 	case now.After(roster.Expires):
@@ -379,7 +385,9 @@ func examineKey(ctx context.Context, env *cli.Env, c *client.Client, roster *ide
 // examineEvaluator evaluates a script in a sandboxed child process, as a supervisor on this machine would, and reports
 // the sandbox layers.
 func examineEvaluator(ctx context.Context) finding {
-	f := finding{Check: "script sandbox", State: ill, Fix: "supervisors need Linux on which processes may sandbox themselves"}
+	f := finding{
+		Check: "script sandbox", State: ill, Fix: "supervisors need Linux on which processes may sandbox themselves",
+	}
 	evaluator, end := daemon.NewEvaluator(slog.New(slog.DiscardHandler), nil)
 	defer func() { _ = end() }() // the children end with this process at the latest
 	layers, err := evaluator.Confinement(ctx)
@@ -436,7 +444,10 @@ type tool struct {
 
 // tools lists the programs that clients and supervisors can use. `writ dev` needs none of them.
 var tools = []tool{
-	{"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in", "apt-get install -y redis-server"},
+	{
+		"redis-server", []string{"--version"}, "delivers jobs; without it `writ dev` uses a stand-in",
+		"apt-get install -y redis-server",
+	},
 	{"ssh-keygen", nil, "makes keys, and signs without writ", "apt-get install -y openssh-client"},
 }
 
@@ -463,7 +474,10 @@ func (t tool) examine() finding {
 // examineHost checks the requirements of the node drivers on this host and reports the features that would not work.
 func examineHost(ctx context.Context, data string, host daemon.HostConfig) []finding {
 	if runtime.GOOS != "linux" {
-		return []finding{{Check: "kernel", State: suspect, Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux"}}
+		return []finding{{
+			Check: "kernel", State: suspect,
+			Detail: runtime.GOOS + ": this machine can be a client; nodes and supervisors need Linux",
+		}}
 	}
 	all, err := daemon.HostNeeds(ctx, data, host)
 	if err != nil {

@@ -26,7 +26,8 @@ func examineEnds(ctx context.Context, c *client.Client, now time.Time) []finding
 			ends = append(ends, expiry.Batches(d.Name, d.Batches, now)...)
 		}
 	}
-	if certificates, err := api.Answer[api.CertificateList](c.API.ListCertificates(ctx, &api.ListCertificatesParams{})); err == nil {
+	if certificates, err := api.Answer[api.CertificateList](c.API.ListCertificates(ctx,
+		&api.ListCertificatesParams{})); err == nil {
 		for _, owner := range certificates.Items {
 			ends = append(ends, expiry.Certificates(owner.Name, owner.Certificates)...)
 		}

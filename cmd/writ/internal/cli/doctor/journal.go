@@ -39,15 +39,19 @@ func examineJournal(ctx context.Context, place string, pause func()) []finding {
 		}
 	}
 	if err != nil {
-		fix := cmp.Or(writ.AsError(err).Hint, "name the file journal.db in the data directory of a supervisor on this host, or the address of its database")
+		fix := cmp.Or(writ.AsError(err).Hint,
+			"name the file journal.db in the data directory of a supervisor on this host, or the address of its database")
 		return []finding{{Check: "journal", State: ill, Detail: err.Error(), Fix: fix}}
 	}
 	if len(sleepers) == 0 {
-		return []finding{{Check: "journal", State: healthy, Detail: fmt.Sprintf("%d open runs; an event will wake each of them", open)}}
+		return []finding{
+			{Check: "journal", State: healthy, Detail: fmt.Sprintf("%d open runs; an event will wake each of them", open)},
+		}
 	}
 	found := []finding{{
-		Check: "journal", State: ill, Detail: fmt.Sprintf("%d open runs, with %d waits that no event would end", open, len(sleepers)),
-		Fix: "restart the supervisor, which ends these waits, and report this bug of writ",
+		Check: "journal", State: ill,
+		Detail: fmt.Sprintf("%d open runs, with %d waits that no event would end", open, len(sleepers)),
+		Fix:    "restart the supervisor, which ends these waits, and report this bug of writ",
 	}}
 	for _, s := range sleepers[:min(len(sleepers), maxSleepers)] {
 		found = append(found, finding{Check: "run " + string(s.Run), State: ill, Detail: s.String()})

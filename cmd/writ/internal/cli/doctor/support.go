@@ -169,7 +169,8 @@ func (p *part) collect(env *cli.Env, flags []string) error {
 // endOfLog returns the end of a log file as a part.
 func endOfLog(path string) (part, error) {
 	fail := func(err error) (part, error) {
-		return part{}, writ.Errorf(writ.CodeUsage, "cannot read --log: %v", err).WithHint("`journalctl -u writ-coord > coord.log` writes the log of a unit")
+		return part{}, writ.Errorf(writ.CodeUsage, "cannot read --log: %v", err).
+			WithHint("`journalctl -u writ-coord > coord.log` writes the log of a unit")
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -188,7 +189,10 @@ func endOfLog(path string) (part, error) {
 	if from > 0 { // redaction would not recognize the rest of a secret in a cut line
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
-	return part{name: "log-" + filepath.Base(path), command: []string{"support", "bundle", "--log", path}, text: []byte(redact.Text(string(text)))}, nil
+	return part{
+		name: "log-" + filepath.Base(path), command: []string{"support", "bundle", "--log", path},
+		text: []byte(redact.Text(string(text))),
+	}, nil
 }
 
 // writeBundle writes the parts to a new file.
@@ -204,7 +208,9 @@ func writeBundle(path string, parts []part) (err error) {
 	zip := gzip.NewWriter(f)
 	archive := tar.NewWriter(zip)
 	for _, p := range parts {
-		header := &tar.Header{Name: "writ-support/" + p.name, Mode: 0o600, Size: int64(len(p.text)), Format: tar.FormatPAX, ModTime: time.Now()}
+		header := &tar.Header{
+			Name: "writ-support/" + p.name, Mode: 0o600, Size: int64(len(p.text)), Format: tar.FormatPAX, ModTime: time.Now(),
+		}
 		if err := archive.WriteHeader(header); err != nil {
 			return fmt.Errorf("write the bundle: %w", err)
 		}

@@ -10,7 +10,10 @@ import (
 )
 
 // unitDirs lists the directories of systemd's system units, by descending priority.
-var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+var unitDirs = []string{
+	"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+	"/lib/systemd/system",
+}
 
 // examineUnits checks the units that start a runner. With most kill modes, systemd ends the processes of the node
 // together with the runner.
@@ -127,6 +130,7 @@ func (u *unit) set(key, value string) {
 // startsRunner reports whether a command line runs `writ runner`, directly or through another program.
 func startsRunner(line string) bool {
 	words := strings.Fields(line)
-	i := slices.IndexFunc(words, func(word string) bool { return filepath.Base(strings.TrimLeft(word, "@-:+!|")) == "writ" })
+	i := slices.IndexFunc(words,
+		func(word string) bool { return filepath.Base(strings.TrimLeft(word, "@-:+!|")) == "writ" })
 	return i >= 0 && slices.Contains(words[i+1:], "runner")
 }

@@ -26,7 +26,9 @@ func HeldText(d writ.Decision, what string) string {
 }
 
 // SignedHolds requests the signed holds of each datacenter, or of the one with a name or id.
-func SignedHolds(ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string) (list api.HoldList, err error) {
+func SignedHolds(
+	ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string,
+) (list api.HoldList, err error) {
 	asked, err := cli.DatacentersNamed(roster, datacenter)
 	if err != nil {
 		return list, err
@@ -93,7 +95,10 @@ func HeldRows(d api.DatacenterHolds) (rows []HeldRow) {
 		if !h.Held && !exempt {
 			continue
 		}
-		row := HeldRow{Datacenter: d.Name, What: strings.TrimPrefix(h.Text(), "the "), State: "held", Last: h.Last(), Revision: h.Revision, ByOperator: h.ByOperator}
+		row := HeldRow{
+			Datacenter: d.Name, What: strings.TrimPrefix(h.Text(), "the "), State: "held", Last: h.Last(), Revision: h.Revision,
+			ByOperator: h.ByOperator,
+		}
 		if row.Last.Signer == "" {
 			row.Last.Signer = "supervisor"
 		}

@@ -33,7 +33,8 @@ func (s *scopeFlags) add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.datacenter, "dc", "", "name or id of the datacenter")
 	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
-	f.StringVar(&s.deployment, "deployment", "", "only the work of this deployment, of --project or the project of the context")
+	f.StringVar(&s.deployment, "deployment", "",
+		"only the work of this deployment, of --project or the project of the context")
 	f.StringVar(&s.operation, "operation", "", "only this operation, as machine.create, or all of a module, as machine")
 	s.reason.Add(c, "writ hold list")
 	c.MarkFlagsMutuallyExclusive("project", "operation")
@@ -147,7 +148,10 @@ func decideScope(ctx context.Context, env *cli.Env, flags scopeFlags, decision s
 }
 
 // meantHold adds a suggestion to err, the error about work that is not on hold: the hold with the most similar name.
-func meantHold(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope, err error) error {
+func meantHold(
+	ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope,
+	err error,
+) error {
 	list, failed := held.SignedHolds(ctx, c, roster, dc.Name)
 	if failed != nil {
 		return err
@@ -181,14 +185,21 @@ func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 // warnUnknownDeployment warns that a hold may have a mistyped name, because no resource and no run belongs to the
 // deployment. The hold can also precede the first run, so it is signed anyway. There is no warning if the coordinator
 // does not answer.
-func warnUnknownDeployment(ctx context.Context, env *cli.Env, c *client.Client, dc *identity.Datacenter, scope identity.Scope, projectName string) {
+func warnUnknownDeployment(
+	ctx context.Context, env *cli.Env, c *client.Client, dc *identity.Datacenter, scope identity.Scope,
+	projectName string,
+) {
 	owners, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{
-		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Name: api.Given(scope.Deployment), Limit: api.Given(1),
+		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Name: api.Given(scope.Deployment),
+		Limit: api.Given(1),
 	}))
 	if err != nil || len(owners.Items) > 0 {
 		return
 	}
-	runs, _, err := c.Runs(ctx, api.ListRunsParams{Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Deployment: &scope.Deployment}, 1)
+	runs, _, err := c.Runs(ctx,
+		api.ListRunsParams{
+			Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Deployment: &scope.Deployment,
+		}, 1)
 	if err != nil || len(runs) > 0 {
 		return
 	}
@@ -198,13 +209,18 @@ func warnUnknownDeployment(ctx context.Context, env *cli.Env, c *client.Client, 
 	if err != nil {
 		all.Items = nil // suggest no name
 	}
-	env.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s", dc.Name, scope.Deployment, projectName,
-		meant.Among(scope.Deployment, all.Items, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows deployments"))
+	env.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s",
+		dc.Name, scope.Deployment, projectName,
+		meant.Among(scope.Deployment, all.Items, func(d api.Deployment) string { return d.Name },
+			"`writ deployment list` shows deployments"))
 }
 
 // holdsOver returns the decisions of a datacenter about a scope and about the scopes that contain it. It requests no
 // other decisions, so neither the contents nor the number of other users' holds can block a decision.
-func holdsOver(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope) (identity.Holds, error) {
+func holdsOver(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, dc *identity.Datacenter,
+	scope identity.Scope,
+) (identity.Holds, error) {
 	var projects []writ.ProjectID
 	if scope.Project != "" {
 		projects = append(projects, scope.Project)
@@ -219,14 +235,19 @@ func holdsOver(ctx context.Context, env *cli.Env, c *client.Client, roster *iden
 
 // scope returns the scope in the flags. The project of the context applies only with a deployment. Otherwise a user who
 // means a whole datacenter would hold only one project.
-func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope identity.Scope, projectName string, err error) {
+func (s *scopeFlags) scope(
+	c *client.Client, roster *identity.Roster,
+) (scope identity.Scope, projectName string, err error) {
 	scope.Deployment, scope.Operation = s.deployment, s.operation
 	if s.deployment != "" && !writ.ValidName(s.deployment) {
-		return scope, "", writ.Errorf(writ.CodeUsage, "%q is not the name of a deployment", s.deployment).WithHint("`writ resource list -o wide` shows which own something")
+		return scope, "", writ.Errorf(writ.CodeUsage, "%q is not the name of a deployment", s.deployment).
+			WithHint("`writ resource list -o wide` shows which own something")
 	}
 	if s.operation != "" && !slices.Contains(operationNames(), s.operation) {
 		return scope, "", writ.Errorf(writ.CodeUsage, "nodes have no operation %q", s.operation).
-			WithHint("%s", meant.Hint(s.operation, operationNames(), "use one like machine.create, or a module like machine; docs/operations.md has all"))
+			WithHint("%s",
+				meant.Hint(s.operation, operationNames(),
+					"use one like machine.create, or a module like machine; docs/operations.md has all"))
 	}
 	var project identity.Project
 	switch {
@@ -258,7 +279,8 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 			if err != nil {
 				return err
 			}
-			asked, untrue := cli.Answered(env, list.Items, func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
+			asked, untrue := cli.Answered(env, list.Items,
+				func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
 			if len(asked) == 0 && untrue != nil {
 				return untrue
 			}

@@ -46,7 +46,9 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 	}
 	taken := map[string]sbom.Component{} // components that are parts of packages, by their path in a package
 	for _, m := range made.Modules {
-		taken[inPackage(m.File)] = sbom.Component{Type: "device-driver", Name: m.Name, License: m.License, SHA256: digests[m.File]}
+		taken[inPackage(m.File)] = sbom.Component{
+			Type: "device-driver", Name: m.Name, License: m.License, SHA256: digests[m.File],
+		}
 	}
 	for _, f := range made.Files {
 		if strings.HasPrefix(f.Name, packedFirmware[0]+"/") {
@@ -70,7 +72,8 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 				c.Parts = append(c.Parts, part)
 				delete(taken, inPackage(file))
 			}
-			used = used || ok || file == packedStub || strings.HasPrefix(file, packedKernel) || strings.HasPrefix(file, packedAuthorities) && len(parts.Authorities) > 0
+			used = used || ok || file == packedStub || strings.HasPrefix(file, packedKernel) ||
+				strings.HasPrefix(file, packedAuthorities) && len(parts.Authorities) > 0
 		}
 		if used {
 			list = append(list, c)
@@ -78,11 +81,18 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 	}
 	if s.root == nil {
 		// The operator unpacked these files. Their own metadata is the only source.
-		kernel := sbom.Component{Type: "operating-system", Name: "linux", Version: made.Kernel, SHA256: digestOf(parts.Kernel), License: "GPL-2.0-only"}
+		kernel := sbom.Component{
+			Type: "operating-system", Name: "linux", Version: made.Kernel, SHA256: digestOf(parts.Kernel),
+			License: "GPL-2.0-only",
+		}
 		for _, part := range taken {
 			kernel.Parts = append(kernel.Parts, part)
 		}
-		list = append(list, kernel, sbom.Component{Type: "firmware", Name: "systemd-stub", Version: stubVersion(parts.Stub), SHA256: digestOf(parts.Stub), License: "LGPL-2.1-or-later"})
+		list = append(list, kernel,
+			sbom.Component{
+				Type: "firmware", Name: "systemd-stub", Version: stubVersion(parts.Stub), SHA256: digestOf(parts.Stub),
+				License: "LGPL-2.1-or-later",
+			})
 	}
 	list = append(list, programOf(boot.Program, parts.Program, "Apache-2.0"))
 	for _, extra := range parts.Extra {
@@ -116,7 +126,10 @@ func componentOf(extra image.Extra) sbom.Component {
 
 func programOf(at string, program []byte, license string) sbom.Component {
 	version, modules := sbom.GoModules(program)
-	return sbom.Component{Type: "application", Name: path.Base(at), Version: version, SHA256: digestOf(program), License: license, Parts: modules}
+	return sbom.Component{
+		Type: "application", Name: path.Base(at), Version: version, SHA256: digestOf(program), License: license,
+		Parts: modules,
+	}
 }
 
 // stubVersion returns the version that systemd's stub contains, as in "#### LoaderInfo: systemd-stub 252.39-1~deb12u2

@@ -43,9 +43,11 @@ datacenter admits a machine by its key, its token or its serial number, and labe
 			case err != nil:
 				return err
 			case none && len(words) > 0:
-				return writ.Errorf(writ.CodeUsage, "--none removes all settings, but other settings are given").WithHint("give either --none or settings")
+				return writ.Errorf(writ.CodeUsage, "--none removes all settings, but other settings are given").
+					WithHint("give either --none or settings")
 			case !none && len(words) == 0:
-				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("use --name, --setting or another flag; --none removes the current settings")
+				return writ.Errorf(writ.CodeUsage, "no setting is given").
+					WithHint("use --name, --setting or another flag; --none removes the current settings")
 			}
 			if err := assign(file, to, words); err != nil {
 				return err

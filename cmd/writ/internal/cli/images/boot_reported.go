@@ -21,12 +21,14 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 	if err != nil {
 		return err
 	}
-	list, err := api.Answer[api.BootList](c.API.ListBoots(cmd.Context(), &api.ListBootsParams{Datacenter: api.Given(datacenter)}))
+	list, err := api.Answer[api.BootList](c.API.ListBoots(cmd.Context(),
+		&api.ListBootsParams{Datacenter: api.Given(datacenter)}))
 	if err != nil {
 		return err
 	}
 	if len(list.Items) != 1 {
-		return writ.Errorf(writ.CodeNotFound, "the coordinator knows no datacenter %s", datacenter).WithHint("`writ dc list` shows them")
+		return writ.Errorf(writ.CodeNotFound, "the coordinator knows no datacenter %s", datacenter).
+			WithHint("`writ dc list` shows them")
 	}
 	dc := list.Items[0]
 	if dc.Error != nil {
@@ -43,7 +45,8 @@ func listReportedBoots(env *cli.Env, cmd *cobra.Command, datacenter string) erro
 	}
 	for _, s := range dc.Servers {
 		if silent := now.Sub(s.Heard); silent > bootServerAway {
-			env.Warn("the boot server %s has not reported since %s: its rows are from then", bootServerName(s), cli.Clock(s.Heard))
+			env.Warn("the boot server %s has not reported since %s: its rows are from then",
+				bootServerName(s), cli.Clock(s.Heard))
 		}
 		if s.Trouble != "" {
 			env.Warn("%s: %s; the previous content stays in force", bootServerName(s), s.Trouble)
@@ -63,7 +66,9 @@ func reportedRows(dc api.DatacenterBoots, now time.Time) []bootRow {
 	}
 	rows := make([]bootRow, len(dc.Machines))
 	for i, m := range dc.Machines {
-		rows[i] = bootRow{BootMachine: m, since: max(now.Sub(m.Since), 0), heard: max(now.Sub(m.Heard), 0), server: names[m.Server]}
+		rows[i] = bootRow{
+			BootMachine: m, since: max(now.Sub(m.Since), 0), heard: max(now.Sub(m.Heard), 0), server: names[m.Server],
+		}
 	}
 	return rows
 }

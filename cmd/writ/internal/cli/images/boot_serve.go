@@ -33,7 +33,8 @@ const (
 )
 
 func bootCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("boot", "Start machines over the network, and see their boot progress", bootServeCommand(env), env.ClientCommands(bootListCommand(env))[0], bootAssignCommand(env))
+	return cli.Family("boot", "Start machines over the network, and see their boot progress", bootServeCommand(env),
+		env.ClientCommands(bootListCommand(env))[0], bootAssignCommand(env))
 }
 
 func bootServeCommand(env *cli.Env) *cobra.Command {
@@ -57,7 +58,8 @@ The image is read once. Start the server again with the next one: machines that 
 		Example: "  writ boot serve --listen 10.77.0.1:8080 --image writ-node.efi --cluster ID --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
 		if listen == "" {
-			return writ.Errorf(writ.CodeUsage, "--listen is missing").WithHint("the address of this host in the network of the machines, like 10.77.0.1:8080")
+			return writ.Errorf(writ.CodeUsage, "--listen is missing").
+				WithHint("the address of this host in the network of the machines, like 10.77.0.1:8080")
 		}
 		words, err := machine.words()
 		if err != nil {
@@ -93,13 +95,18 @@ The image is read once. Start the server again with the next one: machines that 
 	f.StringVar(&listen, "listen", "", "address for machines, in their network")
 	f.StringVar(&list, "list-listen", bootListAddress, "address for `writ boot list`, without login and TLS")
 	f.StringVar(&source, "image", "writ-node.efi", "the node image")
-	f.StringVar(&assigned, "machines", "", "file with settings of single machines, as `writ boot assign` writes it. It is read again when it changes")
+	f.StringVar(&assigned, "machines", "",
+		"file with settings of single machines, as `writ boot assign` writes it. It is read again when it changes")
 	f.StringVar(&b.URL, "url", "", "how machines reach the server, if not by the address that they ask: http://HOST:PORT")
-	f.StringVar(&b.TLSCert, "tls-cert", "", "file (PEM) with a certificate that iPXE and the image know, and its chain. It is read again when it changes")
+	f.StringVar(&b.TLSCert, "tls-cert", "",
+		"file (PEM) with a certificate that iPXE and the image know, and its chain. It is read again when it changes")
 	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of that certificate")
-	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil, "names at which machines and operators reach it, in addition to addresses, the name of this machine and --url")
-	f.StringVar(&report, "report", "", "token of writ token create --role boot-server, to report the machines that start to the supervisor. @FILE reads it from a file")
-	f.StringSliceVar(&reportTo, "report-to", nil, "address of the supervisor's node API for these reports; by default the one for machines")
+	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil,
+		"names at which machines and operators reach it, in addition to addresses, the name of this machine and --url")
+	f.StringVar(&report, "report", "",
+		"token of writ token create --role boot-server, to report the machines that start to the supervisor. @FILE reads it from a file")
+	f.StringSliceVar(&reportTo, "report-to", nil,
+		"address of the supervisor's node API for these reports; by default the one for machines")
 	machine.addShared(c)
 	cli.FromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key", "report", "report-to")
 	return c
@@ -110,7 +117,8 @@ The image is read once. Start the server again with the next one: machines that 
 func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.BootReports, error) {
 	if token == "" {
 		if len(to) > 0 {
-			return nil, writ.Errorf(writ.CodeUsage, "--report-to needs --report").WithHint("`writ token create --role boot-server` makes the token")
+			return nil, writ.Errorf(writ.CodeUsage, "--report-to needs --report").
+				WithHint("`writ token create --role boot-server` makes the token")
 		}
 		return nil, nil
 	}
@@ -154,7 +162,8 @@ used, ignored: the machine says that it has started with them, or with others.`,
 			if err != nil {
 				return err
 			}
-			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) + ": `writ boot serve --help` explains how machines find the server"
+			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) +
+				": `writ boot serve --help` explains how machines find the server"
 			if err := env.PrintList(bootTable(list, bootRows(list)), none); err != nil {
 				return err
 			}
@@ -164,7 +173,8 @@ used, ignored: the machine says that it has started with them, or with others.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress, "address of the boot server for operators, its --list-listen")
+	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress,
+		"address of the boot server for operators, its --list-listen")
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter, whose boot servers report to it")
 	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
@@ -182,10 +192,11 @@ type bootRow struct {
 func bootRows(list *bootserver.List) []bootRow {
 	rows := make([]bootRow, len(list.Machines))
 	for i, r := range list.Machines {
-		rows[i] = bootRow{since: time.Duration(r.AgeSeconds) * time.Second, heard: time.Duration(r.SilentSeconds) * time.Second, BootMachine: api.BootMachine{
-			Mac: r.MAC, Node: r.Node, Step: r.Step, Address: r.Address, Serial: r.Serial, Asset: r.Asset, UUID: r.UUID, Starts: r.Starts,
-			Assigned: r.Assigned, Assignment: r.Assignment, Advice: r.Advice,
-		}}
+		rows[i] = bootRow{since: time.Duration(r.AgeSeconds) * time.Second,
+			heard: time.Duration(r.SilentSeconds) * time.Second, BootMachine: api.BootMachine{
+				Mac: r.MAC, Node: r.Node, Step: r.Step, Address: r.Address, Serial: r.Serial, Asset: r.Asset, UUID: r.UUID,
+				Starts: r.Starts, Assigned: r.Assigned, Assignment: r.Assignment, Advice: r.Advice,
+			}}
 	}
 	return rows
 }
@@ -233,7 +244,8 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUnreachable, "cannot reach the boot server: %v", err).WithHint("--boot-server is the address in --list-listen of `writ boot serve`; by default only its own machine reaches it")
+		return nil, writ.Errorf(writ.CodeUnreachable, "cannot reach the boot server: %v", err).
+			WithHint("--boot-server is the address in --list-listen of `writ boot serve`; by default only its own machine reaches it")
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, bootListMost))
@@ -243,7 +255,8 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	list := new(bootserver.List)
 	if answer.StatusCode != http.StatusOK || json.Unmarshal(text, list) != nil {
 		first, _, _ := strings.Cut(string(text[:min(len(text), 200)]), "\n")
-		return nil, writ.Errorf(writ.CodeUnreachable, "%s is not a boot server for operators: it answers %s, %s", base, answer.Status, first).
+		return nil, writ.Errorf(writ.CodeUnreachable, "%s is not a boot server for operators: it answers %s, %s", base,
+			answer.Status, first).
 			WithHint("--boot-server is the address in --list-listen of `writ boot serve`")
 	}
 	return list, nil

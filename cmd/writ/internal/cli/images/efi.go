@@ -37,7 +37,9 @@ func AsInit(version string) *boot.Machine {
 		Redact: redact.Text,
 		Means:  meaningOf,
 		Runner: func(c boot.Config) []string {
-			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis}
+			args := []string{
+				"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis,
+			}
 			if c.Join != "" {
 				args = append(args, "--join", c.Join)
 			}
@@ -102,7 +104,8 @@ func unquoted(value string) string {
 }
 
 func efiCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("efi", "Make images that start machines as nodes", efiBuildCommand(env), efiDiskCommand(env), efiIPXECommand(env), efiRecipeCommand(env))
+	return cli.Family("efi", "Make images that start machines as nodes", efiBuildCommand(env), efiDiskCommand(env),
+		efiIPXECommand(env), efiRecipeCommand(env))
 }
 
 // builtImage is the output of `writ efi build`.
@@ -166,7 +169,8 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if _, err := from.read(&parts); err != nil {
 				return err
 			}
-			env.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel), cli.Count(1+len(parts.Extra), "other file"))
+			env.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel),
+				cli.Count(1+len(parts.Extra), "other file"))
 			made, err := parts.Build()
 			if err != nil {
 				return err
@@ -178,23 +182,29 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 				return err
 			}
 			return printImage(env, builtImage{
-				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Bill: target + billEnd, Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
-				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Firmware: made.Firmware, Loading: made.Loading, Files: made.Files,
+				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Bill: target + billEnd, Version: made.Version,
+				Kernel: made.Kernel, Packed: made.Packed, Seconds: time.Since(began).Round(time.Millisecond).Seconds(),
+				Lacking: made.Lacking, Firmware: made.Firmware, Loading: made.Loading, Files: made.Files,
 			})
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&target, "image", "writ-node.efi", "file to write")
-	f.StringVar(&from.packages, "packages", "", "directory with the packages (.deb) of one kernel and of systemd-boot-efi, instead of --kernel, --modules and --stub")
+	f.StringVar(&from.packages, "packages", "",
+		"directory with the packages (.deb) of one kernel and of systemd-boot-efi, instead of --kernel, --modules and --stub")
 	f.StringVar(&from.kernel, "kernel", "", "the kernel, boot/vmlinuz-VERSION of its package")
 	f.StringVar(&from.modules, "modules", "", "the directory of its modules, lib/modules/VERSION of its package")
 	f.StringVar(&from.stub, "stub", "", "linuxx64.efi.stub of systemd")
 	f.StringVar(&from.program, "program", "", "writ for the image, linked statically; this program if not given")
-	f.StringVar(&parts.Cmdline, "cmdline", "", "command line of the kernel, if the firmware passes none; instead of the recipe's")
-	f.StringSliceVar(&parts.Names, "module", nil, "kernel module to include and load, in addition to the modules of the recipe (repeatable)")
-	f.StringVar(&from.recipe, "recipe", "", "file with the recipe of the image; by default the recipe that fits the kernel")
+	f.StringVar(&parts.Cmdline, "cmdline", "",
+		"command line of the kernel, if the firmware passes none; instead of the recipe's")
+	f.StringSliceVar(&parts.Names, "module", nil,
+		"kernel module to include and load, in addition to the modules of the recipe (repeatable)")
+	f.StringVar(&from.recipe, "recipe", "",
+		"file with the recipe of the image; by default the recipe that fits the kernel")
 	f.StringVar(&everyMachine.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
-	f.StringVar(&everyMachine.cluster, "cluster", "", "id of the cluster that a machine without a token trusts; it waits to be approved")
+	f.StringVar(&everyMachine.cluster, "cluster", "",
+		"id of the cluster that a machine without a token trusts; it waits to be approved")
 	f.StringVar(&everyMachine.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	return c
 }

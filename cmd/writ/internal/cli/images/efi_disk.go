@@ -141,7 +141,10 @@ func (m *machineFlags) words() ([]string, error) {
 	for _, one := range []struct {
 		name, value string
 		scheme      string // required for an address
-	}{{"name", m.name, ""}, {"supervisor", m.supervisor, "https"}, {"redis", m.redis, "rediss"}, {"cluster", m.cluster, ""}} {
+	}{
+		{"name", m.name, ""}, {"supervisor", m.supervisor, "https"}, {"redis", m.redis, "rediss"},
+		{"cluster", m.cluster, ""},
+	} {
 		if one.value == "" {
 			continue
 		}
@@ -158,7 +161,8 @@ func (m *machineFlags) words() ([]string, error) {
 				WithHint("write writ.NAME=VALUE without spaces; several values have commas between them")
 		}
 		if !strings.HasPrefix(word, "writ.") {
-			return nil, writ.Errorf(writ.CodeUsage, "--setting has a word that does not begin with writ.").WithHint("write it as writ.data=writ-data")
+			return nil, writ.Errorf(writ.CodeUsage, "--setting has a word that does not begin with writ.").
+				WithHint("write it as writ.data=writ-data")
 		}
 	}
 	words = append(words, m.more...)
@@ -203,7 +207,8 @@ func checkAddresses(flag, list, scheme string) error {
 		switch {
 		// An error of Parse quotes the address, which may contain a password.
 		case err != nil || at.Host == "" || at.Scheme != scheme:
-			return writ.Errorf(writ.CodeUsage, "--%s must be an address that begins with %s://", flag, scheme).WithHint("nodes use TLS to other machines: docs/manual/sites.md")
+			return writ.Errorf(writ.CodeUsage, "--%s must be an address that begins with %s://", flag, scheme).
+				WithHint("nodes use TLS to other machines: docs/manual/sites.md")
 		case at.User != nil:
 			return writ.Errorf(writ.CodeUsage, "--%s has a password, and arguments can be read by others", flag).
 				WithHint("leave it out: the supervisor gives each node an account of its own")

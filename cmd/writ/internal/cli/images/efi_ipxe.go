@@ -67,7 +67,10 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return writ.Errorf(writ.CodeUsage, "cannot make --dir: %v", err)
 			}
-			t := builtTree{Script: filepath.Join(dir, bootScript), Image: filepath.Join(dir, name), SHA256: digest, URL: base + "/" + bootScript}
+			t := builtTree{
+				Script: filepath.Join(dir, bootScript), Image: filepath.Join(dir, name), SHA256: digest,
+				URL: base + "/" + bootScript,
+			}
 			if err := writeImage("dir", t.Image, 0o644, node); err != nil {
 				return err
 			}
@@ -92,8 +95,10 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 // webAddress checks the URL in a flag and returns it without a trailing slash.
 func webAddress(flag, text string) (string, error) {
 	at, err := url.Parse(text)
-	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.ContainsAny(text, " \t\r\n$") {
-		return "", writ.Errorf(writ.CodeUsage, "--%s is not the address of a web server", flag).WithHint("write it as https://HOST/PATH, without a password")
+	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || at.User != nil || at.RawQuery != "" ||
+		at.Fragment != "" || strings.ContainsAny(text, " \t\r\n$") {
+		return "", writ.Errorf(writ.CodeUsage, "--%s is not the address of a web server", flag).
+			WithHint("write it as https://HOST/PATH, without a password")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -109,7 +114,8 @@ func nodeImage(source string) (image []byte, cmdline []string, err error) {
 		return nil, nil, fmt.Errorf("read --image %s: %w", source, err)
 	}
 	if cmdline = strings.Fields(text); boot.Redacted(text) != strings.Join(cmdline, " ") {
-		return nil, nil, writ.Errorf(writ.CodeUsage, "the command line in --image has a token, which every machine in the network could read").
+		return nil, nil, writ.Errorf(writ.CodeUsage,
+			"the command line in --image has a token, which every machine in the network could read").
 			WithHint("build the image without it, and make another token instead of this one")
 	}
 	return image, cmdline, nil

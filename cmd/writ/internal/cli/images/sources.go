@@ -61,7 +61,8 @@ var unusedOfPackages = []string{"usr/share/doc/", "usr/share/man/", "usr/share/l
 
 // usedOfPackages reports whether a file of a package can become part of an image.
 func usedOfPackages(name string) bool {
-	return strings.Contains(name, "/") && !slices.ContainsFunc(unusedOfPackages, func(dir string) bool { return strings.HasPrefix(name, dir) })
+	return strings.Contains(name, "/") &&
+		!slices.ContainsFunc(unusedOfPackages, func(dir string) bool { return strings.HasPrefix(name, dir) })
 }
 
 // unpack extracts the packages, if any, into a temporary directory. done removes the directory.
@@ -70,7 +71,8 @@ func (s *efiSources) unpack() (done func(), err error) {
 		return func() {}, nil
 	}
 	if s.kernel+s.modules+s.stub != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--packages brings the kernel, the modules and the stub").WithHint("leave --kernel, --modules and --stub out, or --packages")
+		return nil, writ.Errorf(writ.CodeUsage, "--packages brings the kernel, the modules and the stub").
+			WithHint("leave --kernel, --modules and --stub out, or --packages")
 	}
 	dir, err := os.MkdirTemp("", "writ-efi-")
 	if err != nil {
@@ -103,7 +105,8 @@ func unpackPackages(dir string, root *os.Root, wanted func(string) bool) (all []
 		}
 		p, err := deb.Unpack(bytes.NewReader(text), root, wanted)
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot unpack %s: %v", name, err).WithHint("download it again with `apt-get download`, and keep one version of each package")
+			return nil, writ.Errorf(writ.CodeUsage, "cannot unpack %s: %v", name, err).
+				WithHint("download it again with `apt-get download`, and keep one version of each package")
 		}
 		all = append(all, usedPackage{*p, digestOf(text)})
 	}
@@ -130,7 +133,8 @@ func (s *efiSources) find(dir string) error {
 		}
 	}
 	if _, err := os.Stat(s.stub); err != nil {
-		return writ.Errorf(writ.CodeUsage, "--packages %s has no linuxx64.efi.stub", s.packages).WithHint("download systemd-boot-efi to there as well")
+		return writ.Errorf(writ.CodeUsage, "--packages %s has no linuxx64.efi.stub", s.packages).
+			WithHint("download systemd-boot-efi to there as well")
 	}
 	return nil
 }
@@ -145,7 +149,8 @@ func (s *efiSources) read(into *image.Recipe) (*recipe.Recipe, error) {
 		s.program = own
 	}
 	if s.modules == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--modules is missing").WithHint("or --packages, with a directory of Debian packages")
+		return nil, writ.Errorf(writ.CodeUsage, "--modules is missing").
+			WithHint("or --packages, with a directory of Debian packages")
 	}
 	into.Modules = os.DirFS(s.modules)
 	for _, part := range []struct {
@@ -183,7 +188,8 @@ func (s *efiSources) readRecipe(kernel []byte) (*recipe.Recipe, error) {
 	}
 	text, err := os.ReadFile(s.recipe)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read --recipe: %v", err).WithHint("`writ efi recipe cloud` prints one")
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read --recipe: %v", err).
+			WithHint("`writ efi recipe cloud` prints one")
 	}
 	return recipe.Parse(text)
 }
@@ -256,14 +262,16 @@ func (s *efiSources) file(file recipe.File) (data []byte, from string, err error
 			name = filepath.Join(filepath.Dir(s.recipe), name)
 		}
 		if data, err = os.ReadFile(name); err != nil {
-			err = writ.Errorf(writ.CodeUsage, "cannot read a file of the recipe: %v", err).WithHint("a relative name is looked for beside the recipe")
+			err = writ.Errorf(writ.CodeUsage, "cannot read a file of the recipe: %v", err).
+				WithHint("a relative name is looked for beside the recipe")
 		}
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	if got := digestOf(data); file.SHA256 != "" && got != file.SHA256 {
-		return nil, "", writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe requires %s", name, got, file.SHA256).WithHint("fetch the right file, or verify this one and change the recipe")
+		return nil, "", writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe requires %s", name, got, file.SHA256).
+			WithHint("fetch the right file, or verify this one and change the recipe")
 	}
 	return data, from, nil
 }
@@ -272,11 +280,13 @@ func (s *efiSources) file(file recipe.File) (data []byte, from string, err error
 func (s *efiSources) packed(file recipe.File) (data []byte, from string, err error) {
 	p := s.packageOf(file.Package)
 	if p == nil {
-		return nil, "", writ.Errorf(writ.CodeUsage, "the recipe has %s of the package %s, which is not there", file.File, file.Package).
+		return nil, "", writ.Errorf(writ.CodeUsage, "the recipe has %s of the package %s, which is not there", file.File,
+			file.Package).
 			WithHint("in the directory of --packages: apt-get download %s", file.Package)
 	}
 	if !p.has(file.File) {
-		return nil, "", writ.Errorf(writ.CodeUsage, "the package %s has no file %s", file.Package, file.File).WithHint("dpkg -c lists the files of a package")
+		return nil, "", writ.Errorf(writ.CodeUsage, "the package %s has no file %s", file.Package, file.File).
+			WithHint("dpkg -c lists the files of a package")
 	}
 	data, from, err = libraries.NewTree(s.root.FS()).Read(file.File)
 	if err != nil {
@@ -319,12 +329,14 @@ func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
 		n := 0
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
-				return writ.Errorf(writ.CodeUsage, "%s has a block that is not a certificate: %s", name, block.Type).WithHint("put certificates alone there; keys have no place in an image")
+				return writ.Errorf(writ.CodeUsage, "%s has a block that is not a certificate: %s", name, block.Type).
+					WithHint("put certificates alone there; keys have no place in an image")
 			}
 			all, n = append(all, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...), n+1
 		}
 		if n == 0 {
-			return writ.Errorf(writ.CodeUsage, "%s has no certificate in PEM", name).WithHint("openssl x509 -inform DER -in FILE writes one in PEM")
+			return writ.Errorf(writ.CodeUsage, "%s has no certificate in PEM", name).
+				WithHint("openssl x509 -inform DER -in FILE writes one in PEM")
 		}
 		return nil
 	}

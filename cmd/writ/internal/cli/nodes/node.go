@@ -51,7 +51,8 @@ func nodeListCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nodes, err := c.Nodes(cmd.Context(), api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.Admission(admission))})
+			nodes, err := c.Nodes(cmd.Context(),
+				api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.Admission(admission))})
 			if err != nil {
 				return err
 			}
@@ -59,7 +60,8 @@ func nodeListCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return env.PrintList(nodeTable(nodes, datacenters), cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
+			return env.PrintList(nodeTable(nodes, datacenters),
+				cli.UnlessSelected(cmd, "no nodes: `writ token create` makes the token for the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
@@ -110,7 +112,8 @@ func nodeText(n writ.Node, next why.Step) string {
 		fmt.Fprintf(&b, "  it takes no work: %s\n", terminal.Clean(n.Fault))
 	}
 	for _, w := range n.Stuck {
-		fmt.Fprintf(&b, "  stuck since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
+		fmt.Fprintf(&b,
+			"  stuck since %s: %s, call %d of run %s; its driver ignores that its time is over, and other work on it waits\n",
 			cli.Clock(w.Since), terminal.Clean(strings.TrimSuffix(w.Operation+" "+w.Name, " ")), w.Seq, w.Run)
 	}
 	for _, o := range n.Orphans {
@@ -118,9 +121,11 @@ func nodeText(n writ.Node, next why.Step) string {
 	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
 	if !n.Joined.IsZero() {
-		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n", n.Joined.UTC().Format(time.DateOnly), cli.Age(n.Joined))
+		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n",
+			n.Joined.UTC().Format(time.DateOnly), cli.Age(n.Joined))
 	}
-	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
+	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n",
+		n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, cli.Count(n.Slots, "job"))
 	for _, d := range n.Disks {
 		fmt.Fprintf(&b, "  %s\n", diskText(d))
@@ -165,10 +170,12 @@ func fenceText(b *strings.Builder, f *writ.Fence) {
 	case f == nil || f.Answered.IsZero():
 		b.WriteString("  it is gone and was not heard of since: if its machine still runs, resources that were made again elsewhere run twice\n")
 	case f.Obeyed():
-		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped all that it ran, %s\n", f.Answered.UTC().Format(time.RFC3339),
+		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped all that it ran, %s\n",
+			f.Answered.UTC().Format(time.RFC3339),
 			cli.Count(f.Stopped, "resource"))
 	default:
-		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped %s, but not everything:\n", f.Answered.UTC().Format(time.RFC3339),
+		fmt.Fprintf(b, "  it is gone; it came back %s and has stopped %s, but not everything:\n",
+			f.Answered.UTC().Format(time.RFC3339),
 			cli.Count(f.Stopped, "resource"))
 		for _, what := range f.Open {
 			fmt.Fprintf(b, "    %s\n", terminal.Clean(what))
@@ -179,13 +186,16 @@ func fenceText(b *strings.Builder, f *writ.Fence) {
 // networkText describes the state of the networks of a node.
 func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 	if o := n.Overlay; o != nil {
-		fmt.Fprintf(b, "  overlay: %s in %s; %s\n", terminal.Clean(o.Address), terminal.Clean(o.Subnet), terminal.Clean(o.Detail))
+		fmt.Fprintf(b, "  overlay: %s in %s; %s\n", terminal.Clean(o.Address), terminal.Clean(o.Subnet),
+			terminal.Clean(o.Detail))
 		if o.Running {
 			fmt.Fprintf(b, "    mycelium %s, process %d, for %s; %s sent to peers, %s received\n",
-				cmp.Or(terminal.Clean(o.Version), "of unknown version"), o.PID, cli.Age(o.Since), bytesText(o.Sent), bytesText(o.Received))
+				cmp.Or(terminal.Clean(o.Version), "of unknown version"), o.PID, cli.Age(o.Since), bytesText(o.Sent),
+				bytesText(o.Received))
 		}
 		for _, p := range o.Peers {
-			fmt.Fprintf(b, "    peer %s, %s, %s; %s sent, %s received\n", terminal.Clean(p.Endpoint), terminal.Clean(p.Type), terminal.Clean(p.State), bytesText(p.Sent), bytesText(p.Received))
+			fmt.Fprintf(b, "    peer %s, %s, %s; %s sent, %s received\n", terminal.Clean(p.Endpoint), terminal.Clean(p.Type),
+				terminal.Clean(p.State), bytesText(p.Sent), bytesText(p.Received))
 		}
 		more(b, o.PeerCount-len(o.Peers), "peer")
 		for _, r := range o.Routes {
@@ -198,10 +208,12 @@ func networkText(b *strings.Builder, n *writ.NodeNetwork) {
 		more(b, o.Selected-len(o.Routes), "route")
 	}
 	if n.Denied+n.Spoofed > 0 {
-		fmt.Fprintf(b, "  dropped at its ports: %s not allowed in, %s under a false address\n", cli.Count(int(n.Denied), "packet"), cli.Count(int(n.Spoofed), "packet"))
+		fmt.Fprintf(b, "  dropped at its ports: %s not allowed in, %s under a false address\n",
+			cli.Count(int(n.Denied), "packet"), cli.Count(int(n.Spoofed), "packet"))
 	}
 	for _, p := range n.Ports {
-		fmt.Fprintf(b, "    %s on %s: %d not allowed in, %d under a false address\n", terminal.Clean(p.Owner), terminal.Clean(p.Network), p.Denied, p.Spoofed)
+		fmt.Fprintf(b, "    %s on %s: %d not allowed in, %d under a false address\n", terminal.Clean(p.Owner),
+			terminal.Clean(p.Network), p.Denied, p.Spoofed)
 	}
 }
 
@@ -232,9 +244,14 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		cli.Minor(1, cli.Column("ADMISSION", func(n writ.Node) string { return string(n.Admission) })),
 		cli.Column("SCHEDULING", func(n writ.Node) string { return string(n.Scheduling) }),
 		cli.Column("LIVENESS", func(n writ.Node) string { return string(n.Liveness) }),
-		cli.Minor(2, cli.Column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) })),
-		cli.Minor(3, cli.Column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) })),
-		cli.Minor(4, cli.Column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) })),
+		cli.Minor(2,
+			cli.Column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) })),
+		cli.Minor(3,
+			cli.Column("MEMORY MIB",
+				func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) })),
+		cli.Minor(4,
+			cli.Column("DISK GIB",
+				func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) })),
 		cli.Column("FAULT", func(n writ.Node) string { return faultOf(n) }),
 		cli.Wide("LABELS", func(n writ.Node) string { return writ.LabelsText(n.Labels) }),
 		cli.Wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
@@ -252,7 +269,8 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 	)
 }
 
-// faultOf returns the first problem of a node: a datacenter that is away, its fault, stuck jobs, an almost full disk, or orphans.
+// faultOf returns the first problem of a node: a datacenter that is away, its fault, stuck jobs, an almost full disk,
+// or orphans.
 func faultOf(n writ.Node) string {
 	switch {
 	case n.Liveness == writ.LivenessUnknown:
@@ -299,7 +317,8 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	if err != nil {
 		return writ.Node{}, err
 	}
-	found := slices.DeleteFunc(slices.Clone(nodes), func(n writ.Node) bool { return n.Name != nameOrID && string(n.ID) != nameOrID })
+	found := slices.DeleteFunc(slices.Clone(nodes),
+		func(n writ.Node) bool { return n.Name != nameOrID && string(n.ID) != nameOrID })
 	switch len(found) {
 	case 1:
 		return found[0], nil
@@ -322,7 +341,8 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 // findRemoved finds a removed node by its name or id. If several have the name, it returns the one that joined last. If
 // there is none, it returns the error none.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})
+	nodes, err := c.Nodes(ctx,
+		api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})
 	if err != nil {
 		return writ.Node{}, err
 	}

@@ -24,7 +24,8 @@ func (n *nodeFlags) add(env *cli.Env, c *cobra.Command) {
 	c.ValidArgsFunction = env.Completion(cli.SuggestNodes)
 	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
-	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
+	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "",
+		"fingerprint of the node's key, SHA256:…, as the machine itself shows it")
 	n.reason.Add(c, "writ node show")
 }
 
@@ -72,9 +73,10 @@ func nodeAdmission(env *cli.Env, decision, short string) *cobra.Command {
 	var node nodeFlags
 	const print = "SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k"
 	c := &cobra.Command{
-		Use:     decision + " NODE [FINGERPRINT]",
-		Short:   short,
-		Example: "  writ node " + decision + " n1 " + print + "\n  writ node " + decision + " n1 --dc dc1 --fingerprint " + print,
+		Use:   decision + " NODE [FINGERPRINT]",
+		Short: short,
+		Example: "  writ node " + decision + " n1 " + print + "\n  writ node " + decision + " n1 --dc dc1 --fingerprint " +
+			print,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cli.AtLeast("NODE")(cmd, args); err != nil {
 				return err
@@ -104,14 +106,17 @@ func nodeAdmission(env *cli.Env, decision, short string) *cobra.Command {
 // check rejects an invalid fingerprint.
 func (n *nodeFlags) check() error {
 	if n.Fingerprint != "" && !identity.ValidFingerprint(n.Fingerprint) {
-		return writ.Errorf(writ.CodeUsage, "%q is not a fingerprint", n.Fingerprint).WithHint("it has the form SHA256: and 43 characters")
+		return writ.Errorf(writ.CodeUsage, "%q is not a fingerprint", n.Fingerprint).
+			WithHint("it has the form SHA256: and 43 characters")
 	}
 	return nil
 }
 
 // standsAs returns nil if the supervisor of a node has signed that the node has this admission. Only an approved node
 // has its name exclusively. A removed node has only the resources that it had before.
-func standsAs(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission) error {
+func standsAs(
+	ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission,
+) error {
 	stands, err := c.NodeStanding(ctx, roster, n)
 	switch code := writ.CodeOf(err); {
 	case err == nil && stands.Admission == admission:
@@ -151,7 +156,10 @@ func decideNode(ctx context.Context, env *cli.Env, name nodeFlags, fill func(*id
 }
 
 // decideAbout signs and submits a decision about a node, after it has checked that it is the node that the user means.
-func decideAbout(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
+func decideAbout(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags,
+	fill func(*identity.Statement),
+) error {
 	if err := isMeant(ctx, c, roster, n, name); err != nil {
 		return err
 	}
@@ -172,7 +180,10 @@ func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n w
 }
 
 // signAbout signs and submits a decision about a node.
-func signAbout(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
+func signAbout(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags,
+	fill func(*identity.Statement),
+) error {
 	statement := client.AboutNode(n)
 	statement.Reason = string(name.reason)
 	fill(&statement)
@@ -217,7 +228,8 @@ work to it.`,
 func labelChange(words []string) (identity.LabelChange, error) {
 	change := identity.LabelChange{Set: make(map[string]string)}
 	if len(words) > writ.MaxLabels {
-		return change, writ.Errorf(writ.CodeUsage, "%d labels are too many: a node has %d at the most", len(words), writ.MaxLabels)
+		return change, writ.Errorf(writ.CodeUsage, "%d labels are too many: a node has %d at the most", len(words),
+			writ.MaxLabels)
 	}
 	seen := make(map[string]bool)
 	for _, word := range words {

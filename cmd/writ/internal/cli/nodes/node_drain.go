@@ -33,7 +33,8 @@ draining already, the command signs nothing and only waits. Resources and open c
 		Args:    cli.Exactly("NODE"),
 		PreRunE: func(*cobra.Command, []string) error {
 			if timeout > 0 && !wait {
-				return writ.Errorf(writ.CodeUsage, "--timeout %s needs --wait", timeout).WithHint("use both, as in --wait --timeout 30m")
+				return writ.Errorf(writ.CodeUsage, "--timeout %s needs --wait", timeout).
+					WithHint("use both, as in --wait --timeout 30m")
 			}
 			return nil
 		},
@@ -44,7 +45,8 @@ draining already, the command signs nothing and only waits. Resources and open c
 	}
 	node.add(env, c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the node is drained")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: longest time to wait; the node continues to drain (exit code 6)")
+	c.Flags().DurationVar(&timeout, "timeout", 0,
+		"with --wait: longest time to wait; the node continues to drain (exit code 6)")
 	cli.InRange(c.Flags(), "timeout", &timeout, time.Millisecond, cli.Longest)
 	return c
 }
@@ -80,7 +82,8 @@ const maxResources = 20
 
 // noteResources lists the resources on a node with their fate, which becomes describes, and returns their number.
 func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, becomes string) (int, error) {
-	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})
+	resources, err := c.Resources(ctx,
+		api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})
 	if err != nil || len(resources) == 0 {
 		return 0, err
 	}
@@ -98,7 +101,8 @@ func noteResources(ctx context.Context, env *cli.Env, c *client.Client, n writ.N
 // noteOpen reports the open calls of a node, unless the text equals before, and returns the text. If the datacenter
 // does not answer, the next poll asks again.
 func noteOpen(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, before string) (string, error) {
-	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(n.Datacenter))}))
+	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx,
+		&api.ListQueuesParams{Datacenter: api.Given(string(n.Datacenter))}))
 	if err != nil {
 		if writ.AsError(err).Retryable() {
 			err = nil
@@ -143,7 +147,9 @@ func openText(q writ.QueueDepth, node string) string {
 const drainEvery = 2 * time.Second
 
 // awaitDrained waits until the supervisor of a node has signed that the node is drained.
-func awaitDrained(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration) error {
+func awaitDrained(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration,
+) error {
 	again := fmt.Sprintf("node %s continues to drain; to wait again: writ node drain %s --wait", n.Name, n.Name)
 	waiting, stop := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
@@ -191,9 +197,11 @@ func isDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n
 	case err != nil:
 		return false, err
 	case stands.Admission == writ.AdmissionRemoved:
-		return false, writ.Errorf(writ.CodeNotFound, "node %s was removed", n.Name).WithHint("`writ node show %s` shows the decision and its reason", n.Name)
+		return false, writ.Errorf(writ.CodeNotFound, "node %s was removed", n.Name).
+			WithHint("`writ node show %s` shows the decision and its reason", n.Name)
 	case stands.Admission != writ.AdmissionApproved:
-		return false, writ.Errorf(writ.CodeConflict, "node %s with the key %s is %s and has no work", n.Name, n.Key, stands.Admission).
+		return false, writ.Errorf(writ.CodeConflict, "node %s with the key %s is %s and has no work", n.Name, n.Key,
+			stands.Admission).
 			WithHint("`writ node list` shows the nodes of this name")
 	case stands.Scheduling == writ.SchedulingDrained || stands.Scheduling == writ.SchedulingDraining:
 		return stands.Scheduling == writ.SchedulingDrained, nil

@@ -23,7 +23,10 @@ type ending struct {
 
 var (
 	removing = ending{"remove", "remove node %s of %s permanently", "left there, with the names taken", false}
-	losing   = ending{identity.DecisionLost, "sign that node %s of %s is permanently lost", "stopped when the node hears of this, with the names free at once", true}
+	losing   = ending{
+		identity.DecisionLost, "sign that node %s of %s is permanently lost",
+		"stopped when the node hears of this, with the names free at once", true,
+	}
 )
 
 func nodeRemoveCommand(env *cli.Env) *cobra.Command {
@@ -82,16 +85,19 @@ func endNode(ctx context.Context, env *cli.Env, name nodeFlags, e ending, yes bo
 	if err := isMeant(ctx, c, roster, n, name); err != nil {
 		return err
 	}
-	if err := agreeToEnd(ctx, env, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name), e.resources, yes); err != nil {
+	if err := agreeToEnd(ctx, env, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name),
+		e.resources, yes); err != nil {
 		return err
 	}
 	var losses []why.Loss
 	if e.decision == identity.DecisionLost { // the decision deletes the resources
-		if losses, err = (why.LossFinder{Client: c, Node: n, Datacenter: roster.Datacenter(n.Datacenter).Name}).Present(ctx); err != nil {
+		if losses, err = (why.LossFinder{Client: c, Node: n, Datacenter: roster.Datacenter(n.Datacenter).Name}).Present(
+			ctx); err != nil {
 			env.Warn("cannot list the losses: %v", err)
 		}
 	}
-	if err := signAbout(ctx, env, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision }); err != nil {
+	if err := signAbout(ctx, env, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision }); err !=
+		nil {
 		return err
 	}
 	why.NoteLosses(env, n.Name, losses)
@@ -100,7 +106,9 @@ func endNode(ctx context.Context, env *cli.Env, name nodeFlags, e ending, yes bo
 
 // agreeToEnd shows the state of a node and its resources, as reported by the coordinator, and asks for confirmation. A
 // node that is not ready and has no resources needs no confirmation.
-func agreeToEnd(ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, what, resources string, yes bool) error {
+func agreeToEnd(
+	ctx context.Context, env *cli.Env, c *client.Client, n writ.Node, what, resources string, yes bool,
+) error {
 	ready := n.Liveness == writ.LivenessReady && n.Admission != writ.AdmissionRemoved
 	switch {
 	case ready:

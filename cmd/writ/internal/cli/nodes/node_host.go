@@ -54,7 +54,8 @@ func hostCommand(env *cli.Env, c *cobra.Command, view func(h writ.Host) terminal
 			return writ.Errorf(writ.CodeNotFound, "the node %s has not described its machine", n.Name).
 				WithHint("a node does so within a minute after its start; if this one does not, upgrade its runner and its supervisor")
 		}
-		return env.PrintList(view(*n.Host), n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
+		return env.PrintList(view(*n.Host),
+			n.Name+" has reported none: `writ node show "+n.Name+"` shows the report about its machine")
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)

@@ -50,7 +50,8 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the node, if several have one of this name")
 	flags.StringVar(&f.source, "source", "", "only lines of this source: runner, boot, kernel or the name of a service")
 	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
-	flags.StringVar(&f.since, "since", "", "only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	flags.StringVar(&f.since, "since", "",
+		"only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
 	cli.InRange(flags, "tail", &f.tail, 1, mostNodeLines)
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
@@ -128,7 +129,8 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 	for {
 		log, err := api.Answer[api.NodeLog](r.client.API.GetNodeLog(ctx, string(r.node.Datacenter), r.node.ID, &params))
 		if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-			return log, writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of node %s has an earlier version, which cannot request the log of a node", r.node.Name).
+			return log, writ.Errorf(writ.CodeVerbUnsupported,
+				"the supervisor of node %s has an earlier version, which cannot request the log of a node", r.node.Name).
 				WithHint("upgrade it; until then look on the machine itself")
 		}
 		if !r.follow || err != nil && !writ.AsError(err).Retryable() {
@@ -194,7 +196,8 @@ func (r *nodeLogReader) text(log api.NodeLog) string {
 			}
 			r.boot = l.Boot
 		}
-		fmt.Fprintf(&b, "%s %-8s %-5s %s\n", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), terminal.Clean(l.Source), strings.ToUpper(terminal.Clean(l.Level)), terminal.Clean(l.Text))
+		fmt.Fprintf(&b, "%s %-8s %-5s %s\n", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), terminal.Clean(l.Source),
+			strings.ToUpper(terminal.Clean(l.Level)), terminal.Clean(l.Text))
 	}
 	return b.String()
 }

@@ -34,7 +34,8 @@ func On(nodes map[writ.NodeID]writ.Node) []Orphan {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Orphan) int {
-		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.NodeName, b.NodeName), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.NodeName, b.NodeName),
+			cmp.Compare(a.Node, b.Node))
 	})
 	return all
 }
@@ -55,7 +56,8 @@ func Table(orphans []Orphan, datacenters map[writ.DatacenterID]string) terminal.
 		cli.Column("KIND", func(o Orphan) string { return o.Kind }),
 		cli.Column("NAME", func(o Orphan) string { return o.Name }),
 		cli.Wide("OF", func(o Orphan) string { return o.Of }),
-		cli.Whole(cli.Column("TO REMOVE IT", func(o Orphan) string { return removal(o.Orphan) })), // last because it may be long
+		cli.Whole(cli.Column("TO REMOVE IT",
+			func(o Orphan) string { return removal(o.Orphan) })), // last because it may be long
 	)
 }
 

@@ -34,7 +34,8 @@ func (p *planned) failed() error {
 	first := refused[0]
 	e := writ.Errorf(first.Error.Code, "%s would fail: %s", p.title(first.Seq), first.Error.Message)
 	if len(refused) > 1 {
-		e.Message = fmt.Sprintf("%s would fail, %s first: %s", cli.Count(len(refused), "call"), p.title(first.Seq), first.Error.Message)
+		e.Message = fmt.Sprintf("%s would fail, %s first: %s", cli.Count(len(refused), "call"), p.title(first.Seq),
+			first.Error.Message)
 	}
 	e.Hint = first.Error.Hint
 	exit := writ.ExitPlanUnplaced

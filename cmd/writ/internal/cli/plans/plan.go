@@ -137,7 +137,9 @@ func readAndPlan(ctx context.Context, env *cli.Env, path string, p *planFlags) (
 }
 
 // makePlan plans the script and requests a preview from its datacenter, if possible.
-func makePlan(ctx context.Context, env *cli.Env, c *client.Client, script client.Script, p *planFlags) (*planned, error) {
+func makePlan(
+	ctx context.Context, env *cli.Env, c *client.Client, script client.Script, p *planFlags,
+) (*planned, error) {
 	roster, unasked, err := rosterToPlan(ctx, env, c, p.offline)
 	if err != nil {
 		return nil, err
@@ -205,7 +207,9 @@ func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster
 }
 
 // rosterToPlan returns the roster for a plan, or nil, and the reason for not requesting a preview.
-func rosterToPlan(ctx context.Context, env *cli.Env, c *client.Client, offline bool) (roster *identity.Roster, unasked string, err error) {
+func rosterToPlan(
+	ctx context.Context, env *cli.Env, c *client.Client, offline bool,
+) (roster *identity.Roster, unasked string, err error) {
 	switch {
 	case c.Context.Cluster == "":
 		return nil, "no cluster is configured", nil
@@ -221,7 +225,10 @@ func rosterToPlan(ctx context.Context, env *cli.Env, c *client.Client, offline b
 }
 
 // orderToPlan returns the order that would be signed. Without a roster, some of its fields are unknown.
-func orderToPlan(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script, o *signing.OrderFlags, offline bool) (client.Order, error) {
+func orderToPlan(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script,
+	o *signing.OrderFlags, offline bool,
+) (client.Order, error) {
 	o.Planning, o.Offline = true, offline
 	if roster != nil && !(offline && o.Datacenter == signing.AnyDatacenter) {
 		return signing.Order(ctx, env, c, roster, script, o)

@@ -48,8 +48,8 @@ var marks = map[writ.Action]planMark{
 
 // actions lists all actions in the order of the summary.
 var actions = []writ.Action{
-	writ.ActionCreate, writ.ActionUpdate, writ.ActionAct, writ.ActionDelete, writ.ActionUnknown, writ.ActionUnchanged, writ.ActionRead,
-	writ.ActionRefused, writ.ActionUnreached,
+	writ.ActionCreate, writ.ActionUpdate, writ.ActionAct, writ.ActionDelete, writ.ActionUnknown, writ.ActionUnchanged,
+	writ.ActionRead, writ.ActionRefused, writ.ActionUnreached,
 }
 
 // String formats the whole plan.
@@ -130,15 +130,19 @@ func (t *planText) call(i, width int) {
 	pad := strings.Repeat(" ", max(width-utf8.RuneCountInString(title), 0))
 	where := ""
 	if preview.NodeName != "" {
-		where = "  on " + runview.NodeName(writ.Call{NodeName: preview.NodeName, Driver: preview.Driver, Simulated: preview.Simulated})
+		where = "  on " +
+			runview.NodeName(writ.Call{NodeName: preview.NodeName, Driver: preview.Driver, Simulated: preview.Simulated})
 	}
 	if action == writ.ActionUnchanged || action == writ.ActionRead || action == writ.ActionUnreached {
 		title = t.Paint(terminal.Dim, title)
 	}
-	t.line("%s %s%s%s", t.Paint(m.tone, m.symbol), title, pad, t.Paint(terminal.Dim, terminal.Clean(where+"  "+c.Position)))
+	t.line("%s %s%s%s", t.Paint(m.tone, m.symbol), title, pad,
+		t.Paint(terminal.Dim, terminal.Clean(where+"  "+c.Position)))
 	t.why(&preview)
 	t.fields(c, &preview)
-	final := slices.Contains([]writ.Action{writ.ActionUnchanged, writ.ActionRead, writ.ActionUnreached, writ.ActionRefused}, action)
+	final := slices.Contains([]writ.Action{
+		writ.ActionUnchanged, writ.ActionRead, writ.ActionUnreached, writ.ActionRefused,
+	}, action)
 	if t.wide || len(preview.Fields) == 0 && !final {
 		t.arguments(c)
 	}
@@ -151,7 +155,8 @@ func (t *planText) why(p *writ.PreviewedCall) {
 	}
 	switch {
 	case p.Error != nil:
-		t.line("      %s %s", t.Paint(terminal.Bad, terminal.Clean(string(p.Error.Code)+":")), terminal.Clean(p.Error.Message))
+		t.line("      %s %s", t.Paint(terminal.Bad, terminal.Clean(string(p.Error.Code)+":")),
+			terminal.Clean(p.Error.Message))
 		if p.Error.Hint != "" {
 			t.line("      %s", terminal.Clean(p.Error.Hint))
 		}
@@ -298,7 +303,8 @@ func (t *planText) end() {
 	case t.Denied != nil && t.comment: // the key of a CI job that plans should have no other role
 		t.line("%s a person or job that may submit types: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	case t.Denied != nil:
-		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Denied.Message))
+		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"),
+			terminal.Clean(t.Denied.Message))
 		t.line("      %s", terminal.Clean(t.Denied.Hint))
 		t.line("      a person with that role types: %s", terminal.Clean(t.Next))
 	default:
@@ -312,7 +318,8 @@ func (t *planText) destroys() {
 	case t.MoreTargets && targets == "":
 		t.line("\ndestroys targets that are unknown before it runs: name them with --destructive=KIND/NAME,KIND/PREFIX*")
 	case t.MoreTargets:
-		t.line("\ndestroys %s, and more that are unknown before it runs: name them with --destructive=KIND/NAME,KIND/PREFIX*", targets)
+		t.line("\ndestroys %s, and more that are unknown before it runs: name them with --destructive=KIND/NAME,KIND/PREFIX*",
+			targets)
 	case targets != "":
 		t.line("\ndestroys %s", targets)
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 func deploymentCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("deployment", "Show deployments, which own the resources of their scripts", deploymentListCommand(env), deploymentShowCommand(env))
+	return cli.Family("deployment", "Show deployments, which own the resources of their scripts",
+		deploymentListCommand(env), deploymentShowCommand(env))
 }
 
 func deploymentListCommand(env *cli.Env) *cobra.Command {
@@ -49,7 +50,8 @@ func deploymentShowCommand(env *cli.Env) *cobra.Command {
 		Example: "  writ deployment show web",
 		Args:    cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, where, err := deployments(cmd.Context(), env, api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
+			all, where, err := deployments(cmd.Context(), env,
+				api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
 			if err != nil {
 				return err
 			}
@@ -57,9 +59,12 @@ func deploymentShowCommand(env *cli.Env) *cobra.Command {
 			case 0:
 				return noDeployment(cmd.Context(), env, args[0], datacenter)
 			case 1:
-				return env.Print(terminal.View{Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) }})
+				return env.Print(terminal.View{
+					Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) },
+				})
 			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).WithHint("add --project or --dc")
+				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).
+					WithHint("add --project or --dc")
 			}
 		},
 	}
@@ -76,11 +81,14 @@ func noDeployment(ctx context.Context, env *cli.Env, name, datacenter string) er
 		return err
 	}
 	return writ.Errorf(writ.CodeNotFound, "no deployment %s owns a resource", name).
-		WithHint("%s", meant.Among(name, all, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows which do"))
+		WithHint("%s",
+			meant.Among(name, all, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows which do"))
 }
 
 // deployments lists all deployments that params select, and maps the ids of datacenters to names.
-func deployments(ctx context.Context, env *cli.Env, params api.ListDeploymentsParams) ([]api.Deployment, map[writ.DatacenterID]string, error) {
+func deployments(
+	ctx context.Context, env *cli.Env, params api.ListDeploymentsParams,
+) ([]api.Deployment, map[writ.DatacenterID]string, error) {
 	c, err := env.Client()
 	if err != nil {
 		return nil, nil, err
@@ -131,13 +139,15 @@ func newestRun(d api.Deployment) api.Run {
 
 func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName), cli.Count(d.Resources, "resource"),
+	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName),
+		cli.Count(d.Resources, "resource"),
 		terminal.Clean(datacenters[d.Datacenter]))
 	if d.Revision > 0 {
 		fmt.Fprintf(&b, "  revision: %d\n", d.Revision)
 	}
 	if d.Run != nil {
-		fmt.Fprintf(&b, "  newest run: %s, %s, %s, signed by %s %s ago\n", d.Run.ID, d.Run.State, terminal.Clean(d.Run.Script),
+		fmt.Fprintf(&b, "  newest run: %s, %s, %s, signed by %s %s ago\n", d.Run.ID, d.Run.State,
+			terminal.Clean(d.Run.Script),
 			terminal.Clean(d.Run.Signer), cli.Age(d.Run.Created))
 		if d.Run.Reason != "" {
 			fmt.Fprintf(&b, "    %s\n", terminal.Clean(d.Run.Reason))
@@ -145,7 +155,8 @@ func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) 
 	} else {
 		b.WriteString("  the coordinator has deleted all of its runs\n")
 	}
-	where := fmt.Sprintf("--project %s --dc %s --deployment %s", terminal.Clean(d.ProjectName), terminal.Clean(datacenters[d.Datacenter]), terminal.Clean(d.Name))
+	where := fmt.Sprintf("--project %s --dc %s --deployment %s", terminal.Clean(d.ProjectName),
+		terminal.Clean(datacenters[d.Datacenter]), terminal.Clean(d.Name))
 	fmt.Fprintf(&b, "  its resources: writ resource list %s\n  its runs: writ run list %s\n", where, where)
 	return b.String()
 }

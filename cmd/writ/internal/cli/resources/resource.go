@@ -21,7 +21,8 @@ import (
 )
 
 func resourceCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("resource", "Show the resources that scripts have made", resourceListCommand(env), resourceShowCommand(env))
+	return cli.Family("resource", "Show the resources that scripts have made", resourceListCommand(env),
+		resourceShowCommand(env))
 }
 
 func resourceListCommand(env *cli.Env) *cobra.Command {
@@ -51,7 +52,8 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 				return kind != "" && o.Module != kind || node != "" && o.Node != id
 			})
 			if orphaned {
-				return env.PrintList(orphan.Table(orphans, where.datacenters), cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
+				return env.PrintList(orphan.Table(orphans, where.datacenters),
+					cli.UnlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
 			}
 			resources, err := c.Resources(cmd.Context(), api.ListResourcesParams{
 				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter),
@@ -61,15 +63,18 @@ func resourceListCommand(env *cli.Env) *cobra.Command {
 				return err
 			}
 			if drifted {
-				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
+				resources = slices.DeleteFunc(resources,
+					func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
-			return env.PrintList(resourceTable(resources, orphans, where), cli.UnlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
+			return env.PrintList(resourceTable(resources, orphans, where),
+				cli.UnlessSelected(cmd, "no resources: `writ submit` runs a script that makes the first"))
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&kind, "kind", "", "only resources of this kind")
 	f.BoolVar(&drifted, "drifted", false, "only resources that differ from their request")
-	f.BoolVar(&orphaned, "orphans", false, "instead of resources, objects on the nodes that belong to none, and how to remove them")
+	f.BoolVar(&orphaned, "orphans", false,
+		"instead of resources, objects on the nodes that belong to none, and how to remove them")
 	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
@@ -159,7 +164,8 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, name, ok := strings.Cut(args[0], "/")
 			if !ok {
-				return writ.Errorf(writ.CodeUsage, "%q names no resource", args[0]).WithHint("write kind and name, as machine/web-0")
+				return writ.Errorf(writ.CodeUsage, "%q names no resource", args[0]).
+					WithHint("write kind and name, as machine/web-0")
 			}
 			if !slices.Contains(resourceKinds, kind) {
 				return cli.NotPossible("KIND/NAME", kind, resourceKinds)
@@ -183,10 +189,13 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 				return noResource(cmd.Context(), env, c, writ.ResourceKind(kind), name, hint, orphan.On(where.nodes))
 			case 1:
 			default:
-				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("add --project or --dc")
+				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).
+					WithHint("add --project or --dc")
 			}
 			orphans := orphan.Of(orphan.On(where.nodes), all[0].ResourceID)
-			return env.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
+			return env.Print(terminal.View{
+				Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) },
+			})
 		},
 	}
 	c.ValidArgsFunction = env.Completion(cli.SuggestResources)
@@ -197,7 +206,10 @@ func resourceShowCommand(env *cli.Env) *cobra.Command {
 
 // noResource returns the error for an unknown resource. It mentions orphans that were created for a resource of that
 // name.
-func noResource(ctx context.Context, env *cli.Env, c *client.Client, kind writ.ResourceKind, name, hint string, orphans []orphan.Orphan) error {
+func noResource(
+	ctx context.Context, env *cli.Env, c *client.Client, kind writ.ResourceKind, name, hint string,
+	orphans []orphan.Orphan,
+) error {
 	err := writ.Errorf(writ.CodeNotFound, "unknown %s %s", kind, name).WithHint("%s", hint)
 	projects, unknown := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
 	if unknown != nil {
@@ -211,19 +223,22 @@ func noResource(ctx context.Context, env *cli.Env, c *client.Client, kind writ.R
 	}
 	var left []string
 	for _, o := range orphan.Of(orphans, named...) {
-		left = append(left, fmt.Sprintf("the %s %s on %s", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.NodeName)))
+		left = append(left,
+			fmt.Sprintf("the %s %s on %s", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.NodeName)))
 	}
 	if len(left) == 0 {
 		return err
 	}
-	return writ.Errorf(writ.CodeNotFound, "unknown %s %s, but objects of one with that name are left: %s", kind, name, strings.Join(left, ", ")).
+	return writ.Errorf(writ.CodeNotFound, "unknown %s %s, but objects of one with that name are left: %s", kind, name,
+		strings.Join(left, ", ")).
 		WithHint("`writ resource list --orphans` shows how to remove them")
 }
 
 // resourceText formats a resource, with the other objects that were created for it.
 func resourceText(r writ.Resource, orphans []orphan.Orphan, where locations) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node), where.datacenters[r.Datacenter],
+	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node),
+		where.datacenters[r.Datacenter],
 		terminal.Clean(cli.DriverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
 	if r.State != "" {
 		stands := "it is " + terminal.Clean(r.State)
@@ -289,7 +304,8 @@ type resourcePage struct {
 }
 
 func resourceTable(resources []writ.Resource, orphans []orphan.Orphan, where locations) terminal.View {
-	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
+	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources,
+		func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
 		cli.Column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
 		cli.Column("NAME", func(r writ.Resource) string { return r.Name }),
 		cli.Column("STATE", where.state),

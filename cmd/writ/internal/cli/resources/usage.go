@@ -34,17 +34,21 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
-				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
+				return writ.Errorf(writ.CodeUsage, "usage is not added up by %q", by).
+					WithHint("use --by %s, %s or %s", byResource, byProject, byTenant)
 			}
 			c, err := env.Client()
 			if err != nil {
 				return err
 			}
 			if ofNodes {
-				return printOnline(cmd.Context(), env, c, month, datacenter, cli.UnlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
+				return printOnline(cmd.Context(), env, c, month, datacenter,
+					cli.UnlessSelected(cmd,
+						"no time online is counted this month: a node has some a minute after it began. `writ node list` shows the nodes"))
 			}
 			params := api.ListUsageParams{
-				Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
+				Project: api.Given(env.Flags.Project), Datacenter: api.Given(datacenter), Month: api.Given(month),
+				Limit: api.Given(client.PageSize),
 			}
 			usage, err := client.All(func(cursor string) ([]api.Usage, string, error) {
 				params.Cursor = api.Given(cursor)
@@ -57,7 +61,8 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			if tenant != "" {
 				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
 			}
-			none := cli.UnlessSelected(cmd, "no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
+			none := cli.UnlessSelected(cmd,
+				"no usage is counted this month: it begins when a resource is made, and is shown five minutes later. Simulated resources use nothing. `writ resource list` shows the resources")
 			if by != byResource {
 				return printUsageBy(env, usage, by, none)
 			}
@@ -129,7 +134,8 @@ func printOnline(ctx context.Context, env *cli.Env, c *client.Client, month, dat
 	for _, n := range nodes {
 		for _, o := range n.Online {
 			if month == "" || o.Month == month {
-				all = append(all, nodeMonth{n.Name, n.ID, datacenters[n.Datacenter], n.Liveness, n.Restarts, o, silentAfter(roster, n.Datacenter)})
+				all = append(all,
+					nodeMonth{n.Name, n.ID, datacenters[n.Datacenter], n.Liveness, n.Restarts, o, silentAfter(roster, n.Datacenter)})
 			}
 		}
 	}
@@ -161,7 +167,8 @@ func silentAfter(roster *identity.Roster, datacenter writ.DatacenterID) float64 
 }
 
 func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) terminal.View {
-	return terminal.List(api.UsagePage{Items: usage}, usage, func(u api.Usage) string { return string(u.Kind) + "/" + u.Name },
+	return terminal.List(api.UsagePage{Items: usage}, usage,
+		func(u api.Usage) string { return string(u.Kind) + "/" + u.Name },
 		cli.Wide("TENANT", func(u api.Usage) string { return u.Tenant }),
 		cli.Column("PROJECT", func(u api.Usage) string {
 			if u.ProjectName == "" {
@@ -173,7 +180,8 @@ func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) ter
 		cli.Column("NAME", func(u api.Usage) string { return u.Name }),
 		cli.Column("DATACENTER", func(u api.Usage) string { return datacenters[u.Datacenter] }),
 		amount("CPU HOURS", "cpu_seconds", func(u api.Usage) int64 { return u.CPUSeconds }, hour, "%.2f"),
-		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u api.Usage) int64 { return u.MemoryMibSeconds }, hour*1024, "%.2f"),
+		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u api.Usage) int64 { return u.MemoryMibSeconds }, hour*1024,
+			"%.2f"),
 		amount("DISK GIB HOURS", "disk_gib_seconds", func(u api.Usage) int64 { return u.DiskGibSeconds }, hour, "%.2f"),
 		amount("RECEIVED GIB", "received", func(u api.Usage) int64 { return u.Received }, gib, "%.3f"),
 		amount("SENT GIB", "sent", func(u api.Usage) int64 { return u.Sent }, gib, "%.3f"),
@@ -217,7 +225,8 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 		}
 		sum.Resources++
 		sum.Used = sum.Plus(writ.Used{
-			CPUSeconds: u.CPUSeconds, MemoryMiBSeconds: u.MemoryMibSeconds, DiskGiBSeconds: u.DiskGibSeconds, Received: u.Received, Sent: u.Sent,
+			CPUSeconds: u.CPUSeconds, MemoryMiBSeconds: u.MemoryMibSeconds, DiskGiBSeconds: u.DiskGibSeconds,
+			Received: u.Received, Sent: u.Sent,
 		})
 	}
 	all := make([]usageSum, 0, len(sums))
@@ -231,15 +240,18 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 func printUsageBy(env *cli.Env, usage []api.Usage, by, none string) error {
 	columns := []terminal.Column[usageSum]{cli.Column("TENANT", func(u usageSum) string { return u.Tenant })}
 	if by == byProject {
-		columns = append(columns, cli.Column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
+		columns = append(columns,
+			cli.Column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
 	}
 	columns = append(columns,
 		cli.Column("RESOURCES", func(u usageSum) string { return fmt.Sprint(u.Resources) }),
 		amount("CPU HOURS", "cpu_seconds", func(u usageSum) int64 { return u.CPUSeconds }, hour, "%.2f"),
-		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u usageSum) int64 { return u.MemoryMiBSeconds }, hour*1024, "%.2f"),
+		amount("MEMORY GIB HOURS", "memory_mib_seconds", func(u usageSum) int64 { return u.MemoryMiBSeconds }, hour*1024,
+			"%.2f"),
 		amount("DISK GIB HOURS", "disk_gib_seconds", func(u usageSum) int64 { return u.DiskGiBSeconds }, hour, "%.2f"),
 		amount("RECEIVED GIB", "received", func(u usageSum) int64 { return u.Received }, gib, "%.3f"),
 		amount("SENT GIB", "sent", func(u usageSum) int64 { return u.Sent }, gib, "%.3f"))
 	all := sumUsage(usage, by)
-	return env.PrintList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...), none)
+	return env.PrintList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) },
+		columns...), none)
 }

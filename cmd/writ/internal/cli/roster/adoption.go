@@ -41,8 +41,8 @@ type amendment struct {
 	before string // true in datacenters without it: "still accepts signatures of bob"
 }
 
-// showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the roster had the change
-// already, the command signed no version.
+// showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the
+// roster had the change already, the command signed no version.
 func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 	if !roster.Signed {
 		env.Note("unchanged: version %d of the roster has this already: %s", roster.Version, m.change)
@@ -53,7 +53,9 @@ func showSigned(env *cli.Env, roster client.Amended, m amendment) {
 
 // awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of
 // the change. It skips the datacenters in but: they are new and have no earlier roster.
-func awaitAdoption(ctx context.Context, env *cli.Env, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string) error {
+func awaitAdoption(
+	ctx context.Context, env *cli.Env, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string,
+) error {
 	roster := amended.Roster
 	var ids []writ.DatacenterID
 	var names []string
@@ -96,7 +98,8 @@ func showProved(env *cli.Env, roster *identity.Roster, m amendment, proof string
 // unproved returns the text for a command that ends before all datacenters have signed. missing describes these
 // datacenters.
 func (m amendment) unproved(roster *identity.Roster, missing []string) string {
-	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version, m.change, strings.Join(missing, "; "))
+	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version,
+		m.change, strings.Join(missing, "; "))
 	if m.before != "" {
 		text += "\nuntil a datacenter has it, it " + m.before
 	}

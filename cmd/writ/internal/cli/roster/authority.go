@@ -20,7 +20,8 @@ import (
 const certificateLife = time.Hour
 
 func authorityCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("ca", "Manage the authorities for SSH certificates", authorityListCommand(env), authorityAddCommand(env), authorityRemoveCommand(env))
+	return cli.Family("ca", "Manage the authorities for SSH certificates", authorityListCommand(env),
+		authorityAddCommand(env), authorityRemoveCommand(env))
 }
 
 // authorityView is an authority as recorded in the roster.
@@ -48,7 +49,10 @@ func (v authorityView) users() string {
 func authoritiesOf(r *identity.Roster) []authorityView {
 	views := []authorityView{}
 	for _, a := range r.Authorities {
-		views = append(views, authorityView{a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, cli.Lifetime(a.MaxLife()), a.Expires})
+		views = append(views,
+			authorityView{
+				a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, cli.Lifetime(a.MaxLife()), a.Expires,
+			})
 	}
 	return views
 }
@@ -146,8 +150,10 @@ a certificate, and it can sign no roster.`,
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "public key of the authority: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&users, "user", nil, "machine of the roster for which it may make certificates (repeatable)")
-	f.StringArrayVar(&keyIDs, "key-id", nil, "key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
-	f.DurationVar(&life, "max-lifetime", 0, "how long a certificate may be valid in all, 24h at most; 1h for a new authority")
+	f.StringArrayVar(&keyIDs, "key-id", nil,
+		"key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
+	f.DurationVar(&life, "max-lifetime", 0,
+		"how long a certificate may be valid in all, 24h at most; 1h for a new authority")
 	cli.InRange(f, "max-lifetime", &life, time.Minute, identity.MaxCertificateLife)
 	f.DurationVar(&valid, "valid", 0, "how long its certificates count from now on; for ever if not given")
 	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
@@ -180,7 +186,8 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 			if revoke {
 				state = identity.Revoked
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveAuthority(next, args[0], state) })
+			roster, err := c.Amend(cmd.Context(),
+				func(next *identity.Roster) error { return client.RemoveAuthority(next, args[0], state) })
 			if err != nil {
 				return err
 			}
@@ -191,7 +198,8 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
 	}
-	c.Flags().BoolVar(&revoke, "revoke", false, "also cancel the open runs that its certificates signed: its key may be in wrong hands")
+	c.Flags().BoolVar(&revoke, "revoke", false,
+		"also cancel the open runs that its certificates signed: its key may be in wrong hands")
 	adopt.add(c)
 	return c
 }
@@ -204,7 +212,8 @@ func showAuthority(env *cli.Env, r client.Amended, name string) (amendment, erro
 	if v.State != identity.Active {
 		m = amendment{
 			change: fmt.Sprintf("the authority %s is %s", name, v.State),
-			effect: "signatures by its certificates are rejected from now on", before: "still accepts signatures by certificates of " + name,
+			effect: "signatures by its certificates are rejected from now on",
+			before: "still accepts signatures by certificates of " + name,
 		}
 	}
 	showSigned(env, r, m)

@@ -14,6 +14,8 @@ import (
 func Commands(env *cli.Env) []*cobra.Command {
 	return slices.Concat(
 		cli.InGroup(cli.Administration, initCommand(env)),
-		cli.InGroup(cli.Administration, env.ClientCommands(whoamiCommand(env), coordinatorCommand(env), datacenterCommand(env), pkiCommand(env), userCommand(env), authorityCommand(env), projectCommand(env), rosterCommand(env))...),
+		cli.InGroup(cli.Administration,
+			env.ClientCommands(whoamiCommand(env), coordinatorCommand(env), datacenterCommand(env), pkiCommand(env),
+				userCommand(env), authorityCommand(env), projectCommand(env), rosterCommand(env))...),
 	)
 }

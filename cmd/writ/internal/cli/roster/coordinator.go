@@ -18,7 +18,8 @@ import (
 )
 
 func coordinatorCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("coordinator", "Manage the coordinators of the roster and their addresses", coordinatorListCommand(env), coordinatorAddCommand(env), coordinatorRemoveCommand(env))
+	return cli.Family("coordinator", "Manage the coordinators of the roster and their addresses",
+		coordinatorListCommand(env), coordinatorAddCommand(env), coordinatorRemoveCommand(env))
 }
 
 // coordinatorView is a coordinator as recorded in the roster.
@@ -82,7 +83,8 @@ again with --listen and the address.`,
 			}
 			added := roster.Coordinators.At(addresses[0])
 			if added == nil {
-				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0]).
+				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it",
+					addresses[0]).
 					WithHint("`writ coordinator list` shows its coordinators; then repeat the command")
 			}
 			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
@@ -96,7 +98,8 @@ again with --listen and the address.`,
 			}
 			err = awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 			if u, wrong := url.Parse(addresses[0]); wrong == nil {
-				env.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  %s", data, coordinatorStart(data, u))
+				env.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  %s", data,
+					coordinatorStart(data, u))
 			}
 			return err
 		},
@@ -109,15 +112,19 @@ again with --listen and the address.`,
 }
 
 // addCoordinator creates the key of a coordinator and signs a roster that includes it.
-func addCoordinator(env *cli.Env, cmd *cobra.Command, name, data string, addresses []string) (*client.Client, client.Amended, error) {
+func addCoordinator(
+	env *cli.Env, cmd *cobra.Command, name, data string, addresses []string,
+) (*client.Client, client.Amended, error) {
 	if err := checkNewName("coordinator", name); err != nil {
 		return nil, client.Amended{}, err
 	}
 	switch {
 	case data == "":
-		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--data is missing").WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--data is missing").
+			WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
 	case len(addresses) == 0:
-		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--url is missing").WithHint("it is where others reach the coordinator, like https://10.0.0.6:7440")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--url is missing").
+			WithHint("it is where others reach the coordinator, like https://10.0.0.6:7440")
 	}
 	for i, address := range addresses {
 		u, err := transport.Address("coordinator", address)
@@ -142,11 +149,13 @@ func addCoordinator(env *cli.Env, cmd *cobra.Command, name, data string, address
 	}
 	kept, err := config.FindRosters(data)
 	if err == nil && kept.Cluster != before.Cluster {
-		return nil, client.Amended{}, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).WithHint("use another --data")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).
+			WithHint("use another --data")
 	}
 	key, err := daemon.CoordinatorKey(data)
 	if err != nil {
-		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).WithHint("--data names a directory that you can write to")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).
+			WithHint("--data names a directory that you can write to")
 	}
 	roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
 		return client.AddCoordinator(next, name, daemon.PublicKey(key), addresses)
@@ -159,7 +168,8 @@ func addCoordinator(env *cli.Env, cmd *cobra.Command, name, data string, address
 		_, err = config.RostersIn(data, roster.Cluster).Add(all...)
 	}
 	if err != nil {
-		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "the roster has the coordinator, and the rosters cannot be put into %s: %v", data, err).
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage,
+			"the roster has the coordinator, and the rosters cannot be put into %s: %v", data, err).
 			WithHint("do it again with a directory that you can write to")
 	}
 	return c, roster, nil
@@ -183,7 +193,8 @@ keep events for it until then. The only one cannot be removed: no command would 
 			if gone := before.Coordinators.Named(args[0]); gone != nil {
 				c.Avoid(gone)
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
+			roster, err := c.Amend(cmd.Context(),
+				func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
 			if err != nil {
 				return err
 			}

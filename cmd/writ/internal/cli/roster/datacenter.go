@@ -26,7 +26,8 @@ import (
 const askEvery = time.Second
 
 func datacenterCommand(env *cli.Env) *cobra.Command {
-	c := cli.Family("dc", "Look at datacenters, add them and change their settings", datacenterListCommand(env), datacenterShowCommand(env), datacenterAddCommand(env), datacenterSetCommand(env))
+	c := cli.Family("dc", "Look at datacenters, add them and change their settings", datacenterListCommand(env),
+		datacenterShowCommand(env), datacenterAddCommand(env), datacenterSetCommand(env))
 	c.Aliases = []string{"datacenter"}
 	return c
 }
@@ -126,7 +127,8 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 		return err
 	}
 	if d.Region == "" {
-		return writ.Errorf(writ.CodeUsage, "--region is missing").WithHint("name the group of datacenters that it belongs to, for example --region europe; scripts can be submitted to a region")
+		return writ.Errorf(writ.CodeUsage, "--region is missing").
+			WithHint("name the group of datacenters that it belongs to, for example --region europe; scripts can be submitted to a region")
 	}
 	if err := checkNewName("region", d.Region); err != nil {
 		return err
@@ -139,10 +141,12 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 		return err
 	}
 	if have := before.Datacenters.Named(d.Name); have != nil {
-		return writ.Errorf(writ.CodeConflict, "version %d of the roster has a datacenter %s already; its supervisor has the key %s",
+		return writ.Errorf(writ.CodeConflict,
+			"version %d of the roster has a datacenter %s already; its supervisor has the key %s",
 			before.Version, d.Name, identity.Fingerprint(have.SupervisorKey)).
 			WithHint("if its supervisor does not run yet, start it: writ supervisor --data DIR --dc %s --coordinator %s --redis URL, where DIR "+
-				"holds its key; `writ dc list` shows whether it is connected, `writ dc set` changes it", d.Name, c.Context.Servers[0])
+				"holds its key; `writ dc list` shows whether it is connected, `writ dc set` changes it", d.Name,
+				c.Context.Servers[0])
 	}
 	by, err := c.Person(ctx, before) // report a missing key before the wait
 	if err != nil {
@@ -177,7 +181,9 @@ func addDatacenter(ctx context.Context, env *cli.Env, d newDatacenter) error {
 
 // supervisorKey returns the key of the new datacenter's supervisor: from a file, or from its registration with a new
 // token.
-func supervisorKey(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, d newDatacenter) (ed25519.PublicKey, error) {
+func supervisorKey(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, d newDatacenter,
+) (ed25519.PublicKey, error) {
 	if d.keyFile != "" {
 		return supervisorKeyFile(env, d.keyFile)
 	}
@@ -221,9 +227,11 @@ func handOutToken(env *cli.Env, c *client.Client, token identity.Token, d newDat
 		join = "WRIT_JOIN=@" + d.tokenFile
 	}
 	// Shown even with --quiet, because the user needs it to continue.
-	_, err := fmt.Fprintf(env.Err, "Start the supervisor of %s:\n\n  %s %s\n\n", d.Name, join, supervisorCommand(d.Name, c.Context.Servers[0]))
+	_, err := fmt.Fprintf(env.Err, "Start the supervisor of %s:\n\n  %s %s\n\n", d.Name, join,
+		supervisorCommand(d.Name, c.Context.Servers[0]))
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "the token cannot be shown: %v", err).WithHint("--token-file FILE writes it to a file; nothing was changed")
+		return writ.Errorf(writ.CodeUsage, "the token cannot be shown: %v", err).
+			WithHint("--token-file FILE writes it to a file; nothing was changed")
 	}
 	env.Note("… waiting until it registers (at most %s)", d.wait)
 	return nil

@@ -42,7 +42,8 @@ func datacenterShowCommand(env *cli.Env) *cobra.Command {
 			}
 			silence := d.NodeSilence()
 			return env.Print(terminal.Record(datacenterView{
-				d.Datacenter, identity.Fingerprint(d.SupervisorKey), d.Enabled, d.ManualApproval, silence.Silent.Seconds(), silence.Lost.Seconds(),
+				d.Datacenter, identity.Fingerprint(d.SupervisorKey), d.Enabled, d.ManualApproval, silence.Silent.Seconds(),
+				silence.Lost.Seconds(),
 			}, d.Name,
 				terminal.Field{Title: "datacenter", Value: d.Name},
 				terminal.Field{Title: "id", Value: string(d.ID)},
@@ -98,11 +99,15 @@ links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and
 			if err != nil {
 				return err
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.SetDatacenter(next, args[0], settings) })
+			roster, err := c.Amend(cmd.Context(),
+				func(next *identity.Roster) error { return client.SetDatacenter(next, args[0], settings) })
 			if err != nil {
 				return err
 			}
-			m := amendment{change: fmt.Sprintf("in %s %s", args[0], settingsText(roster.Datacenters.Named(args[0]))), before: "goes by its earlier settings"}
+			m := amendment{
+				change: fmt.Sprintf("in %s %s", args[0], settingsText(roster.Datacenters.Named(args[0]))),
+				before: "goes by its earlier settings",
+			}
 			showSigned(env, roster, m)
 			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},

@@ -151,7 +151,8 @@ func writeFounding(data, name string, coordinator *url.URL, key *client.Key) (fo
 	}
 	file := &config.File{Path: filepath.Join(data, clientFile), Current: client.DefaultProject}
 	err = file.Put(config.Context{
-		Name: client.DefaultProject, Servers: []string{identity.CoordinatorURL(coordinator.String())}, Cluster: roster.Cluster, Anchor: anchor.String(), Project: client.DefaultProject, Key: key.Spec,
+		Name: client.DefaultProject, Servers: []string{identity.CoordinatorURL(coordinator.String())},
+		Cluster: roster.Cluster, Anchor: anchor.String(), Project: client.DefaultProject, Key: key.Spec,
 	})
 	if err := errors.Join(err, file.Save()); err != nil {
 		return founding{}, err
@@ -168,7 +169,9 @@ func firstCoordinator(data string, u *url.URL) ([]identity.Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []identity.Coordinator{{ID: writ.NewUUID(), Name: "coord1", Key: daemon.PublicKey(key), URLs: []string{identity.CoordinatorURL(u.String())}}}, nil
+	return []identity.Coordinator{
+		{ID: writ.NewUUID(), Name: "coord1", Key: daemon.PublicKey(key), URLs: []string{identity.CoordinatorURL(u.String())}},
+	}, nil
 }
 
 func showFounding(env *cli.Env, data string, coordinator *url.URL, f founding) error {

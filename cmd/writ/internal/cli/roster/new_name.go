@@ -10,7 +10,8 @@ func checkNewName(what, name string) error {
 		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s", name, what).
 			WithHint("use 1 to 63 lower-case letters, digits and hyphens, like web-1")
 	case writ.ValidUUID(name):
-		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s: it has the form of an id", name, what).WithHint("use a name like web-1")
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s: it has the form of an id", name, what).
+			WithHint("use a name like web-1")
 	}
 	return nil
 }

@@ -42,11 +42,13 @@ The owners report this about themselves. Clients trust only the roster.`,
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.CertificateList](c.API.ListCertificates(cmd.Context(), &api.ListCertificatesParams{Datacenter: api.Given(datacenter)}))
+			list, err := api.Answer[api.CertificateList](c.API.ListCertificates(cmd.Context(),
+				&api.ListCertificatesParams{Datacenter: api.Given(datacenter)}))
 			if err != nil {
 				return err
 			}
-			asked, err := cli.Answered(env, list.Items, func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
+			asked, err := cli.Answered(env, list.Items,
+				func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
 			if err != nil {
 				return err
 			}
@@ -55,7 +57,8 @@ The owners report this about themselves. Clients trust only the roster.`,
 				for _, one := range owner.Certificates {
 					all = append(all, shownCertificate{owner.Name, one})
 					if left := time.Until(one.Until); left < warnBefore {
-						env.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner", owner.Name, one.Of, cli.Clock(one.Until))
+						env.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner",
+							owner.Name, one.Of, cli.Clock(one.Until))
 					}
 				}
 			}
@@ -68,7 +71,9 @@ The owners report this about themselves. Clients trust only the roster.`,
 				cli.Wide("AUTHORITY SINCE", func(c shownCertificate) string { return cli.Clock(c.Authority) }),
 				cli.Wide("ENDED BEFORE", func(c shownCertificate) string { return cli.Clock(c.Floor) }),
 				cli.Wide("NAME", func(c shownCertificate) string { return c.Name }),
-			), cli.UnlessSelected(cmd, "no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
+			),
+				cli.UnlessSelected(cmd,
+					"no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only certificates of this datacenter")
@@ -93,7 +98,10 @@ roster. A node remembers which certificates count no more, also after a restart.
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.DecideIn(cmd.Context(), env, datacenter, func(dc *identity.Datacenter) identity.Statement {
-				return identity.Statement{Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: string(reason)}
+				return identity.Statement{
+					Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate,
+					Reason: string(reason),
+				}
 			})
 		},
 	}

@@ -16,8 +16,8 @@ import (
 // maxKeyFile limits a file with a public key, in bytes.
 const maxKeyFile = 64 << 10
 
-// publicKey reads the public key of a person, machine or authority from a file, or from s itself. It returns nil if s is
-// empty.
+// publicKey reads the public key of a person, machine or authority from a file, or from s itself. It returns nil if s
+// is empty.
 func publicKey(env *cli.Env, s string) (ssh.PublicKey, error) {
 	if s == "" {
 		return nil, nil
@@ -88,5 +88,6 @@ func supervisorKeyFile(env *cli.Env, path string) (ed25519.PublicKey, error) {
 			return public, nil
 		}
 	}
-	return nil, writ.Errorf(writ.CodeUsage, "%s holds a key of the type %s; the key of a supervisor is ssh-ed25519", path, key.Type())
+	return nil, writ.Errorf(writ.CodeUsage, "%s holds a key of the type %s; the key of a supervisor is ssh-ed25519", path,
+		key.Type())
 }

@@ -79,7 +79,10 @@ the metric writ_roster_renew_seconds tells when.`,
 			if err != nil {
 				return err
 			}
-			m := amendment{change: "it is valid until " + roster.Expires.Format(time.DateOnly), before: "goes by the version before, until that expires"}
+			m := amendment{
+				change: "it is valid until " + roster.Expires.Format(time.DateOnly),
+				before: "goes by the version before, until that expires",
+			}
 			showSigned(env, roster, m)
 			waited := awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 			if err := showRoster(cmd.Context(), env, c, roster.Roster); err != nil {
@@ -121,7 +124,10 @@ func showRoster(ctx context.Context, env *cli.Env, c *client.Client, r *identity
 	if err != nil {
 		return err
 	}
-	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, manualApprovals(r), silences(r), []adopter{}}
+	v := rosterView{
+		string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold,
+		manualApprovals(r), silences(r), []adopter{},
+	}
 	adopted, err := c.Adopted(ctx, r)
 	if err != nil {
 		env.Warn("which datacenters have it is not known: %v", err)

@@ -17,7 +17,8 @@ import (
 )
 
 func userCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("user", "Manage people, machines and their roles", userListCommand(env), userAddCommand(env), userRemoveCommand(env))
+	return cli.Family("user", "Manage people, machines and their roles", userListCommand(env), userAddCommand(env),
+		userRemoveCommand(env))
 }
 
 // userView is a principal as recorded in the roster.
@@ -80,7 +81,10 @@ func userListCommand(env *cli.Env) *cobra.Command {
 func usersOf(r *identity.Roster) []userView {
 	users := []userView{}
 	for _, p := range r.Principals {
-		u := userView{Name: p.Name, Kind: p.Kind, State: p.State, Operator: slices.Contains(r.Operators, p.Name), Keys: []keyView{}, Roles: []roleView{}}
+		u := userView{
+			Name: p.Name, Kind: p.Kind, State: p.State, Operator: slices.Contains(r.Operators, p.Name), Keys: []keyView{},
+			Roles: []roleView{},
+		}
 		for _, k := range p.Keys {
 			u.Keys = append(u.Keys, keyView{ssh.FingerprintSHA256(k.Key), k.State})
 		}
@@ -186,13 +190,15 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "their public key: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
-	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable); by default the project of the context")
+	f.StringSliceVar(&projects, "project", nil,
+		"name or id of a project, '*' for all (repeatable); by default the project of the context")
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
 	f.BoolVar(&ci, "ci", false, "it is a machine, which needs no key of its own if an authority makes certificates for it")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
 	cli.InRange(f, "valid", &valid, time.Second, cli.LongestGrant)
 	adopt.add(c)
-	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
+		string(identity.Admin))
 	return c
 }
 
@@ -257,7 +263,8 @@ With --role and --project, only these roles end. The person, the keys and all ot
 				m.before = "still accepts signatures of " + args[0] + " in the role " + strings.Join(roles, ", ")
 			}
 			if fingerprint != "" {
-				m.effect, m.before = "signatures by the key "+fingerprint+" are rejected from now on", "still accepts signatures by the key "+fingerprint
+				m.effect, m.before = "signatures by the key "+fingerprint+
+					" are rejected from now on", "still accepts signatures by the key "+fingerprint
 			}
 			return awaitAdoption(cmd.Context(), env, c, roster, adopt, m)
 		},
@@ -266,8 +273,10 @@ With --role and --project, only these roles end. The person, the keys and all ot
 	f.StringVar(&fingerprint, "only", "", "fingerprint of the only key to remove, instead of all")
 	f.BoolVar(&revoke, "revoke", false, "also cancel their open runs: the key may be in wrong hands")
 	f.StringSliceVar(&roles, "role", nil, "only this role of theirs, in --project (repeatable)")
-	f.StringSliceVar(&projects, "project", nil, "name or id of a project of --role, '*' for the role on all projects (repeatable)")
-	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	f.StringSliceVar(&projects, "project", nil,
+		"name or id of a project of --role, '*' for the role on all projects (repeatable)")
+	cli.OneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator),
+		string(identity.Admin))
 	for _, other := range []string{"only", "revoke"} {
 		c.MarkFlagsMutuallyExclusive("role", other)
 	}
@@ -279,7 +288,8 @@ func parseRoles(names []string) ([]identity.Role, error) {
 	var roles []identity.Role
 	for _, n := range names {
 		if _, ok := identity.RoleActions[identity.Role(n)]; !ok {
-			return nil, writ.Errorf(writ.CodeUsage, "unknown role %q", n).WithHint("the roles are viewer, deployer, operator and admin")
+			return nil, writ.Errorf(writ.CodeUsage, "unknown role %q", n).
+				WithHint("the roles are viewer, deployer, operator and admin")
 		}
 		roles = append(roles, identity.Role(n))
 	}
@@ -318,7 +328,8 @@ func showUser(env *cli.Env, r client.Amended, name string) (amendment, error) {
 	case u.State != identity.Active:
 		m = amendment{
 			change: fmt.Sprintf("%s is %s", name, u.State),
-			effect: fmt.Sprintf("signatures of %[1]s are rejected from now on; the name %[1]s is never used again, so add a successor under another one, like %[1]s-2", name), before: "still accepts signatures of " + name,
+			effect: fmt.Sprintf("signatures of %[1]s are rejected from now on; the name %[1]s is never used again, so add a successor under another one, like %[1]s-2", name),
+			before: "still accepts signatures of " + name,
 		}
 	case len(u.Roles) == 0:
 		m.effect = fmt.Sprintf("%s has no role: writ user add %s --role ROLE --project PROJECT", name, name)
@@ -402,11 +413,13 @@ func projectAddCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.AddProject(next, args[0], tenant) })
+			roster, err := c.Amend(cmd.Context(),
+				func(next *identity.Roster) error { return client.AddProject(next, args[0], tenant) })
 			if err != nil {
 				return err
 			}
-			projects := slices.DeleteFunc(projectsOf(roster.Roster), func(p projectView) bool { return p.Name != args[0] || p.Tenant != tenant })
+			projects := slices.DeleteFunc(projectsOf(roster.Roster),
+				func(p projectView) bool { return p.Name != args[0] || p.Tenant != tenant })
 			if len(projects) != 1 {
 				return fmt.Errorf("add project: version %d of the roster has %d of this name", roster.Version, len(projects))
 			}

@@ -93,7 +93,8 @@ long as the run.`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log until interrupted")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
 	cli.InRange(flags, "tail", &f.tail, 1, linesOfPart)
-	flags.StringVar(&f.after, "after", "", "begin behind this position (next in the output with -o json), instead of at the end")
+	flags.StringVar(&f.after, "after", "",
+		"begin behind this position (next in the output with -o json), instead of at the end")
 	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
 	c.ValidArgsFunction = env.Completion(suggestLogs)
@@ -103,7 +104,8 @@ long as the run.`,
 func suggestLogs(ctx context.Context, c *client.Client) []string {
 	var all []string
 	for kind := range logOperations {
-		resources, _ := c.Resources(ctx, api.ListResourcesParams{Kind: api.Given(kind), Project: api.Given(c.Context.Project)})
+		resources, _ := c.Resources(ctx,
+			api.ListResourcesParams{Kind: api.Given(kind), Project: api.Given(c.Context.Project)})
 		for _, r := range resources {
 			all = append(all, string(r.Kind)+"/"+r.Name)
 		}
@@ -116,9 +118,11 @@ func readLog(ctx context.Context, env *cli.Env, what string, f readFlags) error 
 	verb := logOperations[writ.ResourceKind(kind)]
 	switch {
 	case !ok || !writ.ValidName(name):
-		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).WithHint("write kind and name, as container/web")
+		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).
+			WithHint("write kind and name, as container/web")
 	case verb == "":
-		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).WithHint("containers and machines do; `writ run logs RUN` prints the lines that a script wrote with run.log")
+		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).
+			WithHint("containers and machines do; `writ run logs RUN` prints the lines that a script wrote with run.log")
 	case f.follow && env.Format == terminal.YAML:
 		return terminal.BadFormat(env.Format, "-o table", "-o json")
 	}
@@ -142,8 +146,9 @@ func readLog(ctx context.Context, env *cli.Env, what string, f readFlags) error 
 	r := logReader{Env: env, client: c, by: by, what: what, follow: f.follow, next: f.after}
 	r.order = client.Order{
 		Script:     client.NewScript("logs.tengo", fmt.Appendf(nil, logScript, kind, verb)),
-		Datacenter: datacenter, Project: project, Expires: identity.DefaultValidity, Deadline: logDeadline, MaxCalls: partsOfARun,
-		Params: map[string]any{"name": name, "lines": int64(f.tail), "parts": int64(1)},
+		Datacenter: datacenter, Project: project, Expires: identity.DefaultValidity, Deadline: logDeadline,
+		MaxCalls: partsOfARun,
+		Params:   map[string]any{"name": name, "lines": int64(f.tail), "parts": int64(1)},
 	}
 	if f.follow {
 		r.order.Params["parts"], r.order.Params["wait"] = int64(partsOfARun), int64(waitForPart)
@@ -156,12 +161,16 @@ func readLog(ctx context.Context, env *cli.Env, what string, f readFlags) error 
 }
 
 // homeOf returns the datacenter that has a resource.
-func homeOf(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, project identity.Project, what, named string) (writ.DatacenterID, error) {
+func homeOf(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, project identity.Project,
+	what, named string,
+) (writ.DatacenterID, error) {
 	if named != "" || len(roster.Datacenters) < 2 {
 		return signing.ChooseDatacenter(ctx, env, c, roster, &signing.OrderFlags{Datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
-	all, hint, err := cli.ResourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
+	all, hint, err := cli.ResourcesNamed(ctx, c,
+		api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
 	if err != nil {
 		return "", err
 	}
@@ -366,7 +375,8 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	case err != nil:
 		return err
 	case !run.State.Ended():
-		return writ.Errorf(writ.CodeConflict, "run %s, which reads the log, was resumed", run.ID).WithHint("`writ run watch %s` shows it", run.ID)
+		return writ.Errorf(writ.CodeConflict, "run %s, which reads the log, was resumed", run.ID).
+			WithHint("`writ run watch %s` shows it", run.ID)
 	case end.State == writ.RunSucceeded:
 		return nil
 	}
@@ -387,7 +397,8 @@ func (r *logReader) cancel(ctx context.Context, s writ.Submission) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer stop()
 	cancel := client.AboutRun(api.Run{
-		ID: s.Run, Datacenter: r.order.Datacenter, Script: r.order.Script.Bundle.Main.Name, Project: r.order.Project.ID, ProjectName: r.order.Project.Name,
+		ID: s.Run, Datacenter: r.order.Datacenter, Script: r.order.Script.Bundle.Main.Name, Project: r.order.Project.ID,
+		ProjectName: r.order.Project.Name,
 	}, "cancel")
 	cancel.Reason = "the log is not read any more"
 	_, err := r.client.Decide(ctx, r.by, cancel)

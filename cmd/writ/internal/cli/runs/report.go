@@ -23,7 +23,9 @@ import (
 
 // reportRun writes the result of a run to the requested files. The datacenter has signed the state of the run. The
 // states of its calls are reported by the coordinator without a signature.
-func reportRun(ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
+func reportRun(
+	ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run, end client.End, w watchOptions,
+) error {
 	if w.junit == "" && w.summary == "" {
 		return nil
 	}
@@ -75,7 +77,8 @@ func reportText(name, status string, run api.Run, end client.End, calls []writ.C
 	for _, call := range calls {
 		shown.Calls = append(shown.Calls, api.CallValues{Call: call})
 	}
-	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), cli.Fenced("", cli.Shorten(runText(shown, status, name, false, false), cli.MostMarkdown)))
+	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name),
+		cli.Fenced("", cli.Shorten(runText(shown, status, name, false, false), cli.MostMarkdown)))
 	return appendSummary(w, text)
 }
 
@@ -130,7 +133,10 @@ func placeOf(f *writ.Failure) string {
 // caseOfCall returns the test for a call. A failed call is a failed test only if it ended the run, because the script
 // handled all other failures.
 func caseOfCall(call writ.Call, class, script string, ended bool) junit.Case {
-	one := junit.Case{Name: strings.TrimSuffix(fmt.Sprintf("%d %s %s", call.Seq, call.Operation, call.Name), " "), Class: class, File: script}
+	one := junit.Case{
+		Name: strings.TrimSuffix(fmt.Sprintf("%d %s %s", call.Seq, call.Operation, call.Name), " "), Class: class,
+		File: script,
+	}
 	at, _ := runview.FailedAt(&writ.Failure{Position: call.Position}, script)
 	one.Line, _ = strconv.Atoi(at)
 	if !call.Started.IsZero() && !call.Ended.IsZero() {

@@ -20,9 +20,13 @@ import (
 // unendedTime limits how long a command that stops watching asks for the state of its run.
 const unendedTime = 5 * time.Second
 
-// stopWatching returns the error of a command that stops watching a run before its end: ctx was cancelled, watching timed out, or
-// err occurred. It cancels the run if w asks for that, and writes the reports of --junit and --summary with the calls so far.
-func stopWatching(ctx, watching context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, id writ.RunID, err error, w watchOptions) error {
+// stopWatching returns the error of a command that stops watching a run before its end: ctx was cancelled, watching
+// timed out, or err occurred. It cancels the run if w asks for that, and writes the reports of --junit and --summary
+// with the calls so far.
+func stopWatching(
+	ctx, watching context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, id writ.RunID, err error,
+	w watchOptions,
+) error {
 	asking, stop := context.WithTimeout(context.WithoutCancel(ctx), unendedTime)
 	defer stop()
 	timedOut := errors.Is(watching.Err(), context.DeadlineExceeded)
@@ -38,7 +42,8 @@ func stopWatching(ctx, watching context.Context, env *cli.Env, c *client.Client,
 		err = terminal.Interrupted(leave(ctx, env, c, id, w))
 		cause = writ.Errorf(writ.CodeTimeout, "the command was interrupted before run %s ended%s", id, why)
 	case timedOut:
-		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).WithHint("%s", leave(ctx, env, c, id, w))
+		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).
+			WithHint("%s", leave(ctx, env, c, id, w))
 		err = cause
 	// Another error, for example an expired login certificate.
 	case !slices.Contains([]writ.Code{writ.CodeNotFound, writ.CodeUsage}, writ.CodeOf(err)):
@@ -50,7 +55,8 @@ func stopWatching(ctx, watching context.Context, env *cli.Env, c *client.Client,
 	return err
 }
 
-// reportUnended writes the reports of a run that has not ended, with the calls so far. run is empty if its state is unknown.
+// reportUnended writes the reports of a run that has not ended, with the calls so far. run is empty if its state is
+// unknown.
 func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, cause *writ.Error, w watchOptions) error {
 	if run.ID == "" || roster == nil {
 		return reportUnsubmitted(cause, w)
@@ -61,7 +67,8 @@ func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, caus
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }
 
-// reportUnsubmitted writes the reports of a submission without a known run. In the JUnit report it is one test, which failed with cause.
+// reportUnsubmitted writes the reports of a submission without a known run. In the JUnit report it is one test, which
+// failed with cause.
 func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
 	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, cli.ErrorMarkdown("writ submit: no run", cause)))
 }
@@ -70,7 +77,8 @@ func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
 // --junit and --summary. They have no calls, because the states of calls are not proved.
 func endUnverified(env *cli.Env, err error, w watchOptions) error {
 	cause := writ.AsError(err)
-	unwritten := errors.Join(testUnsubmitted(cause, w), appendSummary(w, cli.ErrorMarkdown("writ submit: the end of the run is not verified", cause)))
+	unwritten := errors.Join(testUnsubmitted(cause, w),
+		appendSummary(w, cli.ErrorMarkdown("writ submit: the end of the run is not verified", cause)))
 	if unwritten != nil {
 		env.Warn("%v", unwritten)
 	}

@@ -15,7 +15,10 @@ import (
 )
 
 func runCommand(env *cli.Env) *cobra.Command {
-	one := []*cobra.Command{runShowCommand(env), runExplainCommand(env), runWatchCommand(env), runLogsCommand(env), runCancelCommand(env), runResumeCommand(env)}
+	one := []*cobra.Command{
+		runShowCommand(env), runExplainCommand(env), runWatchCommand(env), runLogsCommand(env), runCancelCommand(env),
+		runResumeCommand(env),
+	}
 	fitting := map[string][]api.RunState{
 		"cancel": {api.RunStateAccepted, api.RunStateRunning},
 		"resume": {api.RunStateFailed},
@@ -23,7 +26,8 @@ func runCommand(env *cli.Env) *cobra.Command {
 	for _, c := range one {
 		c.ValidArgsFunction = env.Completion(cli.SuggestRuns(fitting[c.Name()]...))
 	}
-	all := cli.Family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{runListCommand(env)}, one...)...)
+	all := cli.Family("run", "Look at runs, cancel and resume them",
+		append([]*cobra.Command{runListCommand(env)}, one...)...)
 	all.Long = `Looks at runs, cancels and resumes them. RUN is the id of a run, or its first 4 characters or more if no other run begins with
 them, or @last. @last is the run that you submitted last from this computer with the same context and project. If there
 is none, it is the newest run of the project.
@@ -34,7 +38,9 @@ you. Where it cannot ask, say the whole id.`
 }
 
 // onRun returns the handler of a command about the run in its first argument. It creates the client for the cluster.
-func onRun(env *cli.Env, do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
+func onRun(
+	env *cli.Env, do func(ctx context.Context, c *client.Client, id writ.RunID) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := env.Client()
 		if err != nil {
@@ -51,7 +57,9 @@ func onRun(env *cli.Env, do func(ctx context.Context, c *client.Client, id writ.
 // onRunToDecide is onRun for a command that signs a decision about the run. If only the coordinator can tell which run
 // the argument names, the coordinator could choose another one. The user therefore confirms it. Without a terminal,
 // onRunToDecide returns an error.
-func onRunToDecide(env *cli.Env, decision string, do func(ctx context.Context, c *client.Client, run api.Run) error) func(*cobra.Command, []string) error {
+func onRunToDecide(
+	env *cli.Env, decision string, do func(ctx context.Context, c *client.Client, run api.Run) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := env.Client()
 		if err != nil {
@@ -68,10 +76,13 @@ func onRunToDecide(env *cli.Env, decision string, do func(ctx context.Context, c
 		if sure {
 			return do(cmd.Context(), c, run)
 		}
-		what := fmt.Sprintf("%s run %s: script %s of project %s, signed by %s, %s", decision, run.ID, run.Script, run.ProjectName, run.Signer, run.State)
+		what := fmt.Sprintf("%s run %s: script %s of project %s, signed by %s, %s", decision, run.ID, run.Script,
+			run.ProjectName, run.Signer, run.State)
 		if !env.Interactive() {
-			return writ.Errorf(writ.CodeUsage, "%s stands for run %s according to the coordinator only, and a signature names one run", args[0], run.ID).
-				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer, decision, run.ID)
+			return writ.Errorf(writ.CodeUsage,
+				"%s stands for run %s according to the coordinator only, and a signature names one run", args[0], run.ID).
+				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer,
+					decision, run.ID)
 		}
 		if err := cli.ConfirmSigning(env, what, "`writ run list` shows the whole ids"); err != nil {
 			return err
@@ -118,7 +129,10 @@ func runLogsCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return env.Print(terminal.View{Data: api.LogPage{Items: lines}, Names: logTexts(lines), Text: func(wide bool) string { return logText(lines, wide) }})
+			return env.Print(terminal.View{
+				Data: api.LogPage{Items: lines}, Names: logTexts(lines),
+				Text: func(wide bool) string { return logText(lines, wide) },
+			})
 		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the run until it has ended")

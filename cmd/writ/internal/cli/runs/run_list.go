@@ -40,8 +40,10 @@ func (l *runFilterFlags) add(env *cli.Env, c *cobra.Command) {
 	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
 	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
-	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
-	f.DurationVar(&l.stuck, "stuck", 0, "only open runs that are silent for this long or repeat a call, with the reason and the command that helps")
+	f.StringVar(&l.since, "since", "",
+		"only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	f.DurationVar(&l.stuck, "stuck", 0,
+		"only open runs that are silent for this long or repeat a call, with the reason and the command that helps")
 	cli.InRange(f, "stuck", &l.stuck, time.Second, longestStuck)
 	cli.OneOf(c, "state", append([]string{openRuns}, runStates()...)...)
 	env.CompleteFlag(c, "dc", cli.SuggestDatacenters)
@@ -69,12 +71,14 @@ func runListCommand(env *cli.Env) *cobra.Command {
 			if l.why {
 				params.Why = api.Given(true)
 			}
-			return listRuns(cmd.Context(), env, params, l.limit, cli.UnlessSelected(cmd, "no runs: `writ submit` makes the first"))
+			return listRuns(cmd.Context(), env, params, l.limit,
+				cli.UnlessSelected(cmd, "no runs: `writ submit` makes the first"))
 		},
 	}
 	l.add(env, c)
 	f := c.Flags()
-	f.StringVar(&l.text, "text", "", "only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
+	f.StringVar(&l.text, "text", "",
+		"only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
 	cli.InRange(f, "limit", &l.limit, 0, client.MostListed)
@@ -85,7 +89,8 @@ func runListCommand(env *cli.Env) *cobra.Command {
 // unknown parameters.
 func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	params := api.ListRunsParams{
-		Datacenter: api.Given(l.datacenter), Signer: api.Given(l.signer), Script: api.Given(l.script), Deployment: api.Given(l.deployment),
+		Datacenter: api.Given(l.datacenter), Signer: api.Given(l.signer), Script: api.Given(l.script),
+		Deployment: api.Given(l.deployment),
 	}
 	for _, s := range l.states {
 		if s == openRuns {
@@ -153,7 +158,8 @@ func listRuns(ctx context.Context, env *cli.Env, params api.ListRunsParams, limi
 	next.Wide = why.Wide
 	// The user asked for this column, and one cell is a command to copy.
 	next.Whole, next.Minor, why.Minor = true, -1, -1
-	return env.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
+	return env.PrintList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs,
+		func(r api.Run) string { return string(r.ID) },
 		cli.IDs(cli.Column("RUN", func(r api.Run) string { return string(r.ID) })),
 		cli.Column("STATE", func(r api.Run) string { return string(r.State) }),
 		cli.Column("SCRIPT", func(r api.Run) string { return r.Script }),

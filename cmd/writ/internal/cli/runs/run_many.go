@@ -28,7 +28,8 @@ func (m *manyFlags) add(env *cli.Env, c *cobra.Command) {
 	m.runFilterFlags.add(env, c)
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
-	f.IntVar(&m.most, "max", 50, fmt.Sprintf("limit of --all, at most %d: if it selects more runs, none is signed for", identity.MaxRuns))
+	f.IntVar(&m.most, "max", 50,
+		fmt.Sprintf("limit of --all, at most %d: if it selects more runs, none is signed for", identity.MaxRuns))
 	cli.InRange(f, "max", &m.most, 1, identity.MaxRuns)
 	f.BoolVar(&m.yes, "yes", false, "do not ask")
 }
@@ -40,7 +41,8 @@ func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
 	}
 	for _, name := range []string{"state", "dc", "signer", "script", "deployment", "since", "stuck", "max", "yes"} {
 		if cmd.Flags().Changed(name) {
-			return writ.Errorf(writ.CodeUsage, "--%s is for --all", name).WithHint("use --all without RUN, or name one run without --%s", name)
+			return writ.Errorf(writ.CodeUsage, "--%s is for --all", name).
+				WithHint("use --all without RUN, or name one run without --%s", name)
 		}
 	}
 	return cli.Exactly("RUN")(cmd, args)
@@ -120,7 +122,8 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 	}
 	for _, s := range params.State {
 		if !slices.Contains(v.fits, s) {
-			return params, writ.Errorf(writ.CodeUsage, "a run that %s cannot be %s", cli.StateClause(writ.RunState(s)), map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
+			return params, writ.Errorf(writ.CodeUsage, "a run that %s cannot be %s", cli.StateClause(writ.RunState(s)),
+				map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
 		}
 	}
 	if len(params.State) == 0 {
@@ -198,7 +201,8 @@ func showMany(env *cli.Env, runs []api.Run, answer writ.Answer) error {
 	env.Done("%s", answer.Done)
 	env.Note("verified: signed by the supervisor")
 	if first != nil {
-		return writ.Errorf(first.Code, "%d of %d runs are as they were", len(left), len(runs)).WithHint("look at them again: writ run show %s", strings.Join(left[:1], ""))
+		return writ.Errorf(first.Code, "%d of %d runs are as they were", len(left), len(runs)).
+			WithHint("look at them again: writ run show %s", strings.Join(left[:1], ""))
 	}
 	return nil
 }

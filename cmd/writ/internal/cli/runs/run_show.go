@@ -62,7 +62,8 @@ func showRun(ctx context.Context, env *cli.Env, c *client.Client, id writ.RunID,
 		case lie != nil:
 			state += ", UNVERIFIED: reported by the coordinator only"
 		case v.Run.State.Ended():
-			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
+			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name,
+				verified(end))
 		}
 		if env.Structured() {
 			noteUnsure(env, end)

@@ -32,16 +32,17 @@ signature, and submit the result before it expires.`,
   curl --data-binary @web.writ http://127.0.0.1:7440/v1/submissions`,
 		Args: o.File,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := payload(cmd.Context(), env, args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
-				if signer != "" {
-					return namedSigner(cmd.Context(), c, r, signer, cli.IsTyped(cmd.Flag("key")))
-				}
-				by, err := c.Keys.Owner(cmd.Context(), r)
-				if err != nil {
-					return by, err
-				}
-				return by, by.Counts(r, time.Now())
-			})
+			text, err := payload(cmd.Context(), env, args[0], &o,
+				func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
+					if signer != "" {
+						return namedSigner(cmd.Context(), c, r, signer, cli.IsTyped(cmd.Flag("key")))
+					}
+					by, err := c.Keys.Owner(cmd.Context(), r)
+					if err != nil {
+						return by, err
+					}
+					return by, by.Counts(r, time.Now())
+				})
 			if err != nil {
 				return err
 			}
@@ -57,29 +58,37 @@ signature, and submit the result before it expires.`,
 // namedSigner returns a member of the roster who signs with a plain key. A certificate is not possible, because the
 // text to sign names the exact certificate. If --key is set, the key must belong to the signer, because the signature
 // would be refused otherwise.
-func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name string, withKey bool) (client.Signatory, error) {
+func namedSigner(
+	ctx context.Context, c *client.Client, r *identity.Roster, name string, withKey bool,
+) (client.Signatory, error) {
 	if withKey {
 		owner, err := c.Keys.Owner(ctx, r)
 		if err != nil {
 			return owner, err
 		}
 		if owner.Name != name {
-			return owner, writ.Errorf(writ.CodeUsage, "--key is a key of %s, and --signer names %s", owner.Name, name).WithHint("leave one of the two out")
+			return owner, writ.Errorf(writ.CodeUsage, "--key is a key of %s, and --signer names %s", owner.Name, name).
+				WithHint("leave one of the two out")
 		}
 	}
 	p := r.Principal(name)
 	if p == nil {
-		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).WithHint("%s", client.MeantPrincipal(r, name))
+		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).
+			WithHint("%s", client.MeantPrincipal(r, name))
 	}
 	if len(p.Keys) == 0 && client.MayHaveCertificate(r, name) {
-		return client.Signatory{}, writ.Errorf(writ.CodeUsage, "%s signs with certificates, and a text names its certificate", name).
+		return client.Signatory{}, writ.Errorf(writ.CodeUsage, "%s signs with certificates, and a text names its certificate",
+			name).
 			WithHint("use --key FILE instead of --signer, with the certificate beside that key")
 	}
 	return client.Signatory{Name: name}, nil
 }
 
 // payload returns the text to sign. who returns the signer.
-func payload(ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
+func payload(
+	ctx context.Context, env *cli.Env, path string, o *signing.OrderFlags,
+	who func(*client.Client, *identity.Roster) (client.Signatory, error),
+) ([]byte, error) {
 	script, err := signing.ReadScript(env, path, o.Own)
 	if err != nil {
 		return nil, err
@@ -158,7 +167,8 @@ expires. Signing needs no network if the roster was seen before.`,
 	}
 	o.Add(env, c)
 	// It shadows the global flag of the same name, because this command prints no data.
-	c.Flags().StringVarP(&out, "output", "o", "", "file to write, \"-\" for standard output; the script's name with .writ if not given")
+	c.Flags().StringVarP(&out, "output", "o", "",
+		"file to write, \"-\" for standard output; the script's name with .writ if not given")
 	return c
 }
 

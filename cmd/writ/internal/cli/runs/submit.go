@@ -72,7 +72,8 @@ the run, both have the calls so far and why the run waits. If nothing was submit
 	s.order.Add(env, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "only submit, and print the id of the run")
-	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false, "cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
+	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false,
+		"cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
 	c.MarkFlagsMutuallyExclusive("detach", "cancel-on-exit")
 	cli.TracesFlags(c, &s.traces)
 	return c
@@ -82,11 +83,14 @@ the run, both have the calls so far and why the run waits. If nothing was submit
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "longest time to watch; the run continues (exit code 6)")
 	cli.InRange(c.Flags(), "timeout", &s.timeout, time.Millisecond, cli.Longest)
-	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
-	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")
+	c.Flags().StringVar(&s.junit, "junit", "",
+		"file to write the result of the run and its calls to as JUnit XML, for CI systems")
+	c.Flags().StringVar(&s.summary, "summary", "",
+		"file to add the result of the run and its calls to as Markdown, for CI systems")
 	c.PreRunE = func(*cobra.Command, []string) error { // before the submission
 		if s.detach && (s.junit != "" || s.summary != "") {
-			return writ.Errorf(writ.CodeUsage, "--detach does not wait for the results of --junit and --summary").WithHint("leave one of them out")
+			return writ.Errorf(writ.CodeUsage, "--detach does not wait for the results of --junit and --summary").
+				WithHint("leave one of them out")
 		}
 		// An old report must not pass for the new one.
 		if err := os.Remove(s.junit); s.junit != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +144,10 @@ func submit(ctx context.Context, env *cli.Env, path string, s *submitFlags) (err
 	at := tracing.OfRun(submission.Run).Part("submit")
 	traces.Record(tracing.Span{At: at.Part("hand in"), Name: "hand in", From: handed, Until: time.Now()})
 	defer func() {
-		span := tracing.Span{At: at, Name: "writ submit", From: begun, Until: time.Now(), Labels: map[string]string{"run": string(submission.Run)}}
+		span := tracing.Span{
+			At: at, Name: "writ submit", From: begun, Until: time.Now(),
+			Labels: map[string]string{"run": string(submission.Run)},
+		}
 		if err != nil {
 			span.Error = redact.Text(err.Error())
 		}
@@ -166,13 +173,15 @@ func signedFile(ctx context.Context, env *cli.Env, path string, o *signing.Order
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
 		if given := o.Given(); len(given) > 0 {
-			return nil, writ.Errorf(writ.CodeUsage, "%s is already signed, and %s would change the signed text", path, strings.Join(given, ", ")).
+			return nil, writ.Errorf(writ.CodeUsage, "%s is already signed, and %s would change the signed text", path,
+				strings.Join(given, ", ")).
 				WithHint("use it with `writ sign`, or submit the file unchanged")
 		}
 		return f, nil
 	}
 	if strings.HasSuffix(path, signing.SignedEnding) {
-		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is not a signed script", path).WithHint("make it with `writ sign`, or join payload and signature with cat")
+		return nil, writ.Errorf(writ.CodePayloadMalformed, "%s is not a signed script", path).
+			WithHint("make it with `writ sign`, or join payload and signature with cat")
 	}
 	signed, by, err := sign(ctx, env, path, o)
 	if err == nil {
@@ -252,7 +261,8 @@ func conclude(env *cli.Env, roster *identity.Roster, run api.Run, end client.End
 		return runview.Failed(env, run, end.Failure, w.script, w.bundle)
 	}
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
-		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, cli.Clock(ended)).
+		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID,
+			cli.Clock(ended)).
 			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
 	if end.State != writ.RunSucceeded {
@@ -261,8 +271,11 @@ func conclude(env *cli.Env, roster *identity.Roster, run api.Run, end client.End
 	}
 	run.Output = end.Output
 	env.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
-		run.ID, cli.ShortDuration(run.Ended.Sub(run.Accepted)), cli.Count(end.Calls, "call"), roster.Datacenter(run.Datacenter).Name)
-	return env.Print(terminal.View{Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return runview.OutputText(run.Output) }})
+		run.ID, cli.ShortDuration(run.Ended.Sub(run.Accepted)), cli.Count(end.Calls, "call"),
+		roster.Datacenter(run.Datacenter).Name)
+	return env.Print(terminal.View{
+		Data: run, Names: []string{string(run.ID)}, Text: func(bool) string { return runview.OutputText(run.Output) },
+	})
 }
 
 // verified describes to which time the end of a run is proved.
@@ -270,7 +283,8 @@ func verified(end client.End) string {
 	if end.Unsure == nil {
 		return "verified"
 	}
-	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s", cli.Clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
+	return fmt.Sprintf("verified as of %s; not known whether it was resumed since: %s",
+		cli.Clock(time.UnixMilli(end.Ended)), writ.AsError(end.Unsure).Message)
 }
 
 // noteUnsure notes that a run may have been resumed after the end that is shown.

@@ -21,8 +21,8 @@ type FullDisks struct {
 // diskPatience limits the request for the list of nodes.
 const diskPatience = 2 * time.Second
 
-// NewFullDisks returns the warnings about disks for a run. It lists the nodes of the run's datacenter from a coordinator. If the
-// request fails, there are no warnings.
+// NewFullDisks returns the warnings about disks for a run. It lists the nodes of the run's datacenter from a
+// coordinator. If the request fails, there are no warnings.
 func NewFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *FullDisks {
 	return &FullDisks{list: func() []writ.Node {
 		ctx, stop := context.WithTimeout(ctx, diskPatience)

@@ -21,7 +21,8 @@ import (
 )
 
 func secretCommand(env *cli.Env) *cobra.Command {
-	return cli.Family("secret", "Set and remove secrets of scripts", secretSetCommand(env), secretListCommand(env), secretRemoveCommand(env))
+	return cli.Family("secret", "Set and remove secrets of scripts", secretSetCommand(env), secretListCommand(env),
+		secretRemoveCommand(env))
 }
 
 // datacenterFlags select one or all datacenters.
@@ -38,7 +39,9 @@ func (p *datacenterFlags) add(env *cli.Env, c *cobra.Command) {
 }
 
 // chosen returns the selected datacenters.
-func (p *datacenterFlags) chosen(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
+func (p *datacenterFlags) chosen(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster,
+) ([]writ.DatacenterID, error) {
 	if !p.all {
 		id, err := signing.ChooseDatacenter(ctx, env, c, roster, &signing.OrderFlags{Datacenter: p.datacenter}, nil)
 		return []writ.DatacenterID{id}, err
@@ -76,9 +79,10 @@ again after you set a new value. Runs that were accepted before go on with their
 				return err
 			}
 			env.Note("the value has %s", cli.Count(len(value), "byte"))
-			return changeSecret(cmd.Context(), env, &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
-				return c.SetSecret(ctx, by, dc, project, args[0], value)
-			})
+			return changeSecret(cmd.Context(), env, &where,
+				func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+					return c.SetSecret(ctx, by, dc, project, args[0], value)
+				})
 		},
 	}
 	where.add(env, c)
@@ -93,7 +97,8 @@ func secretValue(env *cli.Env, name, file string) (string, error) {
 			WithHint("give the value with --file or on standard input: writ secret set %s --file FILE. Choose a new one: the history of the shell has this one", name)
 	}
 	if !writ.ValidName(name) {
-		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
+		return "", writ.Errorf(writ.CodeUsage, "%q is not a valid name", name).
+			WithHint("use lower-case letters, digits and hyphens; the version is counted by itself")
 	}
 	var value []byte
 	var err error
@@ -113,7 +118,8 @@ func secretValue(env *cli.Env, name, file string) (string, error) {
 	case errors.Is(err, terminal.ErrEnded):
 		return "", writ.Errorf(writ.CodeUsage, "nothing was set")
 	case err != nil:
-		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err).WithHint("give it in a file with --file, or by the standard input")
+		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err).
+			WithHint("give it in a file with --file, or by the standard input")
 	}
 	if err := secret.Check(string(value)); err != nil {
 		e := *writ.AsError(err)
@@ -143,7 +149,9 @@ func askTwice(env *cli.Env, name string) ([]byte, error) {
 
 // changeSecret makes a change in every selected datacenter and reports the results.
 func changeSecret(ctx context.Context, env *cli.Env, where *datacenterFlags,
-	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
+	change func(
+		context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID,
+	) (api.StatementAnswer, error)) error {
 	c, roster, err := env.Cluster(ctx)
 	if err != nil {
 		return err
@@ -198,11 +206,13 @@ func secretListCommand(env *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(env.Flags.Project)}))
+			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(),
+				&api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(env.Flags.Project)}))
 			if err != nil {
 				return err
 			}
-			asked, err := cli.Answered(env, list.Items, func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
+			asked, err := cli.Answered(env, list.Items,
+				func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
 			if err != nil {
 				return err
 			}
@@ -210,7 +220,8 @@ func secretListCommand(env *cli.Env) *cobra.Command {
 			for _, d := range asked {
 				secrets = append(secrets, d.Secrets...)
 			}
-			return env.PrintList(secretTable(list, secrets, roster), cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
+			return env.PrintList(secretTable(list, secrets, roster),
+				cli.UnlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only secrets of this datacenter")
@@ -260,9 +271,10 @@ there first.`,
 			if err != nil {
 				return err
 			}
-			return changeSecret(cmd.Context(), env, &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
-				return c.RemoveSecret(ctx, by, dc, project, name, version)
-			})
+			return changeSecret(cmd.Context(), env, &where,
+				func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+					return c.RemoveSecret(ctx, by, dc, project, name, version)
+				})
 		},
 	}
 	where.add(env, c)

@@ -10,15 +10,21 @@ import (
 // DriverFlags adds the flags that select and configure the drivers of a node.
 func DriverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
 	*drivers = daemon.DriversAuto
-	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
+	c.Flags().Var(drivers, "drivers",
+		"auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
 	cli.InRange(c.Flags(), "simulate-speed", speed, 0, MostSpeed)
-	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false, "with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
-	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil, "with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
-	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
-	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
+	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false,
+		"with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
+	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil,
+		"with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
+	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil,
+		"with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
+	c.Flags().StringVar(&host.Containerd, "containerd", "",
+		"with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
-	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
+	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0,
+		"most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
 	cli.InRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, cli.Most)
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
 	cli.InRange(c.Flags(), "image-disk", &host.ImageGiB, 0, cli.Most)
@@ -27,7 +33,8 @@ func DriverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	ImageFlags(c, host)
 	EnginesFlag(c, host)
 	NameserverFlag(c, host)
-	cli.FromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk",
+	cli.FromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk",
+		"image-disk",
 		"process-users", "container-ids")
 	cli.OneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
@@ -44,13 +51,15 @@ func ImageFlags(c *cobra.Command, host *daemon.HostConfig) {
 
 // NameserverFlag adds the flag for the nameservers of containers and machines.
 func NameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: the nameservers of the host")
+	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil,
+		"with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: the nameservers of the host")
 	cli.FromEnvironment(c.Flags(), "nameserver")
 }
 
 // EnginesFlag adds the flag for the engines of databases.
 func EnginesFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server. By default: all installed ones that keep their secret. herodb and hero_redis show it to all users of the host, and serve only if named")
+	c.Flags().StringSliceVar(&host.Engines, "engines", nil,
+		"with --drivers host: the engines of new databases, best first, as valkey-server,redis-server. By default: all installed ones that keep their secret. herodb and hero_redis show it to all users of the host, and serve only if named")
 	cli.FromEnvironment(c.Flags(), "engines")
 	cli.Complete(c, "engines", daemon.Engines()...)
 }

@@ -18,7 +18,9 @@ import (
 )
 
 // DaemonCommand completes a command that serves until it receives a signal.
-func DaemonCommand(env *cli.Env, c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error) *cobra.Command {
+func DaemonCommand(
+	env *cli.Env, c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error,
+) *cobra.Command {
 	var l cli.LogFlags
 	l.Add(c, "info")
 	cli.SettingsFile(c)
@@ -46,7 +48,8 @@ func DaemonCommand(env *cli.Env, c *cobra.Command, serve func(ctx context.Contex
 // MetricsFlag adds the flag for the metrics listener. beyond describes the protection of a listener that other machines
 // can reach.
 func MetricsFlag(c *cobra.Command, address *string, beyond string) {
-	c.Flags().StringVar(address, "metrics-listen", "", "address of a listener for metrics and health alone, without login. "+beyond)
+	c.Flags().StringVar(address, "metrics-listen", "",
+		"address of a listener for metrics and health alone, without login. "+beyond)
 	cli.FromEnvironment(c.Flags(), "metrics-listen")
 }
 
@@ -85,7 +88,8 @@ func HostName() string {
 // RedisFlags add the flags for the connection to Redis.
 func RedisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f := c.Flags()
-	f.StringVar(&s.URL, "redis", "", "address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, as is right for one with a password")
+	f.StringVar(&s.URL, "redis", "",
+		"address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, as is right for one with a password")
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; by default the CAs of the system")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
 	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
@@ -100,7 +104,8 @@ func FindRedis(s *redisqueue.Server) error {
 	}
 	s.URL = url
 	if s.URL == "" {
-		return writ.Errorf(writ.CodeUsage, "--redis is missing").WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
+		return writ.Errorf(writ.CodeUsage, "--redis is missing").
+			WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
 	}
 	return nil
 }
@@ -108,7 +113,8 @@ func FindRedis(s *redisqueue.Server) error {
 // TrustedCluster parses the id of the cluster to trust. An empty id is valid.
 func TrustedCluster(id string) (writ.ClusterID, error) {
 	if _, err := writ.ParseDigest(id); id != "" && err != nil {
-		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a cluster: it has 64 hex digits", id).WithHint("`writ context list -o wide` shows it where you work with the cluster")
+		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a cluster: it has 64 hex digits", id).
+			WithHint("`writ context list -o wide` shows it where you work with the cluster")
 	}
 	return writ.ClusterID(id), nil
 }

@@ -54,7 +54,8 @@ func (o *OrderFlags) Add(env *cli.Env, c *cobra.Command) {
 	f := c.Flags()
 	f.DurationVar(&o.Expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
 	cli.InRange(f, "expires", &o.Expires, time.Second, identity.MaxValidity)
-	f.StringVar(&o.Plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
+	f.StringVar(&o.Plan, "plan", "",
+		"digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
 
@@ -72,7 +73,8 @@ func (o *OrderFlags) Given() []string {
 // Check rejects flags that cannot be signed. It also runs for a plan, so that a plan can always be submitted.
 func (o *OrderFlags) Check() error {
 	if o.Deadline%time.Second != 0 {
-		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.Deadline).WithHint("write whole seconds, like 90s or 2h")
+		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.Deadline).
+			WithHint("write whole seconds, like 90s or 2h")
 	}
 	versions := make(map[string]int)
 	for _, word := range o.Secrets {
@@ -81,7 +83,8 @@ func (o *OrderFlags) Check() error {
 			return err
 		}
 		if other := versions[name]; other != 0 && version != 0 && other != version {
-			return writ.Errorf(writ.CodeUsage, "--secret names two versions of %s, %d and %d", name, other, version).WithHint("a run has one version of a secret")
+			return writ.Errorf(writ.CodeUsage, "--secret names two versions of %s, %d and %d", name, other, version).
+				WithHint("a run has one version of a secret")
 		}
 		versions[name] = max(versions[name], version)
 	}
@@ -95,16 +98,20 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 	f.StringArrayVarP(&o.Params, "param", "p", nil, "parameter as name=value (repeatable)")
 	f.StringVar(&o.ParamsFile, "params", "", "file (YAML or JSON) with parameters")
 	f.StringVar(&o.Datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
-	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
-	f.StringVar(&o.Deployment, "deployment", "", "deployment that the script makes: NAME, or NAME@BASE with the revision that the plan was made for")
+	f.StringArrayVar(&o.labels, "select", nil,
+		"with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
+	f.StringVar(&o.Deployment, "deployment", "",
+		"deployment that the script makes: NAME, or NAME@BASE with the revision that the plan was made for")
 	f.DurationVar(&o.Deadline, "deadline", DefaultDeadline, "how long its run may take")
 	cli.InRange(f, "deadline", &o.Deadline, time.Second, identity.MaxDeadline)
 	f.IntVar(&o.MaxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
 	cli.InRange(f, "max-calls", &o.MaxCalls, 1, scripts.MaxCalls)
-	f.Var(&o.Destructive, "destructive", "allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
-		"commas, only these")
+	f.Var(&o.Destructive, "destructive",
+		"allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
+			"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag
-	f.StringArrayVar(&o.Secrets, "secret", nil, "secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
+	f.StringArrayVar(&o.Secrets, "secret", nil,
+		"secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
 		panic(err) // the flag was defined above
 	}
@@ -115,7 +122,9 @@ func (o *OrderFlags) AddTask(env *cli.Env, c *cobra.Command) {
 
 // Order builds the order from the flags. It requests the state of the datacenters only if it must choose one, and the
 // list of secrets only if the script uses some.
-func Order(ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script, o *OrderFlags) (client.Order, error) {
+func Order(
+	ctx context.Context, env *cli.Env, c *client.Client, roster *identity.Roster, script client.Script, o *OrderFlags,
+) (client.Order, error) {
 	order := client.Order{Script: script, Expires: o.Expires, Deadline: o.Deadline, MaxCalls: o.MaxCalls}
 	err := o.Check()
 	if err != nil {
@@ -157,7 +166,8 @@ func resolveBase(ctx context.Context, env *cli.Env, c *client.Client, order *cli
 	}
 	revision, err := c.Revision(ctx, *order)
 	if slices.Contains(NoPreview, writ.CodeOf(err)) {
-		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.Deployment, writ.AsError(err).Message).
+		return writ.Errorf(writ.CodeOf(err), "the newest revision of the deployment %s is not known: %s", o.Deployment,
+			writ.AsError(err).Message).
 			WithHint("name the one that the script follows, or --deployment %s@0 for a new deployment", o.Deployment)
 	}
 	if err != nil {
@@ -211,7 +221,8 @@ func ChooseDatacenter(ctx context.Context, env *cli.Env, c *client.Client, roste
 	case len(roster.Datacenters) == 1:
 		return roster.Datacenters[0].ID, nil
 	case len(roster.Datacenters) == 0:
-		return "", writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").WithHint("a root operator adds one with `writ dc add`")
+		return "", writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").
+			WithHint("a root operator adds one with `writ dc add`")
 	}
 	return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
 }
@@ -263,26 +274,32 @@ func ParseDeployment(s string) (identity.Deployment, error) {
 	if ok {
 		var err error
 		if n, err = strconv.Atoi(base); err != nil || n < 0 {
-			return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a revision", s, base).WithHint("it looks like web@12")
+			return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a revision", s, base).
+				WithHint("it looks like web@12")
 		}
 	}
 	if !writ.ValidName(name) {
-		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a valid name", s, name).WithHint("it looks like web@12")
+		return identity.Deployment{}, writ.Errorf(writ.CodeUsage, "--deployment %q: %q is not a valid name", s, name).
+			WithHint("it looks like web@12")
 	}
 	return identity.Deployment{Name: name, Base: n}, nil
 }
 
 // NoPreview lists the errors after which a plan is shown without a preview by its datacenter.
-var NoPreview = []writ.Code{writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge}
+var NoPreview = []writ.Code{
+	writ.CodeUnreachable, writ.CodeDatacenterAway, writ.CodeTimeout, writ.CodeVerbUnsupported, writ.CodeTooLarge,
+}
 
 // ParseSecret parses NAME or NAME@VERSION. Without a version, it returns 0.
 func ParseSecret(word string) (name string, version int, err error) {
 	name, text, given := strings.Cut(word, "@")
 	if !writ.ValidName(name) {
-		return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a valid name of a secret", name).WithHint("it looks like db-password, or db-password@2")
+		return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a valid name of a secret", name).
+			WithHint("it looks like db-password, or db-password@2")
 	}
 	if given {
-		if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion || strconv.Itoa(version) != text {
+		if version, err = strconv.Atoi(text); err != nil || version < 1 || version > identity.MaxSecretVersion ||
+			strconv.Itoa(version) != text {
 			return "", 0, writ.Errorf(writ.CodeUsage, "%q is not a version", text).WithHint("it looks like db-password@2")
 		}
 	}

@@ -16,7 +16,9 @@ import (
 )
 
 // completeParams offers the parameters of the script in the command line, and their choices. It sends no request.
-func (o *OrderFlags) completeParams(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (o *OrderFlags) completeParams(
+	_ *cobra.Command, args []string, word string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if len(args) == 0 { // the flag may precede the file
 		return nil, more
@@ -45,7 +47,8 @@ func (o *OrderFlags) completeParams(_ *cobra.Command, args []string, word string
 // maxParams limits a file with parameters, in bytes. A signed text has at most 64 KiB; YAML adds comments.
 const maxParams = 256 << 10
 
-// readParamsFile reads the parameters of a script from a YAML or JSON file. A value is the text of the file, or an error with its name.
+// readParamsFile reads the parameters of a script from a YAML or JSON file. A value is the text of the file, or an
+// error with its name.
 func readParamsFile(in *terminal.Terminal, path string, known scripts.Params) (map[string]any, error) {
 	text, err := in.ReadFile(path, maxParams)
 	if err != nil {
@@ -62,7 +65,8 @@ func readParamsFile(in *terminal.Terminal, path string, known scripts.Params) (m
 	}
 	values, ok := v.(map[string]any)
 	if !ok && v != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s are not names with values", path).WithHint("write a line for each: count: 3")
+		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s are not names with values", path).
+			WithHint("write a line for each: count: 3")
 	}
 	given, err := known.FromFile(values)
 	if e, ok := errors.AsType[*writ.Error](err); ok {

@@ -23,10 +23,12 @@ func ReadScript(env *cli.Env, path string, own cli.ModuleFlags) (client.Script, 
 		return client.Script{}, err
 	}
 	if scripts.IsTest(path) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s has tests and is not a script", path).WithHint("`writ test %s` runs them", path)
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s has tests and is not a script", path).
+			WithHint("`writ test %s` runs them", path)
 	}
 	if strings.HasSuffix(path, SignedEnding) {
-		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s is already signed and not a script", path).WithHint("`writ submit %s` submits it", path)
+		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s is already signed and not a script", path).
+			WithHint("`writ submit %s` submits it", path)
 	}
 	script, err := client.ReadScript(path, modules)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"writ/scripts/check"
 )
 
-// longTimeouts returns the calls of a script whose timeouts are longer than the deadline of its run, and the longest of these timeouts.
+// longTimeouts returns the calls of a script whose timeouts are longer than the deadline of its run, and the longest of
+// these timeouts.
 func longTimeouts(r check.Report, deadline time.Duration) (all []check.Timeout, longest time.Duration) {
 	for _, t := range r.Timeouts {
 		if t.Duration() > deadline {
@@ -28,7 +29,8 @@ func WarnOfTimeouts(env *cli.Env, r check.Report, deadline time.Duration) {
 	if len(all) > 1 {
 		others = fmt.Sprintf(", as %d more", len(all)-1)
 	}
-	env.WarnOnce("%s%s, and the run ends after %s: use --deadline %s or more, or a shorter timeout", all[0], others, deadline, longest)
+	env.WarnOnce("%s%s, and the run ends after %s: use --deadline %s or more, or a shorter timeout", all[0], others,
+		deadline, longest)
 }
 
 // NeededDeadline names the deadline that a script needs, "" if the default is enough.

@@ -34,5 +34,6 @@ func (s *Situation) loopText() string {
 		return ""
 	}
 	last := s.Calls[len(s.Calls)-1]
-	return fmt.Sprintf("; it repeats %s at %s: its last %d calls came from there, so look for a loop that does not end", titleOf(last), position, times)
+	return fmt.Sprintf("; it repeats %s at %s: its last %d calls came from there, so look for a loop that does not end",
+		titleOf(last), position, times)
 }

@@ -48,7 +48,8 @@ func (f LossFinder) Present(ctx context.Context) ([]Loss, error) {
 	if err != nil {
 		return nil, err
 	}
-	resources, err := f.Client.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(f.Node.Datacenter)), Node: api.Given(f.Node.ID)})
+	resources, err := f.Client.Resources(ctx,
+		api.ListResourcesParams{Datacenter: api.Given(string(f.Node.Datacenter)), Node: api.Given(f.Node.ID)})
 	if err != nil {
 		return nil, err
 	}
@@ -71,21 +72,25 @@ func (f LossFinder) past(ctx context.Context) ([]Loss, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.losses(ctx, newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.Node.Name) })))
+	return f.losses(ctx,
+		newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.Node.Name) })))
 }
 
 // failedWith reports whether a run failed because it lost a node.
 func failedWith(r api.Run, node string) bool {
-	return r.Failure != nil && (r.Failure.Code == writ.CodeNodeLost || r.Failure.Code == writ.CodeDependencyFailed) && names(r.Failure.Message, node)
+	return r.Failure != nil && (r.Failure.Code == writ.CodeNodeLost || r.Failure.Code == writ.CodeDependencyFailed) &&
+		names(r.Failure.Message, node)
 }
 
 // names reports whether a sentence contains a name as a separate word.
 func names(sentence, name string) bool {
-	return slices.Contains(strings.FieldsFunc(sentence, func(c rune) bool { return strings.ContainsRune(" ,:;()", c) }), name)
+	return slices.Contains(strings.FieldsFunc(sentence, func(c rune) bool { return strings.ContainsRune(" ,:;()", c) }),
+		name)
 }
 
 func (f LossFinder) runs(ctx context.Context, states ...api.RunState) ([]api.Run, error) {
-	runs, _, err := f.Client.Runs(ctx, api.ListRunsParams{State: states, Datacenter: api.Given(string(f.Node.Datacenter))}, maxLosses)
+	runs, _, err := f.Client.Runs(ctx, api.ListRunsParams{State: states, Datacenter: api.Given(string(f.Node.Datacenter))},
+		maxLosses)
 	return runs, err
 }
 
@@ -137,7 +142,9 @@ func (f LossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
 		}
 		return &run, err
 	}
-	params := api.ListDeploymentsParams{Datacenter: api.Given(string(f.Node.Datacenter)), Project: api.Given(string(o.project)), Name: &o.deployment}
+	params := api.ListDeploymentsParams{
+		Datacenter: api.Given(string(f.Node.Datacenter)), Project: api.Given(string(o.project)), Name: &o.deployment,
+	}
 	page, err := api.Answer[api.DeploymentPage](f.Client.API.ListDeployments(ctx, &params))
 	if err != nil || len(page.Items) == 0 {
 		return nil, err
@@ -145,10 +152,12 @@ func (f LossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
 	return page.Items[0].Run, nil
 }
 
-// newestByDeployment keeps the newest run of each deployment, and each run without a deployment, ordered by project and name.
+// newestByDeployment keeps the newest run of each deployment, and each run without a deployment, ordered by project and
+// name.
 func newestByDeployment(runs []api.Run) (newest []api.Run) {
 	slices.SortFunc(runs, func(a, b api.Run) int {
-		return cmp.Or(cmp.Compare(a.ProjectName, b.ProjectName), cmp.Compare(a.Deployment, b.Deployment), b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.ProjectName, b.ProjectName), cmp.Compare(a.Deployment, b.Deployment),
+			b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
 	})
 	return slices.CompactFunc(runs, func(a, b api.Run) bool {
 		return a.ID == b.ID || a.Deployment != "" && a.Project == b.Project && a.Deployment == b.Deployment
@@ -164,7 +173,11 @@ func (f LossFinder) losses(ctx context.Context, runs []api.Run) ([]Loss, error) 
 			return nil, err
 		}
 		again := resubmit{run, f.Datacenter, payload}
-		all = append(all, Loss{Node: f.Node.Name, Project: run.ProjectName, Deployment: run.Deployment, Run: run.ID, Command: again.submit(), note: again.unknown()})
+		all = append(all,
+			Loss{
+				Node: f.Node.Name, Project: run.ProjectName, Deployment: run.Deployment, Run: run.ID, Command: again.submit(),
+				note: again.unknown(),
+			})
 	}
 	return all, nil
 }

@@ -28,9 +28,15 @@ func NodeStep(n writ.Node, datacenter string) Step {
 		lost := remedy.Node(remedy.DeclareLost, n.Name, datacenter)
 		return Step{lost.Line, lost.Effect()}
 	case n.Liveness != writ.LivenessReady:
-		return Step{remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line, "prints its last warnings; start its runner, or examine its machine and network"}
+		return Step{
+			remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
+			"prints its last warnings; start its runner, or examine its machine and network",
+		}
 	case n.Fault != "", len(n.Stuck) > 0:
-		return Step{remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line, "prints its log; `writ doctor` on its machine examines disk, clock and drivers"}
+		return Step{
+			remedy.Node(remedy.NodeLogs, n.Name, datacenter).Line,
+			"prints its log; `writ doctor` on its machine examines disk, clock and drivers",
+		}
 	case hasFullDisk(n):
 		return Step{"writ resource list --node " + n.Name, "lists the resources to delete, or to make on another node"}
 	case n.Scheduling != writ.SchedulingOpen:

@@ -43,7 +43,8 @@ func (s *Situation) Explain() RunReasons {
 			if c.State == writ.CallRunning && why.Next.IsZero() && s.datacenter.IsConnected() {
 				why.Next = s.cancel()
 			}
-			r.Calls = append(r.Calls, callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, Reason: why, Does: why.Next.Effect()})
+			r.Calls = append(r.Calls,
+				callReasons{Seq: c.Seq, Title: titleOf(c), State: c.State, Reason: why, Does: why.Next.Effect()})
 		}
 	}
 	return r
@@ -54,7 +55,9 @@ func (s *Situation) whyRun() Reason {
 	run := s.Run
 	switch {
 	case run.State == api.RunStateSucceeded:
-		return Reason{Why: "its script and all its calls have ended", Next: remedy.Command{Line: "writ run show " + string(run.ID)}}
+		return Reason{
+			Why: "its script and all its calls have ended", Next: remedy.Command{Line: "writ run show " + string(run.ID)},
+		}
 	case run.State == api.RunStateFailed:
 		return s.whyFailed()
 	case run.State.Ended(): // cancelled, refused, expired
@@ -65,7 +68,10 @@ func (s *Situation) whyRun() Reason {
 		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be from a thief
 			next = "writ run show " + string(run.ID)
 		}
-		return Reason{Why: said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), Next: remedy.Command{Line: next}}
+		return Reason{
+			Why:  said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(),
+			Next: remedy.Command{Line: next},
+		}
 	case run.Accepted.IsZero():
 		why := SentenceOf(run.Why, run.Reason)
 		if why == "" {
@@ -74,11 +80,15 @@ func (s *Situation) whyRun() Reason {
 		return Reason{Why: why, Next: listDatacenters}
 	case !s.datacenter.IsConnected():
 		return Reason{
-			Why:  fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name),
+			Why: fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last",
+				s.datacenter.Name),
 			Next: listDatacenters,
 		}
 	case s.datacenter.Fault != "":
-		return Reason{Why: fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), Next: listDatacenters}
+		return Reason{
+			Why:  fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault),
+			Next: listDatacenters,
+		}
 	}
 	return s.because(run.Why, s.whyOpen()+s.loopText()+s.hurry(), s.watchAgain())
 }
@@ -86,7 +96,8 @@ func (s *Situation) whyRun() Reason {
 // isOutdated reports whether the run was refused because its deployment has changed since the revision that it was
 // signed against.
 func (s *Situation) isOutdated() bool {
-	return s.Run.State == api.RunStateRefused && s.Run.Deployment != "" && s.Run.Failure != nil && s.Run.Failure.Code == writ.CodeConflict
+	return s.Run.State == api.RunStateRefused && s.Run.Deployment != "" && s.Run.Failure != nil &&
+		s.Run.Failure.Code == writ.CodeConflict
 }
 
 // whyOpen explains the state of an open run whose datacenter is connected.
@@ -104,9 +115,11 @@ func (s *Situation) whyOpen() string {
 	case len(open) == 0:
 		return "its script is evaluated next"
 	case len(open) > most:
-		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), cli.Count(len(s.Calls), "call"), strings.Join(open[:most], ", "))
+		return fmt.Sprintf("it waits for %d of its %s: %s and others", len(open), cli.Count(len(s.Calls), "call"),
+			strings.Join(open[:most], ", "))
 	}
-	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), cli.Count(len(s.Calls), "call"), strings.Join(open, ", "))
+	return fmt.Sprintf("it waits for %d of its %s: %s", len(open), cli.Count(len(s.Calls), "call"),
+		strings.Join(open, ", "))
 }
 
 // soon is the time before a deadline from which it is mentioned.
@@ -199,7 +212,8 @@ func (s *Situation) cancel() remedy.Command { return remedy.Run(remedy.CancelRun
 func (s *Situation) stuck(c writ.Call) *writ.Stuck {
 	for _, w := range s.nodes[c.Node].Stuck {
 		kind, _, _ := strings.Cut(w.Operation, ".")
-		if c.Kind != "" && string(c.Kind) == kind && w.Name == c.Name && w.Project == s.Run.Project && (w.Run != c.Run || w.Seq != c.Seq) {
+		if c.Kind != "" && string(c.Kind) == kind && w.Name == c.Name && w.Project == s.Run.Project &&
+			(w.Run != c.Run || w.Seq != c.Seq) {
 			return &w
 		}
 	}
@@ -240,7 +254,8 @@ func (s *Situation) because(why writ.Reason, sentence string, other remedy.Comma
 	return r
 }
 
-// SentenceOf returns the sentence of a reason with a subject. An earlier version of the coordinator sent only a sentence.
+// SentenceOf returns the sentence of a reason with a subject. An earlier version of the coordinator sent only a
+// sentence.
 func SentenceOf(why writ.Reason, sentence string) string { return cmp.Or(why.Sentence(), sentence) }
 
 func said(f *writ.Failure, texts ...string) string {

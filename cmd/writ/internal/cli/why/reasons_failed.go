@@ -23,7 +23,8 @@ func (s *Situation) whyFailed() Reason {
 		switch {
 		case s.isSplit(s.Calls[f.Seq-1]):
 			next = command("writ check " + cli.ShellWord(run.Script)) // the script has to be edited first
-		case cause.Error != nil && remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
+		case cause.Error != nil &&
+			remedy.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
 			next, again = command(s.again().plan()), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
 			next = remedy.Node(remedy.DeclareLost, lost.Name, s.datacenter.Name) // until then its calls may still run there
@@ -58,8 +59,8 @@ func (s *Situation) whyFailed() Reason {
 // command returns a command line without a verb of package remedy.
 func command(line string) remedy.Command { return remedy.Command{Line: line} }
 
-// lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown. A call without
-// a node has the name of the node in its error.
+// lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown.
+// A call without a node has the name of the node in its error.
 func (s *Situation) lostNode(c writ.Call) (lost writ.Node) {
 	if !endedByLoss(c) {
 		return lost
@@ -82,7 +83,8 @@ func (s *Situation) isSplit(c writ.Call) bool {
 		if seq > len(s.Calls) {
 			continue
 		}
-		if need := s.Calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated && need.Kind != writ.KindHeroDB {
+		if need := s.Calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated &&
+			need.Kind != writ.KindHeroDB {
 			nodes[need.Node] = true
 		}
 	}

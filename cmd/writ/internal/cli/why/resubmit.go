@@ -21,7 +21,8 @@ type resubmit struct {
 	payload    *identity.Payload // nil if the coordinator does not have it
 }
 
-// unknown returns a clause about flags that the commands lack because the coordinator does not have the signed payload, otherwise "".
+// unknown returns a clause about flags that the commands lack because the coordinator does not have the signed payload,
+// otherwise "".
 func (r resubmit) unknown() string {
 	if r.payload != nil {
 		return ""
@@ -29,8 +30,8 @@ func (r resubmit) unknown() string {
 	return "; the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment if you used them"
 }
 
-// submit returns the command that submits the script again. An accepted run made a revision of its deployment, so the command
-// names no base revision.
+// submit returns the command that submits the script again. An accepted run made a revision of its deployment, so the
+// command names no base revision.
 func (r resubmit) submit() string {
 	deployment := r.run.Deployment
 	if r.payload != nil && deployment != "" && r.run.Accepted.IsZero() {

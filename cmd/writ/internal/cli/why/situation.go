@@ -56,8 +56,8 @@ type callReasons struct {
 	Does string `json:"does,omitempty"` // the effect of the command, if a person must decide about it
 }
 
-// SituationOf requests a run and its surroundings from the coordinator. With an error it returns the answers so far, or nil
-// without the run. Queue depths are missing while the datacenter does not answer.
+// SituationOf requests a run and its surroundings from the coordinator. With an error it returns the answers so far, or
+// nil without the run. Queue depths are missing while the datacenter does not answer.
 func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situation, error) {
 	s := &Situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
 	var err error
@@ -91,7 +91,8 @@ func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situati
 	if err != nil || s.Run.State.Ended() || !s.datacenter.IsConnected() {
 		return s, err
 	}
-	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(s.Run.Datacenter))}))
+	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx,
+		&api.ListQueuesParams{Datacenter: api.Given(string(s.Run.Datacenter))}))
 	for _, d := range queues.Items {
 		for _, q := range d.Queues {
 			s.queues[q.Node] = q
@@ -103,8 +104,8 @@ func SituationOf(ctx context.Context, c *client.Client, id writ.RunID) (*Situati
 	return s, nil
 }
 
-// payloadOf returns the signed payload of a run, nil if the coordinator does not have it. A coordinator that got the run by events has no payload, and
-// older coordinators do not return payloads.
+// payloadOf returns the signed payload of a run, nil if the coordinator does not have it. A coordinator that got the
+// run by events has no payload, and older coordinators do not return payloads.
 func payloadOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Payload, error) {
 	payload, err := c.Payload(ctx, run)
 	if code := writ.CodeOf(err); err != nil && (code == writ.CodeNotFound || code == writ.CodeMethodNotAllowed) {
@@ -138,7 +139,9 @@ func (s *Situation) goneNodes() (gone []writ.NodeID) {
 // askNodes asks for the nodes of the run's datacenter. The removed ones are on a list of their own.
 func (s *Situation) askNodes(ctx context.Context, c *client.Client) error {
 	for _, admission := range []*writ.Admission{nil, new(writ.AdmissionRemoved)} {
-		if admission != nil && !slices.ContainsFunc(s.Calls, func(c writ.Call) bool { return s.nodes[c.Node].ID == "" && (c.Node != "" || endedByLoss(c)) }) {
+		if admission != nil &&
+			!slices.ContainsFunc(s.Calls,
+				func(c writ.Call) bool { return s.nodes[c.Node].ID == "" && (c.Node != "" || endedByLoss(c)) }) {
 			return nil
 		}
 		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(s.Run.Datacenter)), Admission: admission})

@@ -16,8 +16,8 @@ func CallName(c writ.Call) string {
 // maxWaits limits the reasons that a command which watches a run shows at a time.
 const maxWaits = 3
 
-// WaitReasons returns at most maxWaits reasons why a run waits, those with a command first. It returns none for a run that
-// only waits for running calls.
+// WaitReasons returns at most maxWaits reasons why a run waits, those with a command first. It returns none for a run
+// that only waits for running calls.
 func (s *Situation) WaitReasons() (with []WaitReason) {
 	if s.Run.ID == "" || s.Run.State.Ended() {
 		return nil

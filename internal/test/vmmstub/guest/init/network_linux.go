@@ -254,7 +254,10 @@ func addRoute(link, to, via string) error {
 		info              uint64
 		flags             uint32
 		index             int32
-	}{to: prefix.Addr().As16(), gateway: gateway.As16(), toBits: uint16(prefix.Bits()), metric: 1, flags: unix.RTF_UP | unix.RTF_GATEWAY, index: int32(i.Index)}
+	}{
+		to: prefix.Addr().As16(), gateway: gateway.As16(), toBits: uint16(prefix.Bits()), metric: 1,
+		flags: unix.RTF_UP | unix.RTF_GATEWAY, index: int32(i.Index),
+	}
 	if err := control(unix.AF_INET6, unix.SIOCADDRT, unsafe.Pointer(&request)); err != nil {
 		return fmt.Errorf("reach %s by %s: %w", to, via, err)
 	}
@@ -283,8 +286,9 @@ func addRoute4(to netip.Prefix, via netip.Addr) error {
 		mtu, window       uint64
 		irtt              uint16
 	}{
-		to: socketAddress4{family: unix.AF_INET, address: to.Addr().As4()}, gateway: socketAddress4{family: unix.AF_INET, address: via.As4()},
-		mask: socketAddress4{family: unix.AF_INET, address: mask}, flags: unix.RTF_UP | unix.RTF_GATEWAY,
+		to:      socketAddress4{family: unix.AF_INET, address: to.Addr().As4()},
+		gateway: socketAddress4{family: unix.AF_INET, address: via.As4()},
+		mask:    socketAddress4{family: unix.AF_INET, address: mask}, flags: unix.RTF_UP | unix.RTF_GATEWAY,
 	}
 	if err := control(unix.AF_INET, unix.SIOCADDRT, unsafe.Pointer(&request)); err != nil {
 		return fmt.Errorf("reach %s by %s: %w", to, via, err)
