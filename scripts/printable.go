@@ -11,7 +11,10 @@ import (
 // Printable converts a text of a script to a line: valid UTF-8, limited in length, without characters that would act on
 // a terminal.
 func Printable(text string) string {
-	start := clip.Prefix(text, MaxLogLine)
+	start := text
+	if len(text) > MaxLogLine {
+		start = clip.Prefix(text, MaxLogLine)
+	}
 	clean := strings.Map(visible, strings.ToValidUTF8(start, string(utf8.RuneError)))
 	if len(start) < len(text) || len(clean) > MaxLogLine { // the replacements are longer
 		return clip.Prefix(clean, MaxLogLine) + cutOff

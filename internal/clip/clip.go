@@ -16,11 +16,7 @@ func Text(text string, limit int) string {
 	return Prefix(text, limit) + mark
 }
 
-// Prefix shortens a text to the complete characters in its first limit bytes. It also drops invalid bytes of a text
-// that it shortens. A text within the limit is returned unchanged.
+// Prefix returns the complete characters in the first limit bytes of a text, without invalid bytes.
 func Prefix(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "")
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

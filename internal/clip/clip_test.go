@@ -10,7 +10,7 @@ func TestLongTextIsCutBetweenCharacters(t *testing.T) {
 		want, prefix string
 	}{
 		{"", 0, "", ""}, {"abc", 3, "abc", "abc"}, {"abcd", 3, "abc…", "abc"}, {"aéb", 2, "a…", "a"}, {"aéb", 3, "aé…", "aé"},
-		{"\x80\x80\x80", 2, "…", ""}, {"\x80", 1, "\x80", "\x80"}, {"é", 0, "…", ""},
+		{"\x80\x80\x80", 2, "…", ""}, {"\x80", 1, "\x80", ""}, {"é", 0, "…", ""},
 	} {
 		if got := Text(tt.text, tt.limit); got != tt.want {
 			t.Errorf("Text(%q, %d) = %q, want %q", tt.text, tt.limit, got, tt.want)
