@@ -109,7 +109,7 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // RoundTrip implements http.RoundTripper. It rejects plain HTTP to other machines with USAGE. An unverified server
-// receives only a request for rosters; the error is that of pki.Verifier or of the rosters.
+// receives only a request for rosters; the error comes from pki.Verifier or from the rosters.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.init()
 	if r.URL.Scheme != "https" && !reach.Loopback(r.URL.Hostname()) {
@@ -332,7 +332,7 @@ func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, a
 	return firstOf(ctx, client, server, after, supervisorsRosters, coordinatorsRosters)
 }
 
-// firstOf tries each way until the server supports one. If it supports none, the error is that of the first way.
+// firstOf tries each way until the server supports one. If it supports none, the first error is returned.
 func firstOf(ctx context.Context, client *http.Client, server *url.URL, after int, ways ...Fetch) (signed [][]byte, err error) {
 	for _, ask := range ways {
 		got, failed := ask(ctx, client, server, after)
@@ -390,7 +390,7 @@ func get[T any](ctx context.Context, client *http.Client, server *url.URL, path 
 	return answer, nil
 }
 
-// Address parses the address of a server: a URL with scheme http or https and nothing after the host and port.
+// Address parses the address of a server: an http or https URL without a path, query or fragment.
 func Address(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
