@@ -14,7 +14,8 @@ import (
 	"writ/identity"
 )
 
-// Limits of requests to an ssh-agent. Signing may need a person: a token waits for a touch, an agent for a confirmation.
+// Limits of requests to an ssh-agent. A signature may need the user: a security key waits for a touch, an agent for a
+// confirmation.
 const (
 	agentListLimit = 5 * time.Second
 	agentSignLimit = 2 * time.Minute
@@ -22,8 +23,8 @@ const (
 	agentNoticeDelay = 2 * time.Second
 )
 
-// agentSession is a connection to the person's ssh-agent. A request ends with the context of the session or at its own limit, because
-// an agent can accept a connection and never answer.
+// agentSession is a connection to the user's ssh-agent. A request ends with the context of the session or at its own
+// limit, because an agent can accept a connection and never answer.
 type agentSession struct {
 	ctx     context.Context
 	conn    net.Conn
@@ -31,7 +32,7 @@ type agentSession struct {
 	waiting func(what string) // may be nil
 }
 
-// errAgentMute marks an agent that did not answer in time. It is not worth asking again.
+// errAgentMute marks an agent that did not answer in time. Further requests to it are skipped.
 var errAgentMute = errors.New("the ssh-agent is mute")
 
 func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agentSession, error) {
@@ -52,7 +53,7 @@ func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agent
 func (s *agentSession) request(what string, limit time.Duration, do func() error) error {
 	limited, stop := context.WithTimeout(s.ctx, limit)
 	defer stop()
-	closed := context.AfterFunc(limited, func() { _ = s.conn.Close() }) // unblocks do, whose error counts
+	closed := context.AfterFunc(limited, func() { _ = s.conn.Close() }) // unblocks do, which then returns an error
 	defer closed()
 	if s.waiting != nil {
 		notice := time.AfterFunc(agentNoticeDelay, func() { s.waiting(fmt.Sprintf("the ssh-agent at %s to %s", s.socket, what)) })

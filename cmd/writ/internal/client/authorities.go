@@ -13,16 +13,16 @@ import (
 	"writ/internal/meant"
 )
 
-// AuthorityGrant is what the certificates of an authority may do. What is zero or nil stays as it is.
+// AuthorityGrant holds the rights of an authority's certificates. AddAuthority leaves zero fields unchanged.
 type AuthorityGrant struct {
-	Principals []string // machines of the roster for which it may make certificates, besides those that it has
-	KeyIDs     []string // patterns of key ids, in the place of those that Principals have
-	AnyKeyID   bool     // Principals take all key ids
+	Principals []string // machines of the roster to add to those that the authority may certify
+	KeyIDs     []string // key id patterns that replace the patterns of Principals
+	AnyKeyID   bool     // allow all key ids for Principals
 	Life       time.Duration
 	Expires    time.Time
 }
 
-// AddAuthority adds an authority to a roster, or changes what the certificates of one may do.
+// AddAuthority adds an authority to a roster, or changes the rights of an existing one.
 func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g AuthorityGrant) error {
 	a := r.Authorities.Named(name)
 	switch {
@@ -65,7 +65,7 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 	return nil
 }
 
-// certify lets an authority make certificates for a machine.
+// certify allows an authority to certify a machine.
 func certify(r *identity.Roster, a *identity.Authority, principal string, g AuthorityGrant) error {
 	p := r.Principal(principal)
 	switch {
@@ -97,7 +97,8 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 	return nil
 }
 
-// RemoveAuthority takes an authority out of use: Removed ends nothing that was accepted, Revoked cancels it. What is revoked stays so.
+// RemoveAuthority disables an authority. State Removed keeps accepted runs; Revoked cancels them. A revoked authority
+// stays revoked.
 func RemoveAuthority(r *identity.Roster, name string, state identity.State) error {
 	a := r.Authorities.Named(name)
 	if a == nil {
@@ -108,8 +109,8 @@ func RemoveAuthority(r *identity.Roster, name string, state identity.State) erro
 	return nil
 }
 
-// CertificateOf returns the certificate that signed a run, nil if a key did. No coordinator is believed: the id of the run follows from the signed
-// text, which names its certificate.
+// CertificateOf returns the certificate that signed a run, or nil if a plain key signed it. The result does not depend
+// on the coordinator: the run id is derived from the signed text, which names its certificate.
 func (c *Client) CertificateOf(ctx context.Context, roster *identity.Roster, run api.Run) (*identity.Certificate, error) {
 	signed, err := c.signed(ctx, run)
 	if err != nil {
@@ -118,12 +119,12 @@ func (c *Client) CertificateOf(ctx context.Context, roster *identity.Roster, run
 	return identity.CertificateOf(roster, signed)
 }
 
-// MayHaveCertificate reports whether a certificate can have signed a run: its signer is a machine for which an authority makes certificates.
+// MayHaveCertificate reports whether a certificate may have signed a run: some authority may certify its signer.
 func MayHaveCertificate(roster *identity.Roster, signer string) bool {
 	return slices.ContainsFunc(roster.Authorities, func(a identity.Authority) bool { return slices.Contains(a.Principals, signer) })
 }
 
-// signed returns text and signature of a run.
+// signed returns the signed text of a run with its signature. It verifies the text against the run id.
 func (c *Client) signed(ctx context.Context, run api.Run) ([]byte, error) {
 	answer, err := api.Answer[api.SignedText](c.API.GetSigned(ctx, run.Payload))
 	if err != nil {

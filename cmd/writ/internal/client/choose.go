@@ -14,20 +14,20 @@ import (
 	"writ/scripts"
 )
 
-// Candidate is a datacenter that could carry out a script, and why it was or was not chosen.
+// Candidate is a datacenter considered for a script.
 type Candidate struct {
 	identity.Datacenter
 	Open   int    // calls that are planned, queued or running there
-	Reason string // why it cannot be chosen, "" if it can
+	Reason string // why it cannot be chosen; "" if it can
 }
 
-// Choice is the datacenter that was chosen and all that were looked at, the best first.
+// Choice holds the chosen datacenter and all candidates, best first.
 type Choice struct {
 	Datacenter identity.Datacenter
 	Candidates []Candidate
 }
 
-// Explain says in a sentence for each candidate what spoke for or against it.
+// Explain returns one line per candidate that explains the choice.
 func (c Choice) Explain() []string {
 	var lines []string
 	for _, k := range c.Candidates {
@@ -43,13 +43,14 @@ func (c Choice) Explain() []string {
 	return lines
 }
 
-// Need is what a resource that a script makes uses up at least on its node.
+// Need is the minimum capacity that a new resource takes on its node.
 type Need struct {
-	Resource writ.ResourceID // without a name if that is not known before the script runs
+	Resource writ.ResourceID // name is empty if unknown before the script runs
 	Capacity writ.Capacity
 }
 
-// Needs are what a plan needs for a project, as far as that is known before it runs. What it makes twice is there once, as it is made last.
+// Needs returns the capacity needs of a plan, where they are known before it runs. A resource that the plan makes
+// twice counts once, with the last arguments.
 func Needs(plan scripts.Plan, project writ.ProjectID) (needs []Need) {
 	for _, call := range plan.Calls {
 		op, ok := catalog.Lookup(call.Operation)
@@ -66,8 +67,8 @@ func Needs(plan scripts.Plan, project writ.ProjectID) (needs []Need) {
 	return needs
 }
 
-// newIn are those of the needs whose resources a datacenter has not: what it has uses its part of a node already, also if the script is handed in
-// once more. How much more an update needs only the datacenter knows.
+// newIn returns the needs of resources that the datacenter does not have yet. Existing resources already occupy their
+// capacity, also if the script is submitted again. The extra capacity of an update is known only to the datacenter.
 func newIn(datacenter writ.DatacenterID, needs []Need, have []writ.Resource) (amounts []writ.Capacity) {
 	for _, need := range needs {
 		if !slices.ContainsFunc(have, func(r writ.Resource) bool { return r.Datacenter == datacenter && r.ResourceID == need.Resource }) {
@@ -77,8 +78,9 @@ func newIn(datacenter writ.DatacenterID, needs []Need, have []writ.Resource) (am
 	return amounts
 }
 
-// lacks says what a datacenter with these nodes has not left, "" if it may be enough: on some node for each of the needs, and for all of them
-// together. Whether what belongs together fits on one node only the datacenter knows.
+// lacks describes the capacity that is missing on nodes, or returns "" if it may suffice: each need must fit on some
+// node, and their sum must fit on all nodes together. Only the datacenter can decide whether colocated resources fit on
+// one node.
 func lacks(nodes []writ.Node, needs []writ.Capacity) string {
 	var free []writ.Capacity
 	var left, all writ.Capacity
@@ -100,7 +102,7 @@ func lacks(nodes []writ.Node, needs []writ.Capacity) string {
 	return ""
 }
 
-// amountOf writes what of a capacity is not nothing: "2 CPUs and 512 MiB of memory".
+// amountOf formats the non-zero parts of a capacity: "2 CPUs and 512 MiB of memory".
 func amountOf(c writ.Capacity) string {
 	var parts []string
 	for _, of := range []struct {
@@ -114,9 +116,10 @@ func amountOf(c writ.Capacity) string {
 	return strings.Join(parts, " and ")
 }
 
-// Choose chooses among the datacenters of a roster that have these labels ("region" is one that all have): of those that are enabled,
-// connected, without a fault and with enough capacity for these needs, the one with the fewest open calls. Which datacenters there are says the roster;
-// the coordinator is only asked how they are, so the worst that it can do is to make a worse choice.
+// Choose selects a datacenter with the given labels ("region" applies to all datacenters). Among those that are
+// enabled, connected, free of faults and have capacity for needs, it takes the one with the fewest open calls. The
+// roster defines the datacenters. The coordinator supplies only their status, so a false answer can at worst lead to a
+// worse choice.
 func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map[string]string, needs []Need) (Choice, error) {
 	answer, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
 	if err != nil {
@@ -144,7 +147,7 @@ func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map
 	return choose(roster, labels, answer.Items, queues.Items, full)
 }
 
-// choose is Choose with what the coordinator knows; full says of datacenters without enough capacity what they lack.
+// choose is Choose with the data from the coordinator. full describes the missing capacity of datacenters.
 func choose(roster *identity.Roster, labels map[string]string, known []api.Datacenter, queues []api.DatacenterQueues,
 	full map[writ.DatacenterID]string) (Choice, error) {
 	health := make(map[writ.DatacenterID]api.Datacenter)
@@ -176,7 +179,7 @@ func choose(roster *identity.Roster, labels map[string]string, known []api.Datac
 	return choice, nil
 }
 
-// against says why a datacenter cannot be chosen, "" if it can.
+// against returns why a datacenter cannot be chosen, or "" if it can.
 func against(d identity.Datacenter, labels map[string]string, known api.Datacenter) string {
 	for name, want := range labels {
 		have, ok := d.Labels[name]

@@ -1,6 +1,7 @@
-// Package client is one person at one cluster: the key to sign with, the rosters to believe in, the coordinators to ask, and what
-// becomes of what was handed in. It believes coordinators nothing that a signature can prove: rosters are verified against the
-// cluster's id, ends of runs and answers to what was signed against the supervisor's key in the roster. It must not know the command line nor how things are shown.
+// Package client is the client of one user for one cluster. It opens the signing key, verifies and stores rosters,
+// queries coordinators and follows submissions. It does not trust a coordinator where a signature can prove the answer:
+// rosters are verified against the cluster's id; run results and answers to statements against the supervisor's key in
+// the roster. The package must not know the command line or the output formats.
 package client
 
 import (
@@ -26,30 +27,30 @@ import (
 	"writ/identity"
 )
 
-// How long a coordinator may take. An answer may need one from a datacenter, which coordinators wait for up to half a minute; a submission
-// is only to be written down.
+// Timeouts for responses of a coordinator. A response may depend on a datacenter, for which coordinators wait up to
+// half a minute. A submission only has to be stored.
 const (
 	answerTime = 65 * time.Second
 	submitTime = 15 * time.Second
 )
 
-// dialTime bounds how long one coordinator may take to answer before the next one is tried.
+// dialTime limits requests for rosters and for logs of ended runs.
 const dialTime = 10 * time.Second
 
 // Client talks to the coordinators of one context.
 type Client struct {
 	Context config.Context
-	API     *apiclient.Client // results are read with api.Answer
+	API     *apiclient.Client // read results with api.Answer
 	Keys    Keys
-	Rosters config.Rosters // what was seen so far
-	// Signs is told who is about to sign, under which roster; it may be nil.
+	Rosters config.Rosters // rosters seen so far
+	// Signs is called before a signature with the roster and the signer's name; may be nil.
 	Signs func(roster *identity.Roster, who string)
 
 	logins  *logins
 	servers *servers
 }
 
-// New returns the client of a context; dir is where rosters are kept.
+// New returns the client for a context. dir is the folder of the roster store.
 func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	anchor, err := identity.ParseAnchor(c.Cluster, c.Anchor)
 	if err != nil {
@@ -59,7 +60,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	rosters.Anchor = anchor
 	reached := patience{&transport.Transport{
 		Rosters: rosters, Anchor: anchor, Want: transport.Coordinator, Fetch: transport.FromCoordinator, PublicNames: true,
-		Header: answerTime, // a connection may stand on which nothing comes through any more
+		Header: answerTime, // a connection may be open without carrying data
 	}}
 	sessions := &logins{dir: dir, http: &http.Client{Transport: reached}, have: map[string]*session{}}
 	servers := c.Servers
@@ -85,25 +86,27 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	return client, nil
 }
 
-// Direct returns the HTTP client for requests to one server that need no login. It verifies the server as all other requests do.
+// Direct returns the HTTP client for requests to one server without login. It verifies the server like all other
+// requests.
 func (c *Client) Direct() *http.Client { return c.logins.http }
 
-// servers sends a request to the first coordinator that answers, beginning with the one that answered last. Whatever writ sends may be
-// sent twice.
+// servers sends a request to the first coordinator that answers, starting with the one that answered last. All requests
+// of writ are safe to send twice.
 type servers struct {
 	urls   []*url.URL
 	http   *http.Client
-	absent string // the hint if no coordinator answers
+	absent string // hint if no coordinator answers
 
 	mu      sync.Mutex
 	current int
 }
 
-// others are the coordinators that the newest roster has besides those of a context: they are asked when these do not answer.
+// others returns the HTTPS addresses of coordinators in the newest roster that are not in the context. They are used if
+// the coordinators of the context do not answer.
 func others(rosters config.Rosters, servers []string) (all []string) {
 	roster, err := rosters.Latest()
 	if err != nil || roster == nil {
-		return nil // the first request says why there is none
+		return nil // the first request reports the error
 	}
 	for _, c := range roster.Coordinators {
 		if slices.ContainsFunc(c.URLs, func(u string) bool { return slices.Contains(servers, u) }) {
@@ -130,7 +133,8 @@ func newServers(addresses []string, by http.RoundTripper) (*servers, error) {
 	return s, nil
 }
 
-// Avoid asks the others instead of a coordinator, if there are any: it is about to be taken out of the roster, and hears nothing from then on.
+// Avoid stops using a coordinator, if the client knows another. The coordinator is about to be removed from the roster
+// and will receive no further updates.
 func (c *Client) Avoid(gone *identity.Coordinator) {
 	s := c.servers
 	s.mu.Lock()
@@ -141,7 +145,7 @@ func (c *Client) Avoid(gone *identity.Coordinator) {
 	}
 }
 
-// HintIfAway sets the hint of the error that no coordinator answers. An empty hint changes nothing.
+// HintIfAway sets the hint of the error for unreachable coordinators. An empty hint changes nothing.
 func (c *Client) HintIfAway(hint string) { c.servers.absent = cmp.Or(hint, c.servers.absent) }
 
 // Do implements apiclient.HttpRequestDoer.
@@ -150,7 +154,7 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	urls, first := s.urls, s.current
 	s.mu.Unlock()
 	var last error
-	var refusal *writ.Error // what is wrong with the first server that was reached and is not trusted
+	var refusal *writ.Error // error of the first server that was reached but is not trusted
 	for i := range urls {
 		at := (first + i) % len(urls)
 		response, err := s.send(r, urls[at])
@@ -169,7 +173,8 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if refusal != nil {
-		return nil, refusal // of its certificate or rosters: nothing was sent. That others do not answer must not hide it
+		// A certificate or roster error: nothing was sent. Unreachable coordinators must not hide it.
+		return nil, refusal
 	}
 	var addresses []string
 	for _, u := range urls {
@@ -193,7 +198,7 @@ func (s *servers) send(r *http.Request, to *url.URL) (*http.Response, error) {
 	return s.http.Do(again)
 }
 
-// KnownRoster returns the newest roster that was seen, without asking anybody; only if none was it asks.
+// KnownRoster returns the newest stored roster. It queries a coordinator only if none is stored.
 func (c *Client) KnownRoster(ctx context.Context) (*identity.Roster, error) {
 	if c.Context.Cluster != "" {
 		if known, err := c.Rosters.Latest(); known != nil || err != nil {
@@ -203,15 +208,15 @@ func (c *Client) KnownRoster(ctx context.Context) (*identity.Roster, error) {
 	return c.Roster(ctx)
 }
 
-// Person is somebody who signs, as the roster knows them.
+// Person is a signer known to the roster.
 type Person struct {
 	*Key
 	Name   string
 	Roster *identity.Roster
 }
 
-// Person opens the key of the context and finds out whose it is, which Signs is told: nothing is signed but by a person. Close the person when
-// nothing more is to be signed.
+// Person opens the key of the context, finds its owner in the roster and calls Signs. All signatures go through a
+// Person. Close it after the last signature.
 func (c *Client) Person(ctx context.Context, roster *identity.Roster) (*Person, error) {
 	key, err := c.Keys.Open(ctx, func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
@@ -228,10 +233,10 @@ func (c *Client) Person(ctx context.Context, roster *identity.Roster) (*Person, 
 	return &Person{Key: key, Name: by.Name, Roster: roster}, nil
 }
 
-// Signatory returns in whose name the person signs, and by what.
+// Signatory returns the name and key of the signer.
 func (p *Person) Signatory() Signatory { return Signatory{p.Name, p.PublicKey()} }
 
-// SignPayload makes a submission of a payload's text.
+// SignPayload signs the text of a payload and returns the submission.
 func (p *Person) SignPayload(text []byte) ([]byte, error) {
 	armored, err := p.Sign(identity.ScriptNamespace, text)
 	if err != nil {
@@ -240,8 +245,8 @@ func (p *Person) SignPayload(text []byte) ([]byte, error) {
 	return identity.Join(text, armored), nil
 }
 
-// SignStatement signs a statement. Subject, decision, what the person saw and the id of the datacenter are set; who says it and when is filled in
-// here.
+// SignStatement signs a statement. The caller sets subject, decision, the state seen by the user, and the datacenter
+// id. SignStatement sets the signer, the times and the remaining fields.
 func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	now := time.Now()
 	digest, err := p.Roster.Digest()
@@ -277,7 +282,7 @@ func unknownKey(key *Key) error {
 		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME", AuthorizedKey(key.PublicKey()))
 }
 
-// Submit hands in a submission. When no answer comes its error says how to learn whether it was taken.
+// Submit submits a signed text. If no answer arrives, the error explains how to find out whether the run was accepted.
 func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, error) {
 	waiting, stop := context.WithTimeout(ctx, submitTime)
 	defer stop()
@@ -301,7 +306,7 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 	return s, e
 }
 
-// refusedSubmission returns why a submission was refused, if that can be known.
+// refusedSubmission returns the verified reason for the refusal of a submission, or UNVERIFIED.
 func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *writ.Error) error {
 	roster, err := c.Roster(ctx)
 	if err != nil {
@@ -310,12 +315,12 @@ func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *wri
 	}
 	to, err := newAnswerTo(roster, identity.ScriptNamespace, signed)
 	if err != nil {
-		return err // as the coordinator found, or it would be somebody else's text
+		return err // the coordinator found the same error, or the text is not from this client
 	}
 	return to.refused(said)
 }
 
-// RunOf returns the run that a submission makes, "" if it is none: the id follows from the text alone.
+// RunOf returns the run of a submission, or "" if signed is not a submission. The id is derived from the text alone.
 func RunOf(signed []byte) writ.RunID {
 	text, _, err := identity.Split(signed)
 	if err != nil {
@@ -324,7 +329,7 @@ func RunOf(signed []byte) writ.RunID {
 	return writ.RunIDOf(writ.DigestOf(text))
 }
 
-// isOf checks that an answer is about the submission that was handed in: the id of its run follows from the text.
+// isOf checks that an answer is for this submission. The run id is derived from the text.
 func isOf(signed []byte, s writ.Submission) error {
 	text, _, err := identity.Split(signed)
 	if err != nil {

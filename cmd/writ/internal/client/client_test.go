@@ -74,7 +74,7 @@ func (w *fixture) amend(t *testing.T, change func(next *identity.Roster) error) 
 	}
 }
 
-// health is what a coordinator says of the datacenters: those that are named are connected.
+// health returns the status of the datacenters as a coordinator reports it. The named ones are connected.
 func (w *fixture) health(connected ...string) []api.Datacenter {
 	var all []api.Datacenter
 	for _, d := range w.alice.Roster.Datacenters {
@@ -168,7 +168,7 @@ func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
 	}
 }
 
-// What a script made already, or makes twice, uses its part of a node once.
+// A resource that the script already made, or makes twice, counts once.
 func TestAScriptNeedsWhatItsDatacenterHasNotYet(t *testing.T) {
 	order := Order{MaxCalls: 10, Script: NewScript("a.tengo", []byte(`
 machine := import("machine")
@@ -257,7 +257,7 @@ func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 	}
 }
 
-// coordinator answers GET /v1/roster with the versions after the one that was asked for.
+// coordinator answers GET /v1/roster with the versions after the requested one.
 func coordinator(t *testing.T, version int, signed ...[]byte) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +266,7 @@ func coordinator(t *testing.T, version int, signed ...[]byte) *httptest.Server {
 			answer.Signed = nil
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // a client that is gone notices
+		_ = json.NewEncoder(w).Encode(answer) // a client that disconnects detects the loss
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -291,7 +291,7 @@ func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
 	}
 }
 
-// Another machine that answers in the place of a coordinator is told of, also if the other coordinators are away.
+// An impostor in place of a coordinator is reported, even if the other coordinators are unreachable.
 func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	if _, err := config.RostersIn(dir, w.cluster).Add(w.signed...); err != nil {
@@ -314,7 +314,7 @@ func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 	}
 }
 
-// The coordinators of the roster that was seen last are asked when those of the context are gone.
+// The coordinators of the newest stored roster are used if those of the context are unreachable.
 func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	_, key, _ := ed25519.GenerateKey(nil)
@@ -409,7 +409,7 @@ func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
 	}
 }
 
-// A coordinator did not get, or swallowed, the rosters that another one gave to the client. The next command hands them in.
+// A coordinator may lack or withhold rosters that the client received from another one. The next command submits them.
 func TestClientHandsInRosters(t *testing.T) {
 	w, dir := newFixture(t), t.TempDir()
 	for _, name := range []string{"web", "mail", "bank"} {

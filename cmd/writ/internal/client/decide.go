@@ -13,20 +13,20 @@ import (
 	"writ/internal/meant"
 )
 
-// Decide signs a statement and hands it in; see Person.SignStatement for what must be set. What it returns, done or refused, is what the
-// supervisor of the datacenter has signed about this statement.
+// Decide signs and submits a statement; see Person.SignStatement for the fields to set. The result, done or refused, is
+// signed by the supervisor of the datacenter and is for this statement.
 func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, error) {
 	answer, _, err := c.DecideAt(ctx, by, s)
 	return answer, err
 }
 
-// DecideAt is Decide, and returns besides when the supervisor did it.
+// DecideAt is Decide, and also returns the time of the decision at the supervisor.
 func (c *Client) DecideAt(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, time.Time, error) {
 	done, answer, err := c.decide(ctx, by, s)
 	return done, time.UnixMilli(answer.Time), err
 }
 
-// decide is Decide, and returns besides all that the supervisor has signed.
+// decide is Decide, and also returns the complete signed answer of the supervisor.
 func (c *Client) decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, writ.Answer, error) {
 	signed, err := by.SignStatement(s)
 	if err != nil {
@@ -43,14 +43,14 @@ func (c *Client) decide(ctx context.Context, by *Person, s identity.Statement) (
 	return to.done(said)
 }
 
-// NewToken says what a token is to be for.
+// NewToken holds the properties of a join token.
 type NewToken struct {
 	Role     string // identity.TokenRoleNode or identity.TokenRoleBoot
 	Validity time.Duration
-	Uses     int // nodes that it admits
+	Uses     int // number of nodes that it admits
 }
 
-// CreateToken makes a token for a datacenter, and has the datacenter told of it.
+// CreateToken creates a join token and registers it at the datacenter.
 func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID, is NewToken) (identity.Token, time.Time, error) {
 	token, err := identity.NewToken(by.Roster.Cluster).For(datacenter, by.Roster)
 	if err != nil {
@@ -63,21 +63,21 @@ func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.Da
 	return token, expires, err
 }
 
-// NodeName is what a person says of the node that is to be decided on. Only what the person says is believed: the coordinator finds the id for
-// it, and the supervisor compares both.
+// NodeName identifies a node in a user's command. The client trusts only these values: the coordinator looks up the id
+// for them, and the supervisor compares both.
 type NodeName struct {
-	Datacenter  string // name or id; "" if the roster has one only
+	Datacenter  string // name or id; may be "" if the roster has only one datacenter
 	Node        string // name or id
-	Fingerprint string // of its key, "SHA256:…"; "" if the person does not say it
+	Fingerprint string // fingerprint of its key, "SHA256:…"; "" if not given
 }
 
-// FindNode asks the coordinator for the node that a person names. Its name, or its id if the person said that, is exactly what the person said,
-// and its datacenter is the one that the roster has under the name that the person said. Nodes that were removed are not found.
+// FindNode queries the coordinator for the node that the user named. The node's name or id equals the user's input, and
+// its datacenter is the one that the roster has under the given name. Removed nodes are not found.
 func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
 	return c.findNode(ctx, roster, name, "")
 }
 
-// FindNodeOrRemoved is FindNode, and looks among the nodes that were removed if there is no other.
+// FindNodeOrRemoved is FindNode, but searches the removed nodes if no other node matches.
 func (c *Client) FindNodeOrRemoved(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
 	n, err := c.FindNode(ctx, roster, name)
 	if writ.CodeOf(err) != writ.CodeNotFound {
@@ -90,7 +90,7 @@ func (c *Client) FindNodeOrRemoved(ctx context.Context, roster *identity.Roster,
 	return removed, other
 }
 
-// findNode finds the node that a person names among those that are admitted so, "" for all that were not removed.
+// findNode finds a node among those with this admission state; "" means all nodes except removed ones.
 func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name NodeName, admission writ.Admission) (writ.Node, error) {
 	dc, err := TheDatacenter(roster, name.Datacenter)
 	if err != nil {
@@ -124,7 +124,8 @@ func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name Nod
 		WithHint("%s", meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
-// TheDatacenter returns the datacenter of a name or id, or the only one of the roster. No coordinator is asked.
+// TheDatacenter returns the datacenter with a name or id, or the only datacenter of the roster. It uses only the
+// roster.
 func TheDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
 	switch {
 	case nameOrID != "":
@@ -138,7 +139,7 @@ func TheDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacent
 	return nil, SeveralDatacenters(roster).WithHint("choose with --dc NAME")
 }
 
-// SeveralDatacenters is the error of a command that is for one datacenter and names none.
+// SeveralDatacenters returns the error of a command that needs one datacenter but names none.
 func SeveralDatacenters(roster *identity.Roster) *writ.Error {
 	var names []string
 	for _, d := range roster.Datacenters {
@@ -147,12 +148,12 @@ func SeveralDatacenters(roster *identity.Roster) *writ.Error {
 	return writ.Errorf(writ.CodeUsage, "there are %d datacenters: %s", len(names), strings.Join(names, ", "))
 }
 
-// AboutNode begins a statement about a node.
+// AboutNode starts a statement about a node.
 func AboutNode(n writ.Node) identity.Statement {
 	return identity.Statement{Datacenter: n.Datacenter, Subject: "node/" + string(n.ID), Seen: identity.SeenNode(n)}
 }
 
-// AboutRun begins a statement about a run. That it ended is part of it only for a resume.
+// AboutRun starts a statement about a run. The end of the run is part of it only for a resume.
 func AboutRun(run api.Run, decision string) identity.Statement {
 	var ended time.Time
 	if decision == "resume" {
@@ -164,11 +165,12 @@ func AboutRun(run api.Run, decision string) identity.Statement {
 	}
 }
 
-// nodeNewsWithin bounds how long AwaitNodeNews waits.
+// nodeNewsWithin limits the wait of AwaitNodeNews.
 const nodeNewsWithin = 5 * time.Second
 
-// AwaitNodeNews waits until the coordinator has heard of a decision about a node that was at this revision before it: the answer to a statement
-// comes faster than the event, and the next statement must name the next revision. It gives up silently after a few seconds.
+// AwaitNodeNews waits until the coordinator has received a decision about a node. before is the node before the
+// decision. The answer to a statement arrives before the event, and the next statement must name the next revision. It
+// gives up without an error after nodeNewsWithin.
 func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision string) {
 	removed := decision == "remove" || decision == identity.DecisionLost
 	listed := api.ListNodesParams{Datacenter: api.Given(string(before.Datacenter))}
@@ -185,7 +187,7 @@ func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision s
 			return
 		}
 		i := slices.IndexFunc(nodes, func(n writ.Node) bool { return n.ID == before.ID })
-		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed { // one that was just admitted is not listed before its event
+		if i >= 0 && nodes[i].Revision > before.Revision || i < 0 && removed { // a newly admitted node is listed only after its event
 			return
 		}
 		select {

@@ -12,7 +12,7 @@ import (
 	"writ/identity"
 )
 
-// A node that is removed is in no list, neither after its event nor before it; one that is admitted is in none until its event has come.
+// A removed node is in no list, before or after its event. A newly admitted node is listed only after its event.
 func TestNewsOfANodeAreAwaitedAsLongAsTheyCanCome(t *testing.T) {
 	at := func(revision int) []writ.Node { return []writ.Node{{ID: "n1", Revision: revision}} }
 	for decision, lists := range map[string][][]writ.Node{

@@ -10,21 +10,23 @@ import (
 	"writ/internal/sleep"
 )
 
-// End is how a run ended, as its datacenter has signed it.
+// End is the result of a run as signed by its datacenter.
 type End struct {
 	writ.Summary
-	Unsure error // why it is not known whether the run was resumed since, nil if it was not
+	Unsure error // why a later resume cannot be excluded; nil if it can
 }
 
 const (
-	// laterEndWithin is how much later than its datacenter a coordinator may hear that a run was resumed.
+	// laterEndWithin is the time in which a coordinator must learn of a resume that the datacenter has already
+	// reported.
 	laterEndWithin = 2 * time.Second
 )
 
-// End returns how a run ended, as its datacenter has signed it: the refusal of a submission that it did not take, or the signed summary. A failed
-// run can be resumed, and then its earlier end is signed as well as the last one: so the datacenter is asked whether the run still stands so. If
-// not, the coordinator is asked for the run again for a while, which may be open then and has no end. An earlier end that the coordinator goes on to
-// show is UNVERIFIED, and so is what nobody has signed.
+// End returns the signed result of a run: the refusal if its datacenter rejected the submission, otherwise the signed
+// summary. A failed run can be resumed, and its earlier summary remains validly signed. End therefore queries the
+// datacenter for the current state. If the summary is outdated, End queries the coordinator again for up to
+// laterEndWithin; the run may then be open and have no result. If the coordinator keeps showing the earlier summary, or
+// shows an unsigned result, the error is UNVERIFIED.
 func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run) (End, error) {
 	for began := time.Now(); ; {
 		end, earlier, err := c.endOf(ctx, roster, *run)
@@ -40,7 +42,8 @@ func (c *Client) End(ctx context.Context, roster *identity.Roster, run *api.Run)
 	}
 }
 
-// endOf returns how a run ended, as the coordinator shows it. It reports whether that is an earlier end, which is an error as well.
+// endOf returns the result of a run as the coordinator shows it. earlier reports an outdated summary, which is also an
+// error.
 func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run) (end End, earlier bool, err error) {
 	if run.Accepted.IsZero() {
 		why, err := Refusal(roster, run)
@@ -53,7 +56,7 @@ func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run
 	if err != nil {
 		return End{}, false, err
 	}
-	if summary.State != writ.RunFailed || len(run.Summary) == 0 { // nothing resumes it
+	if summary.State != writ.RunFailed || len(run.Summary) == 0 { // it cannot be resumed
 		return End{Summary: summary}, false, nil
 	}
 	stands, err := c.standing(ctx, roster, run)

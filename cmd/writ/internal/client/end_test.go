@@ -15,8 +15,8 @@ import (
 	"writ/supervisor/link"
 )
 
-// An end that was signed before a run was resumed stays signed for ever. A coordinator that shows it has to show as well that the datacenter, asked
-// now, still says so.
+// A summary signed before a resume remains validly signed. A coordinator that shows it must also show that the
+// datacenter currently confirms it.
 func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
@@ -83,7 +83,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		})
 	}
 
-	// A coordinator that hears of the resume a moment later is believed then.
+	// A coordinator that learns of the resume slightly later is accepted.
 	asked := 0
 	late := run
 	c := w.clientOf(t, func(r *http.Request) (any, int) {
@@ -103,7 +103,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 	}
 }
 
-// clientOf is a client of a coordinator that answers so, and of nothing else.
+// clientOf returns a client of a single coordinator with this answer function.
 func (w *fixture) clientOf(t *testing.T, answer func(r *http.Request) (any, int)) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +113,7 @@ func (w *fixture) clientOf(t *testing.T, answer func(r *http.Request) (any, int)
 			w.Header().Set("Content-Type", api.ProblemType)
 		}
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(said) // a client that is gone notices
+		_ = json.NewEncoder(w).Encode(said) // a client that disconnects detects the loss
 	}))
 	t.Cleanup(s.Close)
 	c, err := New(config.Context{Servers: []string{s.URL}, Cluster: w.cluster}, t.TempDir(), Keys{})

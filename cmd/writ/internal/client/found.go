@@ -9,11 +9,11 @@ import (
 	"writ/identity"
 )
 
-// DefaultProject is the name of the project, and of its tenant, that a new cluster begins with.
+// DefaultProject is the name of the first project and tenant of a new cluster.
 const DefaultProject = "default"
 
-// Found makes version 1 of the roster of a new cluster. The signer is its root, its only root operator, and may do everything in all
-// of its projects, what destroys data included. The cluster has these coordinators.
+// Found creates version 1 of the roster of a new cluster with these coordinators. The signer is its root and only root
+// operator, and has all roles in all projects, including the right to destroy data.
 func Found(signer identity.Signer, name string, now time.Time, coordinators ...identity.Coordinator) (*identity.Roster, []byte, error) {
 	root := signer.PublicKey()
 	if _, ok := root.(*ssh.Certificate); ok {

@@ -16,14 +16,14 @@ import (
 	"writ/internal/meant"
 )
 
-// Amended is the newest roster after a change of it.
+// Amended is the newest roster after an amendment.
 type Amended struct {
 	*identity.Roster
-	Signed bool // false if the roster had the change already, so that no new version was signed
+	Signed bool // false if the roster already had the change, so no new version was signed
 }
 
-// Amend signs the next version of the roster and submits it. change edits a copy of the newest version. Without a difference there is no
-// new version.
+// Amend signs the next version of the roster and submits it. change edits a copy of the newest version. If the copy
+// does not differ, Amend signs nothing.
 func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) error) (Amended, error) {
 	return c.govern(ctx, func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error) {
 		return Successor(roster, by, now, change)
@@ -57,7 +57,7 @@ func (c *Client) govern(ctx context.Context,
 	return Amended{Roster: roster, Signed: true}, err
 }
 
-// Successor signs the version after roster, nil if change changes nothing.
+// Successor signs the version after roster. It returns nil if change has no effect.
 func Successor(roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error) ([]byte, error) {
 	next, err := successor(roster, by, now)
 	if err != nil {
@@ -89,7 +89,7 @@ func Renewal(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)
 	return identity.SignRoster(next, by)
 }
 
-// successor returns the version after roster, ready to be changed, if the person may sign it alone.
+// successor returns the unsigned version after roster, or an error if the person may not sign it alone.
 func successor(roster *identity.Roster, by *Person, now time.Time) (*identity.Roster, error) {
 	if err := roster.Allows(by.Name, identity.ActionGovern, "", now); err != nil && !same(by.PublicKey(), roster.Root) {
 		return nil, err
@@ -102,15 +102,15 @@ func successor(roster *identity.Roster, by *Person, now time.Time) (*identity.Ro
 	return roster.Successor(now)
 }
 
-// Grant is what a person or machine may do.
+// Grant holds the rights of a person or machine.
 type Grant struct {
 	Roles       []identity.Role
-	Projects    []writ.ProjectID // identity.AllProjects for all of them
-	Destructive bool             // of deployers
-	Expires     time.Time        // zero if it does not
+	Projects    []writ.ProjectID // identity.AllProjects for all projects
+	Destructive bool             // applies to deployers
+	Expires     time.Time        // zero for no expiry
 }
 
-// AddPrincipal adds somebody to a roster, or a key or rights to somebody who is there.
+// AddPrincipal adds a principal to a roster, or adds a key or rights to an existing one.
 func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, key ssh.PublicKey, g Grant) error {
 	p := r.Principal(name)
 	switch {
@@ -155,18 +155,18 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	return nil
 }
 
-// MeantPrincipal returns the hint for a name that no principal of a roster has.
+// MeantPrincipal returns the hint for an unknown principal name.
 func MeantPrincipal(r *identity.Roster, name string) string {
 	return meant.Among(name, r.Principals, func(p identity.Principal) string { return p.Name }, "`writ user list` shows them")
 }
 
-// meantDatacenter returns the hint for a name that no datacenter of a roster has.
+// meantDatacenter returns the hint for an unknown datacenter name.
 func meantDatacenter(r *identity.Roster, name string) string {
 	return meant.Among(name, r.Datacenters, func(d identity.Datacenter) string { return d.Name }, "`writ dc list` shows them")
 }
 
-// RemovePrincipal takes somebody, or one of their keys, out of use: Removed ends nothing that was accepted, Revoked cancels it. fingerprint
-// names the key, "" all of them. What is revoked stays so.
+// RemovePrincipal disables a principal, or the key with this fingerprint; "" means the whole principal. State Removed
+// keeps accepted runs; Revoked cancels them. A revoked principal or key stays revoked.
 func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identity.State) error {
 	p := r.Principal(name)
 	if p == nil {
@@ -193,7 +193,7 @@ func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identit
 	return nil
 }
 
-// later returns the state after which less is trusted.
+// later returns the less trusted state: a revoked entry stays revoked.
 func later(have, asked identity.State) identity.State {
 	if have == identity.Revoked {
 		return have
@@ -201,7 +201,7 @@ func later(have, asked identity.State) identity.State {
 	return asked
 }
 
-// bind adds a binding, or changes the one for the same role and project.
+// bind adds a binding or replaces the binding for the same role and project.
 func bind(r *identity.Roster, b identity.Binding) {
 	for i, have := range r.Bindings {
 		if have.Principal == b.Principal && have.Role == b.Role && have.Project == b.Project {
@@ -212,7 +212,7 @@ func bind(r *identity.Roster, b identity.Binding) {
 	r.Bindings = append(r.Bindings, b)
 }
 
-// AddProject adds a project and, if it is new, its tenant; "" is the tenant of nobody. What is there already is left alone.
+// AddProject adds a project and, if necessary, its tenant. An empty tenant means none. Existing entries stay unchanged.
 func AddProject(r *identity.Roster, name, tenant string) error {
 	var owner writ.TenantID
 	if tenant != "" {
@@ -232,7 +232,7 @@ func AddProject(r *identity.Roster, name, tenant string) error {
 	return nil
 }
 
-// AddDatacenter adds a datacenter with the key of its supervisor, with an id of its own.
+// AddDatacenter adds a datacenter with the key of its supervisor and a new id.
 func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey) error {
 	if have := r.Datacenters.Named(d.Name); have != nil {
 		if have.SupervisorKey.Equal(key) {
@@ -250,14 +250,14 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 	return nil
 }
 
-// DatacenterSettings are settings of a datacenter that the roster has; nil leaves one as it is.
+// DatacenterSettings holds datacenter settings of the roster. A nil field leaves the setting unchanged.
 type DatacenterSettings struct {
-	ManualApproval *bool          // every node that joins waits for an approval, or none that has a token
-	SilentAfter    *time.Duration // how long a node is not heard until it is silent
+	ManualApproval *bool          // every joining node waits for approval; otherwise a token suffices
+	SilentAfter    *time.Duration // time without a message until a node counts as silent
 	LostAfter      *time.Duration
 }
 
-// SetDatacenter changes settings of a datacenter.
+// SetDatacenter changes the settings of a datacenter.
 func SetDatacenter(r *identity.Roster, datacenter string, settings DatacenterSettings) error {
 	d, err := FindDatacenter(r, datacenter)
 	if err != nil {
@@ -276,7 +276,7 @@ func SetDatacenter(r *identity.Roster, datacenter string, settings DatacenterSet
 	return d.SetSilence(silence)
 }
 
-// FindDatacenter finds a datacenter of a roster by its name.
+// FindDatacenter returns the datacenter with this name.
 func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, error) {
 	d := r.Datacenters.Named(name)
 	if d == nil {
@@ -289,7 +289,7 @@ func addressTaken(c *identity.Coordinator, address string) error {
 	return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", c.Name, address).WithHint("each coordinator has addresses of its own")
 }
 
-// AddCoordinator adds a coordinator to a roster, or more addresses to one that is there with this key.
+// AddCoordinator adds a coordinator to a roster, or adds addresses to the existing coordinator with this name and key.
 func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls []string) error {
 	if have := r.Coordinators.Named(name); have != nil {
 		if !have.Key.Equal(key) {
@@ -317,7 +317,7 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 	return nil
 }
 
-// RemoveCoordinator takes a coordinator out of a roster.
+// RemoveCoordinator removes a coordinator from a roster.
 func RemoveCoordinator(r *identity.Roster, name string) error {
 	hint := meant.Among(name, r.Coordinators, func(c identity.Coordinator) string { return c.Name }, "`writ coordinator list` shows them")
 	before := len(r.Coordinators)
@@ -332,7 +332,7 @@ func RemoveCoordinator(r *identity.Roster, name string) error {
 	return nil
 }
 
-// Project finds a project by its name or id.
+// Project returns the project with this name or id.
 func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 	if p := r.Project(writ.ProjectID(nameOrID)); p != nil {
 		return *p, nil
@@ -349,7 +349,7 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 	}
 }
 
-// Datacenter finds a datacenter by its name or id.
+// Datacenter returns the datacenter with this name or id.
 func Datacenter(r *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
 	d := r.Datacenter(writ.DatacenterID(nameOrID))
 	if d == nil {

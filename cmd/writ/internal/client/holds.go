@@ -9,20 +9,22 @@ import (
 	"writ/identity"
 )
 
-// Reads are the projects that the roster lets the signer of the client read. They are all if it is not known who signs: a coordinator may ask nobody
-// for a login.
+// Reads returns the projects that the client's signer may read according to the roster. It returns all projects if the
+// signer is unknown, because a coordinator may allow access without login.
 func (c *Client) Reads(ctx context.Context, roster *identity.Roster) ([]writ.ProjectID, error) {
 	by, err := c.Keys.Owner(ctx, roster)
 	if err != nil {
 		return []writ.ProjectID{identity.AllProjects}, nil
 	}
 	now := time.Now()
-	login := &identity.Login{Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity)} // one of now
+	// A login made now.
+	login := &identity.Login{Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity)}
 	return (&identity.VerifiedLogin{Login: login, Key: by.Key}).Reads(roster, now)
 }
 
-// ListedHolds asks the coordinator what is on hold in a datacenter whose supervisor does not sign that. A coordinator that lies about it gets no more
-// than a statement that its datacenter refuses: it names what the person said, and a revision.
+// ListedHolds queries the coordinator for the holds of a datacenter whose supervisor does not sign its holds. A false
+// answer can at worst produce a statement that the datacenter rejects, because the statement names the user's input and
+// a revision.
 func (c *Client) ListedHolds(ctx context.Context, d *identity.Datacenter) ([]api.Hold, error) {
 	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{Datacenter: api.Given(string(d.ID))}))
 	if err != nil {
@@ -40,7 +42,7 @@ func (c *Client) ListedHolds(ctx context.Context, d *identity.Datacenter) ([]api
 	return nil, nil
 }
 
-// HoldsOf are the decisions that the API lists.
+// HoldsOf converts the holds of the API.
 func HoldsOf(list []api.Hold) (all identity.Holds) {
 	for _, h := range list {
 		all = append(all, identity.Hold{

@@ -10,7 +10,7 @@ import (
 	"writ/identity"
 )
 
-// A client without a key asks for all projects, and leaves it to the coordinator whether that shows them without a login.
+// A client without a key requests all projects. The coordinator decides whether to show them without login.
 func TestAClientWithoutAKeyAsksForAllProjects(t *testing.T) {
 	w := newFixture(t)
 	c, err := New(config.Context{Servers: []string{"http://127.0.0.1:1"}, Cluster: w.cluster}, t.TempDir(), Keys{Spec: filepath.Join(t.TempDir(), "none")})

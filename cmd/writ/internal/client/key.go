@@ -17,39 +17,39 @@ import (
 	"writ/identity"
 )
 
-// agentKey is how an ssh-agent is named as a key: "agent" for its first useful key, "agent:SHA256:…" for the one with this
+// agentKey is the key spec for an ssh-agent: "agent" for its first usable key, "agent:SHA256:…" for the key with this
 // fingerprint.
 const agentKey = "agent"
 
-// defaultKey is where ssh-keygen puts a key if nobody says otherwise.
+// defaultKey is the default path of ssh-keygen.
 const defaultKey = "~/.ssh/id_ed25519"
 
-// Keys says where to look for the key to sign with.
+// Keys holds the sources of the signing key.
 type Keys struct {
-	// Spec names the key: a private key file of OpenSSH, a certificate that ends in "-cert.pub", "agent", or "agent:SHA256:…". If it
-	// is "", a key that the roster knows is looked for in the agent, and then ~/.ssh/id_ed25519 is tried. The certificate beside a key file
-	// takes the place of the key, as with ssh, if it means something.
+	// Spec names the key: an OpenSSH private key file, a certificate that ends in "-cert.pub", "agent", or
+	// "agent:SHA256:…". If it is "", Open searches the agent for a key known to the roster and then tries
+	// ~/.ssh/id_ed25519. As with ssh, a certificate next to a key file replaces the key if the roster accepts it.
 	Spec string
-	// Passphrase asks for the passphrase of a file; nil if nobody can be asked.
+	// Passphrase asks for the passphrase of a file; nil if the user cannot be asked.
 	Passphrase func(path string) ([]byte, error)
-	// AgentSocket is the address of the ssh-agent, "" for none.
+	// AgentSocket is the address of the ssh-agent, or "".
 	AgentSocket string
-	// Waiting reports a request to the agent that takes long; it may be nil.
+	// Waiting reports a slow request to the agent; may be nil.
 	Waiting func(what string)
-	// Home is the person's home directory.
+	// Home is the user's home directory.
 	Home string
 
-	mute error // why the agent is not asked again
+	mute error // error of an agent that is not queried again
 }
 
-// Key is an opened key. Close it when nothing more is to be signed.
+// Key is an opened key. Close it after the last signature.
 type Key struct {
 	identity.Signer
-	Spec  string // names this key and no other
+	Spec  string // identifies exactly this key
 	agent *agentSession
 }
 
-// Close ends the connection to the agent, if there is one.
+// Close closes the connection to the agent, if any.
 func (k *Key) Close() error {
 	if k.agent == nil {
 		return nil
@@ -57,9 +57,9 @@ func (k *Key) Close() error {
 	return k.agent.conn.Close()
 }
 
-// Open finds the key. known selects among several keys; nil permits all. Requests to an agent end with ctx, including
-// later signatures by the returned key. Errors have the code KEY_UNUSABLE and contain no part of a key, except the error
-// of ctx.
+// Open opens the key. known selects among several keys; nil permits all. Requests to an agent end with ctx, including
+// later signatures by the returned key. Errors have the code KEY_UNUSABLE and contain no part of a key, except the
+// error of ctx.
 func (k Keys) Open(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, error) {
 	if redact.HoldsKey(k.Spec) {
 		return nil, keyInsteadOfName()
@@ -75,7 +75,7 @@ func (k Keys) Open(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, e
 	return k.search(ctx, known)
 }
 
-// search tries the agent's keys that are known, then the default file, then any key of the agent.
+// search tries the known keys of the agent, then the default file, then any key of the agent.
 func (k Keys) search(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, error) {
 	if known != nil {
 		key, err := k.fromAgent(ctx, known)
@@ -104,7 +104,7 @@ func keyInsteadOfName() *writ.Error {
 		WithHint("write the key to a file that only you can read, and give the name of that file; or load it with ssh-add and give \"agent\"")
 }
 
-// AbsoluteSpec returns a spec that names the same key in every working directory, for a context that is stored.
+// AbsoluteSpec returns a spec that names the same key in every working directory. Stored contexts need this form.
 func AbsoluteSpec(spec string) (string, error) {
 	kind, _, _ := strings.Cut(spec, ":")
 	if spec == "" || kind == agentKey || strings.HasPrefix(spec, "~") || redact.HoldsKey(spec) {
@@ -113,7 +113,8 @@ func AbsoluteSpec(spec string) (string, error) {
 	return filepath.Abs(spec)
 }
 
-// without returns k without its agent if err shows that the agent does not answer: the next request would wait as long again.
+// without returns k without its agent if err shows that the agent does not answer. The next request would have to wait
+// as long again.
 func (k Keys) without(err error) Keys {
 	if errors.Is(err, errAgentMute) {
 		k.mute = err
@@ -121,7 +122,8 @@ func (k Keys) without(err error) Keys {
 	return k
 }
 
-// fromFile opens a key file. An encrypted file is used through the agent if that holds its key, which saves the person the passphrase.
+// fromFile opens a key file. If the file is encrypted and the agent holds its key, the agent is used, so the user need
+// not type the passphrase.
 func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKey) bool) (*Key, error) {
 	path = certified(path, known)
 	signer, err := identity.LoadKey(path, nil)
@@ -150,7 +152,7 @@ func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKe
 	return &Key{Signer: signer, Spec: path}, nil
 }
 
-// certified returns the certificate beside a key file if that is known, and otherwise the file.
+// certified returns the certificate next to a key file if known accepts it, otherwise path.
 func certified(path string, known func(ssh.PublicKey) bool) string {
 	if strings.HasSuffix(path, ".pub") || known == nil {
 		return path
@@ -162,13 +164,14 @@ func certified(path string, known func(ssh.PublicKey) bool) string {
 	return beside
 }
 
-// Signatory is in whose name something is signed, and by what: a key of the roster, or a certificate of an authority.
+// Signatory is the name and key of a signer. The key is a key in the roster or a certificate by an authority.
 type Signatory struct {
 	Name string
 	Key  ssh.PublicKey
 }
 
-// Owner returns who signs with the key. Unlike Open it does not need the private key if the public one lies beside it.
+// Owner returns the signer for the key. Unlike Open, it does not need the private key if a public key file exists next
+// to it.
 func (k Keys) Owner(ctx context.Context, r *identity.Roster) (Signatory, error) {
 	if redact.HoldsKey(k.Spec) {
 		return Signatory{}, keyInsteadOfName()
@@ -189,7 +192,7 @@ func (k Keys) Owner(ctx context.Context, r *identity.Roster) (Signatory, error) 
 	return signatory(r, key, time.Now())
 }
 
-// signatory returns who signs with a key. A certificate that has ended signs nothing that would be accepted.
+// signatory returns the signer for a key. An expired certificate is an error, because its signatures would be rejected.
 func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
 	s := Signatory{PrincipalOf(r, key.PublicKey()), key.PublicKey()}
 	if s.Name == "" {
@@ -198,7 +201,7 @@ func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
 	return s, s.Counts(r, now)
 }
 
-// Counts returns why nothing that is signed now would be accepted, nil if it would as far as a certificate is concerned.
+// Counts returns why a signature made now would be rejected because of the certificate, or nil.
 func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
 	cert, ok := s.Key.(*ssh.Certificate)
 	if !ok {
@@ -210,7 +213,7 @@ func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
 	return identity.CheckCertificate(r, cert, now)
 }
 
-// Certificate returns the certificate that signs, nil for a plain key.
+// Certificate returns the signing certificate, or nil for a plain key.
 func (s Signatory) Certificate(r *identity.Roster) *identity.Certificate {
 	cert, ok := s.Key.(*ssh.Certificate)
 	if !ok {
@@ -220,7 +223,7 @@ func (s Signatory) Certificate(r *identity.Roster) *identity.Certificate {
 	return c
 }
 
-// publicHalf reads the public key beside a private one, nil if there is none. It decides nothing but where the key is looked for.
+// publicHalf reads the public key next to a private key file, or returns nil. It is used only to locate the key.
 func publicHalf(path string) ssh.PublicKey {
 	if !strings.HasSuffix(path, ".pub") {
 		path += ".pub"
@@ -236,7 +239,7 @@ func publicHalf(path string) ssh.PublicKey {
 	return key
 }
 
-// fromAgent opens the first key of the agent that is wanted; nil wants all.
+// fromAgent opens the first key of the agent that wanted accepts; a nil wanted accepts all.
 func (k Keys) fromAgent(ctx context.Context, wanted func(ssh.PublicKey) bool) (*Key, error) {
 	if k.mute != nil {
 		return nil, k.mute
@@ -284,7 +287,7 @@ func (k Keys) expand(path string) string {
 	return path
 }
 
-// PrincipalOf returns the name under which a key or certificate may sign, "" if the roster does not know it.
+// PrincipalOf returns the name under which a key or certificate may sign, or "" if the roster does not know it.
 func PrincipalOf(r *identity.Roster, key ssh.PublicKey) string {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		name, _ := identity.CertificateOwner(r, cert)
@@ -298,7 +301,7 @@ func PrincipalOf(r *identity.Roster, key ssh.PublicKey) string {
 	return ""
 }
 
-// AuthorizedKey writes a key as in an authorized_keys file, in one line and without a comment.
+// AuthorizedKey formats a key as one line of an authorized_keys file, without a comment.
 func AuthorizedKey(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }

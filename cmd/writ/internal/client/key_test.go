@@ -19,7 +19,7 @@ import (
 	"writ/identity"
 )
 
-// newKey makes a key and, if path is not "", its files as ssh-keygen makes them, locked with a passphrase unless that is "".
+// newKey creates a key. If path is not "", it also writes the files of ssh-keygen, encrypted if passphrase is not "".
 func newKey(t *testing.T, path, passphrase string) (ed25519.PrivateKey, ssh.PublicKey) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -47,7 +47,7 @@ func newKey(t *testing.T, path, passphrase string) (ed25519.PrivateKey, ssh.Publ
 	return private, key
 }
 
-// startAgent serves an ssh-agent with some keys and returns its socket.
+// startAgent starts an ssh-agent with these keys and returns its socket.
 func startAgent(t *testing.T, keys ...ed25519.PrivateKey) string {
 	t.Helper()
 	ring := agent.NewKeyring()
@@ -56,7 +56,7 @@ func startAgent(t *testing.T, keys ...ed25519.PrivateKey) string {
 			t.Fatal(err)
 		}
 	}
-	dir, err := os.MkdirTemp("", "writ") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "writ") // socket paths must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestKeyIsFound(t *testing.T) {
 	}
 }
 
-// TestAKeyInPlaceOfItsNameIsNotShown gives the text of a key where a file should be named, as a variable of a CI system easily does.
+// TestAKeyInPlaceOfItsNameIsNotShown passes a key's text as the file name, as a CI variable easily does.
 func TestAKeyInPlaceOfItsNameIsNotShown(t *testing.T) {
 	home := t.TempDir()
 	newKey(t, filepath.Join(home, "key"), "")
@@ -215,7 +215,8 @@ func TestFounderMayDoEverything(t *testing.T) {
 	}
 }
 
-// TestTheCertificateBesideAKeyIsTaken looks for what ssh would: the certificate beside a key file, if it means something, and that of an agent.
+// TestTheCertificateBesideAKeyIsTaken checks that keys are chosen as by ssh: a certificate next to a key file if the
+// roster accepts it, and certificates of an agent.
 func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
 	home := t.TempDir()
 	private, public := newKey(t, filepath.Join(home, "job"), "")

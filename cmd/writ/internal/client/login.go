@@ -26,36 +26,38 @@ import (
 	"writ/identity/envelope"
 )
 
-// session is a login at one coordinator as it is kept: the token of the moment, and the key that gets the next one without asking the person.
+// session is a stored login at one coordinator: the current token, and the key that obtains the next token without the
+// user.
 type session struct {
 	Coordinator string    `json:"coordinator"`
 	Name        string    `json:"name"`
-	Key         []byte    `json:"key"` // seed of the key of the session
+	Key         []byte    `json:"key"` // seed of the session key
 	Token       string    `json:"token"`
-	Expires     time.Time `json:"expires"` // of the token
-	Until       time.Time `json:"until"`   // of the session
+	Expires     time.Time `json:"expires"` // expiry of the token
+	Until       time.Time `json:"until"`   // expiry of the session
 }
 
-// soon is how long before its end a token is not used any more.
+// soon is the remaining lifetime below which a token or session is no longer used.
 const soon = 10 * time.Second
 
-// logins are the sessions of a client: one for each coordinator, kept in files that only their owner may read.
+// logins holds the sessions of a client, one per coordinator. The files are readable by their owner only.
 type logins struct {
 	client *Client
 	dir    string
-	http   *http.Client // without login
+	http   *http.Client // sends requests without login
 
 	mu   sync.Mutex
-	have map[string]*session // by address of the coordinator
+	have map[string]*session // by coordinator address
 }
 
-// path is the file of the session with a coordinator. Another key is another person.
+// path returns the file of the session with a coordinator. It depends on the key, because another key belongs to
+// another signer.
 func (l *logins) path(address string) string {
 	of := strings.Join([]string{string(l.client.Context.Cluster), address, l.client.Keys.Spec}, "\x00")
 	return filepath.Join(l.dir, "logins", writ.DigestOf([]byte(of)).String()+".json")
 }
 
-// token returns the token for a coordinator, "" if there is none that counts.
+// token returns a valid token for a coordinator, or "".
 func (l *logins) token(address string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,20 +67,20 @@ func (l *logins) token(address string) string {
 	return ""
 }
 
-// kept returns the session with a coordinator, nil if there is none. The caller holds mu.
+// kept returns the stored session with a coordinator, or nil. The caller must hold mu.
 func (l *logins) kept(address string) *session {
 	if s, ok := l.have[address]; ok {
 		return s
 	}
 	var s *session
 	if text, err := os.ReadFile(l.path(address)); err == nil && json.Unmarshal(text, &s) != nil {
-		s = nil // of another version: the next login replaces it
+		s = nil // written by another version; the next login replaces it
 	}
 	l.have[address] = s
 	return s
 }
 
-// keep keeps a session, nil to forget it. That a file cannot be written costs a login the next time and nothing else.
+// keep stores a session; nil deletes it. A failed write is ignored, because it only costs another login.
 func (l *logins) keep(address string, s *session) {
 	l.have[address] = s
 	if s == nil {
@@ -91,21 +93,21 @@ func (l *logins) keep(address string, s *session) {
 	}
 }
 
-// login gets a token for a coordinator that does not take the one that it was shown: by the key of the session if one goes on, or with a signature of
-// the person. shown is "" if there was none; anew wants the signature in any case.
+// login obtains a token for a coordinator that rejected the token shown, or "" if none was sent. It uses the key of a
+// valid session, otherwise a signature of the user. anew forces a signature.
 func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*session, error) {
 	at, err := apiclient.NewClient(address, apiclient.WithHTTPClient(l.http))
 	if err != nil {
 		return nil, err
 	}
-	roster, err := l.client.KnownRoster(ctx) // before the lock: it may ask the coordinator
+	roster, err := l.client.KnownRoster(ctx) // before locking, because it may query the coordinator
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.kept(address); s != nil && !anew && s.Token != shown && time.Now().Before(s.Expires.Add(-soon)) {
-		return s, nil // another request was faster
+		return s, nil // another request has already logged in
 	}
 	challenge, err := challenged(ctx, at, address, roster)
 	if err != nil {
@@ -118,9 +120,9 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 			l.keep(address, next)
 			return next, nil
 		case writ.CodeOf(err) != writ.CodeLoginRequired:
-			return nil, err // which another signature of the person would not help
+			return nil, err // another signature of the user would not help
 		}
-		if challenge, err = challenged(ctx, at, address, roster); err != nil { // the coordinator has forgotten the session
+		if challenge, err = challenged(ctx, at, address, roster); err != nil { // the coordinator no longer knows the session
 			return nil, err
 		}
 	}
@@ -131,10 +133,11 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 	return s, err
 }
 
-// LoggedIn sends requests to the coordinators of the client as by does, with the token of its session where they ask for one.
+// LoggedIn wraps by. It adds the session token to requests and logs in if a coordinator requires it.
 func (c *Client) LoggedIn(by http.RoundTripper) http.RoundTripper { return loggingIn{by, c.logins} }
 
-// challenged asks a coordinator for a challenge, and verifies that it comes from one that the roster names and is for this client and address.
+// challenged requests a login challenge. It verifies that a coordinator of the roster signed it for this client and
+// address.
 func challenged(ctx context.Context, at *apiclient.Client, address string, roster *identity.Roster) (identity.LoginChallenge, error) {
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
@@ -160,7 +163,7 @@ func challenged(ctx context.Context, at *apiclient.Client, address string, roste
 	return c, nil
 }
 
-// proof is what the key of a session signs for a challenge.
+// proof signs a challenge with the session key.
 func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, error) {
 	if len(s.Key) != ed25519.SeedSize {
 		return api.SessionProof{}, writ.Errorf(writ.CodeLoginRequired, "the session that is kept has no key")
@@ -171,7 +174,7 @@ func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, er
 	return api.SessionProof{Signed: signed}, err
 }
 
-// prove asks a coordinator for something that the key of a session may have.
+// prove sends a request that the session key authorises.
 func (l *logins) prove(ctx context.Context, address string, s *session, ask func(at *apiclient.Client, proof api.SessionProof) error) error {
 	at, err := apiclient.NewClient(address, apiclient.WithHTTPClient(l.http))
 	if err != nil {
@@ -192,7 +195,7 @@ func (l *logins) prove(ctx context.Context, address string, s *session, ask func
 	return ask(at, proof)
 }
 
-// refreshed gets another token for the key of a session.
+// refreshed obtains the next token with the session key.
 func refreshed(ctx context.Context, at *apiclient.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
 	proof, err := s.proof(challenge)
 	if err != nil {
@@ -207,7 +210,8 @@ func refreshed(ctx context.Context, at *apiclient.Client, s *session, challenge 
 	return &next, nil
 }
 
-// clocksAgree refuses a login that the coordinator would refuse for its time, and names both clocks: the coordinator knows only one.
+// clocksAgree rejects a login that the coordinator would reject because of the time. The error shows both clocks; the
+// coordinator could show only its own.
 func clocksAgree(here, there time.Time) error {
 	off := here.Sub(there)
 	var code writ.Code
@@ -225,7 +229,7 @@ func clocksAgree(here, there time.Time) error {
 		WithHint("set the clock of this machine or of the other one; nothing was signed")
 }
 
-// begun logs in with the key of the person.
+// begun logs in with a signature of the user's key.
 func (l *logins) begun(ctx context.Context, at *apiclient.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
 	key, err := l.client.Keys.Open(ctx, func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
@@ -270,7 +274,7 @@ func (l *logins) begun(ctx context.Context, at *apiclient.Client, roster *identi
 	return &session{Coordinator: challenge.Coordinator, Name: by.Name, Key: private.Seed(), Token: t.Token, Expires: t.Expires, Until: t.Until}, nil
 }
 
-// loggingIn is an http.RoundTripper that shows the token of a coordinator, and logs in when that asks for it.
+// loggingIn is an http.RoundTripper that sends the session token and logs in if a coordinator requires it.
 type loggingIn struct {
 	http.RoundTripper
 	logins *logins
@@ -308,17 +312,18 @@ func withToken(r *http.Request, token string) *http.Request {
 	return r
 }
 
-// Session is a login as people are shown it.
+// Session is a login as shown to the user.
 type Session struct {
-	Coordinator string    `json:"coordinator"` // its address
+	Coordinator string    `json:"coordinator"` // address of the coordinator
 	Name        string    `json:"name"`
 	Expires     time.Time `json:"token_expires"`
 	Until       time.Time `json:"until"`
 	Token       string    `json:"-"`
-	Web         string    `json:"web,omitempty"` // address with which a browser logs in, once
+	Web         string    `json:"web,omitempty"` // one-time login address for a browser
 }
 
-// Login logs in at the first coordinator of the context, with a signature of the person. With web it returns an address for a browser besides.
+// Login logs in at the first coordinator of the context with a signature of the user. If web is set, it also returns a
+// login address for a browser.
 func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 	address := addressOf(c.Context.Servers[0])
 	s, err := c.logins.login(ctx, address, "", true)
@@ -341,7 +346,7 @@ func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 	return shown, nil
 }
 
-// addressOf is the address of a coordinator as a request has it: without a password for a proxy.
+// addressOf returns the scheme and host of a server's URL, without a password for a proxy.
 func addressOf(server string) string {
 	u, err := url.Parse(strings.TrimSuffix(server, "/"))
 	if err != nil {
@@ -350,8 +355,8 @@ func addressOf(server string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Logout ends the sessions of this client, at their coordinators and here. The error is that of a coordinator which could not be told: its session ends
-// by itself.
+// Logout ends the sessions of this client, at the coordinators and in the local files. It returns the errors of
+// coordinators that it could not reach; their sessions expire.
 func (c *Client) Logout(ctx context.Context) error {
 	var failed error
 	for _, server := range c.Context.Servers {

@@ -17,7 +17,7 @@ import (
 	"writ/identity/envelope"
 )
 
-// A client signs nothing for a challenge that no coordinator of its roster made for it, at this address, just now.
+// A client signs a login only for a fresh challenge that a coordinator of its roster made for this address.
 func TestALoginIsSignedForACoordinatorOfTheRosterOnly(t *testing.T) {
 	key := func() ed25519.PrivateKey {
 		_, k, err := ed25519.GenerateKey(rand.Reader)
@@ -75,7 +75,7 @@ func TestALoginIsSignedForACoordinatorOfTheRosterOnly(t *testing.T) {
 	}
 }
 
-// A login that would be refused for its time is not signed, and both clocks are named.
+// A login that would be rejected because of the time is not signed. The error shows both clocks.
 func TestALoginWithAWrongClockNamesBothClocks(t *testing.T) {
 	here := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for off, want := range map[time.Duration]writ.Code{

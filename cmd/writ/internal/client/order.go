@@ -9,22 +9,22 @@ import (
 	"writ/scripts"
 )
 
-// Order is what a person wants to have done with a script.
+// Order holds the user's parameters for a run.
 type Order struct {
 	Script     Script
-	Params     map[string]any // those that are given; the script's defaults are filled in
+	Params     map[string]any // given parameters; the script's defaults are added
 	Datacenter writ.DatacenterID
 	Project    identity.Project
 	Deployment identity.Deployment
-	Expires    time.Duration // from now
-	Deadline   time.Duration // from acceptance
+	Expires    time.Duration // relative to the current time
+	Deadline   time.Duration // relative to acceptance
 	MaxCalls   int
-	Targets    []string    // what the script may destroy, "volume/web-0" or "volume/web-*"; see NameTargets
-	PlanDigest writ.Digest // of the plan that the run is bound to, zero if to none; see Bind
+	Targets    []string    // resources that the script may destroy, "volume/web-0" or "volume/web-*"; see NameTargets
+	PlanDigest writ.Digest // digest of the plan that the run is bound to, or zero; see Bind
 	Secrets    []string    // with versions, "db-password@3"
 }
 
-// Payload returns the text to sign for an order, by somebody who knows a roster.
+// Payload returns the text to sign for an order. by signs with knowledge of roster.
 func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]byte, error) {
 	if err := o.Script.Report.Err(); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]
 	}
 	text, err := p.Text()
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodePayloadMalformed {
-		return nil, writ.Errorf(writ.CodeUsage, "%s", e.Message) // nobody's forgery, but what this person asks for
+		return nil, writ.Errorf(writ.CodeUsage, "%s", e.Message) // the user's input is invalid; it is not a forgery
 	}
 	return text, err
 }

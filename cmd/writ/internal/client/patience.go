@@ -10,12 +10,12 @@ import (
 	"writ/internal/sleep"
 )
 
-// patience is a transport that comes again later if it is told to, as long as the request has time.
+// patience is a transport that retries after 429 responses with Retry-After, within the deadline of the request.
 type patience struct{ http.RoundTripper }
 
 const (
 	maxAttempts  = 10
-	maxRetryWait = 10 * time.Second // a Retry-After of more is for people
+	maxRetryWait = 10 * time.Second // a longer Retry-After is left to the user
 )
 
 // RoundTrip implements http.RoundTripper.
@@ -30,7 +30,7 @@ func (p patience) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil || wait <= 0 || wait > maxRetryWait || r.Body != nil && r.GetBody == nil {
 			return response, nil
 		}
-		wait += rand.N(wait) // who was told so together does not come again together
+		wait += rand.N(wait) // jitter, so that rejected clients do not retry together
 		if end, ok := r.Context().Deadline(); ok && time.Until(end) < wait {
 			return response, nil
 		}

@@ -17,16 +17,16 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a
 func TestTheClientRetriesAfterRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name, after string
-		busy        int           // answers of 429 before another one
-		within      time.Duration // that the request has
-		fewest      int           // attempts
+		busy        int           // number of 429 responses before success
+		within      time.Duration // deadline of the request
+		fewest      int           // minimum attempts
 		most        int
 		status      int
 	}{
 		{"at once", "1", 0, time.Hour, 1, 1, 200},
 		{"twice", "1", 2, time.Hour, 3, 3, 200},
 		{"for ever", "1", 1000, time.Hour, 10, 10, 429},
-		{"until its time is over", "2", 1000, 5900 * time.Millisecond, 2, 3, 429}, // each wait has 2 to 4 seconds
+		{"until its time is over", "2", 1000, 5900 * time.Millisecond, 2, 3, 429}, // each wait lasts 2 to 4 seconds
 		{"nobody says when", "", 1, time.Hour, 1, 1, 429},
 		{"in an hour", "3600", 1, time.Hour, 1, 1, 429},
 	} {

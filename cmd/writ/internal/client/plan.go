@@ -14,12 +14,12 @@ import (
 	"writ/scripts/interpreter"
 )
 
-// Plan plans the script of an order. Without a roster nothing is known of its datacenter.
+// Plan plans the script of an order. roster may be nil; the name of the datacenter is then unknown.
 func (o Order) Plan(ctx context.Context, roster *identity.Roster) (scripts.Plan, error) {
 	return o.plan(ctx, roster, nil)
 }
 
-// plan is Plan with the results of some calls.
+// plan is Plan with known results for some calls.
 func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]map[string]any) (scripts.Plan, error) {
 	params, err := o.Script.Report.Params.Fill(o.Params)
 	if err != nil {
@@ -41,11 +41,11 @@ func (o Order) plan(ctx context.Context, roster *identity.Roster, given map[int]
 	return plan, nil
 }
 
-// MinPlanDigits is how many hex digits of a plan's digest are enough to name it.
+// MinPlanDigits is the minimum length of an abbreviated plan digest, in hex digits.
 const MinPlanDigits = 12
 
-// Bind binds the order to the plan that a person has seen: named is its digest, or how that begins. It is PLAN_MISMATCH if the script
-// plans in another way.
+// Bind binds the order to a plan that the user has seen. named is its digest or a prefix of it. The error is
+// PLAN_MISMATCH if the script now yields another plan.
 func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string) error {
 	digits := strings.ToLower(strings.TrimSpace(named))
 	if len(digits) < MinPlanDigits || len(digits) > 2*len(writ.Digest{}) || strings.Trim(digits, "0123456789abcdef") != "" {
@@ -71,22 +71,22 @@ func (o *Order) Bind(ctx context.Context, roster *identity.Roster, named string)
 	return nil
 }
 
-// Revision asks the datacenter of an order for the newest revision of its deployment, 0 before its first run. Whoever answers with another one
-// can only have the script refused: the supervisor compares what was signed.
+// Revision returns the newest revision of the order's deployment, or 0 before its first run. A false answer can at
+// worst cause the script to be rejected, because the supervisor compares the signed revision.
 func (c *Client) Revision(ctx context.Context, o Order) (int, error) {
 	preview, err := c.preview(ctx, o, &scripts.Plan{}, true)
 	return preview.Revision, err
 }
 
-// maxProposal bounds what one request of a preview may have, in bytes: it travels on in one frame of the link.
+// maxProposal limits a preview request, in bytes. The request is forwarded in one frame of the link.
 const maxProposal = 1<<20 - 8<<10
 
-// maxRounds bounds how often a datacenter is asked about one script.
+// maxRounds limits the number of preview requests for one script.
 const maxRounds = 10
 
-// Foresee asks the datacenter of an order what its plan would do. Where calls would find things as they are, their results are known, and
-// the script is followed further with them, for as long as that tells more. It returns the plan with these results and what was said of
-// it. newest is as for preview.
+// Foresee asks the order's datacenter for the effects of a plan. If a call would find its resource unchanged, its
+// result is known, and Foresee continues the plan with it, as long as this reveals more. It returns the extended plan
+// and its preview. newest is as for preview.
 func (c *Client) Foresee(ctx context.Context, o Order, roster *identity.Roster, plan scripts.Plan, newest bool) (scripts.Plan, writ.Preview, error) {
 	given := make(map[int]map[string]any)
 	for round := 1; ; round++ {
@@ -116,7 +116,7 @@ func (c *Client) Foresee(ctx context.Context, o Order, roster *identity.Roster, 
 	}
 }
 
-// answers reports whether a preview is of so many calls, one for each.
+// answers reports whether a preview covers exactly the calls 1 to calls, in order.
 func answers(p writ.Preview, calls int) bool {
 	for i, c := range p.Calls {
 		if c.Seq != i+1 {
@@ -126,8 +126,8 @@ func answers(p writ.Preview, calls int) bool {
 	return len(p.Calls) == calls
 }
 
-// preview asks the datacenter of an order what a plan would do. newest says that the order's deployment is meant as it is now, whatever
-// its revision.
+// preview asks the order's datacenter for the effects of a plan. If newest is set, the current revision of the order's
+// deployment is used instead of its base revision.
 func (c *Client) preview(ctx context.Context, o Order, plan *scripts.Plan, newest bool) (writ.Preview, error) {
 	p := writ.Proposal{Project: o.Project.ID, Deployment: o.Deployment.Name, Destructive: len(o.Targets) > 0, Targets: o.Targets,
 		Calls: plan.Proposed()}

@@ -12,12 +12,12 @@ import (
 	"writ/scripts"
 )
 
-// A coordinator can say of a preview what it likes; the client takes it for nothing but words about the calls that it asked about.
+// The client accepts a preview only for the requested calls.
 func TestPreviewsOfOtherCallsAreNotBelieved(t *testing.T) {
 	var answer writ.Preview
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // who does not read it fails
+		_ = json.NewEncoder(w).Encode(answer) // a reader that fails reports the error
 	}))
 	defer server.Close()
 	c, err := New(config.Context{Servers: []string{server.URL}}, t.TempDir(), Keys{})

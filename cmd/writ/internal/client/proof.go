@@ -17,7 +17,7 @@ import (
 	"writ/internal/sleep"
 )
 
-// unverified is the error for what a coordinator says and no supervisor has signed.
+// unverified returns the error for a claim of a coordinator that no supervisor has signed.
 func unverified(d *identity.Datacenter, format string, args ...any) *writ.Error {
 	e := writ.Errorf(writ.CodeUnverified, format, args...)
 	if d == nil {
@@ -27,7 +27,7 @@ func unverified(d *identity.Datacenter, format string, args ...any) *writ.Error 
 		"answers: upgrade it", d.Name)
 }
 
-// openSigned opens the one record that a supervisor signed.
+// openSigned verifies a proof by the supervisor of d and returns its only record.
 func openSigned[T any](d *identity.Datacenter, kind envelope.Kind, proof []byte) (T, error) {
 	var none T
 	if len(proof) == 0 {
@@ -43,7 +43,7 @@ func openSigned[T any](d *identity.Datacenter, kind envelope.Kind, proof []byte)
 	return records[0], nil
 }
 
-// openAnswer opens a supervisor's answer to a text.
+// openAnswer verifies and returns a supervisor's answer to a signed text.
 func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Digest, proof []byte) (writ.Answer, error) {
 	a, err := openSigned[writ.Answer](d, envelope.Answer, proof)
 	switch {
@@ -59,14 +59,14 @@ func openAnswer(roster *identity.Roster, d *identity.Datacenter, text writ.Diges
 	return a, nil
 }
 
-// answerTo is a coordinator's answer to a signed text.
+// answerTo verifies a coordinator's answer to a signed text.
 type answerTo struct {
 	roster     *identity.Roster
 	namespace  identity.Namespace
 	signed     []byte
 	text       writ.Digest
-	datacenter *identity.Datacenter // that the text names
-	seen       writ.ProjectID       // in which its signer saw the run that a statement is about
+	datacenter *identity.Datacenter // datacenter that the text names
+	seen       writ.ProjectID       // project in which the signer saw the run, for statements about runs
 }
 
 func newAnswerTo(roster *identity.Roster, namespace identity.Namespace, signed []byte) (*answerTo, error) {
@@ -91,7 +91,8 @@ func newAnswerTo(roster *identity.Roster, namespace identity.Namespace, signed [
 	return a, nil
 }
 
-// done returns what the supervisor signed that a statement did. Anything else that the coordinator says was done is UNVERIFIED.
+// done returns the signed result of a statement. The error is UNVERIFIED if the supervisor did not sign that it was
+// done.
 func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Answer, error) {
 	answer, err := openAnswer(a.roster, a.datacenter, a.text, said.Proof)
 	switch {
@@ -104,9 +105,10 @@ func (a *answerTo) done(said api.StatementAnswer) (api.StatementAnswer, writ.Ans
 	return api.StatementAnswer{Subject: answer.Subject, Done: answer.Done, Proof: said.Proof}, answer, nil
 }
 
-// refused returns why a text was refused: as the supervisor signed it, or as this client finds itself by the newest roster, which is how a
-// coordinator finds it out before it asks anybody. Any other refusal is UNVERIFIED. That nothing could be decided needs no proof: a coordinator
-// can withhold what it is given anyway.
+// refused returns the verified reason for the refusal of a text. Either the supervisor signed the refusal, or this
+// client finds the same error by the newest roster, as a coordinator does before it forwards a text. Any other refusal
+// is UNVERIFIED. An error that decides nothing is returned without proof, because a coordinator can withhold texts
+// anyway.
 func (a *answerTo) refused(said *writ.Error) error {
 	if !isRefusal(said) {
 		return said
@@ -131,14 +133,15 @@ func (a *answerTo) refused(said *writ.Error) error {
 	return proven(answer, said.Proof)
 }
 
-// proven is the error that a supervisor signed.
+// proven returns the error that a supervisor signed, with its proof.
 func proven(answer writ.Answer, proof []byte) *writ.Error {
 	e := *answer.Refused
 	e.Proof = proof
 	return &e
 }
 
-// isRefusal tells the refusal of a signed text from what is wrong with the request or keeps it from being decided.
+// isRefusal reports whether e refuses a signed text. Errors of the request, or errors that prevent a decision, are not
+// refusals.
 func isRefusal(e *writ.Error) bool {
 	switch e.Code {
 	case writ.CodeBadRequest, writ.CodeMethodNotAllowed, writ.CodeHostUnknown, writ.CodeOriginForeign:
@@ -159,8 +162,8 @@ func (a *answerTo) verify() error {
 	return err
 }
 
-// Refusal returns why a datacenter refused a submission, which its supervisor must have signed. All else that a coordinator says of a run that no
-// datacenter has is UNVERIFIED.
+// Refusal returns the signed reason why a datacenter rejected a submission. Without the supervisor's signature the
+// error is UNVERIFIED.
 func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
@@ -180,9 +183,9 @@ func Refusal(roster *identity.Roster, run api.Run) (*writ.Error, error) {
 	return proven(answer, said.Proof), nil
 }
 
-// Outcome returns what the run's datacenter has signed about its end. Only that proves how a run ended: the envelope must be by the
-// supervisor's key in the roster, and the summary about exactly this run. A run that its datacenter has lost has the signed refusal instead.
-// Whether a failed run was resumed since is another question, which Client.End asks.
+// Outcome returns the signed result of a run. Only this proves how a run ended: the envelope must be signed by the
+// supervisor's key in the roster, and the summary must be for exactly this run. If its datacenter has lost the run, a
+// signed refusal replaces the summary. Outcome does not check whether a failed run was resumed later; see Client.End.
 func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	d := roster.Datacenter(run.Datacenter)
 	if d == nil {
@@ -210,15 +213,16 @@ func Outcome(roster *identity.Roster, run api.Run) (writ.Summary, error) {
 	return s, nil
 }
 
-// Adopted is what a datacenter says of the roster that is in force there.
+// Adopted is the roster version in force in a datacenter.
 type Adopted struct {
 	Datacenter writ.DatacenterID
 	Name       string
-	Version    int   // that its supervisor signed, 0 if it did not
-	Err        error // why that is not known
+	Version    int   // version that its supervisor signed, or 0
+	Err        error // why the version is unknown
 }
 
-// Adopted asks every datacenter of a roster which version is in force there. What the coordinator does not prove is an error of that datacenter.
+// Adopted asks every datacenter of a roster for the version in force there. An unproven answer sets the Err of that
+// datacenter.
 func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
 	nonce := newNonce()
 	list, err := api.Answer[api.AdoptionList](c.API.ListAdoptions(ctx, &api.ListAdoptionsParams{Nonce: hex.EncodeToString(nonce)}))
@@ -234,7 +238,7 @@ func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopte
 	return all, nil
 }
 
-// adoptedBy finds the answer of one datacenter, and verifies it.
+// adoptedBy finds and verifies the answer of one datacenter.
 func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, list api.AdoptionList) (int, error) {
 	i := slices.IndexFunc(list.Items, func(a api.DatacenterAdoption) bool { return a.Datacenter == d.ID })
 	if i < 0 {
@@ -267,13 +271,13 @@ func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, li
 	return a.Roster, nil
 }
 
-// adoptionEvery is the pause between two questions of AwaitAdoption.
+// adoptionEvery is the poll interval of AwaitAdoption.
 const adoptionEvery = 200 * time.Millisecond
 
 // AdoptionPending is the error of AwaitAdoption if its context ends first.
 type AdoptionPending struct {
-	Missing []string // the datacenters that have not signed yet, each with the reason
-	Err     error    // of the context
+	Missing []string // datacenters that have not signed yet, each with the reason
+	Err     error    // error of the context
 }
 
 func (e *AdoptionPending) Error() string { return "not proved yet: " + strings.Join(e.Missing, "; ") }
@@ -281,8 +285,9 @@ func (e *AdoptionPending) Error() string { return "not proved yet: " + strings.J
 // Unwrap returns the error of the context.
 func (e *AdoptionPending) Unwrap() error { return e.Err }
 
-// AwaitAdoption waits until the datacenters with these ids have signed that a roster, or a later one, is in force there. If some have not within
-// a time it is NOT_ADOPTED and names them; it is UNVERIFIED if the coordinator shows a proof that is none.
+// AwaitAdoption waits until the given datacenters have signed that this roster, or a later one, is in force. If some
+// have not signed after within, the error is NOT_ADOPTED and names them. It returns at once with UNVERIFIED or
+// ROSTER_FORK if a proof is false.
 func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration) error {
 	asking, stop := context.WithTimeout(ctx, within)
 	defer stop()
@@ -311,7 +316,7 @@ func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids
 	}
 }
 
-// lacking names the datacenters that have not signed a version, with what is known of each, and returns the first false proof.
+// lacking describes the datacenters that have not signed a version. It also returns the error of the first false proof.
 func lacking(all []Adopted, ids []writ.DatacenterID, version int) (missing []string, lie error) {
 	for _, a := range all {
 		switch {

@@ -52,8 +52,8 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 	flipped[len(flipped)/2] ^= 1
 	for what, tt := range map[string]struct {
 		proof []byte
-		want  writ.Code // of a coordinator that says that it is done
-		other writ.Code // of one that says that it is refused
+		want  writ.Code // if the coordinator reports success
+		other writ.Code // if the coordinator reports a refusal
 	}{
 		"that it is done":      {signedBy(t, key, envelope.Answer, done), "", writ.CodeUnverified},
 		"that it is refused":   {signedBy(t, key, envelope.Answer, refused), writ.CodeUnverified, writ.CodeConflict},
@@ -86,7 +86,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		t.Errorf("that nothing could be decided: %v", err)
 	}
 
-	// What this client finds itself needs no proof.
+	// Errors that the client can find itself need no proof.
 	cut := slices.Clone(signed)
 	cut[len(cut)/4] ^= 1
 	if to, err := newAnswerTo(roster, identity.StatementNamespace, signed); err != nil {

@@ -10,12 +10,12 @@ import (
 	"writ/identity/chain"
 )
 
-// noClusterHint tells a person without a context how to get one.
+// noClusterHint explains how to get a context.
 const noClusterHint = "`writ dev` starts a cluster on this machine; for one that exists, set WRIT_CONFIG to its client.yaml, or use `writ context import`"
 
-// Roster returns the newest roster. It verifies and stores the rosters that the coordinator has and the client lacks. If the coordinator has
-// fewer rosters than the client has seen, the client hands them in: a coordinator that withholds a roster keeps revoked keys alive. The error is
-// ROSTER_TOO_OLD if the coordinator does not take them.
+// Roster returns the newest roster. It requests, verifies and stores the rosters that the client lacks. If the
+// coordinator has fewer rosters than the client, the client submits them: a coordinator that withholds a roster would
+// keep revoked keys valid. The error is ROSTER_TOO_OLD if the coordinator does not accept them.
 func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	if c.Context.Cluster == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").WithHint(noClusterHint)
@@ -59,7 +59,7 @@ func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after i
 	return nil, e
 }
 
-// handIn gives the coordinator the rosters after a version.
+// handIn submits the stored rosters after a version to the coordinator.
 func (c *Client) handIn(ctx context.Context, after int) error {
 	links, err := c.Rosters.Links()
 	if err != nil {

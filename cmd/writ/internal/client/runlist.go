@@ -9,7 +9,7 @@ import (
 	"writ/identity"
 )
 
-// AboutRuns begins a statement that cancels or resumes several runs, which are of one datacenter and one project.
+// AboutRuns starts a statement that cancels or resumes several runs of one datacenter and project.
 func AboutRuns(runs []api.Run, resume bool) (identity.Statement, error) {
 	l := identity.RunList{Project: runs[0].Project, ProjectName: runs[0].ProjectName, Resume: resume}
 	for _, r := range runs {
@@ -24,14 +24,15 @@ func AboutRuns(runs []api.Run, resume bool) (identity.Statement, error) {
 	return s, nil
 }
 
-// DecideRuns signs a statement of AboutRuns and hands it in. What it returns the supervisor has signed: for each run nil, or why it is as it was.
-// Without any the supervisor was interrupted.
+// DecideRuns signs and submits a statement of AboutRuns. The result is signed by the supervisor. It holds for each run
+// nil, or the reason why the run is unchanged. If it holds no runs, the supervisor was interrupted.
 func (c *Client) DecideRuns(ctx context.Context, by *Person, s identity.Statement) (writ.Answer, error) {
 	_, answer, err := c.decide(ctx, by, s)
 	return answer, err
 }
 
-// Runs returns the runs that params select, newest first: limit of them at most, all if it is 0. next is where the rest begins.
+// Runs returns at most limit runs that params select, newest first; limit 0 means all. next is the cursor of the
+// remaining runs.
 func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int) (runs []api.Run, next string, err error) {
 	runs, err = All(func(cursor string) ([]api.Run, string, error) {
 		params.Cursor, params.Limit = api.Given(cursor), api.Given(PageSize)
@@ -51,7 +52,7 @@ func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int)
 	return runs, next, err
 }
 
-// Selected refuses runs that a coordinator lists and that are not what was asked for. Of project and datacenter it compares the ids.
+// Selected rejects runs from a coordinator that do not match params. Projects and datacenters are compared by id.
 func Selected(runs []api.Run, params api.ListRunsParams) error {
 	differs := func(want *string, have string) bool { return want != nil && *want != have }
 	for _, r := range runs {

@@ -15,22 +15,24 @@ import (
 	"writ/identity"
 )
 
-// LastRun stands for the newest run in what a person types.
+// LastRun names the newest run in commands.
 const LastRun = "@last"
 
-// MinPrefix is how much of the id of a run a person types at least.
+// MinPrefix is the minimum length of a run id prefix.
 const MinPrefix = 4
 
-// maxCandidates is how many runs are named to a person who typed too little of an id.
+// maxCandidates limits the runs listed for an ambiguous prefix.
 const maxCandidates = 5
 
 var prefixPattern = regexp.MustCompile(fmt.Sprintf(`^[a-z2-7]{%d,25}$`, MinPrefix))
 
-// FindRun returns the run that a person names: by its id, by the beginning of it, or as LastRun. Of a beginning there must be one run only among those
-// that the person may read. LastRun is what was submitted last from here in the same project, otherwise the newest run of the project.
+// FindRun returns the run that a user names: by id, by a prefix of the id, or as LastRun. A prefix must be unique among
+// the runs that the user may read. LastRun is the last submission from this machine in the same project, otherwise the
+// newest run of the project.
 //
-// sure says that no coordinator was believed: the person typed the whole id, or this client computed it from what it handed in. Otherwise a coordinator
-// chose the run, perhaps another one than the person means. Nothing may be signed about such a run before the person has seen its id.
+// sure reports that the result does not depend on a coordinator: the user typed the whole id, or this client derived it
+// from its own submission. Otherwise the coordinator chose the run and may have chosen another one than the user means.
+// Show the id to the user before signing a statement about such a run.
 func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure bool, err error) {
 	switch {
 	case writ.RunID(text).Valid():
@@ -49,7 +51,7 @@ func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure 
 		WithHint("give its 26 letters and digits, or the first %d or more, or %s; `writ run list` shows them", MinPrefix, LastRun)
 }
 
-// runWith returns the only run whose id begins with a prefix.
+// runWith returns the only run whose id starts with prefix.
 func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
 	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Prefix: &prefix, Limit: api.Given(maxCandidates + 1)}))
 	if err != nil {
@@ -74,7 +76,7 @@ func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error)
 	return "", writ.Errorf(writ.CodeConflict, "several runs begin with %s", prefix).WithHint("type more of the id: %s", strings.Join(candidates, ", "))
 }
 
-// newestRun returns the newest run of the project of the context, or of all that the person may read.
+// newestRun returns the newest run of the context's project, or of all projects that the user may read.
 func (c *Client) newestRun(ctx context.Context) (writ.RunID, error) {
 	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
 	switch {
@@ -89,21 +91,21 @@ func (c *Client) newestRun(ctx context.Context) (writ.RunID, error) {
 	return page.Items[0].ID, nil
 }
 
-// lastRun is what is remembered of the last submission.
+// lastRun is the stored record of the last submission.
 type lastRun struct {
 	Run         writ.RunID     `json:"run"`
 	Project     writ.ProjectID `json:"project"`
 	ProjectName string         `json:"project_name"`
 }
 
-// lastPath is the file with the last submission to this cluster in this context.
+// lastPath returns the file of the last submission to this cluster in this context.
 func (c *Client) lastPath() string {
 	of := strings.Join([]string{string(c.Context.Cluster), c.Context.Name}, "\x00")
 	return filepath.Join(c.logins.dir, "last", writ.DigestOf([]byte(of)).String()+".json")
 }
 
-// Remember keeps which run a submission makes, for LastRun. Its id follows from the text alone. If the file cannot be written, LastRun is
-// what the coordinator says.
+// Remember stores the run of a submission for LastRun. The id is derived from the text alone. A failed write is
+// ignored; LastRun then depends on the coordinator.
 func (c *Client) Remember(signed []byte) {
 	text, _, err := identity.Split(signed)
 	if err != nil {
@@ -119,7 +121,8 @@ func (c *Client) Remember(signed []byte) {
 	}
 }
 
-// remembered returns the run of the last submission, "" if there was none or it was in another project than that of the context.
+// remembered returns the run of the last submission. It returns "" if there was none, or if it belongs to another
+// project than the context's.
 func (c *Client) remembered() writ.RunID {
 	text, err := os.ReadFile(c.lastPath())
 	var last lastRun

@@ -16,7 +16,7 @@ import (
 	"writ/identity"
 )
 
-// lists is a coordinator that answers every list of runs with these.
+// lists starts a coordinator that answers every list request with these runs.
 func lists(t *testing.T, asked *string, runs ...api.Run) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func lists(t *testing.T, asked *string, runs ...api.Run) string {
 	return s.URL
 }
 
-// What a person types stands for one run that begins so, or for none. What a coordinator says besides is refused.
+// A prefix matches one run or none. Other answers of a coordinator are rejected.
 func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
 	one := api.Run{ID: writ.RunID("abcd" + strings.Repeat("e", 22)), Script: "web.tengo", State: api.RunStateFailed}
 	other := one
@@ -80,7 +80,8 @@ func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
 	}
 }
 
-// What was submitted from here is @last, even if the coordinator names another run: its id follows from what was signed.
+// @last is the last submission from this machine, even if the coordinator names another run: its id is derived from the
+// signed text.
 func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 	text, err := (&identity.Payload{
 		Format: identity.FormatV2, Cluster: writ.ClusterID(strings.Repeat("a", 64)), Datacenter: "0192f6c2-0000-7000-8000-00000000000a",
@@ -126,7 +127,7 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 	}
 }
 
-// What one statement is about a coordinator lists, and no run of it is another than was asked for.
+// A coordinator supplies the runs for one statement. Runs that do not match the request are rejected.
 func TestAListHasNoRunThatWasNotAskedFor(t *testing.T) {
 	script, deployment, since := "web.tengo", "web", time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
 	asked := api.ListRunsParams{

@@ -17,19 +17,19 @@ import (
 	"writ/scripts/library"
 )
 
-// Script is a script with its modules and what a check says of it.
+// Script is a script with its modules and the report of its check.
 type Script struct {
 	Path   string
 	Bundle scripts.Bundle
-	Report check.Report // its diagnostics name files as Path does; a module of the library has its name only
+	Report check.Report // diagnostics name files relative to Path; library modules by their name only
 }
 
-// Modules are modules of an author's own that are not beside the script: by the names that it imports, their files.
+// Modules maps import names of the author's own modules to files outside the folder of the script.
 type Modules map[string]string
 
 var moduleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*(@[0-9]+)?$`)
 
-// ParseModules reads words like "site/net@2=./net.tengo". Nothing can be given the name of what is built in, or of the library.
+// ParseModules parses words like "site/net@2=./net.tengo". Names of built-in and library modules are rejected.
 func ParseModules(words []string) (Modules, error) {
 	modules := make(Modules, len(words))
 	for _, w := range words {
@@ -52,11 +52,11 @@ func ParseModules(words []string) (Modules, error) {
 	return modules, nil
 }
 
-// maxFile bounds what is read of one file; a longer one is refused by the check, with a better message.
+// maxFile limits the bytes read from one file. The check rejects a longer file with a better message.
 const maxFile = scripts.MaxSource + 1
 
-// ReadScript reads and checks a script. What it imports and is neither built in nor of the library is one of own, or is looked for
-// beside the script, under the name with ".tengo" at the end, and nowhere else.
+// ReadScript reads and checks a script. A module that is neither built in nor in the library is read from the file in
+// own, or from the folder of the script as NAME.tengo.
 func ReadScript(path string, own Modules) (Script, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -66,9 +66,10 @@ func ReadScript(path string, own Modules) (Script, error) {
 	return ReadScriptAs(path, text, own)
 }
 
-// ReadScriptAs checks a text as if it were in the file, which need not exist: an editor has not saved it yet.
+// ReadScriptAs checks text as if it were in the file at path. The file need not exist, because an editor may not have
+// saved it yet.
 func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
-	if bytes.IndexByte(text, 0) >= 0 { // a program or a picture has an error in each of its bytes
+	if bytes.IndexByte(text, 0) >= 0 { // otherwise each byte of a binary would be an error
 		return Script{}, writ.Errorf(writ.CodeUsage, "%s is a binary file and not a script", path).
 			WithHint("give a script, a text that ends in .tengo, or a file of `writ sign`")
 	}
@@ -103,7 +104,7 @@ func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
 	return s, nil
 }
 
-// readOwn reads a module that was named on the command line. That it is not there is no reason to look elsewhere.
+// readOwn reads a module named on the command line. A missing file is an error without a fallback.
 func readOwn(module, file string) ([]byte, error) {
 	text, err := readFile(file)
 	if err != nil {
@@ -112,7 +113,7 @@ func readOwn(module, file string) ([]byte, error) {
 	return text, nil
 }
 
-// file returns where a source of the bundle is.
+// file returns the path of a source of the bundle.
 func (s Script) file(source string, own Modules) string {
 	switch file, named := own[source]; {
 	case source == s.Bundle.Main.Name:
@@ -126,16 +127,16 @@ func (s Script) file(source string, own Modules) string {
 	}
 }
 
-// NewScript checks a script that is in memory and has no modules of its own.
+// NewScript checks a script in memory without modules of its own.
 func NewScript(name string, text []byte) Script {
 	bundle, err := scripts.Resolve(scripts.Source{Name: name, Text: text}, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
 	if err != nil {
-		panic(err) // nothing was read
+		panic(err) // unreachable: no file was read
 	}
 	return Script{Path: name, Bundle: bundle, Report: check.Check(bundle)}
 }
 
-// readFile reads the start of a file. Errors name it as it was named.
+// readFile reads the start of a file. Errors contain the path as given.
 func readFile(path string) ([]byte, error) {
 	text, err := readStart(os.DirFS(filepath.Dir(path)), filepath.Base(path))
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
@@ -145,7 +146,7 @@ func readFile(path string) ([]byte, error) {
 }
 
 func readStart(dir fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(dir, name) // before it is opened: to open a pipe waits for somebody who writes
+	info, err := fs.Stat(dir, name) // before opening: opening a pipe blocks until it has a writer
 	if err != nil {
 		return nil, err
 	}

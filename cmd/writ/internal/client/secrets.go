@@ -15,14 +15,15 @@ import (
 	"writ/internal/meant"
 )
 
-// Secrets asks the datacenters which secrets of a project they have, one datacenter if it is given; "" stands for all projects. What
-// could not be asked is in the error of its item.
+// Secrets returns the secrets of a project in all datacenters, or in one if datacenter is set. An empty project means
+// all projects. The item of a datacenter that did not answer holds the error.
 func (c *Client) Secrets(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID) ([]api.DatacenterSecrets, error) {
 	list, err := api.Answer[api.SecretList](c.API.ListSecrets(ctx, &api.ListSecretsParams{Datacenter: api.Given(string(datacenter)), Project: api.Given(string(project))}))
 	return list.Items, err
 }
 
-// NewestSecrets returns the newest version of each secret of a project in a datacenter, by name; also of those that were removed.
+// NewestSecrets returns the newest version of each secret of a project in a datacenter, by name, including removed
+// secrets.
 func (c *Client) NewestSecrets(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID) (map[string]writ.Secret, error) {
 	answers, err := c.Secrets(ctx, datacenter, project)
 	if err != nil {
@@ -45,8 +46,8 @@ func (c *Client) NewestSecrets(ctx context.Context, datacenter writ.DatacenterID
 	return newest, nil
 }
 
-// ResolveSecrets returns names of secrets with the versions to sign: the newest that the datacenter has. A name that comes with its
-// version, "db-password@3", is taken as it is; if all do, nobody is asked.
+// ResolveSecrets adds the newest version in the datacenter to each name. A name with a version, "db-password@3", stays
+// unchanged. If all names have versions, it sends no request.
 func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datacenter, project identity.Project, names []string) ([]string, error) {
 	versions := versionsOf(names)
 	var newest map[string]writ.Secret
@@ -73,7 +74,7 @@ func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datace
 	return refs, nil
 }
 
-// FirstVersions returns names of secrets with versions, as if each that comes without had been set once.
+// FirstVersions returns names with versions. Names without a version get version 1.
 func FirstVersions(names []string) []string {
 	var refs []string
 	for name, version := range versionsOf(names) {
@@ -83,7 +84,7 @@ func FirstVersions(names []string) []string {
 	return refs
 }
 
-// versionsOf returns the versions that are given with names, "" for names without.
+// versionsOf returns the versions by name, "" for names without a version.
 func versionsOf(names []string) map[string]string {
 	versions := make(map[string]string)
 	for _, n := range names {
@@ -94,7 +95,7 @@ func versionsOf(names []string) map[string]string {
 	return versions
 }
 
-// unresolved says how to sign without the datacenter.
+// unresolved adds the hint how to sign without access to the datacenter.
 func unresolved(name string, err error) error {
 	e := *writ.AsError(err)
 	if e.Code != writ.CodeUnreachable && e.Code != writ.CodeDatacenterAway {
@@ -105,8 +106,8 @@ func unresolved(name string, err error) error {
 	return &e
 }
 
-// SetSecret encrypts a value to the supervisor of a datacenter, as the roster has it, signs it as the next version of a secret, and hands
-// it in.
+// SetSecret encrypts a value for the supervisor's key in the roster, signs it as the next version of a secret and
+// submits it.
 func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name, value string) (api.StatementAnswer, error) {
 	newest, err := c.NewestSecrets(ctx, datacenter, project)
 	if err != nil {
@@ -133,7 +134,7 @@ func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.Data
 	return c.Decide(ctx, by, statement)
 }
 
-// aboutSecret begins a statement about a secret whose newest version is this. The names are those of the roster.
+// aboutSecret starts a statement about a secret with its newest version. It takes the names from the roster.
 func aboutSecret(by *Person, datacenter writ.DatacenterID, project writ.ProjectID, newest int) (identity.Statement, error) {
 	p := by.Roster.Project(project)
 	if p == nil {
@@ -143,7 +144,7 @@ func aboutSecret(by *Person, datacenter writ.DatacenterID, project writ.ProjectI
 	return identity.Statement{Datacenter: datacenter, Seen: identity.SeenSecret(project, p.Name, newest)}, nil
 }
 
-// RemoveSecret removes a secret from a datacenter up to a version, 0 for all that there are now.
+// RemoveSecret removes all versions of a secret up to version from a datacenter; 0 means the newest one.
 func (c *Client) RemoveSecret(ctx context.Context, by *Person, datacenter writ.DatacenterID, project writ.ProjectID, name string, version int) (api.StatementAnswer, error) {
 	newest, err := c.NewestSecrets(ctx, datacenter, project)
 	if err != nil {

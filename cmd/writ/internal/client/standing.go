@@ -15,17 +15,18 @@ import (
 	"writ/supervisor/link"
 )
 
-// standingWithin bounds the question how something stands.
+// standingWithin limits a request for signed status.
 const standingWithin = 5 * time.Second
 
-// newNonce is what an answer must carry to be of now.
+// newNonce returns the nonce that proves a signed answer to be fresh.
 func newNonce() []byte {
 	nonce := make([]byte, writ.ClientNonce)
 	_, _ = rand.Read(nonce) // never fails
 	return nonce
 }
 
-// standing asks the datacenter of a run how it stands. That it does not answer is an error; so is what it has not signed, which is UNVERIFIED.
+// standing asks the datacenter of a run for its status. The error is UNVERIFIED if the supervisor did not sign the
+// answer.
 func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.Run) (link.RunStanding, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
@@ -50,8 +51,8 @@ func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.
 	return stands, nil
 }
 
-// NodeStanding asks the datacenter of a node how it stands. It is UNVERIFIED if its supervisor has not signed so about the node of this name, id and
-// key, and an error if there is no answer.
+// NodeStanding asks the datacenter of a node for its status. The error is UNVERIFIED if the supervisor did not sign the
+// answer for the node with this name, id and key.
 func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n writ.Node) (link.NodeStanding, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
@@ -78,7 +79,8 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	return stands, nil
 }
 
-// Tokens asks a datacenter which join tokens it has. It is UNVERIFIED if its supervisor has not signed that now.
+// Tokens returns the join tokens of a datacenter. The error is UNVERIFIED if the supervisor did not sign them for this
+// request.
 func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identity.Datacenter) ([]writ.JoinToken, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
@@ -108,8 +110,8 @@ func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identit
 	return tokens, nil
 }
 
-// Holds asks a datacenter what is on hold there, of some projects and of what belongs to none. It is UNVERIFIED if its supervisor has not signed that
-// now, and about these projects.
+// Holds returns the holds of a datacenter for the given projects, and the holds that belong to no project. The error is
+// UNVERIFIED if the supervisor did not sign them for this request and these projects.
 func (c *Client) Holds(ctx context.Context, roster *identity.Roster, d *identity.Datacenter, projects []writ.ProjectID) ([]api.Hold, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()

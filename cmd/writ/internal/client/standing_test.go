@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// A coordinator that says how a node stands is believed as far as the supervisor has signed it now, about the node that the person named.
+// The status of a node is accepted only with a fresh signature of the supervisor for the named node.
 func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
@@ -66,7 +66,7 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 	}
 }
 
-// A coordinator that lists join tokens is believed as far as the supervisor has signed the list now.
+// A list of join tokens is accepted only with a fresh signature of the supervisor.
 func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster
@@ -112,7 +112,7 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 	}
 }
 
-// A coordinator that lists what is on hold is believed as far as the supervisor has signed the list now, about the projects that were asked for.
+// A list of holds is accepted only with a fresh signature of the supervisor for the requested projects.
 func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
 	w := newFixture(t)
 	roster := w.alice.Roster

@@ -12,17 +12,18 @@ import (
 	"writ/scripts/check"
 )
 
-// Destruction is what somebody says on the command line of what a script may destroy.
+// Destruction holds the user's --destructive flag.
 type Destruction struct {
-	Said  bool     // it is meant
-	Named []string // what may be destroyed, where the person and not the script says it
+	Said  bool     // the flag is set
+	Named []string // targets named by the user; empty if they come from the script
 }
 
-// namesHint says how to name what a script may destroy.
+// namesHint explains how to name targets.
 const namesHint = "name what it may destroy: --destructive=volume/web-0,volume/data-* (a name ends in * if more may follow)"
 
-// NameTargets sets what the order's script may destroy: what a person has named, or what the plan and the text of the script tell. It is
-// DESTRUCTIVE_DENIED if the script destroys and nobody said so, or if what it destroys is not among what is named, or is not known before it runs.
+// NameTargets sets the targets that the order's script may destroy: those named by the user, or those found in the plan
+// and text of the script. The error is DESTRUCTIVE_DENIED if the script destroys data without the flag, destroys a
+// target that the user did not name, or has targets that are unknown before it runs.
 func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Destruction) error {
 	if !o.Script.Report.Destructive {
 		return nil
@@ -33,7 +34,7 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	}
 	targets, all := o.Destroys(&plan)
 	switch {
-	case !d.Said && all && len(targets) == 0: // what would destroy is not reached with these parameters
+	case !d.Said && all && len(targets) == 0: // destructive calls are not reached with these parameters
 		return nil
 	case !d.Said && all:
 		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path, strings.Join(targets, " ")).
@@ -69,7 +70,8 @@ func among(targets []string) string {
 	return "; " + strings.Join(targets, " ") + " is among it"
 }
 
-// Destroys returns what the script of an order destroys by its plan, or else what its text tells besides, and whether that is all.
+// Destroys returns the targets of the order's script by its plan, supplemented by its text if the plan is incomplete.
+// all reports whether the list is complete.
 func (o *Order) Destroys(plan *scripts.Plan) (targets []string, all bool) {
 	known := true
 	for _, c := range plan.Calls {
@@ -89,11 +91,11 @@ func (o *Order) Destroys(plan *scripts.Plan) (targets []string, all bool) {
 	}
 	params, err := o.Script.Report.Params.Fill(o.Params)
 	if err != nil {
-		return nil, false // it cannot be planned either
+		return nil, false // the script cannot be planned either
 	}
 	texts, more := check.TargetsOf(o.Script.Bundle, params)
 	if all && more {
-		return sortedOnce(targets), true // too many to be signed, which is said then
+		return sortedOnce(targets), true // too many to sign, which is reported later
 	}
 	if !all {
 		texts = append(texts, targets...)
@@ -106,7 +108,7 @@ func sortedOnce(targets []string) []string {
 	return slices.Compact(targets)
 }
 
-// withoutCovered leaves out names for which a prefix stands.
+// withoutCovered omits names that a prefix pattern covers.
 func withoutCovered(targets []string) []string {
 	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
 		kind, name, _ := strings.Cut(target, "/")

@@ -7,7 +7,7 @@ import (
 	"writ/identity"
 )
 
-// Unbind removes bindings of a principal from a roster: each role in each project. A binding that is missing is an error.
+// Unbind removes bindings of a principal from a roster: each role in each project. A missing binding is an error.
 func Unbind(r *identity.Roster, name string, roles []identity.Role, projects []writ.ProjectID) error {
 	if r.Principal(name) == nil {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no principal %q", name).WithHint("`writ user list` shows them")
@@ -26,7 +26,7 @@ func Unbind(r *identity.Roster, name string, roles []identity.Role, projects []w
 	return nil
 }
 
-// unbound is the error for a binding that is missing. A role on all projects is a binding of its own.
+// unbound returns the error for a missing binding. A role on all projects is a separate binding.
 func unbound(r *identity.Roster, name string, role identity.Role, project writ.ProjectID) error {
 	where := "all projects"
 	if p := r.Project(project); p != nil {

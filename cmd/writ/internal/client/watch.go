@@ -11,34 +11,34 @@ import (
 	"writ/identity"
 )
 
-// Pauses between two attempts to get an event stream back.
+// Pauses before an event stream is reopened, and the age after which its loss is expected.
 const (
 	reconnectFirst = 500 * time.Millisecond
 	reconnectMost  = 5 * time.Second
 	agedAfter      = time.Minute
 )
 
-// comesBack is how long a run that was known may be unknown: a coordinator whose ledger came from a backup learns of it again from its
-// datacenter, which connects again within seconds.
+// comesBack is how long a known run may be missing. A coordinator restored from a backup learns of the run again from
+// its datacenter, which reconnects within seconds.
 const comesBack = time.Minute
 
-// Watcher gets the events of a run.
+// Watcher receives the events of a run.
 type Watcher struct {
-	// Event gets each event in order. It may get one again that it had before.
+	// Event receives each event in order. An event may be delivered twice.
 	Event func(api.Event)
-	// Lost is called, once each time, when the stream broke off and is opened again. For one that stood for a minute it is called only if the next cannot be
-	// opened. It may be nil.
+	// Lost is called once for each lost stream. After a stream of at least agedAfter, it is called only if the next
+	// stream cannot be opened. Lost may be nil.
 	Lost func(err error)
 }
 
-// Watch tells w what happens to a run, from its beginning, until the run has ended, and returns the run as the coordinator knows it
-// then. Streams that break off are opened again where they ended. What a coordinator says of a run is only news; End proves it.
+// Watch reports the events of a run to w, from its start to its end, and returns the final run as the coordinator knows
+// it. Lost streams are reopened after the last event. Events are not verified; End verifies the result.
 func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
-	var known time.Time // the run was, last
+	var known time.Time // last time that the run was known
 	pause, reported := reconnectFirst, false
 	for {
-		aged := false // the stream stood for long: it ends with the token that opened it, and is opened again at once
+		aged := false // an old stream ends when its token expires, and is reopened at once
 		run, err := c.Run(ctx, id)
 		if err == nil {
 			known = time.Now()
@@ -53,7 +53,7 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 			w.Event(api.Event{Topic: api.TopicRun, Datacenter: run.Datacenter, Time: time.Now(), Run: &run})
 			before, began := last, time.Now()
 			if err = c.stream(ctx, id, &last, w); err == nil {
-				continue // it said that the run has ended; that is asked again, because a failed run may have been resumed since
+				continue // the run ended; query it again, because a failed run may have been resumed since
 			}
 			aged = time.Since(began) >= agedAfter
 			if last > before || aged {
@@ -80,11 +80,11 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 	}
 }
 
-// newsEvery is how often AwaitNews asks.
+// newsEvery is the poll interval of AwaitNews.
 const newsEvery = 100 * time.Millisecond
 
-// AwaitNews waits until the coordinator has heard that a run which had ended is not any more as it was then: the answer to a statement
-// comes faster than the event that tells what it did.
+// AwaitNews waits until the coordinator shows a change of an ended run. The answer to a statement arrives before the
+// event of its effect.
 func (c *Client) AwaitNews(ctx context.Context, before api.Run) error {
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
@@ -101,7 +101,7 @@ func (c *Client) AwaitNews(ctx context.Context, before api.Run) error {
 	}
 }
 
-// Run returns a run as the coordinator knows it. An answer about another run is an error.
+// Run returns a run as the coordinator knows it. It rejects an answer about another run.
 func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
 	run, err := api.Answer[api.Run](c.API.GetRun(ctx, id))
 	if err == nil && run.ID != id {
@@ -110,7 +110,7 @@ func (c *Client) Run(ctx context.Context, id writ.RunID) (api.Run, error) {
 	return run, err
 }
 
-// Payload returns what was signed for a run. That it is this and nothing else follows from the run's id alone.
+// Payload returns the signed payload of a run. It verifies the payload against the run id.
 func (c *Client) Payload(ctx context.Context, run api.Run) (*identity.Payload, error) {
 	signed, err := c.signed(ctx, run)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *Client) Payload(ctx context.Context, run api.Run) (*identity.Payload, e
 	return identity.ParsePayload(text)
 }
 
-// anotherRun is the error of an answer about another run than was asked for.
+// anotherRun returns the error for an answer about another run.
 func anotherRun(asked, got writ.RunID) error {
 	return writ.Errorf(writ.CodeUnverified, "the coordinator was asked for run %s and answered with run %s", asked, got).
 		WithHint("do not believe this coordinator; use another one with --server, and tell its operator")
@@ -137,13 +137,14 @@ func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) 
 	})
 }
 
-// Values returns a run with its output, and the calls after a number with what they were given and answered. Its datacenter has them, so they
-// are out of reach while it is away.
+// Values returns a run with its output, and the arguments and results of the calls after a call number. The datacenter
+// stores them, so they are unavailable while it is disconnected.
 func (c *Client) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
 	return api.Answer[api.RunValues](c.API.GetValues(ctx, id, &api.GetValuesParams{After: api.Given(after)}))
 }
 
-// Logs returns all lines that the script of a run wrote so far. Its datacenter has them, so they are out of reach while it is away.
+// Logs returns all log lines of a run so far. The datacenter stores them, so they are unavailable while it is
+// disconnected.
 func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
 	all := []writ.LogLine{}
 	for {
@@ -182,17 +183,18 @@ func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) 
 	})
 }
 
-// PageSize is how many items are asked for at a time: the most that there may be.
+// PageSize is the number of items requested per page, which is the API's maximum.
 const PageSize = 500
 
-// maxPages is how many pages a list may have: a million items. A coordinator that names a next page for ever would fill the memory of a command.
+// maxPages limits the pages of a list, to a million items. A coordinator could otherwise fill the memory of a command
+// with an endless list.
 const maxPages = 2000
 
-// MostListed is how many items a list has at most.
+// MostListed is the maximum number of items of a list.
 const MostListed = maxPages * PageSize
 
-// All reads all pages of a list. Any but the last may be empty, as when all nodes of one have been removed meanwhile. A list with too many pages is
-// TOO_LARGE.
+// All reads all pages of a list. Pages before the last may be empty, for example if their nodes were removed in the
+// meantime. The error is TOO_LARGE if the list has too many pages.
 func All[T any](page func(cursor string) (items []T, next string, err error)) ([]T, error) {
 	all, cursor := []T{}, ""
 	for range maxPages {
@@ -210,7 +212,8 @@ func All[T any](page func(cursor string) (items []T, next string, err error)) ([
 		WithHint("select less with the flags of the command, or ask another coordinator with --server")
 }
 
-// replay tells how a run that has ended is now: events are not kept for ever, and a quick run has ended before anybody asked for them.
+// replay reports an ended run as events from its current state. Events are stored for a limited time, and a short run
+// may end before the first request.
 func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
 	calls, err := c.Calls(ctx, run.ID)
 	if err != nil {
@@ -222,7 +225,7 @@ func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
 	}
 	asking, stop := context.WithTimeout(ctx, dialTime)
 	defer stop()
-	lines, _ := c.Logs(asking, run.ID) // an end is an end also while the datacenter, which has the lines, is away
+	lines, _ := c.Logs(asking, run.ID) // the end is reported even if the datacenter with the log lines is disconnected
 	for _, line := range lines {
 		events = append(events, api.Event{Topic: api.TopicLog, Datacenter: run.Datacenter, Time: line.Time, Log: &line})
 	}
@@ -234,10 +237,10 @@ func (c *Client) replay(ctx context.Context, run api.Run, w Watcher) error {
 	return nil
 }
 
-// silenceMost is how long nothing may come on an event stream before it is given up: coordinators say every 15 s that they are still there.
+// silenceMost is the maximum silence on an event stream. Coordinators send a keep-alive every 15 s.
 const silenceMost = 40 * time.Second
 
-// heard is a stream on which something comes now and then.
+// heard resets the silence timer on each read of a stream.
 type heard struct {
 	io.Reader
 	silence *time.Timer
@@ -249,7 +252,7 @@ func (h heard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// stream tells events until one says that the run has ended; then it returns nil.
+// stream reports events until the run has ended, and then returns nil.
 func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watcher) error {
 	params := &api.WatchRunParams{}
 	if *last > 0 {
@@ -269,7 +272,7 @@ func (c *Client) stream(ctx context.Context, id writ.RunID, last *int64, w Watch
 			return err
 		}
 		*last = m.ID
-		if m.Reset { // what happened before it must be asked for
+		if m.Reset { // earlier events are missing from the stream
 			return writ.Errorf(writ.CodeUnreachable, "the coordinator has forgotten what came after the last event")
 		}
 		w.Event(m.Event)

@@ -17,7 +17,7 @@ import (
 	"writ/identity"
 )
 
-// A run may end between handing it in and the first look at it.
+// A run may end between its submission and the first query.
 func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
 	id, began := writ.RunIDOf(writ.Digest{1}), time.Now().UTC()
 	after := func(d time.Duration) time.Time { return began.Add(d * time.Second) }
@@ -69,7 +69,7 @@ func TestWatchTellsAllOfARunThatHasEnded(t *testing.T) {
 	}
 }
 
-// A coordinator whose ledger came from a backup does not know a run, and not the events that were told, until the datacenter has told it.
+// A coordinator restored from a backup does not know the run or its events until the datacenter reports them.
 func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateRunning}
 	asked := 0
@@ -81,7 +81,7 @@ func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 		case strings.HasSuffix(r.URL.Path, "/logs"):
 			_ = json.NewEncoder(w).Encode(api.LogPage{})
 			return
-		case strings.HasSuffix(r.URL.Path, "/events"): // it ended before this: no event will say so
+		case strings.HasSuffix(r.URL.Path, "/events"): // the run ended before; no event reports it
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = (&api.Message{ID: 1, Reset: true}).WriteTo(w)
 			_ = http.NewResponseController(w).Flush()
@@ -113,7 +113,7 @@ func TestWatchGoesOnWhenTheCoordinatorForgot(t *testing.T) {
 	}
 }
 
-// A coordinator may be killed between two answers about the end of a run.
+// A coordinator may be killed between two responses about the end of a run.
 func TestWatchTellsTheEndIfTheCoordinatorIsKilledMeanwhile(t *testing.T) {
 	run := api.Run{ID: writ.RunIDOf(writ.Digest{1}), State: api.RunStateSucceeded}
 	cut := false
@@ -174,7 +174,7 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 	}
 }
 
-// A coordinator that names a next page for ever does not keep a command for ever, nor fill its memory.
+// A coordinator with an endless list does not block a command or fill its memory.
 func TestAListHasAnEnd(t *testing.T) {
 	asked := 0
 	_, err := All(func(string) ([]int, string, error) {
